@@ -1,0 +1,55 @@
+# One command sets everything up, one runs all that CI runs: `make help` lists them.
+# Everything is installed into .venv in this checkout; nothing else on the machine is touched.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench soak format clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Install what the project needs into .venv (done by the others when missing)
+
+# A changed core is compiled again.
+$(STAMP): pyproject.toml hatch_build.py worker/squall_worker/engine/core/compiled.pyx
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "hint: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "error: $(PYTHON) has no venv module." >&2; \
+	  echo "hint: apt-get install python3-venv" >&2; exit 1; }
+	@command -v java >/dev/null || { \
+	  echo "error: there is no Java runtime, which ZooKeeper needs." >&2; \
+	  echo "hint: apt-get install default-jre-headless" >&2; exit 1; }
+	@echo "Installing into $(VENV) (once; PySpark, which brings ZooKeeper along, is the largest part) ..."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --upgrade --disable-pip-version-check pip
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev,spark]'
+	@touch $@
+
+demo: $(STAMP) ## Word count on a real cluster of processes on this machine, checked
+	$(BIN)/python deploy/demo.py
+
+test: $(STAMP) ## Everything that this machine can test, as CI does
+	$(BIN)/python tests/run_all.py
+
+check: $(STAMP) ## Lint, types, unit and property tests: under three minutes
+	$(BIN)/python tests/run_all.py lint types unit pure
+
+bench: $(STAMP) ## The headline figures, as JSON with ratios; never part of the tests
+	$(BIN)/python -m bench
+
+soak: $(STAMP) ## Property and chaos tests for much longer
+	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos
+
+format: $(STAMP) ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove what was installed and built here
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,86 @@
+"""Compiles the core (worker/squall_worker/engine/core/compiled.pyx) where there is a C compiler.
+
+Run by hatchling for every wheel, editable ones too. Where it cannot compile it says so in a line
+and leaves a wheel of Python alone, which runs the same code uncompiled. SQUALL_BUILD=pure leaves
+the compiler alone; SQUALL_BUILD=compiled makes a failure an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+MODULE = "squall_worker.engine.core.compiled"
+SOURCE = Path("worker/squall_worker/engine/core/compiled.pyx")
+
+
+class CompiledCore(BuildHookInterface):  # type: ignore[misc]
+    """`[tool.hatch.build.targets.wheel.hooks.custom]`."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        wanted = os.environ.get("SQUALL_BUILD", "")
+        if wanted == "pure":
+            return
+        root = Path(self.root)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                made = compile_core(root, Path(folder))
+                target = root / SOURCE.parent / made.name
+                # Written beside it and renamed: a worker may have the old one mapped.
+                fresh = target.with_name(f".{made.name}.{os.getpid()}")
+                shutil.copy(made, fresh)
+                os.replace(fresh, target)
+        except Exception as error:
+            if wanted == "compiled":
+                raise
+            self.app.display_warning(
+                f"squall: the core is not compiled ({_first_line(error)}); "
+                "the same code in Python will run, at twice the CPU"
+            )
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        if version != "editable":
+            # Ignored by git, so hatchling would leave it out.
+            name = target.relative_to(root / "worker").as_posix()
+            build_data["force_include"][str(target)] = name
+
+
+def compile_core(root: Path, folder: Path) -> Path:
+    """Compile into `folder`; returns the extension module. Raises whatever went wrong."""
+    with contextlib.chdir(root / "worker"), _quiet():
+        from Cython.Build import cythonize
+        from setuptools import Distribution, Extension
+
+        source = SOURCE.relative_to("worker").as_posix()
+        extension = Extension(MODULE, [source], extra_compile_args=["-O3"])
+        extensions = cythonize([extension], build_dir=str(folder), language_level=3, quiet=True)
+        distribution = Distribution({"name": "squall-core", "ext_modules": extensions})
+        command: Any = distribution.get_command_obj("build_ext")
+        command.build_lib = str(folder / "lib")
+        command.build_temp = str(folder / "temp")
+        distribution.run_command("build_ext")
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    made = folder / "lib" / Path(*MODULE.split(".")).with_suffix(suffix)
+    if not made.is_file():
+        raise FileNotFoundError(made.name)
+    return made
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """The build's chatter goes to stderr, which pip shows when asked to (-v)."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

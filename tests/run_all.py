@@ -1,0 +1,155 @@
+"""Runs everything that CI runs, in stages, and says how long each took against its budget.
+
+    python tests/run_all.py [STAGE ...]        all stages, or those named
+
+The exit status is 0 when every stage passed. What was skipped is listed with its reason. A stage
+that took longer than its budget is a warning, not a failure: the machine may be busy. A test that
+failed is run once more, since neighbours on a shared machine can slow anything down, and is listed
+when it passed then; lost or invented tuples fail at once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One line of the table. `budget_secs` is for two cores (docs/testing.md)."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    budget_secs: int
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a stage."""
+
+    stage: Stage
+    took_secs: float = 0.0
+    failed: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    rerun: list[str] = field(default_factory=list)
+
+
+def _pytest(*arguments: str) -> tuple[str, ...]:
+    again = ("--reruns", "1", "--rerun-except", "TuplesLost", "-p", "tests.support.reruns")
+    return (sys.executable, "-m", "pytest", *again, *arguments)
+
+
+STAGES = (
+    Stage(
+        "lint",
+        (
+            (sys.executable, "-m", "ruff", "check", "."),
+            (sys.executable, "-m", "ruff", "format", "--check", "."),
+        ),
+        20,
+    ),
+    Stage("types", ((sys.executable, "-m", "mypy"),), 70),
+    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 150),
+    # What the compiled core replaces, once more in Python.
+    Stage(
+        "pure",
+        (
+            (
+                "env",
+                "SQUALL_CORE=pure",
+                *_pytest("-q", "-n", "2", "tests/unit/worker", "tests/property/worker"),
+            ),
+        ),
+        90,
+    ),
+    Stage(
+        "integration",
+        (_pytest("-q", "-n", "2", "--dist", "loadfile", "--durations=10", "tests/integration"),),
+        240,
+    ),
+    Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos"),), 480),
+)
+
+
+def run_stage(stage: Stage) -> Result:
+    """Run one stage, its output passed through."""
+    result = Result(stage)
+    start = time.monotonic()
+    for command in stage.commands:
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.xml"
+            is_pytest = "pytest" in command
+            extra = (f"--junit-xml={report}",) if is_pytest else ()
+            print(f"\n=== {stage.name}: {' '.join(command[1:])}", flush=True)
+            reruns = Path(folder) / "reruns.txt"
+            env = {**os.environ, "SQUALL_TEST_RERUNS": str(reruns)}
+            status = subprocess.run((*command, *extra), cwd=ROOT, env=env, check=False)
+            result.failed |= status.returncode != 0
+            if reruns.exists():
+                result.rerun += reruns.read_text().splitlines()
+            if report.exists():
+                _read_report(report, result)
+    result.took_secs = time.monotonic() - start
+    return result
+
+
+def _read_report(report: Path, result: Result) -> None:
+    # Written by our own pytest a moment ago: no foreign XML.
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        for name in ("tests", "failures", "errors", "skipped"):
+            result.counts[name] = result.counts.get(name, 0) + int(suite.get(name, "0"))
+        for case in suite.iter("testcase"):
+            for skipped in case.iter("skipped"):
+                where = f"{case.get('classname')}.{case.get('name')}"
+                result.skipped.append(f"{where}: {skipped.get('message')}")
+
+
+def table(results: list[Result]) -> str:
+    """The summary: a line a stage, the total, what was skipped and why."""
+    lines = [f"{'stage':<12} {'result':<8} {'took':>7} {'budget':>7}  tests"]
+    for result in results:
+        over = "  OVER BUDGET" if result.took_secs > result.stage.budget_secs else ""
+        counts = result.counts
+        tests = ""
+        if counts:
+            bad = counts["failures"] + counts["errors"]
+            tests = f"{counts['tests']} run, {bad} failed, {counts['skipped']} skipped"
+        lines.append(
+            f"{result.stage.name:<12} {'FAILED' if result.failed else 'ok':<8} "
+            f"{result.took_secs:>6.0f}s {result.stage.budget_secs:>6}s  {tests}{over}"
+        )
+    took = sum(result.took_secs for result in results)
+    budget = sum(result.stage.budget_secs for result in results)
+    lines.append(f"{'all':<12} {'':<8} {took:>6.0f}s {budget:>6}s")
+    skipped = [line for result in results for line in result.skipped]
+    lines.append("Skipped: nothing." if not skipped else "Skipped:")
+    lines.extend(f"  {line}" for line in skipped)
+    again = [line for result in results for line in result.rerun]
+    lines.append("Run twice: nothing." if not again else "Run twice, having failed at first:")
+    lines.extend(f"  {line}" for line in again)
+    return "\n".join(lines)
+
+
+def main(names: list[str]) -> int:
+    known = {stage.name: stage for stage in STAGES}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"no stage {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    stages = [known[name] for name in names] or list(STAGES)
+    results = [run_stage(stage) for stage in stages]
+    print(f"\n{table(results)}", flush=True)
+    return 1 if any(result.failed for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,57 @@
+"""Imports run one way: commands and daemons on top, `squall` and `squall_thrift` below."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# What each package may import of the others. No daemon imports another, and the command line
+# starts daemons as programs.
+ALLOWED = {
+    "thrift/squall_thrift": set(),
+    "common/squall": {"squall_thrift"},
+    "nimbus/squall_nimbus": {"squall", "squall_thrift"},
+    "supervisor/squall_supervisor": {"squall", "squall_thrift"},
+    "worker/squall_worker": {"squall", "squall_thrift"},
+    "cli/squall_cli": {"squall", "squall_thrift"},
+}
+# Local mode and the test kit are part of the API and run the worker's engine: they import it when
+# they are used, and nothing else does.
+EXCEPTIONS = {
+    ("common/squall/local.py", "squall_worker"),
+    ("common/squall/testing.py", "squall_worker"),
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_a_package_imports_only_what_is_below_it(package: str) -> None:
+    ours = {Path(name).name for name in ALLOWED}
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        where = path.relative_to(ROOT).as_posix()
+        for name in imported(path) & (ours - {Path(package).name} - ALLOWED[package]):
+            if (where, name) not in EXCEPTIONS:
+                wrong.append(f"{where} imports {name}")
+    assert wrong == []
+
+
+def test_every_package_of_the_distribution_has_its_rule() -> None:
+    folders = {
+        path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("*/squall*/__init__.py")
+    }
+    assert folders == set(ALLOWED)
