@@ -1,0 +1,200 @@
+"""An asyncio Thrift client: one connection, one call at a time, a deadline for each.
+
+async with ThriftClient(storm.Nimbus, "127.0.0.1", 6627) as nimbus:
+    leader = await nimbus.call("getLeader")
+"""
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Any, Self
+
+from squall_thrift import codec, frames, idl, messages
+from squall_thrift.messages import ApplicationErrorType, MessageType, ThriftApplicationError
+from squall_thrift.wire import ProtocolError
+
+__all__ = ["ThriftApplicationError", "ThriftClient", "ThriftTransportError"]
+
+
+class ThriftTransportError(Exception):
+    """The peer cannot be reached, the connection ended, or a call timed out.
+
+    `sent` tells whether the call may have been carried out: a call that was never sent may be
+    repeated anywhere, any other only when repeating it does no harm.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class ThriftClient:
+    """A client of one service. After a ThriftTransportError the connection is closed, and the next
+    call raises the same: connect anew with another client."""
+
+    def __init__(
+        self,
+        service: idl.Service,
+        host: str,
+        port: int,
+        *,
+        timeout_secs: float = 30.0,
+        frame_bytes_max: int = frames.FRAME_BYTES_MAX,
+        connect_timeout_secs: float = 5.0,
+    ) -> None:
+        self._service = service
+        self._host = host
+        self._port = port
+        self._timeout_secs = timeout_secs
+        self._frame_bytes_max = frame_bytes_max
+        self._connect_timeout_secs = connect_timeout_secs
+        self._sequence_id = 0
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the peer."""
+        return f"{self._host}:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        """Open the connection, in place of one that is open. Raises ThriftTransportError."""
+        await self.close()
+        try:
+            async with asyncio.timeout(self._connect_timeout_secs):
+                streams = await asyncio.open_connection(self._host, self._port)
+        except TimeoutError:
+            raise self._error(
+                f"no connection within {self._connect_timeout_secs:g} s", sent=False
+            ) from None
+        except OSError as error:
+            raise self._error(f"cannot connect: {error}", sent=False) from error
+        streams[1].transport.set_write_buffer_limits(high=0)
+        self._streams = streams
+        self._sequence_id = 0
+
+    async def close(self) -> None:
+        """Close the connection; a call that is under way fails."""
+        if self._streams is None:
+            return
+        _, writer = self._streams
+        self._streams = None
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    async def call(self, operation: str, *args: Any, timeout_secs: float | None = None) -> Any:
+        """Call a method and return its result; arguments that are left out, or None, are not sent.
+
+        Calls made at the same time take turns, and the time-out includes the wait. Raises the
+        exceptions that the interface declares, ThriftTransportError, ThriftApplicationError when
+        the peer cannot make the call or answers out of turn; for the caller's own mistakes
+        TypeError (no such method, too many arguments) and EncodeError.
+        """
+        method = self._method(operation, args)
+        body = codec.to_bytes(method.args.cls(*args))
+        secs = self._timeout_secs if timeout_secs is None else timeout_secs
+        sent = False
+        try:
+            async with asyncio.timeout(secs), self._lock:
+                if self._streams is None:
+                    raise self._error("the connection is closed", sent=False)
+                reader, writer = self._streams
+                if reader.at_eof() or writer.is_closing():
+                    await self.close()
+                    raise self._error("the peer has closed the connection", sent=False)
+                self._sequence_id = self._sequence_id % 0x7FFFFFFF + 1
+                message = messages.serialize(MessageType.CALL, operation, self._sequence_id, body)
+                sent = True
+                try:
+                    await frames.write_frame(writer, message, timeout_secs=None)
+                    reply = await frames.read_frame(
+                        reader, self._frame_bytes_max, first_byte_secs=None, frame_secs=None
+                    )
+                    if reply is None:
+                        raise self._error(f"closed the connection during {operation}", sent=True)
+                    return self._result(method, reply)
+                except BaseException as error:
+                    # Whatever comes later on this connection could not be told apart.
+                    if not _answered(error, method):
+                        await self.close()
+                    raise
+        except TimeoutError:
+            raise self._error(f"did not answer {operation} within {secs:g} s", sent=sent) from None
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise self._error(f"the connection ended during {operation}", sent=sent) from error
+        except (frames.FrameError, ProtocolError) as error:
+            raise self._error(f"answered {operation} wrongly: {error}", sent=sent) from error
+
+    def size_of(self, operation: str, *args: Any) -> int:
+        """How many bytes the arguments of a call take on the wire."""
+        return len(codec.to_bytes(self._method(operation, args).args.cls(*args)))
+
+    def _method(self, operation: str, args: tuple[Any, ...]) -> idl.Method:
+        method = self._service.methods.get(operation)
+        if method is None:
+            raise TypeError(f"{self._service.name} has no method {operation!r}")
+        if len(args) > len(method.args.fields):
+            raise TypeError(
+                f"{operation} takes {len(method.args.fields)} arguments, not {len(args)}"
+            )
+        return method
+
+    def _result(self, method: idl.Method, data: bytes) -> Any:
+        reply = messages.parse(data)
+        if reply.sequence_id != self._sequence_id:
+            raise _Unexpected(
+                ApplicationErrorType.BAD_SEQUENCE_ID,
+                f"call {self._sequence_id} was answered as call {reply.sequence_id}",
+            )
+        if reply.type is MessageType.EXCEPTION:
+            raise messages.parse_application_error(data, reply.body)
+        if reply.type is not MessageType.REPLY:
+            raise _Unexpected(
+                ApplicationErrorType.INVALID_MESSAGE_TYPE, f"{reply} came as an answer"
+            )
+        if reply.name != method.name:
+            raise _Unexpected(
+                ApplicationErrorType.WRONG_METHOD_NAME,
+                f"{method.name} was answered as {reply.name}",
+            )
+        result, end = codec.read_struct(method.result.cls, data, reply.body)
+        if end != len(data):
+            raise ProtocolError(f"{len(data) - end} bytes follow the result", end)
+        for name in method.throws:
+            error: Exception | None = getattr(result, name)
+            if error is not None:
+                raise error
+        if method.returns is None:
+            return None
+        if result.success is None:
+            raise ThriftApplicationError(
+                ApplicationErrorType.MISSING_RESULT, f"{method.name} returned nothing"
+            )
+        return result.success
+
+    def _error(self, what: str, *, sent: bool) -> ThriftTransportError:
+        return ThriftTransportError(f"{self._service.name} at {self.address}: {what}", sent=sent)
+
+
+class _Unexpected(ThriftApplicationError):
+    """An answer to something else than was asked."""
+
+
+def _answered(error: BaseException, method: idl.Method) -> bool:
+    """Whether an error is the peer's complete answer, after which the connection can go on."""
+    if isinstance(error, _Unexpected):
+        return False
+    return isinstance(error, (ThriftApplicationError, *method.throws.values()))

@@ -1,0 +1,86 @@
+"""Framed transport: each message goes behind its length in four bytes."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+# Apache Thrift's own limit for a frame (TFramedTransport.DEFAULT_MAX_LENGTH): what a peer that has
+# set no other will read.
+FRAME_BYTES_MAX: Final = 16_384_000
+
+_HEAD = struct.Struct(">i")
+
+
+class FrameError(Exception):
+    """Bytes that are no frame, one longer than allowed, or one that comes or goes too slowly. The
+    connection is of no more use."""
+
+
+async def read_frame(
+    reader: asyncio.StreamReader,
+    bytes_max: int,
+    *,
+    first_byte_secs: float | None,
+    frame_secs: float | None,
+    expect: Callable[[int], None] = lambda length: None,
+) -> bytes | None:
+    """Wait for a frame and return its message, or None when the peer closes before one begins.
+
+    `first_byte_secs` bounds the wait for its first byte, `frame_secs` the time from there to its
+    last (None: no bound). `expect` is told of its length as soon as that is known. Raises
+    FrameError (for a length above `bytes_max` before anything is read or allocated),
+    IncompleteReadError when the peer closes within the frame, or OSError.
+    """
+    async with deadline(first_byte_secs, "nothing was sent"):
+        first = await reader.read(1)
+    if not first:
+        return None
+    async with deadline(frame_secs, "a frame was not complete"):
+        head = first + await reader.readexactly(_HEAD.size - 1)
+        [length] = _HEAD.unpack(head)
+        if not 0 <= length <= bytes_max:
+            raise FrameError(describe_head(head, bytes_max))
+        expect(length)
+        return await reader.readexactly(length)
+
+
+async def write_frame(
+    writer: asyncio.StreamWriter, message: bytes, *, timeout_secs: float | None
+) -> None:
+    """Send a message and wait until the kernel has taken all of it. Raises FrameError when the
+    peer does not read within `timeout_secs`, or OSError.
+
+    The writer must have been prepared with `set_write_buffer_limits(high=0)`.
+    """
+    if writer.is_closing():  # uvloop raises RuntimeError for a write after that
+        raise ConnectionResetError("the connection is closed")
+    writer.writelines((_HEAD.pack(len(message)), message))
+    async with deadline(timeout_secs, "a frame was not read"):
+        await writer.drain()
+
+
+@asynccontextmanager
+async def deadline(secs: float | None, complaint: str) -> AsyncIterator[None]:
+    """Raise FrameError when the block takes longer."""
+    limit = asyncio.timeout(secs)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():  # the kernel's own, on a connection that is gone
+            raise
+        raise FrameError(f"{complaint} within {secs:g} s") from error
+
+
+def describe_head(head: bytes, bytes_max: int) -> str:
+    """Why four bytes are no acceptable frame length, for logs."""
+    if head[0] == 0x16:
+        return "the peer speaks TLS"
+    if head[:2] == b"\x80\x01":
+        return "the peer does not use framed transport"
+    if head.strip().isalpha():
+        return f"the peer speaks another protocol: its first bytes are {head!r}"
+    [length] = _HEAD.unpack(head)
+    return f"a frame of {length} bytes is not within the limit of {bytes_max}"

@@ -1,0 +1,17 @@
+"""Storm's structs, enums, exceptions and services, as `storm.thrift` declares them.
+
+    storm.GlobalStreamId(componentId="words", streamId="default")
+    storm.TopologyStatus.ACTIVE
+    raise storm.NotAliveException(msg="wordcount is not alive")
+    ThriftServer(storm.Nimbus, handler, ...)
+
+Type checkers read `storm.pyi`, which `python -m squall_thrift.stubs` writes.
+"""
+
+from squall_thrift import idl
+
+INTERFACE = idl.load(module=__name__)
+
+globals().update(INTERFACE.enums)
+globals().update({name: spec.cls for name, spec in INTERFACE.structs.items()})
+globals().update(INTERFACE.services)
