@@ -1,0 +1,49 @@
+"""Time as something passed in: decisions take `now`, shells hold a Clock."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a daemon reads time. Ages and deadlines use `monotonic`, never `time`."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never jumps; only differences mean anything."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since the epoch: for people and for Storm's `time_secs` fields only."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def time(self) -> float:
+        return time.time()
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self, monotonic: float = 1_000.0, time: float = 1_700_000_000.0) -> None:
+        self._monotonic = monotonic
+        self._time = time
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def time(self) -> float:
+        return self._time
+
+    def advance(self, secs: float) -> None:
+        """Let `secs` pass on both clocks."""
+        self._monotonic += secs
+        self._time += secs
+
+    def jump_wall(self, secs: float) -> None:
+        """Set the wall clock forward or back, as an administrator might."""
+        self._time += secs

@@ -1,0 +1,447 @@
+"""The cluster state: typed access to what Storm keeps in ZooKeeper.
+
+Values go in and come out as the dataclasses of `cluster.values`; their bytes are `cluster.codec`'s
+business and their places are `cluster.paths`'. What cannot be read raises CorruptStateError with
+its path: it is never taken for absent, so that a damaged node never makes a topology look ended.
+
+Writes that only the leader may do take `guard`: the Leadership (see `leader`), through which they
+become transactions that fail once somebody else leads. Without one they are plain transactions.
+
+Every method raises ConnectionLostError when ZooKeeper does not answer in time. A `watch` is called
+once at the next change, and after every reconnection (see `store.Watcher`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from squall.cluster import codec, paths
+from squall.cluster.store import (
+    BadVersionError,
+    Create,
+    Delete,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    Set,
+    Stat,
+    Store,
+    Watcher,
+)
+from squall.cluster.values import (
+    Assignment,
+    Credentials,
+    ErrorInfo,
+    LogConfig,
+    NimbusInfo,
+    ProfileRequest,
+    StormBase,
+    SupervisorInfo,
+    WorkerHeartbeat,
+)
+from squall.logs import get_logger
+from squall.model import WorkerSlot
+from squall.names import decode_znode
+
+log = get_logger(__name__)
+
+_T = TypeVar("_T")
+
+# Storm keeps as many of each component.
+ERRORS_KEPT = 10
+
+# How often an operation that others' changes spoil is tried again before its error is raised.
+_ATTEMPTS = 10
+
+# Deletions go out in transactions of at most this many nodes.
+_DELETE_BATCH = 200
+
+
+class Guard(Protocol):
+    """What makes a write conditional: a `leader.Leadership`."""
+
+    async def transaction(self, ops: Sequence[Op]) -> None: ...
+
+
+class ClusterState:
+    """Typed access over any store. `start` first, `close` at the end."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> ClusterState:
+        """The state that the `storm.zookeeper.*` keys name; not connected yet."""
+        from squall.cluster.zookeeper import ZooKeeperStore
+
+        return cls(ZooKeeperStore.from_conf(conf))
+
+    async def start(self) -> None:
+        """Connect (waits for ZooKeeper; cancel to give up) and make the parents of all that is
+        kept."""
+        await self.store.start()
+        for path in paths.LAYOUT:
+            await self._ensure(path)
+
+    async def close(self) -> None:
+        """End the session; this process's ephemeral nodes go at once."""
+        await self.store.close()
+
+    # Topologies
+
+    async def storms(self, watch: Watcher | None = None) -> list[str]:
+        """Ids of all topologies, sorted."""
+        return await self._names(paths.STORMS, watch)
+
+    async def storm(self, topology_id: str, watch: Watcher | None = None) -> StormBase | None:
+        """A topology's status and size; None when it is unknown (the watch then waits for it)."""
+        found = await self._read(paths.storm(topology_id), codec.decode_storm, watch)
+        return None if found is None else found[0]
+
+    async def all_storms(self) -> dict[str, StormBase]:
+        """All topologies by id."""
+        ids = await self.storms()
+        bases = await asyncio.gather(*(self.storm(topology_id) for topology_id in ids))
+        return {i: base for i, base in zip(ids, bases, strict=True) if base is not None}
+
+    async def create_topology(
+        self, topology_id: str, base: StormBase, *, guard: Guard | None = None
+    ) -> None:
+        """Make a topology known, with the parents of its heartbeats and errors, in one transaction.
+
+        Raises NodeExistsError when the id is taken.
+        """
+        await self._transact(
+            [
+                Create(paths.storm(topology_id), codec.encode_storm(base)),
+                Create(paths.workerbeats(topology_id)),
+                Create(paths.errors(topology_id)),
+            ],
+            guard,
+        )
+
+    async def put_storm(
+        self, topology_id: str, base: StormBase, *, guard: Guard | None = None
+    ) -> None:
+        """Write a topology's StormBase. Raises NoNodeError when it is not known (any more): only
+        `create_topology` brings one to life."""
+        await self._transact([Set(paths.storm(topology_id), codec.encode_storm(base))], guard)
+
+    async def remove_topology(self, topology_id: str, *, guard: Guard | None = None) -> None:
+        """Delete all that is kept of a topology, its assignment first and /storms/ID last. A crash
+        in the middle leaves /storms/ID, so that the next leader does it again; so may the caller
+        after any error. Fine when nothing is there."""
+        for parent in paths.OF_TOPOLOGY:
+            await self._delete_tree(f"{parent}/{topology_id}", guard)
+
+    async def topologies_with_state(self) -> set[str]:
+        """Ids for which anything is kept, whether /storms/ID exists or not."""
+        names = await asyncio.gather(*(self._names(parent) for parent in paths.OF_TOPOLOGY))
+        return {name for listing in names for name in listing}
+
+    # Assignments
+
+    async def assignments(self, watch: Watcher | None = None) -> list[str]:
+        """Ids of the topologies that have an assignment, sorted."""
+        return await self._names(paths.ASSIGNMENTS, watch)
+
+    async def assignment(
+        self, topology_id: str, watch: Watcher | None = None
+    ) -> tuple[Assignment, int] | None:
+        """Where a topology's executors run, and the zxid that wrote it; None when it has none."""
+        found = await self._read(paths.assignment(topology_id), codec.decode_assignment, watch)
+        return None if found is None else (found[0], found[1].mzxid)
+
+    async def all_assignments(
+        self, watch: Watcher | None = None
+    ) -> dict[str, tuple[Assignment, int]]:
+        """All assignments by topology id; `watch` is set on each of them, and on their list."""
+        ids = await self.assignments(watch)
+        found = await asyncio.gather(*(self.assignment(topology_id, watch) for topology_id in ids))
+        return {i: one for i, one in zip(ids, found, strict=True) if one is not None}
+
+    async def put_assignment(
+        self, topology_id: str, assignment: Assignment, *, guard: Guard | None = None
+    ) -> None:
+        """Write a topology's assignment."""
+        value = codec.encode_assignment(assignment)
+        await self._put(paths.assignment(topology_id), value, guard)
+
+    async def remove_assignment(self, topology_id: str, *, guard: Guard | None = None) -> None:
+        """Delete a topology's assignment; fine when it has none."""
+        await self._delete_tree(paths.assignment(topology_id), guard)
+
+    # Supervisors
+
+    async def supervisors(self, watch: Watcher | None = None) -> dict[str, SupervisorInfo]:
+        """The supervisors that are connected, by id. The watch fires when one comes or goes, not
+        when one's information changes."""
+        return await self._all(paths.SUPERVISORS, codec.decode_supervisor, watch)
+
+    async def register_supervisor(self, supervisor_id: str, info: SupervisorInfo) -> None:
+        """Announce a supervisor, or renew what is known of it; its node goes with this session.
+        Call it again after LOST."""
+        value = codec.encode_supervisor(info)
+        await self._put_ephemeral(paths.supervisor(supervisor_id), value)
+
+    async def unregister_supervisor(self, supervisor_id: str) -> None:
+        """Take a supervisor's node away; fine when it is not there."""
+        await self._delete_tree(paths.supervisor(supervisor_id), None)
+
+    # Heartbeats of workers
+
+    async def setup_heartbeats(self, topology_id: str, *, guard: Guard | None = None) -> None:
+        """Make the parents of a topology's heartbeats and errors; fine when they are there."""
+        for path in (paths.workerbeats(topology_id), paths.errors(topology_id)):
+            await self._ensure(path, guard)
+
+    async def worker_beats(self, topology_id: str) -> dict[WorkerSlot, tuple[WorkerHeartbeat, int]]:
+        """The last heartbeat of each worker of a topology, with the zxid that wrote it: a beat is
+        new when that changed, whatever the worker's clock says."""
+        parent = paths.workerbeats(topology_id)
+        slots = {
+            name: slot
+            for name in await self._names(parent)
+            if (slot := paths.slot_of_workerbeat(name)) is not None
+        }
+        found = await asyncio.gather(
+            *(self._read(f"{parent}/{name}", codec.decode_heartbeat) for name in slots)
+        )
+        return {
+            slot: (one[0], one[1].mzxid)
+            for slot, one in zip(slots.values(), found, strict=True)
+            if one is not None
+        }
+
+    def put_worker_beat_nowait(self, slot: WorkerSlot, beat: WorkerHeartbeat) -> None:
+        """Write a worker's heartbeat without waiting, from any thread. Nothing is written once the
+        topology's heartbeats are removed."""
+        path = paths.workerbeat(beat.topology_id, slot)
+        self.store.put_nowait(path, codec.encode_heartbeat(beat))
+
+    async def remove_worker_beat(
+        self, topology_id: str, slot: WorkerSlot, *, guard: Guard | None = None
+    ) -> None:
+        """Forget a worker that runs no more; fine when it is not there."""
+        await self._delete_tree(paths.workerbeat(topology_id, slot), guard)
+
+    # Errors of components
+
+    async def report_error(self, topology_id: str, component: str, error: ErrorInfo) -> bool:
+        """Add an error to a component's list, which keeps the newest ten, and make it the last.
+
+        Returns False, and writes nothing, when the topology is gone. How often to report is the
+        caller's affair.
+        """
+        value = codec.encode_error(error)
+        parent = paths.component_errors(topology_id, component)
+        try:
+            await self._ensure(parent)
+            await self.store.create(f"{parent}/e", value, sequence=True)
+            await self._put(paths.last_error(topology_id, component), value, None)
+            names = await self.store.children(parent)
+        except NoNodeError:
+            return False
+        numbered = sorted(names, key=_sequence_of)
+        old = [f"{parent}/{name}" for name in numbered[:-ERRORS_KEPT]]
+        await asyncio.gather(*(self._delete_tree(path, None) for path in old))
+        return True
+
+    async def errors(self, topology_id: str, component: str) -> list[ErrorInfo]:
+        """A component's errors, newest first."""
+        parent = paths.component_errors(topology_id, component)
+        names = sorted(await self._names(parent), key=_sequence_of, reverse=True)
+        found = await asyncio.gather(
+            *(self._read(f"{parent}/{name}", codec.decode_error) for name in names)
+        )
+        return [one[0] for one in found if one is not None]
+
+    async def last_error(self, topology_id: str, component: str) -> ErrorInfo | None:
+        """The error that a component reported last."""
+        found = await self._read(paths.last_error(topology_id, component), codec.decode_error)
+        return None if found is None else found[0]
+
+    async def all_errors(self, topology_id: str) -> dict[str, list[ErrorInfo]]:
+        """The errors of every component that has any, newest first."""
+        names = await self._names(paths.errors(topology_id))
+        components = [decode_znode(name) for name in names]
+        found = await asyncio.gather(*(self.errors(topology_id, c) for c in components))
+        return {c: errors for c, errors in zip(components, found, strict=True) if errors}
+
+    # Nimbus
+
+    async def nimbuses(self, watch: Watcher | None = None) -> list[NimbusInfo]:
+        """Every Nimbus that is connected, sorted by host and port."""
+        found = await self._all(paths.NIMBUSES, codec.decode_nimbus, watch)
+        return sorted(found.values(), key=lambda one: (one.host, one.port))
+
+    async def register_nimbus(self, info: NimbusInfo) -> None:
+        """Announce a Nimbus, or renew what is known of it; its node goes with this session."""
+        await self._put_ephemeral(paths.nimbus(info.host, info.port), codec.encode_nimbus(info))
+
+    # Secrets, log levels, profiling
+
+    async def credentials(
+        self, topology_id: str, watch: Watcher | None = None
+    ) -> Credentials | None:
+        found = await self._read(paths.credentials(topology_id), codec.decode_credentials, watch)
+        return None if found is None else found[0]
+
+    async def put_credentials(
+        self, topology_id: str, credentials: Credentials, *, guard: Guard | None = None
+    ) -> None:
+        value = codec.encode_credentials(credentials)
+        await self._put(paths.credentials(topology_id), value, guard)
+
+    async def log_config(self, topology_id: str, watch: Watcher | None = None) -> LogConfig | None:
+        found = await self._read(paths.logconfig(topology_id), codec.decode_log_config, watch)
+        return None if found is None else found[0]
+
+    async def put_log_config(
+        self, topology_id: str, config: LogConfig, *, guard: Guard | None = None
+    ) -> None:
+        value = codec.encode_log_config(config)
+        await self._put(paths.logconfig(topology_id), value, guard)
+
+    async def profile_requests(
+        self, topology_id: str, watch: Watcher | None = None
+    ) -> list[ProfileRequest]:
+        found = await self._all(
+            paths.profilerconfigs(topology_id), codec.decode_profile_request, watch
+        )
+        return [found[name] for name in sorted(found)]
+
+    async def put_profile_request(
+        self, topology_id: str, request: ProfileRequest, *, guard: Guard | None = None
+    ) -> None:
+        await self._ensure(paths.profilerconfigs(topology_id), guard)
+        value = codec.encode_profile_request(request)
+        await self._put(_profile_path(topology_id, request), value, guard)
+
+    async def remove_profile_request(
+        self, topology_id: str, request: ProfileRequest, *, guard: Guard | None = None
+    ) -> None:
+        """Fine when it is not there."""
+        await self._delete_tree(_profile_path(topology_id, request), guard)
+
+    # Reading
+
+    async def _names(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """Children of a node that may be missing."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self.store.children(path, watch)
+            except NoNodeError:
+                if watch is None or await self.store.exists(path, watch) is None:
+                    return []
+        return []
+
+    async def _read(
+        self,
+        path: str,
+        decode: Callable[[str, bytes], _T],
+        watch: Watcher | None = None,
+    ) -> tuple[_T, Stat] | None:
+        """A node's value, or None when it does not exist; either way the watch is set."""
+        while True:
+            try:
+                value, stat = await self.store.get(path, watch)
+            except NoNodeError:
+                if watch is None or await self.store.exists(path, watch) is None:
+                    return None
+                continue  # it was created just now
+            return decode(path, value), stat
+
+    async def _all(
+        self, parent: str, decode: Callable[[str, bytes], _T], watch: Watcher | None
+    ) -> dict[str, _T]:
+        """Every child's value by name; the watch is on the list of children only."""
+        names = await self._names(parent, watch)
+        found = await asyncio.gather(*(self._read(f"{parent}/{n}", decode) for n in names))
+        return {n: one[0] for n, one in zip(names, found, strict=True) if one is not None}
+
+    # Writing
+
+    async def _transact(self, ops: Sequence[Op], guard: Guard | None) -> None:
+        await (self.store if guard is None else guard).transaction(ops)
+
+    async def _ensure(self, path: str, guard: Guard | None = None) -> None:
+        if await self.store.exists(path) is None:
+            try:
+                await self._transact([Create(path)], guard)
+            except NodeExistsError:
+                pass
+
+    async def _put(self, path: str, value: bytes, guard: Guard | None) -> None:
+        """Write a node, creating it when it is not there; its parent must exist."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._transact([Set(path, value)], guard)
+                return
+            except NoNodeError:
+                pass
+            try:
+                await self._transact([Create(path, value)], guard)
+                return
+            except NodeExistsError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+
+    async def _put_ephemeral(self, path: str, value: bytes) -> None:
+        """Write an ephemeral node so that it belongs to this session.
+
+        One that an earlier process left behind goes when that one's session expires, and would
+        take the registration with it: it is replaced, in one transaction.
+        """
+        for attempt in range(_ATTEMPTS):
+            stat = await self.store.exists(path)
+            ops: list[Op]
+            if stat is None:
+                ops = [Create(path, value, ephemeral=True)]
+            elif stat.ephemeral_owner == self.store.session_id:
+                ops = [Set(path, value, stat.version)]
+            else:
+                log.warning(
+                    "stale_ephemeral_replaced", path=path, session=hex(stat.ephemeral_owner)
+                )
+                ops = [Delete(path, stat.version), Create(path, value, ephemeral=True)]
+            try:
+                await self.store.transaction(ops)
+                return
+            except (NoNodeError, NodeExistsError, BadVersionError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+
+    async def _delete_tree(self, path: str, guard: Guard | None) -> None:
+        """Delete a node and all below it, children first, each step under the guard."""
+        for attempt in range(_ATTEMPTS):
+            ops = await self._deletions(path)
+            try:
+                for start in range(0, len(ops), _DELETE_BATCH):
+                    await self._transact(ops[start : start + _DELETE_BATCH], guard)
+                return
+            except (NoNodeError, NotEmptyError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+
+    async def _deletions(self, path: str) -> list[Op]:
+        try:
+            names = await self.store.children(path)
+        except NoNodeError:
+            return []
+        below = await asyncio.gather(*(self._deletions(f"{path}/{name}") for name in names))
+        return [op for ops in below for op in ops] + [Delete(path)]
+
+
+def _sequence_of(name: str) -> int:
+    """The number at the end of a sequential node's name; other names sort first."""
+    digits = name[-10:]
+    return int(digits) if digits.isdecimal() else -1
+
+
+def _profile_path(topology_id: str, request: ProfileRequest) -> str:
+    slot = request.slot
+    return paths.profilerconfig(topology_id, slot.node, slot.port, request.action.name)

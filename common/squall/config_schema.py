@@ -1,0 +1,289 @@
+"""What each option may be: a type and a range for every key of defaults.yaml.
+
+A `Kind` says what it expects in words and checks a value. Keys whose default is null take null as
+well, and so does every other key where that means "the default".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type of value. `check` is true for values that are of it; `read` turns other spellings of
+    the same value (2.0 for 2) into one."""
+
+    expected: str
+    check: Callable[[Any], bool]
+    read: Callable[[Any], Any] = lambda value: value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    # JSON made by clients that know no integers has 2.0 for 2.
+    return _is_number(value) and float(value).is_integer()
+
+
+def _read_whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def whole(minimum: int, maximum: int | None = None) -> Kind:
+    """A whole number in a range, both ends included."""
+    words = f"a whole number of at least {minimum}"
+    if maximum is not None:
+        words = f"a whole number from {minimum} to {maximum}"
+    return Kind(
+        words,
+        lambda v: _is_whole(v) and v >= minimum and (maximum is None or v <= maximum),
+        _read_whole,
+    )
+
+
+def number(minimum: float = 0.0, *, above: bool = False) -> Kind:
+    """A number, from `minimum` on, or above it."""
+    words = f"a number above {minimum:g}" if above else f"a number of at least {minimum:g}"
+    return Kind(words, lambda v: _is_number(v) and (v > minimum if above else v >= minimum))
+
+
+def either(*values: str) -> Kind:
+    """One of some texts."""
+    return Kind("one of " + ", ".join(values), lambda v: v in values)
+
+
+def list_of(kind: Kind, *, empty: bool = True) -> Kind:
+    """A list whose items are all of one kind."""
+    return Kind(
+        f"a list, each item {kind.expected}" + ("" if empty else ", at least one"),
+        lambda v: (
+            isinstance(v, (list, tuple)) and (empty or len(v) > 0) and all(map(kind.check, v))
+        ),
+        lambda v: [kind.read(item) for item in v],
+    )
+
+
+def map_of(kind: Kind) -> Kind:
+    """A map from text to values that are all of one kind."""
+    return Kind(
+        f"a map from text to {kind.expected}",
+        lambda v: (
+            isinstance(v, dict)
+            and all(isinstance(key, str) and kind.check(value) for key, value in v.items())
+        ),
+        lambda v: {key: kind.read(value) for key, value in v.items()},
+    )
+
+
+def _one_or_list(kind: Kind) -> Kind:
+    many = list_of(kind)
+    return Kind(f"{kind.expected}, or {many.expected}", lambda v: kind.check(v) or many.check(v))
+
+
+TEXT = Kind("text", lambda v: isinstance(v, str) and v != "")
+YES_NO = Kind("true or false", lambda v: isinstance(v, bool))
+COUNT = whole(0)
+POSITIVE = whole(1)
+PORT = whole(0, _PORT_MAX)  # 0: any free one
+FIXED_PORT = whole(1, _PORT_MAX)
+SECS = number(above=True)
+MILLIS = number(above=True)
+MEGABYTES = number()
+ANY_MAP = map_of(Kind("anything", lambda v: True))
+SCALAR = Kind("text, a number, or true or false", lambda v: isinstance(v, (str, int, float)))
+HOSTS = list_of(TEXT, empty=False)
+ZNODE = Kind(
+    "a ZooKeeper path such as /storm",
+    lambda v: (
+        isinstance(v, str)
+        and v.startswith("/")
+        and (v == "/" or not v.endswith("/"))
+        and "//" not in v
+    ),
+)
+CLASS_PATH = Kind("a class path (module:Class)", lambda v: isinstance(v, str) and v.count(":") == 1)
+_REGISTRATION = Kind(
+    "a class path, or a map from class path to codec path",
+    lambda v: (
+        isinstance(v, str)
+        or (isinstance(v, dict) and all(isinstance(x, (str, type(None))) for x in v.values()))
+    ),
+)
+
+SCHEMA: dict[str, Kind] = {
+    "storm.local.dir": TEXT,
+    "storm.log.dir": TEXT,
+    "storm.log.level": either("DEBUG", "INFO", "WARNING", "ERROR"),
+    "storm.workers.artifacts.dir": TEXT,
+    "storm.local.hostname": TEXT,
+    "storm.cluster.mode": either("distributed", "local"),
+    "storm.bind.host": TEXT,
+    "storm.security.insecure": YES_NO,
+    "storm.thrift.socket.timeout.ms": MILLIS,
+    "storm.nimbus.retry.times": COUNT,
+    "storm.nimbus.retry.interval.millis": COUNT,
+    "storm.nimbus.retry.intervalceiling.millis": COUNT,
+    "storm.zookeeper.servers": HOSTS,
+    "storm.zookeeper.port": FIXED_PORT,
+    "storm.zookeeper.root": ZNODE,
+    "storm.zookeeper.session.timeout": POSITIVE,
+    "storm.zookeeper.connection.timeout": POSITIVE,
+    "storm.zookeeper.operation.timeout.ms": POSITIVE,
+    "storm.zookeeper.retry.times": COUNT,
+    "storm.zookeeper.retry.interval": COUNT,
+    "storm.zookeeper.retry.intervalceiling.millis": COUNT,
+    "dev.zookeeper.path": TEXT,
+    "nimbus.seeds": HOSTS,
+    "nimbus.thrift.port": PORT,
+    "nimbus.thrift.max_buffer_size": whole(1024),
+    "nimbus.task.timeout.secs": SECS,
+    "nimbus.task.launch.secs": SECS,
+    "nimbus.supervisor.timeout.secs": SECS,
+    "nimbus.monitor.freq.secs": SECS,
+    "nimbus.cleanup.inbox.freq.secs": SECS,
+    "nimbus.inbox.jar.expiration.secs": SECS,
+    "nimbus.file.copy.expiration.secs": SECS,
+    "nimbus.blobstore.expiration.secs": SECS,
+    "nimbus.topology.blobstore.deletion.delay.ms": COUNT,
+    "nimbus.code.sync.freq.secs": SECS,
+    "nimbus.executors.perTopology": POSITIVE,
+    "nimbus.slots.perTopology": POSITIVE,
+    "supervisor.slots.ports": list_of(FIXED_PORT),
+    "supervisor.thrift.port": PORT,
+    "supervisor.thrift.max_buffer_size": whole(1024),
+    "supervisor.thrift.socket.timeout.ms": MILLIS,
+    "supervisor.enable": YES_NO,
+    "supervisor.worker.start.timeout.secs": SECS,
+    "supervisor.worker.timeout.secs": SECS,
+    "supervisor.worker.shutdown.sleep.secs": number(),
+    "supervisor.monitor.frequency.secs": SECS,
+    "supervisor.heartbeat.frequency.secs": SECS,
+    "supervisor.assignment.sync.secs": SECS,
+    "supervisor.worker.min.uptime.secs": number(),
+    "supervisor.worker.backoff.max.secs": number(),
+    "supervisor.blobstore.download.thread.count": POSITIVE,
+    "supervisor.blobstore.download.max_retries": COUNT,
+    "supervisor.localizer.update.blob.interval.secs": SECS,
+    "supervisor.localizer.cleanup.interval.ms": MILLIS,
+    "supervisor.localizer.cache.target.size.mb": MEGABYTES,
+    "supervisor.memory.capacity.mb": MEGABYTES,
+    "supervisor.cpu.capacity": number(),
+    "supervisor.scheduler.meta": map_of(TEXT),
+    "worker.heartbeat.frequency.secs": SECS,
+    "worker.max.timeout.secs": SECS,
+    "task.heartbeat.frequency.secs": SECS,
+    "task.refresh.poll.secs": SECS,
+    "task.credentials.poll.secs": SECS,
+    "executor.metrics.frequency.secs": SECS,
+    "num.stat.buckets": POSITIVE,
+    "ui.host": TEXT,
+    "ui.port": PORT,
+    "ui.title": TEXT,
+    "ui.actions.enabled": YES_NO,
+    "logviewer.port": PORT,
+    "logviewer.cleanup.age.mins": SECS,
+    "drpc.servers": HOSTS,
+    "drpc.port": PORT,
+    "drpc.invocations.port": PORT,
+    "drpc.http.port": PORT,
+    "drpc.max_buffer_size": whole(1024),
+    "drpc.request.timeout.secs": SECS,
+    "topology.name": TEXT,
+    "topology.workers": POSITIVE,
+    "topology.tasks": POSITIVE,
+    "topology.max.task.parallelism": POSITIVE,
+    "topology.acker.executors": COUNT,
+    "topology.eventlogger.executors": COUNT,
+    "topology.priority": COUNT,
+    "topology.version": TEXT,
+    "topology.submitter.user": TEXT,
+    "topology.submitter.principal": TEXT,
+    "topology.users": list_of(TEXT),
+    "topology.groups": list_of(TEXT),
+    "topology.readonly.users": list_of(TEXT),
+    "topology.readonly.groups": list_of(TEXT),
+    "topology.component.resources.onheap.memory.mb": MEGABYTES,
+    "topology.component.resources.offheap.memory.mb": MEGABYTES,
+    "topology.component.cpu.pcore.percent": number(),
+    "topology.worker.max.heap.size.mb": MEGABYTES,
+    "topology.message.timeout.secs": SECS,
+    "topology.enable.message.timeouts": YES_NO,
+    "topology.max.spout.pending": POSITIVE,
+    "topology.max.error.report.per.interval": POSITIVE,
+    "topology.error.throttle.interval.secs": SECS,
+    "topology.tick.tuple.freq.secs": SECS,
+    "topology.sleep.spout.wait.strategy.time.ms": number(),
+    "topology.worker.timeout.secs": SECS,
+    "topology.shellbolt.max.pending": POSITIVE,
+    "topology.subprocess.timeout.secs": SECS,
+    "topology.multilang.serializer": TEXT,
+    "topology.multilang.change.child.cwd": YES_NO,
+    "topology.multilang.message.bytes.max": whole(1_024),
+    "topology.multilang.environment": map_of(SCALAR),
+    "topology.multilang.linger.micros": COUNT,
+    "topology.disable.loadaware.messaging": YES_NO,
+    "topology.min.replication.count": POSITIVE,
+    "topology.max.replication.wait.time.sec": number(-1),
+    "topology.debug": YES_NO,
+    "topology.environment": map_of(SCALAR),
+    "topology.blobstore.map": map_of(ANY_MAP),
+    "topology.auto.task.hooks": list_of(CLASS_PATH),
+    "topology.metrics.consumer.register": list_of(ANY_MAP),
+    "topology.builtin.metrics.bucket.size.secs": SECS,
+    "topology.kryo.register": list_of(_REGISTRATION),
+    "topology.testing.always.try.serialize": YES_NO,
+    "topology.worker.shared.thread.pool.size": POSITIVE,
+    "topology.stats.sample.rate": Kind(
+        "a number above 0, at most 1", lambda v: _is_number(v) and 0 < v <= 1
+    ),
+    "topology.worker.stall.timeout.secs": SECS,
+    "topology.worker.buffer.bytes": whole(65_536),
+    "topology.bolt.async.concurrency": POSITIVE,
+    "topology.bolt.die.on.error": YES_NO,
+    "topology.fail.on.worker.loss": YES_NO,
+    "topology.max.replays": COUNT,
+    "topology.fall.back.on.pickle": YES_NO,
+    "topology.spout.batch": POSITIVE,
+    "topology.run.turn.ms": MILLIS,
+}
+
+# The options of a topology that one component may have to itself, as Storm allows it (those of
+# Executor.normalizedComponentConf), and ours of the same nature. `topology.tasks` is read from a
+# component's own conf as well, but where tasks are numbered, before anything runs.
+COMPONENT_KEYS = frozenset(
+    {
+        "topology.debug",
+        "topology.max.spout.pending",
+        "topology.max.task.parallelism",
+        "topology.tick.tuple.freq.secs",
+        "topology.sleep.spout.wait.strategy.time.ms",
+        "topology.bolt.async.concurrency",
+        "topology.max.replays",
+        "topology.multilang.change.child.cwd",
+        "topology.multilang.environment",
+        "topology.multilang.linger.micros",
+        "topology.multilang.message.bytes.max",
+        "topology.multilang.serializer",
+        "topology.shellbolt.max.pending",
+        "topology.spout.batch",
+        "topology.subprocess.timeout.secs",
+    }
+)
+
+# Storm's options that steer a JVM or its libraries: a site file of Storm's may hold them, and they
+# mean nothing here.
+_JVM_ENDS = (".childopts", ".classpath", ".transport", "_worker_threads", ".thrift.threads")
+_JVM_BEGINS = ("java.", "storm.log4j2.", "storm.messaging.netty.", "storm.cgroup.", "storm.oci.")
+
+
+def is_jvm_key(key: str) -> bool:
+    """Whether a key of Storm's has no meaning outside the JVM."""
+    return key.startswith(_JVM_BEGINS) or key.endswith(_JVM_ENDS)

@@ -1,0 +1,98 @@
+"""Objects that remember how they were constructed: components and custom groupings.
+
+They are made twice. In the client, the constructor runs so that `TopologyBuilder` can look at the
+object; what travels is its class' import path and the arguments *as they were passed*. In the
+worker each task makes its own from these. Whatever else the client's object holds never arrives,
+so the builder refuses one that was changed after its constructor.
+"""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from squall.arguments import encode_arguments, import_path_of, travels
+from squall.errors import InvalidTopologyError
+from squall.model import PythonObject
+
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """How an object was constructed: its arguments as tagged JSON, or why they cannot travel; and
+    the attributes that it had when its constructor had ended."""
+
+    arguments: bytes | InvalidTopologyError
+    attributes: Mapping[str, Any]
+
+
+class _Remembers(ABCMeta):
+    """A metaclass, because neither `__new__` nor a base `__init__` sees the end of the constructor.
+    From ABCMeta, so that users' classes may be ABCs."""
+
+    def __call__(cls: type[_Made], *args: Any, **kwargs: Any) -> _Made:
+        if not travels.get():
+            arrived: _Made = type.__call__(cls, *args, **kwargs)
+            return arrived
+        arguments: bytes | InvalidTopologyError
+        try:
+            # Before the constructor runs, not at build(): an argument that is changed in between
+            # would otherwise arrive changed.
+            arguments = encode_arguments(args, kwargs)
+        except InvalidTopologyError as error:
+            arguments = error
+        made: _Made = type.__call__(cls, *args, **kwargs)
+        if isinstance(made, Constructed):
+            made.__dict__["_construction"] = Construction(arguments, attributes_of(made))
+        return made
+
+
+class Constructed(metaclass=_Remembers):
+    """Base of the classes whose objects can travel as a class path and arguments."""
+
+    _construction: Construction
+
+
+# Ours, and what `typing` sets on an object of `Generic` after its constructor.
+_OWN = frozenset({"_construction", "_collector", "__orig_class__"})
+
+
+def attributes_of(obj: Constructed) -> dict[str, Any]:
+    """The instance attributes of an object, those in `__slots__` too, without our own."""
+    found = {name: value for name, value in vars(obj).items() if name not in _OWN}
+    for cls in type(obj).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in {"__dict__", "__weakref__"} and hasattr(obj, name):
+                found[name] = getattr(obj, name)
+    return found
+
+
+def changes_since_construction(obj: Constructed) -> dict[str, str]:
+    """The attributes that were "added", "rebound" or "removed" since the constructor ended."""
+    made = obj._construction.attributes
+    now = attributes_of(obj)
+    changes = {}
+    for name in sorted(made.keys() | now.keys()):
+        if name not in made:
+            changes[name] = "added"
+        elif name not in now:
+            changes[name] = "removed"
+        elif now[name] is not made[name]:
+            changes[name] = "rebound"
+    return changes
+
+
+def python_object(obj: Constructed) -> PythonObject:
+    """What travels of an object. Raises InvalidTopologyError when its class has no import path or
+    its arguments cannot travel."""
+    class_path = import_path_of(type(obj))
+    arguments = obj._construction.arguments
+    if isinstance(arguments, InvalidTopologyError):
+        raise InvalidTopologyError(
+            f"{type(obj).__name__}(...): argument {arguments.message}", hint=arguments.hint
+        ) from arguments
+    return PythonObject(class_path, arguments)

@@ -1,0 +1,53 @@
+"""Errors that reach a person: what happened, to what, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SquallError(Exception):
+    """An expected failure with one clear message. Commands print it and exit with status 1.
+
+    `hint` says what to do about it, when there is something to do.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n{self.hint}"
+
+
+class ConfigError(SquallError):
+    """A configuration value of the wrong type or range, or a file that cannot be read."""
+
+
+class InvalidTopologyError(SquallError):
+    """A topology that cannot run; the message names the component and what is wrong. `problems`
+    holds every thing that is wrong, one line each."""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, problems: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.problems: tuple[str, ...] = tuple(problems) or (message,)
+
+    @classmethod
+    def listing(cls, problems: Sequence[str]) -> InvalidTopologyError:
+        """One error for all of `problems`, each once."""
+        problems = list(dict.fromkeys(problems))
+        if len(problems) == 1:
+            return cls(problems[0], problems=problems)
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        message = f"{len(problems)} things are wrong with this topology:{lines}"
+        return cls(message, problems=problems)
+
+
+class PackageError(SquallError):
+    """A package that cannot be used: no archive, unsafe members, no such entry point ..."""
+
+
+class NimbusError(SquallError):
+    """Nimbus cannot be reached, or refused a call."""

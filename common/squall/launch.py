@@ -1,0 +1,91 @@
+"""What a supervisor tells a worker that it starts: one JSON file, 0600, in the worker's folder.
+
+    python -m squall_worker TOPOLOGY_ID SUPERVISOR_ID PORT WORKER_ID LAUNCH_FILE
+
+The first four arguments are Storm's and only for people who read `ps`; the file is what counts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.files import write_atomic
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Incarnation:
+    """Orders the workers that have run on a slot: the mzxid of the topology's assignment when the
+    slot got its work, then the number of the launch, kept by the supervisor and never reset."""
+
+    assignment_zxid: int
+    launch: int
+
+    def __str__(self) -> str:
+        return f"{self.assignment_zxid:x}.{self.launch}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """Everything a worker needs to start.
+
+    `stormdist` holds stormcode.ser, stormconf.ser, code/ (the unpacked package, first on sys.path)
+    and resources/. `worker_dir` is the working directory and holds `heartbeat` (see
+    `squall.heartbeat_file`) and `pids/` (one empty file named by pid for each shell child).
+    `daemon_conf` is the supervisor's configuration: ZooKeeper, ports, time-outs.
+    """
+
+    topology_id: str
+    supervisor_id: str
+    hostname: str
+    port: int
+    worker_id: str
+    incarnation: Incarnation
+    stormdist: Path
+    worker_dir: Path
+    artifacts_dir: Path  # logs of this worker: worker.log, worker.log.err ...
+    daemon_conf: dict[str, Any]
+
+    @property
+    def heartbeat_file(self) -> Path:
+        return self.worker_dir / "heartbeat"
+
+    @property
+    def pid_dir(self) -> Path:
+        return self.worker_dir / "pids"
+
+    def write(self, path: Path) -> None:
+        """Write the launch file, readable by its owner only."""
+        value = {
+            "topology_id": self.topology_id,
+            "supervisor_id": self.supervisor_id,
+            "hostname": self.hostname,
+            "port": self.port,
+            "worker_id": self.worker_id,
+            "incarnation": [self.incarnation.assignment_zxid, self.incarnation.launch],
+            "stormdist": str(self.stormdist),
+            "worker_dir": str(self.worker_dir),
+            "artifacts_dir": str(self.artifacts_dir),
+            "daemon_conf": self.daemon_conf,
+        }
+        write_atomic(path, json.dumps(value, indent=1).encode(), mode=0o600)
+
+    @classmethod
+    def read(cls, path: Path) -> LaunchSpec:
+        """Raises OSError, ValueError or KeyError when the file is not one of ours."""
+        value = json.loads(path.read_bytes())
+        zxid, launch = value["incarnation"]
+        return cls(
+            topology_id=value["topology_id"],
+            supervisor_id=value["supervisor_id"],
+            hostname=value["hostname"],
+            port=value["port"],
+            worker_id=value["worker_id"],
+            incarnation=Incarnation(zxid, launch),
+            stormdist=Path(value["stormdist"]),
+            worker_dir=Path(value["worker_dir"]),
+            artifacts_dir=Path(value["artifacts_dir"]),
+            daemon_conf=value["daemon_conf"],
+        )

@@ -1,0 +1,222 @@
+"""A connection to the leading Nimbus, found through `nimbus.seeds`.
+
+async with await NimbusClient.connect(conf) as nimbus:
+    await nimbus.call("activate", "wordcount")
+
+run_nimbus(conf, lambda nimbus: nimbus.call("activate", "wordcount"))      # from plain code
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from squall.errors import NimbusError
+from squall.logs import get_logger
+from squall_thrift import storm
+from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+from squall_thrift.wire import EncodeError
+
+log = get_logger(__name__)
+
+_T = TypeVar("_T")
+# A port on this or a near machine answers at once or not at all.
+_CONNECT_TIMEOUT_SECS = 5.0
+# Who leads is answered within some seconds, also while an election is under way; a Nimbus that
+# hangs must not keep us from asking the next for as long as a call may take.
+_LEADER_TIMEOUT_SECS = 10.0
+# Replies may be larger than the requests that Nimbus takes: a page on a topology of thousands of
+# tasks, a blob's chunk.
+_REPLY_BYTES_MAX = 64 * 1024 * 1024
+
+
+class NimbusClient:
+    """A connection to the leader; an async context manager. Calls may overlap."""
+
+    def __init__(
+        self, client: ThriftClient, host: str, port: int, *, frame_bytes_max: int = 1_048_576
+    ) -> None:
+        self._client = client
+        self.host = host
+        self.port = port
+        self._frame_bytes_max = frame_bytes_max  # of a request
+
+    @classmethod
+    async def connect(cls, conf: Mapping[str, Any]) -> NimbusClient:
+        """Ask the seeds, in order, for the leader, and connect to it. When none answers, or there
+        is no leader now, try again `storm.nimbus.retry.times` times, with growing pauses. Raises
+        NimbusError that says what was tried."""
+        seeds = [_address(seed, conf["nimbus.thrift.port"]) for seed in conf["nimbus.seeds"]]
+        pause_secs = conf["storm.nimbus.retry.interval.millis"] / 1000
+        longest_secs = conf["storm.nimbus.retry.intervalceiling.millis"] / 1000
+        times = conf["storm.nimbus.retry.times"]
+        for attempt in range(times + 1):
+            reasons = []
+            answered = False
+            for host, port in seeds:
+                try:
+                    return await cls._connect_by_seed(host, port, conf)
+                except _UnreachableError as error:
+                    reasons.append(str(error))
+                    answered = answered or isinstance(error.__cause__, ThriftApplicationError)
+            if attempt < times:
+                log.info("nimbus_not_reached", tried="; ".join(reasons), retry_in_secs=pause_secs)
+                await asyncio.sleep(pause_secs)
+                pause_secs = min(2 * pause_secs, longest_secs)
+        if answered:
+            raise NimbusError(
+                "no Nimbus leads: " + "; ".join(reasons),
+                hint="Nimbus runs; look at ZooKeeper, and at the log of Nimbus",
+            )
+        raise NimbusError(
+            "Nimbus cannot be reached: " + "; ".join(reasons),
+            hint="is it running? nimbus.seeds and nimbus.thrift.port say where it is looked for",
+        )
+
+    @classmethod
+    async def _connect_by_seed(cls, host: str, port: int, conf: Mapping[str, Any]) -> NimbusClient:
+        frame_bytes_max = int(conf["nimbus.thrift.max_buffer_size"])
+        client = await _open(host, port, conf)
+        try:
+            leader: storm.NimbusSummary = await client.call(
+                "getLeader",
+                timeout_secs=min(
+                    _LEADER_TIMEOUT_SECS, conf["storm.thrift.socket.timeout.ms"] / 1000
+                ),
+            )
+        except ThriftTransportError as error:
+            await client.close()
+            raise _UnreachableError(str(error)) from error
+        except ThriftApplicationError as error:  # such as: no leader is elected yet
+            await client.close()
+            raise _UnreachableError(
+                f"Nimbus at {host}:{port} does not know the leader: {error}"
+            ) from error
+        except BaseException:
+            await client.close()
+            raise
+        if (leader.host, leader.port) == (host, port):
+            return cls(client, host, port, frame_bytes_max=frame_bytes_max)
+        await client.close()
+        try:
+            client = await _open(leader.host, leader.port, conf)
+        except _UnreachableError as error:
+            raise _UnreachableError(f"{error} (the leader, as {host}:{port} says)") from error
+        return cls(client, leader.host, leader.port, frame_bytes_max=frame_bytes_max)
+
+    async def call(self, method: str, *args: Any, timeout_secs: float | None = None) -> Any:
+        """Call a method of Storm's service Nimbus. Raises what the method declares
+        (`storm.NotAliveException` ...) as it is, `ThriftApplicationError` for what Nimbus could
+        not do, and NimbusError when an argument does not fit into Storm's types, the connection
+        fails or no answer comes in time."""
+        try:
+            return await self._client.call(method, *args, timeout_secs=timeout_secs)
+        except EncodeError as error:  # a number or a text of the user's; nothing was sent
+            raise NimbusError(f"{method} cannot be asked for that: {error}") from error
+        except ThriftTransportError as error:
+            hint = None
+            if error.sent:
+                hint = "whether the call took effect is not known"
+                # It hangs up on a frame that is too large; its limit may be another than ours.
+                size = self._client.size_of(method, *args)
+                if size > self._frame_bytes_max:
+                    hint += (
+                        f"; it has {size} bytes, and Nimbus takes {self._frame_bytes_max} unless "
+                        "its nimbus.thrift.max_buffer_size says otherwise"
+                    )
+            raise NimbusError(f"{method}: {error}", hint=hint) from error
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.close()
+
+    async def __aenter__(self) -> NimbusClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class _UnreachableError(Exception):
+    """One seed did not lead to the leader; another one may."""
+
+
+async def _open(host: str, port: int, conf: Mapping[str, Any]) -> ThriftClient:
+    client = ThriftClient(
+        storm.Nimbus,
+        host,
+        port,
+        timeout_secs=conf["storm.thrift.socket.timeout.ms"] / 1000,
+        connect_timeout_secs=_CONNECT_TIMEOUT_SECS,
+        frame_bytes_max=_REPLY_BYTES_MAX,
+    )
+    try:
+        await client.connect()
+    except ThriftTransportError as error:
+        raise _UnreachableError(str(error)) from error
+    return client
+
+
+def _address(seed: str, default_port: int) -> tuple[str, int]:
+    """`host`, `host:port`, `[v6]:port` or a bare IPv6 address."""
+    if seed.startswith("["):
+        host, _, port = seed[1:].partition("]")
+        return host, _port(seed, port.removeprefix(":"), default_port)
+    if seed.count(":") == 1:
+        host, _, port = seed.partition(":")
+        return host, _port(seed, port, default_port)
+    return seed, default_port
+
+
+def _port(seed: str, text: str, default: int) -> int:
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65_536:
+        raise NimbusError(f"nimbus.seeds: {seed!r} is no host and no host:port")
+    return int(text)
+
+
+def run_nimbus(conf: Mapping[str, Any], action: Callable[[NimbusClient], Awaitable[_T]]) -> _T:
+    """Connect, run `action` with the connection, close it; from synchronous code, also where an
+    event loop runs in this thread already."""
+
+    async def run() -> _T:
+        async with await NimbusClient.connect(conf) as client:
+            return await action(client)
+
+    return run_async(run)
+
+
+def run_async(main: Callable[[], Awaitable[_T]]) -> _T:
+    """Run a coroutine function from synchronous code, in an event loop of its own."""
+
+    async def run() -> _T:
+        return await main()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run())
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def in_thread() -> None:
+        try:
+            results.append(asyncio.run(run()))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=in_thread, name="nimbus-call")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,243 @@
+"""Submitting a topology: to a cluster, or to one inside this process, as the program was started.
+
+`storm jar` and `storm local` run a package's entry point through `squall.entry`, which begins a
+*session*: where the package is, which mode, which configuration. Every `submit_topology` of the
+entry point belongs to it, and the package is uploaded once for all of them.
+
+What happens, in this order, so that nothing half done stays behind: the name, the configuration
+and the topology are checked here; a fresh interpreter imports what workers will import; Nimbus is
+asked whether the name is free; the package is uploaded; the topology is submitted. Nimbus forgets
+an upload that no submit follows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from squall.config import check_json, read_conf, unknown_keys, validate_conf
+from squall.config_schema import SCHEMA
+from squall.errors import InvalidTopologyError, NimbusError, SquallError
+from squall.import_check import (
+    CHECK_MODE,
+    MODE_VARIABLE,
+    ImportCheck,
+    Recorded,
+    UnguardedSubmitError,
+    recorded_in,
+)
+from squall.model import Topology
+from squall.names import topology_name_error
+from squall.system_topology import validate_topology
+
+if TYPE_CHECKING:
+    from squall.local import LocalCluster
+    from squall.nimbus_client import NimbusClient
+
+# As Storm's clients upload: well below nimbus.thrift.max_buffer_size.
+_CHUNK_BYTES = 307_200
+
+
+@dataclass(slots=True)
+class Session:
+    """What the entry point of one package does in this process."""
+
+    mode: Literal["cluster", "local"]
+    archive: Path  # the package, as it is uploaded
+    code: Path  # the same, unpacked
+    conf: Mapping[str, Any]  # the client's configuration
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # -c key=value
+    submitted: list[str] = field(default_factory=list)  # names
+    local_cluster: LocalCluster | None = None  # not None once something runs in local mode
+    location: str | None = None  # Nimbus' handle of the package, once uploaded
+    checked: set[Recorded] = field(default_factory=set)  # what is known to import
+
+
+_session: Session | None = None
+
+
+def set_session(session: Session | None) -> None:
+    """Begin the session of this process, or end it."""
+    global _session
+    _session = session
+
+
+def submit_topology(
+    name: str,
+    conf: Mapping[str, Any] | None,
+    topology: Topology,
+    *,
+    initial_status: Literal["ACTIVE", "INACTIVE"] = "ACTIVE",
+) -> None:
+    """Run a topology: on the cluster under `storm jar`, in this process under `storm local`.
+
+    `conf` holds options by their names (`{"topology.workers": 4}`), and keys of your own that
+    components find in `open` and `prepare`; `-c` on the command line overrides it. With
+    `initial_status="INACTIVE"` its spouts wait for `storm activate`. Returns once the topology is
+    accepted: it is then on its way.
+
+    Raises SquallError, whose message says what is wrong: an unusable name, configuration or
+    topology (InvalidTopologyError), a name that is taken or a Nimbus that cannot be reached
+    (NimbusError). Call it behind `if __name__ == "__main__":`, as workers import the module too.
+    """
+    if os.environ.get(MODE_VARIABLE) == CHECK_MODE:
+        raise UnguardedSubmitError
+    session = _session
+    if session is None:
+        raise SquallError(
+            "submit_topology was called in a program that neither `storm jar` nor `storm local` "
+            "started",
+            hint="storm jar FOLDER MODULE, to run it on the cluster; "
+            "storm local FOLDER MODULE, to run it in one process",
+        )
+    merged = _check(name, conf, topology, session.overrides, initial_status)
+    recorded = [r for r in recorded_in(topology) if r not in session.checked]
+    check = ImportCheck(session.code, recorded) if recorded else None
+    if check is not None:
+        check.start()
+    try:
+        if session.mode == "local":
+            if check is not None:
+                check.wait_result()
+            _run_locally(session, name, merged, topology, initial_status)
+        else:
+            _submit_to_cluster(session, name, merged, topology, initial_status, check)
+    finally:
+        if check is not None:
+            check.cancel()
+    session.checked.update(recorded)
+    session.submitted.append(name)
+
+
+def _check(
+    name: str,
+    conf: Mapping[str, Any] | None,
+    topology: Topology,
+    overrides: Mapping[str, Any],
+    initial_status: str,
+) -> dict[str, Any]:
+    """The topology's configuration with `-c` on top. Raises for whatever Nimbus would refuse."""
+    if not isinstance(name, str):
+        raise SquallError(f"the topology's name is {name!r}; expected text")
+    problem = topology_name_error(name)
+    if problem is not None:
+        raise SquallError(problem)
+    if initial_status not in ("ACTIVE", "INACTIVE"):
+        raise SquallError(f'initial_status is {initial_status!r}; expected "ACTIVE" or "INACTIVE"')
+    if not isinstance(topology, Topology):
+        raise InvalidTopologyError(
+            f"submit_topology was given {topology!r} as the topology",
+            hint="pass builder.build()",
+        )
+    if conf is not None and not isinstance(conf, Mapping):
+        raise SquallError(f"the conf of topology {name!r} is {conf!r}; expected a dict or None")
+    where = f"conf of topology {name!r}"
+    own = {k: v for k, v in overrides.items() if k.startswith("topology.") or k not in SCHEMA}
+    merged = {**(conf or {}), **own}
+    check_json(merged, where=where)
+    validate_conf(merged, where=where)
+    merged = read_conf(merged)
+    validate_topology(topology, merged)
+    for key, near in unknown_keys(merged).items():
+        meant = f"; did you mean {near}?" if near else ""
+        print(f"warning: {where}: {key} is no option of squall's{meant}", file=sys.stderr)
+    return merged
+
+
+# ---- On the cluster ----
+
+
+def _submit_to_cluster(
+    session: Session,
+    name: str,
+    conf: Mapping[str, Any],
+    topology: Topology,
+    initial_status: str,
+    check: ImportCheck | None,
+) -> None:
+    # Imported here: `storm local` needs no Thrift, and here it loads while the check runs.
+    from squall.model_thrift import to_thrift
+    from squall.nimbus_client import run_nimbus
+    from squall_thrift import storm
+    from squall_thrift.client import ThriftApplicationError
+
+    struct = to_thrift(topology)
+    if check is not None:
+        check.wait_result()
+
+    async def submit(nimbus: NimbusClient) -> str:
+        if not await nimbus.call("isTopologyNameAllowed", name):
+            raise _name_taken(name)
+        if session.location is None:
+            session.location = await _upload(nimbus, session.archive)
+        status = storm.TopologyInitialStatus[initial_status]
+        options = storm.SubmitOptions(initial_status=status)
+        print(f"submitting topology {name!r} ...", file=sys.stderr, flush=True)
+        await nimbus.call(
+            "submitTopologyWithOpts", name, session.location, json.dumps(conf), struct, options
+        )
+        return f"{nimbus.host}:{nimbus.port}"
+
+    try:
+        address = run_nimbus(session.conf, submit)
+    except storm.AlreadyAliveException as error:
+        raise _name_taken(name) from error
+    except storm.InvalidTopologyException as error:
+        raise InvalidTopologyError(f"Nimbus refused topology {name!r}: {error.msg}") from error
+    except storm.AuthorizationException as error:
+        raise NimbusError(f"you may not submit topology {name!r}: {error.msg}") from error
+    except ThriftApplicationError as error:
+        raise NimbusError(
+            f"Nimbus could not take topology {name!r}: {error}", hint="its log says more"
+        ) from error
+    print(f"submitted topology {name!r} to Nimbus at {address}", file=sys.stderr)
+
+
+def _name_taken(name: str) -> NimbusError:
+    return NimbusError(
+        f"there is a topology named {name!r} already",
+        hint=f"choose another name, or end it first: storm kill {name}",
+    )
+
+
+async def _upload(nimbus: NimbusClient, archive: Path) -> str:
+    """Upload the package in chunks; returns Nimbus' handle for it."""
+    location: str = await nimbus.call("beginFileUpload")
+    with archive.open("rb") as file, _progress(os.fstat(file.fileno()).st_size) as advance:
+        while chunk := file.read(_CHUNK_BYTES):
+            await nimbus.call("uploadChunk", location, chunk)
+            advance(len(chunk))
+    await nimbus.call("finishFileUpload", location)
+    return location
+
+
+def _progress(total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+    """A progress bar on a terminal's stderr; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        return nullcontext(lambda _bytes: None)
+    from squall.progress import transfer_bar
+
+    return transfer_bar("uploading package", total_bytes)
+
+
+# ---- In this process ----
+
+
+def _run_locally(
+    session: Session,
+    name: str,
+    conf: Mapping[str, Any],
+    topology: Topology,
+    initial_status: str,
+) -> None:
+    from squall.local import LocalCluster
+
+    if session.local_cluster is None:
+        session.local_cluster = LocalCluster(conf=session.conf, code_dir=session.code)
+    session.local_cluster.submit_topology(name, conf, topology, initial_status=initial_status)

@@ -1,0 +1,196 @@
+"""Finding the leader through the seeds, and what is said when there is none."""
+
+import socket
+import threading
+import time
+
+import pytest
+from tests.support.fake_nimbus import fake_nimbus
+
+from squall.config import default_conf
+from squall.errors import NimbusError
+from squall.nimbus_client import NimbusClient, run_nimbus
+from squall_thrift import storm
+from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
+
+
+def conf_for(*seeds, retries=0, **more):
+    return {
+        **default_conf(),
+        "nimbus.seeds": list(seeds),
+        "storm.nimbus.retry.times": retries,
+        "storm.nimbus.retry.interval.millis": 1,
+        **more,
+    }
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def list_topologies(nimbus):
+    return await nimbus.call("getTopologySummaries")
+
+
+def test_a_call_reaches_the_leader_and_its_answer_comes_back():
+    with fake_nimbus() as fake:
+        fake.answers["getTopologySummaries"] = []
+        conf = conf_for(f"127.0.0.1:{fake.port}")
+        assert run_nimbus(conf, list_topologies) == []
+        assert [name for name, _ in fake.calls] == ["getLeader", "getTopologySummaries"]
+
+
+def test_a_seed_without_a_port_has_nimbus_thrift_port():
+    with fake_nimbus() as fake:
+        fake.answers["getTopologySummaries"] = []
+        assert run_nimbus({**conf_for(), **fake.conf}, list_topologies) == []
+
+
+def test_a_seed_that_does_not_answer_is_passed_over():
+    with fake_nimbus() as fake:
+        fake.answers["getTopologySummaries"] = []
+        conf = conf_for(f"127.0.0.1:{free_port()}", f"127.0.0.1:{fake.port}")
+        assert run_nimbus(conf, list_topologies) == []
+
+
+def test_a_seed_that_hangs_is_passed_over(monkeypatch):
+    """It takes connections, and answers nothing: a Nimbus that was stopped, or swaps."""
+    monkeypatch.setattr("squall.nimbus_client._LEADER_TIMEOUT_SECS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as hangs, fake_nimbus() as fake:
+        fake.answers["getTopologySummaries"] = []
+        conf = conf_for(f"127.0.0.1:{hangs.getsockname()[1]}", f"127.0.0.1:{fake.port}")
+        conf["storm.thrift.socket.timeout.ms"] = 20_000
+        began = time.monotonic()
+        assert run_nimbus(conf, list_topologies) == []
+        assert time.monotonic() - began < 10
+
+
+def test_the_leader_that_a_seed_names_is_asked():
+    with fake_nimbus() as follower, fake_nimbus() as leader:
+        follower.answers["getLeader"] = storm.NimbusSummary(
+            host="127.0.0.1", port=leader.port, uptime_secs=1, isLeader=True, version="1"
+        )
+        leader.answers["getTopologySummaries"] = []
+        run_nimbus(conf_for(f"127.0.0.1:{follower.port}"), list_topologies)
+        assert follower.called("getTopologySummaries") == []
+        assert len(leader.called("getTopologySummaries")) == 1
+
+
+def test_a_leader_that_cannot_be_reached_is_named():
+    port = free_port()
+    with fake_nimbus() as follower:
+        follower.answers["getLeader"] = storm.NimbusSummary(
+            host="127.0.0.1", port=port, uptime_secs=1, isLeader=True, version="1"
+        )
+        with pytest.raises(NimbusError) as caught:
+            run_nimbus(conf_for(f"127.0.0.1:{follower.port}"), list_topologies)
+    assert f"127.0.0.1:{port}" in str(caught.value)
+    assert f"the leader, as 127.0.0.1:{follower.port} says" in str(caught.value)
+
+
+def test_a_wrong_address_is_said_with_what_was_tried(caplog):
+    caplog.set_level("INFO")
+    port = free_port()
+    started = time.monotonic()
+    with pytest.raises(NimbusError) as caught:
+        run_nimbus(conf_for(f"127.0.0.1:{port}", retries=2), list_topologies)
+    assert f"Nimbus cannot be reached: Nimbus at 127.0.0.1:{port}" in caught.value.message
+    assert "nimbus.seeds" in (caught.value.hint or "")
+    assert [r.getMessage().split()[0] for r in caplog.records] == ["nimbus_not_reached"] * 2
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("seed", ["h:x", "h:70000", "h:0"])
+def test_a_seed_that_is_no_address_is_said(seed):
+    with pytest.raises(NimbusError, match="is no host and no host:port"):
+        run_nimbus(conf_for(seed), list_topologies)
+
+
+def test_while_no_leader_is_elected_the_client_tries_again():
+    with fake_nimbus() as fake:
+        no_leader = ThriftApplicationError(ApplicationErrorType.INTERNAL_ERROR, "no leader")
+        fake.answers["getLeader"] = no_leader
+        with pytest.raises(
+            NimbusError, match=r"no Nimbus leads: .*does not know the leader"
+        ) as caught:
+            run_nimbus(conf_for(f"127.0.0.1:{fake.port}", retries=2), list_topologies)
+        assert len(fake.called("getLeader")) == 3
+        assert "ZooKeeper" in caught.value.hint
+
+
+def test_declared_exceptions_come_as_they_are():
+    with fake_nimbus() as fake:
+        fake.answers["killTopology"] = storm.NotAliveException(msg="wc is not alive")
+        with pytest.raises(storm.NotAliveException) as caught:
+            run_nimbus(
+                conf_for(f"127.0.0.1:{fake.port}"), lambda nimbus: nimbus.call("killTopology", "wc")
+            )
+    assert caught.value.msg == "wc is not alive"
+
+
+@pytest.mark.parametrize(
+    ("name", "wait_secs", "said"),
+    [
+        ("wc", 2**31, "wait_secs: 2147483648 does not fit"),
+        ("w\udcff", 1, "cannot be written as UTF"),
+    ],
+)
+def test_an_argument_that_storms_types_cannot_hold_is_said(name, wait_secs, said):
+    with fake_nimbus() as fake:
+        options = storm.KillOptions(wait_secs=wait_secs)
+        with pytest.raises(NimbusError, match=rf"killTopologyWithOpts cannot .*{said}"):
+            run_nimbus(
+                conf_for(f"127.0.0.1:{fake.port}"),
+                lambda nimbus: nimbus.call("killTopologyWithOpts", name, options),
+            )
+        assert not fake.called("killTopologyWithOpts")
+
+
+def test_a_call_that_is_too_large_is_said_with_its_size():
+    with fake_nimbus() as fake:
+        conf = conf_for(f"127.0.0.1:{fake.port}")
+        limit = conf["nimbus.thrift.max_buffer_size"]
+        with pytest.raises(NimbusError) as caught:
+            run_nimbus(conf, lambda nimbus: nimbus.call("killTopology", "x" * 20 * limit))
+    assert f"bytes, and Nimbus takes {limit} unless" in caught.value.hint
+
+
+async def test_it_works_where_an_event_loop_runs_already():
+    with fake_nimbus() as fake:
+        fake.answers["getTopologySummaries"] = []
+        conf = conf_for(f"127.0.0.1:{fake.port}")
+        assert run_nimbus(conf, list_topologies) == []
+        async with await NimbusClient.connect(conf) as nimbus:
+            assert (nimbus.host, nimbus.port) == ("127.0.0.1", fake.port)
+            assert await nimbus.call("getTopologySummaries") == []
+
+
+def test_a_peer_that_hangs_up_instead_of_answering_is_said():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            peer, _ = listener.accept()
+            peer.recv(1)
+            peer.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        port = listener.getsockname()[1]
+        with pytest.raises(NimbusError, match=f"Nimbus at 127.0.0.1:{port}"):
+            run_nimbus(conf_for(f"127.0.0.1:{port}"), list_topologies)
+        thread.join()
+
+
+def test_no_answer_in_time_is_said_with_the_call():
+    with fake_nimbus() as fake:
+        fake.delays["getTopologySummaries"] = 5.0
+
+        async def ask(nimbus):
+            return await nimbus.call("getTopologySummaries", timeout_secs=0.05)
+
+        with pytest.raises(NimbusError) as caught:
+            run_nimbus(conf_for(f"127.0.0.1:{fake.port}"), ask)
+    assert "getTopologySummaries" in caught.value.message
+    assert caught.value.hint == "whether the call took effect is not known"

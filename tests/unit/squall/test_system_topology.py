@@ -1,0 +1,227 @@
+"""The compiled topology: Storm's system streams, the numbering of tasks, the split in executors."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall.errors import InvalidTopologyError
+from squall.model import (
+    Component,
+    ComponentKind,
+    Executor,
+    GlobalStreamId,
+    Grouping,
+    GroupingKind,
+    PythonObject,
+    StreamInfo,
+    Topology,
+)
+from squall.system_topology import (
+    TASKS_MAX,
+    component_parallelism,
+    component_tasks,
+    compute_executors,
+    num_ackers,
+    system_topology,
+    validate_topology,
+)
+
+OBJECT = PythonObject("m:C", b"")
+SHUFFLE = Grouping(GroupingKind.SHUFFLE)
+DIRECT = Grouping(GroupingKind.DIRECT)
+BY_ID = Grouping(GroupingKind.FIELDS, fields=("id",))
+
+
+def component(kind, component_id, inputs=(), **more):
+    more.setdefault("streams", {"default": StreamInfo(("word",))})
+    return Component(
+        id=component_id,
+        kind=kind,
+        object=OBJECT,
+        inputs={GlobalStreamId(source): SHUFFLE for source in inputs},
+        **more,
+    )
+
+
+def topology(*components):
+    return Topology({c.id: c for c in components})
+
+
+def spout(component_id="s", **more):
+    return component(ComponentKind.SPOUT, component_id, **more)
+
+
+def bolt(component_id="b", inputs=("s",), **more):
+    return component(ComponentKind.BOLT, component_id, inputs, **more)
+
+
+def test_the_acker_is_wired_as_storms():
+    """StormCommon.addAcker: inputs fields-grouped by id, answers on direct streams."""
+    compiled = system_topology(topology(spout(), bolt()), {"topology.workers": 2}).components
+    acker = compiled["__acker"]
+    assert acker.inputs == {
+        GlobalStreamId("s", "__ack_init"): BY_ID,
+        GlobalStreamId("b", "__ack_ack"): BY_ID,
+        GlobalStreamId("b", "__ack_fail"): BY_ID,
+        GlobalStreamId("b", "__ack_reset_timeout"): BY_ID,
+    }
+    answer = StreamInfo(("id", "time-delta-ms"), direct=True)
+    for stream in ("__ack_ack", "__ack_fail", "__ack_reset_timeout"):
+        assert acker.streams[stream] == answer
+        assert compiled["s"].inputs[GlobalStreamId("__acker", stream)] == DIRECT
+    assert compiled["s"].streams["__ack_init"].fields == ("id", "init-val", "spout-task")
+    assert compiled["b"].streams["__ack_ack"].fields == ("id", "ack-val")
+    assert compiled["b"].streams["__ack_fail"].fields == ("id",)
+    assert compiled["b"].streams["__ack_reset_timeout"].fields == ("id",)
+    assert acker.parallelism == 2
+
+
+def test_every_component_has_the_system_and_the_metrics_stream():
+    compiled = system_topology(topology(spout(), bolt()), {}).components
+    assert set(compiled) == {"s", "b", "__acker", "__system"}
+    for part in compiled.values():
+        assert part.streams["__system"].fields == ("event",)
+        assert part.streams["__metrics"].fields == ("task-info", "data-points")
+    assert compiled["__system"].streams["__tick"].fields == ("rate_secs",)
+
+
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        ({}, 1),
+        ({"topology.workers": 3}, 3),
+        ({"topology.workers": 3, "topology.acker.executors": None}, 3),
+        ({"topology.workers": 3, "topology.acker.executors": 2}, 2),
+        ({"topology.workers": 3, "topology.acker.executors": 0}, 0),
+    ],
+)
+def test_one_acker_a_worker_unless_the_conf_says_otherwise(conf, expected):
+    assert num_ackers(conf) == expected
+    tasks = component_tasks(topology(spout(), bolt()), conf)
+    assert sum(1 for c in tasks.values() if c == "__acker") == expected
+
+
+def test_no_ackers_no_acking_streams():
+    compiled = system_topology(topology(spout(), bolt()), {"topology.acker.executors": 0})
+    assert "__acker" not in compiled.components
+    assert "__ack_init" not in compiled.components["s"].streams
+    assert compiled.components["s"].inputs == {}
+
+
+def test_event_loggers_get_every_component_by_component():
+    conf = {"topology.eventlogger.executors": 2}
+    compiled = system_topology(topology(spout(), bolt()), conf).components
+    logger = compiled["__eventlogger"]
+    assert set(logger.inputs) == {
+        GlobalStreamId("s", "__eventlog"),
+        GlobalStreamId("b", "__eventlog"),
+    }
+    assert compiled["s"].streams["__eventlog"].fields == ("component", "messageId", "ts", "values")
+    assert "__eventlog" not in compiled["__acker"].streams
+    assert component_parallelism(topology(spout(), bolt()), conf)["__eventlogger"] == 2
+
+
+def test_compiling_twice_changes_nothing():
+    conf = {"topology.workers": 2}
+    once = system_topology(topology(spout(), bolt()), conf)
+    assert system_topology(once, conf) is once
+    assert component_tasks(once, conf) == component_tasks(topology(spout(), bolt()), conf)
+
+
+def test_tasks_are_numbered_from_one_by_sorted_component():
+    parts = topology(
+        spout("z", parallelism=2),
+        bolt("a", inputs=("z",), parallelism=2, conf={"topology.tasks": 3}),
+    )
+    assert component_tasks(parts, {}) == {
+        1: "__acker",
+        2: "a",
+        3: "a",
+        4: "a",
+        5: "z",
+        6: "z",
+    }
+    assert component_parallelism(parts, {}) == {"__acker": 1, "a": 2, "z": 2}
+
+
+@pytest.mark.parametrize(
+    ("own", "conf", "tasks", "executors"),
+    [
+        ({}, {}, 4, 4),
+        ({}, {"topology.tasks": 2}, 2, 2),
+        ({"topology.tasks": 9}, {"topology.tasks": 2}, 9, 4),
+        ({}, {"topology.max.task.parallelism": 3}, 3, 3),
+        ({"topology.max.task.parallelism": 1}, {"topology.max.task.parallelism": 3}, 1, 1),
+        ({"topology.tasks": 2}, {}, 2, 2),
+    ],
+)
+def test_tasks_and_executors_follow_conf_and_limits(own, conf, tasks, executors):
+    parts = topology(spout(), bolt(parallelism=4, conf=own))
+    counted = list(component_tasks(parts, conf).values())
+    assert counted.count("b") == tasks
+    assert component_parallelism(parts, conf)["b"] == executors
+    assert counted.count("__acker") == 1
+
+
+def test_the_ackers_are_as_many_as_the_conf_says_whatever_limits_tasks():
+    conf = {"topology.acker.executors": 5, "topology.max.task.parallelism": 2, "topology.tasks": 1}
+    assert list(component_tasks(topology(spout()), conf).values()).count("__acker") == 5
+
+
+def test_executors_split_tasks_evenly_larger_first():
+    tasks = {1: "a", 2: "a", 3: "a", 4: "a", 5: "a", 6: "b"}
+    assert compute_executors(tasks, {"a": 2, "b": 4}) == [
+        Executor(1, 3),
+        Executor(4, 5),
+        Executor(6, 6),
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 20)), min_size=1, max_size=6))
+def test_executors_cover_each_task_once_and_never_mix_components(sizes):
+    tasks, wanted, number = {}, {}, 1
+    for index, (count, executors) in enumerate(sizes):
+        wanted[f"c{index}"] = executors
+        for _ in range(count):
+            tasks[number] = f"c{index}"
+            number += 1
+    found = compute_executors(tasks, wanted)
+    assert [task for executor in found for task in executor.tasks] == list(tasks)
+    for executor in found:
+        assert len({tasks[task] for task in executor.tasks}) == 1
+    for index, (count, executors) in enumerate(sizes):
+        mine = [e for e in found if tasks[e.task_start] == f"c{index}"]
+        assert len(mine) == min(max(executors, 1), count)
+        lengths = [len(e.tasks) for e in mine]
+        assert max(lengths) - min(lengths) <= 1
+
+
+def refusal(*components, conf=None):
+    with pytest.raises(InvalidTopologyError) as caught:
+        validate_topology(topology(*components), conf)
+    return caught.value.problems
+
+
+def test_a_topology_of_two_billion_tasks_is_refused_without_building_a_table():
+    assert f"the limit is {TASKS_MAX}" in refusal(spout(parallelism=2**31 - 1))[0]
+    assert f"the limit is {TASKS_MAX}" in refusal(spout(), conf={"topology.tasks": 10**9})[0]
+
+
+@pytest.mark.parametrize("tasks", [0, -1, "many", 1.5, True])
+def test_tasks_must_be_a_positive_whole_number(tasks):
+    (problem,) = refusal(spout(conf={"topology.tasks": tasks}))
+    assert "topology.tasks" in problem
+
+
+def test_a_subscription_to_the_system_is_refused():
+    (problem,) = refusal(spout(), bolt(inputs=("__system",)))
+    assert problem == "bolt 'b': subscribes to '__system', which is the system's"
+
+
+def test_a_spout_with_inputs_is_refused():
+    first = component(ComponentKind.SPOUT, "s", inputs=("t",))
+    assert refusal(first, spout("t")) == ("spout 's': a spout has no inputs",)
+
+
+def test_zero_components_is_no_topology():
+    assert refusal() == ("the topology has no spout: nothing would ever flow",)
