@@ -1,0 +1,169 @@
+"""What Nimbus keeps of each topology on its disk: package, code and configuration.
+
+Each is a blob (supervisors and other readers fetch them by key), and lies once more in
+`{storm.local.dir}/nimbus/stormdist/{topology id}/` as Storm keeps it. Tasks and executors are
+derived from code and configuration whenever they are needed, and never stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.cluster.values import StormBase
+from squall.errors import SquallError
+from squall.files import sync_dir, write_atomic
+from squall.model import Executor, Topology
+from squall.model_thrift import from_thrift
+from squall.names import code_blob_key, conf_blob_key, jar_blob_key
+from squall.system_topology import component_tasks, compute_executors, system_topology
+from squall_nimbus.blobs import BlobNotFoundError, BlobStore, disk_errors
+from squall_thrift import codec, storm
+
+_BLOB_OF_TOPOLOGY = re.compile(r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser)")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopology:
+    """A topology as it was submitted, and what follows from that."""
+
+    id: str
+    submitted: storm.StormTopology
+    compiled: Topology  # with the system's components
+    conf: Mapping[str, Any]  # normalized
+    task_to_component: Mapping[int, str]
+
+    def component_of(self, base: StormBase) -> dict[Executor, str]:
+        """Its executors, at the parallelism that its StormBase holds now."""
+        executors = compute_executors(self.task_to_component, base.component_executors)
+        return {executor: self.task_to_component[executor.task_start] for executor in executors}
+
+    def tasks_of(self, component: str) -> int:
+        """How many tasks a component has."""
+        return sum(1 for name in self.task_to_component.values() if name == component)
+
+    @property
+    def blob_keys(self) -> set[str]:
+        """Blobs of others that it needs: from `topology.blobstore.map` and its dependencies."""
+        return {
+            *(self.conf.get("topology.blobstore.map") or ()),
+            *(self.submitted.dependency_jars or ()),
+            *(self.submitted.dependency_artifacts or ()),
+        }
+
+    @property
+    def message_timeout_secs(self) -> int:
+        """`topology.message.timeout.secs`, in whole seconds."""
+        return max(0, round(float(self.conf.get("topology.message.timeout.secs", 30))))
+
+
+def compile_topology(
+    topology_id: str, submitted: storm.StormTopology, conf: Mapping[str, Any]
+) -> StoredTopology:
+    """Derive everything. Raises InvalidTopologyError."""
+    compiled = system_topology(from_thrift(submitted), conf)
+    return StoredTopology(topology_id, submitted, compiled, conf, component_tasks(compiled, conf))
+
+
+def topology_of_blob(key: str) -> str | None:
+    """The id of the topology that a blob is part of; None for any other blob."""
+    match = _BLOB_OF_TOPOLOGY.fullmatch(key)
+    return match["id"] if match else None
+
+
+class Catalog:
+    """The topologies whose code this Nimbus has."""
+
+    def __init__(self, blobs: BlobStore, stormdist: Path) -> None:
+        self._blobs = blobs
+        self._stormdist = stormdist
+        self._cache: dict[str, tuple[tuple[int, int], StoredTopology]] = {}
+
+    def open(self) -> None:
+        """Make the folder."""
+        self._stormdist.mkdir(parents=True, exist_ok=True)
+
+    async def store(self, topology: StoredTopology, package: Path) -> None:
+        """Put package, code and configuration on the disk, synced. Raises SquallError."""
+        await asyncio.to_thread(self._store, topology, package)
+
+    def _store(self, topology: StoredTopology, package: Path) -> None:
+        code = codec.to_bytes(topology.submitted)
+        conf = _conf_bytes(topology.conf)
+        self._blobs.put_file(jar_blob_key(topology.id), package)
+        self._blobs.put(code_blob_key(topology.id), code)
+        self._blobs.put(conf_blob_key(topology.id), conf)
+        folder = self._stormdist / topology.id
+        with disk_errors(f"topology {topology.id}", self._stormdist):
+            folder.mkdir(exist_ok=True)
+            jar = folder / "stormjar.jar"
+            jar.unlink(missing_ok=True)
+            source = self._blobs.path(jar_blob_key(topology.id))  # synced there
+            try:
+                os.link(source, jar)
+            except OSError:
+                shutil.copyfile(source, jar)
+            write_atomic(folder / "stormcode.ser", code)
+            write_atomic(folder / "stormconf.ser", conf)
+            sync_dir(self._stormdist)
+
+    async def store_conf(self, topology_id: str, conf: Mapping[str, Any]) -> None:
+        """Replace a topology's configuration; workers are started anew with it."""
+
+        def store() -> None:
+            data = _conf_bytes(conf)
+            self._blobs.put(conf_blob_key(topology_id), data)
+            with disk_errors(f"topology {topology_id}", self._stormdist):
+                write_atomic(self._stormdist / topology_id / "stormconf.ser", data)
+
+        await asyncio.to_thread(store)
+
+    def get(self, topology_id: str) -> StoredTopology:
+        """Raises BlobNotFoundError when this Nimbus does not have its code, and SquallError when
+        what it has cannot be read."""
+        code_key, conf_key = code_blob_key(topology_id), conf_blob_key(topology_id)
+        versions = (self._blobs.meta(code_key).version, self._blobs.meta(conf_key).version)
+        cached = self._cache.get(topology_id)
+        if cached is not None and cached[0] == versions:
+            return cached[1]
+        try:
+            submitted = codec.from_bytes(storm.StormTopology, self._blobs.read(code_key))
+            conf = json.loads(self._blobs.read(conf_key))
+        except (ValueError, OSError) as error:
+            raise SquallError(f"the code of {topology_id} cannot be read: {error}") from error
+        topology = compile_topology(topology_id, submitted, conf)
+        self._cache[topology_id] = (versions, topology)
+        return topology
+
+    def ids(self) -> set[str]:
+        """Topologies of which anything is on the disk."""
+        ids = {found for key in self._blobs.all_keys() if (found := topology_of_blob(key))}
+        return ids | {entry.name for entry in self._stormdist.iterdir()}
+
+    async def delete(self, topology_id: str) -> None:
+        """Remove all that is on the disk of a topology; fine when nothing is."""
+        self._cache.pop(topology_id, None)
+        await asyncio.to_thread(self._delete, topology_id)
+
+    def _delete(self, topology_id: str) -> None:
+        for key in (
+            jar_blob_key(topology_id),
+            code_blob_key(topology_id),
+            conf_blob_key(topology_id),
+        ):
+            try:
+                self._blobs.delete(key)
+            except BlobNotFoundError:
+                pass
+        shutil.rmtree(self._stormdist / topology_id, ignore_errors=True)
+
+
+def _conf_bytes(conf: Mapping[str, Any]) -> bytes:
+    return json.dumps(conf, ensure_ascii=False, sort_keys=True).encode()

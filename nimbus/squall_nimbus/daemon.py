@@ -1,0 +1,191 @@
+"""The Nimbus process: configuration, logs, signals, ZooKeeper, the listener.
+
+Once it answers, it says so in one line on stdout, which is how a parent learns a port that was left
+open: `{"nimbus": {"host": "127.0.0.1", "port": 6627, "pid": 4711}}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from squall.cluster.state import ClusterState
+from squall.cluster.store import StoreError
+from squall.errors import ConfigError, SquallError
+from squall.logs import get_logger, set_up_logging
+from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.service import NimbusService
+from squall_thrift import storm
+from squall_thrift.server import InsecureListenerError, ThriftServer
+
+log = get_logger(__name__)
+
+# After this long without ZooKeeper a person who waits should be told why.
+_ZOOKEEPER_PATIENCE_SECS = 3.0
+_STOP_GRACE_SECS = 5.0
+
+
+def main() -> int:
+    """Run with the configuration that the environment names; returns the exit status."""
+    try:
+        return run(read_conf(os.environ))
+    except SquallError as error:
+        print(f"nimbus: {error}", file=sys.stderr)
+        return 1
+
+
+def read_conf(env: Mapping[str, str]) -> dict[str, Any]:
+    """The merged configuration of the file in SQUALL_DAEMON_CONF. Raises ConfigError."""
+    path = env.get("SQUALL_DAEMON_CONF")
+    if not path:
+        raise ConfigError(
+            "SQUALL_DAEMON_CONF is not set", hint="Start Nimbus with the command `storm nimbus`."
+        )
+    try:
+        conf = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    if not isinstance(conf, dict):
+        raise ConfigError(f"the configuration {path} is no JSON object")
+    return conf
+
+
+def run(conf: Mapping[str, Any]) -> int:
+    """Run Nimbus until SIGTERM or SIGINT. Raises SquallError for what a person can put right."""
+    level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
+    folder = conf.get("storm.log.dir")
+    set_up_logging(Path(folder) / "nimbus.log" if folder else None, level=level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(conf))
+
+
+def reachable_host(conf: Mapping[str, Any]) -> str:
+    """The name under which others reach this Nimbus: `storm.local.hostname`; else the address it
+    listens on, when that is loopback; else this machine's name."""
+    if conf.get("storm.local.hostname"):
+        return str(conf["storm.local.hostname"])
+    bind = str(conf.get("storm.bind.host") or "127.0.0.1")
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(bind)
+        return bind if not address.is_unspecified else socket.getfqdn()
+    return bind
+
+
+async def _run(conf: Mapping[str, Any]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    bind = str(conf.get("storm.bind.host") or "127.0.0.1")
+    port = int(conf.get("nimbus.thrift.port", 6627))
+    _check_port(bind, port)
+    state = ClusterState.from_conf(conf)
+    try:
+        if not await _connect(state, conf, stop):
+            return 0
+        return await _serve(conf, state, bind, port or _check_port(bind, 0), stop)
+    finally:
+        await state.close()
+
+
+def _check_port(host: str, port: int) -> int:
+    """The port to listen on (0: a free one). Checked before anything else is begun, so that a
+    second Nimbus on the port says so at once. Raises SquallError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        return int(probe.getsockname()[1])
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> SquallError:
+    if error.errno == errno.EADDRINUSE:
+        return SquallError(
+            f"port {port} on {host} is in use",
+            hint="Is another Nimbus running? Stop it, or choose another nimbus.thrift.port.",
+        )
+    return SquallError(
+        f"cannot listen on {host}:{port}: {error.strerror or error}",
+        hint="See storm.bind.host and nimbus.thrift.port.",
+    )
+
+
+async def _connect(state: ClusterState, conf: Mapping[str, Any], stop: asyncio.Event) -> bool:
+    """Wait for ZooKeeper, and say so; False when told to stop meanwhile."""
+    connecting = asyncio.create_task(state.start())
+    stopping = asyncio.create_task(stop.wait())
+    timeout: float | None = _ZOOKEEPER_PATIENCE_SECS
+    try:
+        while not connecting.done() and not stopping.done():
+            done, _ = await asyncio.wait(
+                (connecting, stopping), timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                servers = ",".join(conf.get("storm.zookeeper.servers") or ["localhost"])
+                where = f"{servers} (port {conf.get('storm.zookeeper.port', 2181)})"
+                log.warning("waiting_for_zookeeper", servers=where)
+                print(f"nimbus: waiting for ZooKeeper at {where}", file=sys.stderr, flush=True)
+                timeout = None
+        if connecting.done():
+            connecting.result()
+            return True
+        return False
+    finally:
+        for task in (connecting, stopping):
+            task.cancel()
+        await asyncio.gather(connecting, stopping, return_exceptions=True)
+
+
+async def _serve(
+    conf: Mapping[str, Any], state: ClusterState, bind: str, port: int, stop: asyncio.Event
+) -> int:
+    host = reachable_host(conf)
+    nimbus = Nimbus(conf, state, address=(host, port))
+    server = ThriftServer(
+        storm.Nimbus,
+        NimbusService(nimbus),
+        host=bind,
+        port=port,
+        frame_bytes_max=int(conf.get("nimbus.thrift.max_buffer_size", 1_048_576)),
+        insecure=bool(conf.get("storm.security.insecure", False)),
+    )
+    try:
+        try:
+            await nimbus.start()
+            await server.start()
+        except InsecureListenerError as error:
+            raise SquallError(str(error)) from error
+        except OSError as error:
+            raise _cannot_listen(bind, port, error) from error
+        except StoreError as error:
+            raise SquallError(f"ZooKeeper went away at the start: {error}") from error
+        log.info("nimbus_started", host=host, port=port, pid=os.getpid())
+        ready = {"nimbus": {"host": host, "port": port, "pid": os.getpid()}}
+        print(json.dumps(ready), flush=True)
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait((stopping, nimbus.crashed), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if nimbus.crashed.done():
+            print(f"nimbus: a part crashed: {nimbus.crashed.result()!r}", file=sys.stderr)
+            return 1
+        log.info("nimbus_stopping")
+        return 0
+    finally:
+        await server.stop(_STOP_GRACE_SECS)
+        await nimbus.close()

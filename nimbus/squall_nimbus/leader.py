@@ -1,0 +1,115 @@
+"""Whether this Nimbus leads, and who does when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from squall.clock import Clock
+from squall.cluster.leader import LeaderElection, Leadership
+from squall.cluster.state import ClusterState
+from squall.cluster.store import ConnectionLostError
+from squall.errors import SquallError
+
+# How long a call waits for an election that is under way.
+_ELECTION_PATIENCE_SECS = 3.0
+_LOOK_AGAIN_SECS = 0.05
+
+
+class NotTheLeaderError(SquallError):
+    """A call that only the leader may take came to another Nimbus."""
+
+
+class LeaderDesk:
+    """This Nimbus' part in the election. `participant` is its `host:port`."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        participant: str,
+        *,
+        clock: Clock,
+        on_gained: Callable[[Leadership], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.participant = participant
+        self._clock = clock
+        self._gained = asyncio.Event()
+
+        def gained(leadership: Leadership) -> None:
+            on_gained(leadership)
+            self._gained.set()
+
+        def lost() -> None:
+            self._gained.clear()
+            on_lost()
+
+        self._election = LeaderElection(
+            state.store, participant, on_gained=gained, on_lost=lost, clock=clock
+        )
+
+    async def start(self) -> None:
+        """Stand for election."""
+        await self._election.start()
+
+    async def close(self) -> None:
+        """Step down, so that another can lead at once."""
+        await self._election.close()
+
+    @property
+    def leading(self) -> bool:
+        """Whether this Nimbus may act as the leader now."""
+        leadership = self._election.leadership
+        return leadership is not None and leadership.active(self._clock.monotonic())
+
+    def leadership(self) -> Leadership | None:
+        """The present term, or None."""
+        return self._election.leadership if self.leading else None
+
+    async def leader(self, *, wait: bool = False) -> tuple[str, int] | None:
+        """Host and port of the leader; None when there is none. `wait`: a moment, while an election
+        is under way. Raises the store's errors; ConnectionLostError after a moment, too: whoever
+        asks has other Nimbus to ask, and tries again."""
+        try:
+            async with asyncio.timeout(_ELECTION_PATIENCE_SECS):
+                participant = await self._election.leader()
+        except TimeoutError:
+            raise ConnectionLostError(
+                f"it did not answer within {_ELECTION_PATIENCE_SECS:g} s"
+            ) from None
+        if participant is None and wait:
+            attempts = round(_ELECTION_PATIENCE_SECS / _LOOK_AGAIN_SECS)
+            for _ in range(attempts):
+                await asyncio.sleep(_LOOK_AGAIN_SECS)
+                participant = await self._election.leader()
+                if participant is not None:
+                    break
+        if participant is None:
+            return None
+        host, _, port = participant.rpartition(":")
+        return host, int(port)
+
+    async def require(self) -> Leadership:
+        """The present term. While nobody else leads, waits a moment for it: at the start others can
+        see that we are first before we have opened our term. Raises NotTheLeaderError that names
+        the leader."""
+        leadership = self.leadership()
+        if leadership is not None:
+            return leadership
+        leader = await self._election.leader()
+        if leader is None or leader == self.participant:
+            try:
+                async with asyncio.timeout(_ELECTION_PATIENCE_SECS):
+                    await self._gained.wait()
+            except TimeoutError:
+                pass
+            leadership = self.leadership()
+            if leadership is not None:
+                return leadership
+            leader = await self._election.leader()
+        if leader is None or leader == self.participant:
+            raise NotTheLeaderError(
+                f"this Nimbus ({self.participant}) is not the leader; nobody leads at the moment",
+                hint="Try again in some seconds.",
+            )
+        raise NotTheLeaderError(f"not the leader; the leader is {leader}")

@@ -1,0 +1,281 @@
+"""One Nimbus: its parts put together, its loops, and its place in the election."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from squall.clock import Clock, SystemClock
+from squall.cluster.leader import Leadership, NotLeaderError
+from squall.cluster.state import ClusterState
+from squall.cluster.store import ConnectionState, StoreError
+from squall.cluster.values import NimbusInfo
+from squall.errors import SquallError
+from squall.logs import get_logger
+from squall.tasks import TaskGroup
+from squall_nimbus.assigner import Assigner, Fence
+from squall_nimbus.blob_sessions import BlobSessions
+from squall_nimbus.blobs import BlobStore
+from squall_nimbus.catalog import Catalog
+from squall_nimbus.cleanup import Cleanup
+from squall_nimbus.control import Control
+from squall_nimbus.history import History
+from squall_nimbus.leader import LeaderDesk
+from squall_nimbus.monitor import Monitor
+from squall_nimbus.reader import Reader
+from squall_nimbus.settings import Settings
+from squall_nimbus.submit import Submitter
+from squall_nimbus.uploads import Inbox
+from squall_nimbus.worker_metrics import WorkerMetrics
+
+log = get_logger(__name__)
+
+# What a client that looks for our version gets: it must parse as a PEP 440 version and say that
+# isTopologyNameAllowed is there (streamparse asks for 1.1.0 or later). It is Storm's line whose
+# interface this is.
+STORM_VERSION = "2.8.0"
+# A supervisor that goes is looked at once more when its heartbeats may have become too old.
+_SETTLE_SECS = 0.2
+
+
+class Nimbus:
+    """The daemon without its listener. `conf` is the merged configuration; `address` the host and
+    port under which others reach it. `start` once the listener's port is known, `close` at the end.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        state: ClusterState,
+        *,
+        address: tuple[str, int],
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.host, self.port = address
+        # What others are told of us, and what topologies are given, is what is true of us.
+        self.conf = {**conf, "nimbus.thrift.port": self.port}
+        self.state = state
+        self.started_at = int(self.clock.time())
+        self.tasks = TaskGroup(self._crashed)
+        self.crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._wake = asyncio.Event()  # the cluster changed: look now
+        self._watching = False  # one watch at a time: each that is set stays until it fires
+        self._term: asyncio.Task[None] | None = None
+        local = Path(conf["storm.local.dir"])
+        blobs = conf.get("blobstore.dir")
+        idle_secs = float(conf.get("nimbus.blobstore.expiration.secs", 600))
+        upload_bytes_max = int(conf.get("nimbus.upload.bytes.max") or 2**31)
+        monotonic = self.clock.monotonic
+
+        self.blobs = BlobStore(Path(blobs) if blobs else local / "nimbus" / "blobs")
+        self.blob_sessions = BlobSessions(
+            self.blobs,
+            idle_secs=idle_secs,
+            chunk_bytes=int(conf.get("storm.blobstore.inputstream.buffer.size.bytes") or 262_144),
+            blob_bytes_max=upload_bytes_max,
+            clock=monotonic,
+        )
+        self.catalog = Catalog(self.blobs, local / "nimbus" / "stormdist")
+        self.inbox = Inbox(
+            local / "nimbus" / "inbox",
+            idle_secs=float(conf.get("nimbus.file.copy.expiration.secs", 600)),
+            keep_secs=float(conf.get("nimbus.inbox.jar.expiration.secs", 3600)),
+            upload_bytes_max=upload_bytes_max,
+            clock=monotonic,
+        )
+        self.history = History(
+            local / "nimbus" / "history.json",
+            age_secs_max=60 * float(conf.get("logviewer.cleanup.age.mins") or 10_080),
+        )
+        self.monitor = Monitor(
+            task_timeout_secs=float(conf.get("nimbus.task.timeout.secs", 45)),
+            launch_secs=float(conf.get("nimbus.task.launch.secs", 120)),
+            session_timeout_secs=float(conf.get("storm.zookeeper.session.timeout", 20_000)) / 1000,
+        )
+        self.metrics = WorkerMetrics()
+        self.assigner = Assigner(
+            state,
+            self.catalog,
+            self.monitor,
+            clock=self.clock,
+            master_code_dir=str(local / "nimbus" / "stormdist"),
+        )
+        self.control = Control(
+            state,
+            self.catalog,
+            self.assigner,
+            fence=self.fence,
+            remove=self._remove,
+            tasks=self.tasks,
+        )
+        self.submitter = Submitter(
+            state,
+            self.catalog,
+            self.blobs,
+            self.inbox,
+            self.control,
+            conf=self.conf,
+            clock=self.clock,
+            fence=self.fence,
+        )
+        delay_ms = float(conf.get("nimbus.topology.blobstore.deletion.delay.ms", 300_000))
+        self.cleanup = Cleanup(
+            state,
+            self.catalog,
+            self.monitor,
+            self.history,
+            self.inbox,
+            clock=self.clock,
+            delay_secs=delay_ms / 1000,
+            submitting=lambda: self.submitter.submitting,
+        )
+        self.desk = LeaderDesk(
+            state,
+            f"{self.host}:{self.port}",
+            clock=self.clock,
+            on_gained=self._gained,
+            on_lost=self._lost,
+        )
+        self.reader = Reader(state, self.catalog, self.desk, clock=self.clock)
+        self.settings = Settings(state, self.control, clock=self.clock, fence=self.fence)
+
+    async def start(self) -> None:
+        """Read the disk, announce this Nimbus, stand for election. The state is connected."""
+        await asyncio.to_thread(self.blobs.open)
+        self.catalog.open()
+        self.inbox.open()
+        self.history.open()
+        self.monitor.session_timeout_secs = self.state.store.session_timeout_secs
+        self.state.store.add_listener(self._connection_changed)
+        await self._announce()
+        await self.desk.start()
+        freq = float(self.conf.get("nimbus.monitor.freq.secs", 10))
+        self.tasks.start("nimbus_loop", self._loop(freq))
+        self.tasks.every("expiry", min(freq, 10.0), self._expire_sessions)
+        inbox_freq = float(self.conf.get("nimbus.cleanup.inbox.freq.secs", 600))
+        self.tasks.every("inbox_cleanup", inbox_freq, self._expire_inbox)
+
+    async def close(self) -> None:
+        """Step down, end everything. The state is still the caller's to close."""
+        self.state.store.remove_listener(self._connection_changed)
+        await self.desk.close()
+        await self.tasks.close()
+        self.blob_sessions.close()
+        self.inbox.close()
+
+    async def fence(self) -> Fence:
+        """The right to write as the leader; raises NotTheLeaderError."""
+        return await self.desk.require()
+
+    async def _remove(self, topology_id: str, base: Any, fence: Fence) -> None:
+        await self.cleanup.remove(topology_id, base, fence)
+        self._wake.set()  # its slots are free for others
+
+    # Leadership
+
+    def _gained(self, leadership: Leadership) -> None:
+        self._term = self.tasks.start("take_over", self._take_over(leadership))
+
+    def _lost(self) -> None:
+        if self._term is not None:
+            self._term.cancel()
+            self._term = None
+        self.monitor.pause()
+        self.control.step_down()
+        self.tasks.start("announce", self._announce_again())
+
+    async def _take_over(self, leadership: Leadership) -> None:
+        """Begin a term: everybody's time-outs anew, and what was pending is ours."""
+        self.monitor.resume(self.clock.monotonic())
+        while not leadership.ended:
+            try:
+                await self._announce()
+                await self.control.take_over()
+                break
+            except (StoreError, SquallError) as error:
+                log.warning("take_over_failed", error=error)
+                await asyncio.sleep(0.5)
+        self._wake.set()
+
+    async def _announce(self) -> None:
+        await self.state.register_nimbus(
+            NimbusInfo(
+                self.host,
+                self.port,
+                self.started_at,  # as Storm has it: the time of the start, not an age
+                self.desk.leading,
+                STORM_VERSION,
+            )
+        )
+
+    async def _announce_again(self) -> None:
+        try:
+            await self._announce()
+        except StoreError as error:  # the next connection does it
+            log.info("announce_failed", error=error)
+
+    def _connection_changed(self, connection: ConnectionState) -> None:
+        if connection is not ConnectionState.CONNECTED:
+            self.monitor.pause()
+            return
+        self.tasks.start("announce", self._announce_again())
+        # Whoever leads: verdicts are the leader's, and a term that is not active at this moment (no
+        # request has been answered yet) may go on.
+        self.monitor.resume(self.clock.monotonic())
+        self._wake.set()
+
+    # Loops
+
+    async def _loop(self, freq_secs: float) -> None:
+        """Look after everything at every change of the supervisors, and regularly."""
+        while True:
+            self._wake.clear()
+            await self._look()
+            try:
+                async with asyncio.timeout(freq_secs):
+                    await self._wake.wait()
+                await asyncio.sleep(_SETTLE_SECS)  # changes come in crowds
+            except TimeoutError:
+                pass
+
+    async def _look(self) -> None:
+        leadership = self.desk.leadership()
+        try:
+            if not self._watching:
+                await self._watch_supervisors()
+            if leadership is None:
+                return
+            await self.control.look_after()
+            await self.assigner.judge(leadership)
+            await self.cleanup.search(leadership)
+            self.metrics.keep(await self.state.storms())
+        except NotLeaderError as error:
+            log.info("round_given_up", error=error)
+        except (StoreError, SquallError, OSError) as error:
+            log.warning("round_failed", error=error)
+
+    async def _watch_supervisors(self) -> None:
+        self._watching = True
+        try:
+            await self.state.supervisors(watch=self._supervisors_changed)
+        except BaseException:
+            self._watching = False
+            raise
+
+    def _supervisors_changed(self, path: str) -> None:
+        self._watching = False
+        self._wake.set()
+
+    async def _expire_sessions(self) -> None:
+        self.blob_sessions.expire()
+
+    async def _expire_inbox(self) -> None:
+        await asyncio.to_thread(self.inbox.expire)
+
+    def _crashed(self, task: str, error: BaseException) -> None:
+        log.error("task_crashed", task=task, error=error, exc_info=error)
+        if not self.crashed.done():
+            self.crashed.set_result(error)

@@ -1,0 +1,174 @@
+"""Reads the cluster for those who ask: topologies with their assignments, heartbeats and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from squall.clock import Clock
+from squall.cluster.state import ClusterState
+from squall.cluster.values import Assignment, ErrorInfo, StormBase, SupervisorInfo
+from squall.errors import SquallError
+from squall_nimbus import views
+from squall_nimbus.blobs import BlobNotFoundError
+from squall_nimbus.catalog import Catalog, StoredTopology
+from squall_nimbus.control import TopologyNotAliveError
+from squall_nimbus.leader import LeaderDesk
+from squall_nimbus.storms import read_storms
+from squall_nimbus.views import TopologyView
+from squall_thrift import storm
+
+
+class Errors(enum.Enum):
+    """How many errors of each component are wanted."""
+
+    ALL = "all"
+    ONE = "one"
+    NONE = "none"
+
+
+class Reader:
+    """Every call reads anew; nothing is kept."""
+
+    def __init__(
+        self, state: ClusterState, catalog: Catalog, desk: LeaderDesk, *, clock: Clock
+    ) -> None:
+        self._state = state
+        self._catalog = catalog
+        self._desk = desk
+        self._clock = clock
+
+    async def base(self, topology_id: str) -> StormBase:
+        """Raises TopologyNotAliveError."""
+        # An id is one node's name: anything else is no topology's.
+        base = None
+        if topology_id and "/" not in topology_id and "\x00" not in topology_id:
+            base = await self._state.storm(topology_id)
+        if base is None:
+            raise TopologyNotAliveError(topology_id)
+        return base
+
+    async def stored(self, topology_id: str) -> StoredTopology:
+        """A live topology's code. Raises TopologyNotAliveError, and SquallError where this Nimbus
+        does not have it."""
+        await self.base(topology_id)
+        try:
+            return self._catalog.get(topology_id)
+        except BlobNotFoundError:
+            await self._desk.require()  # another Nimbus will have it: say which
+            raise SquallError(f"Nimbus does not have the code of {topology_id}") from None
+
+    async def summary(self, topology_id: str) -> storm.TopologySummary:
+        """One topology in a line. Raises TopologyNotAliveError."""
+        base = await self.base(topology_id)
+        found = await self._state.assignment(topology_id)
+        return views.topology_summary(self._view(topology_id, base, found[0] if found else None))
+
+    async def summaries(self) -> list[storm.TopologySummary]:
+        """All topologies, oldest first."""
+        storms, assignments = await asyncio.gather(
+            read_storms(self._state), self._state.all_assignments()
+        )
+        return [
+            views.topology_summary(
+                self._view(i, base, assignments[i][0] if i in assignments else None)
+            )
+            for i, base in storms.bases.items()
+        ]
+
+    def _view(
+        self, topology_id: str, base: StormBase, assignment: Assignment | None
+    ) -> TopologyView:
+        stored = None
+        try:
+            stored = self._catalog.get(topology_id)
+        except (BlobNotFoundError, SquallError):
+            pass
+        return TopologyView(topology_id, base, assignment, int(self._clock.time()), stored)
+
+    async def view(self, topology_id: str, errors: Errors = Errors.ALL) -> TopologyView:
+        """Everything about a topology, with its code. Raises TopologyNotAliveError, SquallError."""
+        stored = await self.stored(topology_id)
+        base, found, beats, reported = await asyncio.gather(
+            self.base(topology_id),
+            self._state.assignment(topology_id),
+            self._state.worker_beats(topology_id),
+            self._errors(stored, errors),
+        )
+        return TopologyView(
+            topology_id,
+            base,
+            found[0] if found else None,
+            int(self._clock.time()),
+            stored,
+            {slot: beat for slot, (beat, _) in beats.items()},
+            reported,
+        )
+
+    async def _errors(
+        self, stored: StoredTopology, wanted: Errors
+    ) -> Mapping[str, Sequence[ErrorInfo]]:
+        """By component; a component without errors has an empty list, as in Storm."""
+        components = sorted(stored.compiled.components)
+        found: dict[str, Sequence[ErrorInfo]] = dict.fromkeys(components, ())
+        if wanted is Errors.ALL:
+            found.update(await self._state.all_errors(stored.id))
+        elif wanted is Errors.ONE:
+            last = await asyncio.gather(*(self._state.last_error(stored.id, c) for c in components))
+            found.update({c: (one,) for c, one in zip(components, last, strict=True) if one})
+        return found
+
+    async def assignments(self) -> dict[str, Assignment]:
+        """All assignments by topology id."""
+        found = await self._state.all_assignments()
+        return {topology_id: assignment for topology_id, (assignment, _) in found.items()}
+
+    async def supervisors(self) -> dict[str, SupervisorInfo]:
+        """The supervisors that are connected, by id."""
+        return await self._state.supervisors()
+
+    async def supervisor_summaries(self) -> dict[str, storm.SupervisorSummary]:
+        """The same, each in a line."""
+        supervisors, assignments = await asyncio.gather(self.supervisors(), self.assignments())
+        return {
+            supervisor_id: views.supervisor_summary(supervisor_id, info, assignments.values())
+            for supervisor_id, info in sorted(supervisors.items())
+        }
+
+    async def view_without_errors(self, topology_id: str) -> TopologyView:
+        """A topology with its heartbeats; without its code where this Nimbus does not have it."""
+        base, found, beats = await asyncio.gather(
+            self.base(topology_id),
+            self._state.assignment(topology_id),
+            self._state.worker_beats(topology_id),
+        )
+        view = self._view(topology_id, base, found[0] if found else None)
+        return replace(view, beats={slot: beat for slot, (beat, _) in beats.items()})
+
+    async def leader_summary(self) -> storm.NimbusSummary | None:
+        """The leader, or None. One that has just won may not have announced itself yet."""
+        leader = await self._desk.leader(wait=True)
+        if leader is None:
+            return None
+        for summary in await self.nimbus_summaries():
+            if (summary.host, summary.port) == leader:
+                summary.isLeader = True
+                return summary
+        return None
+
+    async def nimbus_summaries(self) -> list[storm.NimbusSummary]:
+        """Every Nimbus, with who leads by the election itself."""
+        leader, nimbuses = await asyncio.gather(self._desk.leader(), self._state.nimbuses())
+        now = int(self._clock.time())
+        return [
+            storm.NimbusSummary(
+                host=one.host,
+                port=one.port,
+                uptime_secs=max(0, now - one.uptime_secs),
+                isLeader=(one.host, one.port) == leader,
+                version=one.version,
+            )
+            for one in nimbuses
+        ]

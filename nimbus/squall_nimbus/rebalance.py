@@ -1,0 +1,73 @@
+"""What a user may ask of a rebalance: checked when it is asked for, not when it is carried out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from squall.cluster.values import RebalanceOptions
+from squall.config import check_json, validate_conf
+from squall.errors import ConfigError, InvalidTopologyError
+from squall_nimbus.catalog import StoredTopology
+from squall_nimbus.submit import parse_conf
+
+# What tasks there are, who owns the topology and what it is called never change while it lives.
+_FIXED_KEYS = frozenset(
+    {
+        "topology.name",
+        "topology.tasks",
+        "topology.max.task.parallelism",
+        "topology.acker.executors",
+        "topology.eventlogger.executors",
+        "topology.workers",
+        "topology.users",
+        "topology.groups",
+        "topology.readonly.users",
+        "topology.readonly.groups",
+    }
+)
+_FIXED_PREFIXES = ("topology.submitter.", "storm.zookeeper.", "nimbus.")
+
+
+def check_rebalance(topology: StoredTopology, options: RebalanceOptions) -> RebalanceOptions:
+    """The options, made canonical. Raises InvalidTopologyError that lists all that is wrong."""
+    problems = []
+    if options.wait_secs is not None and options.wait_secs < 0:
+        problems.append(f"wait time {options.wait_secs} s is negative")
+    if options.num_workers is not None and options.num_workers < 1:
+        problems.append(f"a topology has at least one worker; asked for {options.num_workers}")
+    for component, executors in options.num_executors.items():
+        tasks = topology.tasks_of(component)
+        if tasks == 0:
+            problems.append(f"the topology has no component {component!r}")
+        elif executors < 1:
+            problems.append(f"{component!r} has at least one executor; asked for {executors}")
+        elif executors > tasks:
+            problems.append(
+                f"{component!r} has {tasks} tasks, and so at most {tasks} executors; "
+                f"asked for {executors}"
+            )
+    overrides = None
+    if options.topology_conf_overrides:
+        conf = parse_conf(options.topology_conf_overrides)
+        problems += _override_problems(conf)
+        overrides = json.dumps(conf, sort_keys=True) if conf else None
+    if problems:
+        raise InvalidTopologyError.listing(problems)
+    return RebalanceOptions(
+        options.wait_secs, options.num_workers, dict(options.num_executors), overrides
+    )
+
+
+def _override_problems(conf: dict[str, Any]) -> list[str]:
+    problems = [
+        f"{key} cannot be changed by a rebalance"
+        for key in conf
+        if key in _FIXED_KEYS or key.startswith(_FIXED_PREFIXES)
+    ]
+    try:
+        validate_conf(conf, where="conf overrides")
+        check_json(conf, where="conf overrides")
+    except ConfigError as error:
+        problems += error.message.splitlines()
+    return problems

@@ -1,0 +1,25 @@
+"""The Thrift service Nimbus: thin, one file for each group of its 55 methods.
+
+A method takes what came over the wire, checks it, asks a part of `nimbus.Nimbus`, and answers with
+Thrift's structs. Errors of ours become the exceptions that the interface declares (`errors`).
+"""
+
+from squall_nimbus.service.blobs import BlobCalls
+from squall_nimbus.service.cluster import ClusterCalls
+from squall_nimbus.service.files import FileCalls
+from squall_nimbus.service.lifecycle import LifecycleCalls
+from squall_nimbus.service.liveness import LivenessCalls
+from squall_nimbus.service.settings import SettingsCalls
+from squall_nimbus.service.topologies import TopologyCalls
+
+
+class NimbusService(
+    LifecycleCalls,
+    FileCalls,
+    BlobCalls,
+    ClusterCalls,
+    TopologyCalls,
+    SettingsCalls,
+    LivenessCalls,
+):
+    """All methods, over one Nimbus."""

@@ -1,0 +1,90 @@
+"""What all calls share: their permission, and how errors reach the caller."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+from squall.cluster.leader import NotLeaderError
+from squall.cluster.store import StoreError
+from squall.errors import InvalidTopologyError, SquallError
+from squall.logs import get_logger
+from squall_nimbus.blobs import BlobExistsError, BlobNotFoundError
+from squall_nimbus.control import TopologyNotAliveError
+from squall_nimbus.lifecycle import NoTransitionError
+from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.submit import TopologyAliveError
+from squall_thrift import storm
+from squall_thrift.authorization import permission
+from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
+
+log = get_logger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+T = TypeVar("T")
+
+
+class Calls:
+    """A group of calls."""
+
+    def __init__(self, nimbus: Nimbus) -> None:
+        self.nimbus = nimbus
+
+
+def operation(permission_name: str) -> Callable[[F], F]:
+    """Declare a call: the permission it needs; and translate its errors."""
+
+    def declare(method: F) -> F:
+        @permission(permission_name)
+        @functools.wraps(method)
+        async def call(*args: Any) -> Any:
+            try:
+                return await method(*args)
+            except Exception as error:
+                translated = _translated(error)
+                if translated is None:
+                    raise
+                raise translated from error
+
+        return cast(F, call)
+
+    return declare
+
+
+def _translated(error: Exception) -> Exception | None:
+    """The exception that the caller gets. One that a method does not declare must be a
+    ThriftApplicationError; what is none of ours stays, and is logged by the server."""
+    match error:
+        case TopologyNotAliveError():
+            return storm.NotAliveException(msg=str(error))
+        case TopologyAliveError():
+            return storm.AlreadyAliveException(msg=str(error))
+        case InvalidTopologyError():
+            return storm.InvalidTopologyException(msg=str(error))
+        case BlobNotFoundError():
+            return storm.KeyNotFoundException(msg=f"there is no blob {error.args[0]}")
+        case BlobExistsError():
+            return storm.KeyAlreadyExistsException(msg=f"blob {error.args[0]} exists already")
+        case NoTransitionError() | SquallError():
+            return refused(str(error))
+        case NotLeaderError():
+            return refused(f"not the leader any more: {error}")
+        case StoreError():
+            log.warning("call_failed_on_zookeeper", error=error)
+            return refused(f"Nimbus could not reach ZooKeeper: {error}")
+    return None
+
+
+def refused(message: str) -> ThriftApplicationError:
+    """An error for a caller where the interface declares none that fits."""
+    return ThriftApplicationError(ApplicationErrorType.INTERNAL_ERROR, message)
+
+
+def needed(value: T | None, name: str) -> T:
+    """An argument that must be there: Thrift's arguments are all optional on the wire."""
+    if value is None:
+        raise ThriftApplicationError(
+            ApplicationErrorType.PROTOCOL_ERROR, f"argument {name} is missing"
+        )
+    return value

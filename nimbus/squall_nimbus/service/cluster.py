@@ -1,0 +1,93 @@
+"""Calls that ask about the cluster as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from squall_nimbus import views
+from squall_nimbus.redact import redact
+from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_thrift import storm
+from squall_thrift.authorization import Call
+
+
+class ClusterCalls(Calls):
+    """Every Nimbus answers these from ZooKeeper."""
+
+    @operation("getNimbusConf")
+    async def getNimbusConf(self, call: Call) -> str:
+        return json.dumps(redact(self.nimbus.conf), sort_keys=True)
+
+    @operation("getClusterInfo")
+    async def getClusterInfo(self, call: Call) -> storm.ClusterSummary:
+        reader = self.nimbus.reader
+        supervisors, topologies, nimbuses = await asyncio.gather(
+            reader.supervisor_summaries(), reader.summaries(), reader.nimbus_summaries()
+        )
+        return storm.ClusterSummary(
+            supervisors=list(supervisors.values()), topologies=topologies, nimbuses=nimbuses
+        )
+
+    @operation("getLeader")
+    async def getLeader(self, call: Call) -> storm.NimbusSummary:
+        found = await self.nimbus.reader.leader_summary()
+        if found is None:
+            raise refused("no Nimbus leads at the moment; try again in some seconds")
+        return found
+
+    @operation("getSupervisorPageInfo")
+    async def getSupervisorPageInfo(
+        self, call: Call, id: str | None, host: str | None, is_include_sys: bool | None
+    ) -> storm.SupervisorPageInfo:
+        """By id; else all supervisors of a host."""
+        reader = self.nimbus.reader
+        summaries = [
+            one
+            for supervisor_id, one in (await reader.supervisor_summaries()).items()
+            if (supervisor_id == id if id else one.host == host)
+        ]
+        nodes = {one.supervisor_id for one in summaries}
+        workers: list[storm.WorkerSummary] = []
+        for topology_id, assignment in sorted((await reader.assignments()).items()):
+            if nodes & {slot.node for slot in assignment.executor_slot.values()}:
+                view = await reader.view_without_errors(topology_id)
+                for node in sorted(nodes):
+                    workers += views.worker_summaries(view, bool(is_include_sys), node)
+        return storm.SupervisorPageInfo(supervisor_summaries=summaries, worker_summaries=workers)
+
+    @operation("getOwnerResourceSummaries")
+    async def getOwnerResourceSummaries(
+        self, call: Call, owner: str | None
+    ) -> list[storm.OwnerResourceSummary]:
+        """Sums over an owner's topologies; over every owner's when none is named."""
+        by_owner: dict[str, list[storm.TopologySummary]] = {}
+        for summary in await self.nimbus.reader.summaries():
+            by_owner.setdefault(summary.owner or "", []).append(summary)
+        if owner:
+            by_owner = {owner: by_owner.get(owner, [])}
+        return [
+            storm.OwnerResourceSummary(
+                owner=name,
+                total_topologies=len(topologies),
+                total_executors=sum(one.num_executors for one in topologies),
+                total_workers=sum(one.num_workers for one in topologies),
+                total_tasks=sum(one.num_tasks for one in topologies),
+                # Nothing is reserved: this cluster schedules by slots.
+                memory_usage=0.0,
+                cpu_usage=0.0,
+            )
+            for name, topologies in sorted(by_owner.items())
+        ]
+
+    @operation("getTopologyHistory")
+    async def getTopologyHistory(self, call: Call, user: str | None) -> storm.TopologyHistoryInfo:
+        """Live topologies and those that this Nimbus removed; everybody sees all as long as users
+        are not authenticated. `user` is never used for anything else (CVE-2021-38294)."""
+        live = await self.nimbus.state.storms()
+        past = self.nimbus.history.ids(int(self.nimbus.clock.time()))
+        return storm.TopologyHistoryInfo(topo_ids=sorted({*live, *past}))
+
+    @operation("isTopologyNameAllowed")
+    async def isTopologyNameAllowed(self, call: Call, name: str | None) -> bool:
+        return await self.nimbus.submitter.is_name_allowed(needed(name, "name"))

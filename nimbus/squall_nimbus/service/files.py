@@ -1,0 +1,31 @@
+"""Calls that upload packages."""
+
+from __future__ import annotations
+
+from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_thrift.authorization import Call
+
+
+class FileCalls(Calls):
+    """Uploads go to the leader: each Nimbus has an inbox of its own."""
+
+    @operation("fileUpload")
+    async def beginFileUpload(self, call: Call) -> str:
+        await self.nimbus.desk.require()
+        return self.nimbus.inbox.begin()
+
+    @operation("fileUpload")
+    async def uploadChunk(self, call: Call, location: str | None, chunk: bytes | None) -> None:
+        await self.nimbus.inbox.chunk(needed(location, "location"), needed(chunk, "chunk"))
+
+    @operation("fileUpload")
+    async def finishFileUpload(self, call: Call, location: str | None) -> None:
+        await self.nimbus.inbox.finish(needed(location, "location"))
+
+    @operation("fileDownload")
+    async def downloadChunk(self, call: Call, id: str | None) -> bytes:
+        # beginFileDownload, which began such a session, was removed from Storm's interface: it
+        # could read any file of Nimbus. Packages are read as blobs.
+        raise refused(
+            f"there is no file download {id!r}: files are downloaded with beginBlobDownload"
+        )

@@ -1,0 +1,114 @@
+"""Calls that begin, change and end topologies."""
+
+from __future__ import annotations
+
+from squall.cluster.values import RebalanceOptions, TopologyStatus
+from squall_nimbus.lifecycle import Activate, Deactivate, Kill, Rebalance
+from squall_nimbus.rebalance import check_rebalance
+from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_nimbus.submit import Submission
+from squall_thrift import storm
+from squall_thrift.authorization import Call
+
+_ANONYMOUS = "anonymous"
+
+
+class LifecycleCalls(Calls):
+    """submit, kill, activate, deactivate, rebalance."""
+
+    async def _submit(
+        self,
+        call: Call,
+        name: str | None,
+        location: str | None,
+        conf: str | None,
+        topology: storm.StormTopology | None,
+        options: storm.SubmitOptions | None,
+    ) -> None:
+        await self.nimbus.desk.require()
+        inactive = (
+            options is not None and options.initial_status == storm.TopologyInitialStatus.INACTIVE
+        )
+        creds = options.creds.creds if options is not None and options.creds is not None else None
+        await self.nimbus.submitter.submit(
+            Submission(
+                name=needed(name, "name"),
+                package=location or "",
+                conf=conf or "",
+                topology=needed(topology, "topology"),
+                initial_status=TopologyStatus.INACTIVE if inactive else TopologyStatus.ACTIVE,
+                credentials=creds,
+                owner=call.principal or _ANONYMOUS,
+            )
+        )
+
+    @operation("submitTopology")
+    async def submitTopology(
+        self,
+        call: Call,
+        name: str | None,
+        uploadedJarLocation: str | None,
+        jsonConf: str | None,
+        topology: storm.StormTopology | None,
+    ) -> None:
+        await self._submit(call, name, uploadedJarLocation, jsonConf, topology, None)
+
+    @operation("submitTopology")
+    async def submitTopologyWithOpts(
+        self,
+        call: Call,
+        name: str | None,
+        uploadedJarLocation: str | None,
+        jsonConf: str | None,
+        topology: storm.StormTopology | None,
+        options: storm.SubmitOptions | None,
+    ) -> None:
+        await self._submit(call, name, uploadedJarLocation, jsonConf, topology, options)
+
+    @operation("killTopology")
+    async def killTopology(self, call: Call, name: str | None) -> None:
+        await self.nimbus.desk.require()
+        await self.nimbus.control.handle(needed(name, "name"), Kill())
+
+    @operation("killTopology")
+    async def killTopologyWithOpts(
+        self, call: Call, name: str | None, options: storm.KillOptions | None
+    ) -> None:
+        await self.nimbus.desk.require()
+        wait_secs = options.wait_secs if options is not None else None
+        if wait_secs is not None and wait_secs < 0:
+            raise refused(f"wait time {wait_secs} s is negative")
+        await self.nimbus.control.handle(needed(name, "name"), Kill(wait_secs))
+
+    @operation("activate")
+    async def activate(self, call: Call, name: str | None) -> None:
+        await self.nimbus.desk.require()
+        await self.nimbus.control.handle(needed(name, "name"), Activate())
+
+    @operation("deactivate")
+    async def deactivate(self, call: Call, name: str | None) -> None:
+        await self.nimbus.desk.require()
+        await self.nimbus.control.handle(needed(name, "name"), Deactivate())
+
+    @operation("rebalance")
+    async def rebalance(
+        self, call: Call, name: str | None, options: storm.RebalanceOptions | None
+    ) -> None:
+        await self.nimbus.desk.require()
+        name = needed(name, "name")
+        asked = RebalanceOptions()
+        if options is not None:
+            if options.topology_resources_overrides:
+                raise storm.InvalidTopologyException(
+                    msg="topology_resources_overrides: this cluster schedules by slots, "
+                    "not by memory and CPU"
+                )
+            asked = RebalanceOptions(
+                wait_secs=options.wait_secs,
+                num_workers=options.num_workers,
+                num_executors=options.num_executors or {},
+                topology_conf_overrides=options.topology_conf_overrides,
+            )
+        topology_id, _ = await self.nimbus.control.find(name)
+        checked = check_rebalance(await self.nimbus.reader.stored(topology_id), asked)
+        await self.nimbus.control.handle(name, Rebalance(checked))

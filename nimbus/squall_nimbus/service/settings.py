@@ -1,0 +1,87 @@
+"""Calls that change what a running topology does beside its work."""
+
+from __future__ import annotations
+
+from squall.cluster import convert
+from squall.cluster.values import DebugOptions, ProfileAction
+from squall.model import WorkerSlot
+from squall_nimbus.reader import Errors
+from squall_nimbus.service.base import Calls, needed, operation
+from squall_thrift import storm
+from squall_thrift.authorization import Call
+
+
+class SettingsCalls(Calls):
+    """Sampling, log levels, profiling, credentials."""
+
+    @operation("debug")
+    async def debug(
+        self,
+        call: Call,
+        name: str | None,
+        component: str | None,
+        enable: bool | None,
+        samplingPercentage: float | None,
+    ) -> None:
+        await self.nimbus.desk.require()
+        options = DebugOptions(
+            bool(enable), 10.0 if samplingPercentage is None else samplingPercentage
+        )
+        await self.nimbus.settings.debug(needed(name, "name"), component or "", options)
+
+    @operation("setLogConfig")
+    async def setLogConfig(
+        self, call: Call, name: str | None, config: storm.LogConfig | None
+    ) -> None:
+        await self.nimbus.desk.require()
+        changes = convert.from_log_config(needed(config, "config")).levels
+        await self.nimbus.settings.set_log_levels(needed(name, "name"), changes)
+
+    @operation("getLogConfig")
+    async def getLogConfig(self, call: Call, name: str | None) -> storm.LogConfig:
+        return convert.to_log_config(await self.nimbus.settings.log_config(needed(name, "name")))
+
+    @operation("setWorkerProfiler")
+    async def setWorkerProfiler(
+        self, call: Call, id: str | None, profileRequest: storm.ProfileRequest | None
+    ) -> None:
+        await self.nimbus.desk.require()
+        request = needed(profileRequest, "profileRequest")
+        node = request.nodeInfo
+        await self.nimbus.settings.profile(
+            needed(id, "id"),
+            [WorkerSlot(node.node, port) for port in sorted(node.port)],
+            ProfileAction(int(request.action)),
+            request.time_stamp,
+        )
+
+    @operation("getComponentPendingProfileActions")
+    async def getComponentPendingProfileActions(
+        self,
+        call: Call,
+        id: str | None,
+        component_id: str | None,
+        action: storm.ProfileAction | None,
+    ) -> list[storm.ProfileRequest]:
+        view = await self.nimbus.reader.view(needed(id, "id"), Errors.NONE)
+        slots = {
+            slot
+            for executor, slot in view.placed.executor_slot.items()
+            if view.component_of.get(executor) == component_id
+        }
+        # Clients name a worker by its supervisor's id or by its host.
+        slots |= {WorkerSlot(view.host(slot), slot.port) for slot in slots}
+        pending = await self.nimbus.settings.pending_profiles(
+            view.id, slots, ProfileAction(int(needed(action, "action")))
+        )
+        return [convert.to_profile_request(one) for one in pending]
+
+    @operation("uploadNewCredentials")
+    async def uploadNewCredentials(
+        self, call: Call, name: str | None, creds: storm.Credentials | None
+    ) -> None:
+        await self.nimbus.desk.require()
+        creds = needed(creds, "creds")
+        await self.nimbus.settings.put_credentials(
+            needed(name, "name"), creds.creds, creds.topoOwner
+        )

@@ -1,0 +1,110 @@
+"""Calls that ask about one topology."""
+
+from __future__ import annotations
+
+from squall.model_thrift import to_thrift
+from squall_nimbus import pages, stats, views
+from squall_nimbus.catalog import StoredTopology
+from squall_nimbus.reader import Errors
+from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_nimbus.views import TopologyView
+from squall_thrift import storm
+from squall_thrift.authorization import Call
+
+_ERRORS = {
+    storm.NumErrorsChoice.ALL: Errors.ALL,
+    storm.NumErrorsChoice.ONE: Errors.ONE,
+    storm.NumErrorsChoice.NONE: Errors.NONE,
+}
+
+
+def _errors(options: storm.GetInfoOptions | None) -> Errors:
+    choice = options.num_err_choice if options is not None else None
+    return Errors.ALL if choice is None else _ERRORS[choice]
+
+
+class TopologyCalls(Calls):
+    """By id, or by name where the method's name says so."""
+
+    async def _id(self, name: str | None) -> str:
+        return (await self.nimbus.control.find(needed(name, "name")))[0]
+
+    async def _page(self, topology_id: str | None) -> tuple[TopologyView, StoredTopology]:
+        view = await self.nimbus.reader.view(needed(topology_id, "id"))
+        assert view.stored is not None
+        return view, view.stored
+
+    @operation("getTopologySummaries")
+    async def getTopologySummaries(self, call: Call) -> list[storm.TopologySummary]:
+        return await self.nimbus.reader.summaries()
+
+    @operation("getTopologySummaryByName")
+    async def getTopologySummaryByName(self, call: Call, name: str | None) -> storm.TopologySummary:
+        return await self.nimbus.reader.summary(await self._id(name))
+
+    @operation("getTopologySummary")
+    async def getTopologySummary(self, call: Call, id: str | None) -> storm.TopologySummary:
+        return await self.nimbus.reader.summary(needed(id, "id"))
+
+    @operation("getTopologyInfo")
+    async def getTopologyInfo(self, call: Call, id: str | None) -> storm.TopologyInfo:
+        return views.topology_info(await self.nimbus.reader.view(needed(id, "id")))
+
+    @operation("getTopologyInfo")
+    async def getTopologyInfoWithOpts(
+        self, call: Call, id: str | None, options: storm.GetInfoOptions | None
+    ) -> storm.TopologyInfo:
+        view = await self.nimbus.reader.view(needed(id, "id"), _errors(options))
+        return views.topology_info(view)
+
+    @operation("getTopologyInfo")
+    async def getTopologyInfoByName(self, call: Call, name: str | None) -> storm.TopologyInfo:
+        return views.topology_info(await self.nimbus.reader.view(await self._id(name)))
+
+    @operation("getTopologyInfo")
+    async def getTopologyInfoByNameWithOpts(
+        self, call: Call, name: str | None, options: storm.GetInfoOptions | None
+    ) -> storm.TopologyInfo:
+        view = await self.nimbus.reader.view(await self._id(name), _errors(options))
+        return views.topology_info(view)
+
+    @operation("getTopologyPageInfo")
+    async def getTopologyPageInfo(
+        self, call: Call, id: str | None, window: str | None, is_include_sys: bool | None
+    ) -> storm.TopologyPageInfo:
+        view, stored = await self._page(id)
+        return pages.topology_page(view, stored, stats.known_window(window), bool(is_include_sys))
+
+    @operation("getComponentPageInfo")
+    async def getComponentPageInfo(
+        self,
+        call: Call,
+        topology_id: str | None,
+        component_id: str | None,
+        window: str | None,
+        is_include_sys: bool | None,
+    ) -> storm.ComponentPageInfo:
+        view, stored = await self._page(topology_id)
+        component_id = needed(component_id, "component_id")
+        if component_id not in stored.compiled.components:
+            raise refused(f"topology {view.id} has no component {component_id!r}")
+        return pages.component_page(
+            view, stored, component_id, stats.known_window(window), bool(is_include_sys)
+        )
+
+    @operation("getTopologyConf")
+    async def getTopologyConf(self, call: Call, id: str | None) -> str:
+        stored = await self.nimbus.reader.stored(needed(id, "id"))
+        # Clients connect again to the Nimbus that this names.
+        here = {key: self.nimbus.conf[key] for key in ("nimbus.thrift.port",)}
+        if self.nimbus.conf.get("nimbus.seeds"):
+            here["nimbus.seeds"] = self.nimbus.conf["nimbus.seeds"]
+        return views.shown_conf({**stored.conf, **here})
+
+    @operation("getTopology")
+    async def getTopology(self, call: Call, id: str | None) -> storm.StormTopology:
+        return to_thrift((await self.nimbus.reader.stored(needed(id, "id"))).compiled)
+
+    @operation("getUserTopology")
+    async def getUserTopology(self, call: Call, id: str | None) -> storm.StormTopology:
+        return (await self.nimbus.reader.stored(needed(id, "id"))).submitted

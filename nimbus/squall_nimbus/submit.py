@@ -1,0 +1,220 @@
+"""A submit, from the call to a topology that runs (design, "The life of a topology").
+
+Everything that can be wrong is found before anything is written. Then package, code and
+configuration are on the disk, synced, before /storms/ID makes the topology exist; from there on the
+life-cycle table takes it to its first assignment and its initial status, in this process or, after
+a crash, in the next leader's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from squall.clock import Clock
+from squall.cluster.state import ClusterState
+from squall.cluster.store import ConnectionLostError, NodeExistsError, StoreError
+from squall.cluster.values import Credentials, StormBase, TopologyStatus
+from squall.config import normalize_topology_conf
+from squall.errors import ConfigError, InvalidTopologyError, SquallError
+from squall.logs import get_logger
+from squall.model_thrift import from_thrift
+from squall.names import make_topology_id, topology_name_error
+from squall.system_topology import component_parallelism, validate_topology
+from squall_nimbus.assigner import Fence
+from squall_nimbus.blobs import BlobStore
+from squall_nimbus.catalog import Catalog, StoredTopology, compile_topology
+from squall_nimbus.control import Control, TopologyNotAliveError
+from squall_nimbus.lifecycle import MonitorDue
+from squall_nimbus.uploads import Inbox
+from squall_thrift import storm
+
+log = get_logger(__name__)
+
+
+class TopologyAliveError(Exception):
+    """The name is taken; the text is Storm's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a client asks for."""
+
+    name: str
+    package: str  # the upload's handle
+    conf: str  # JSON
+    topology: storm.StormTopology
+    initial_status: TopologyStatus = TopologyStatus.ACTIVE
+    credentials: Mapping[str, str] | None = None
+    owner: str | None = None
+
+
+class Submitter:
+    """Takes submissions; those of one name one after the other."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        catalog: Catalog,
+        blobs: BlobStore,
+        inbox: Inbox,
+        control: Control,
+        *,
+        conf: Mapping[str, Any],
+        clock: Clock,
+        fence: Callable[[], Awaitable[Fence]],
+    ) -> None:
+        self._state = state
+        self._catalog = catalog
+        self._blobs = blobs
+        self._inbox = inbox
+        self._control = control
+        self._conf = conf
+        self._clock = clock
+        self._fence = fence
+        self._count = 0
+        self.submitting: set[str] = set()
+
+    async def submit(self, submission: Submission) -> str:
+        """The new topology's id. Raises InvalidTopologyError, TopologyAliveError, SquallError and
+        the store's errors; then there is no such topology, unless the connection was lost."""
+        if (why := topology_name_error(submission.name)) is not None:
+            raise InvalidTopologyError(why)
+        async with self._control.locks.hold(submission.name):
+            await self.check_name_is_free(submission.name)
+            package = self._inbox.finished(submission.package)
+            if package is None:
+                raise InvalidTopologyError(
+                    f"{submission.package[:200]!r} is no finished upload of this Nimbus",
+                    hint="Upload the package again (uploads expire, and each Nimbus has its own).",
+                )
+            fence = await self._fence()
+            topology = self._check(submission)
+            self.submitting.add(topology.id)
+            try:
+                await self._create(topology, submission, package, fence)
+                self._inbox.made(submission.package, topology.id)
+            finally:
+                self.submitting.discard(topology.id)
+        log.info(
+            "topology_submitted", topology_id=topology.id, owner=submission.owner,
+            status=submission.initial_status.name,
+        )  # fmt: skip
+        await self._start(topology.id)
+        return topology.id
+
+    async def check_name_is_free(self, name: str) -> None:
+        """Raises TopologyAliveError; a killed topology has its name until it is removed."""
+        try:
+            await self._control.find(name)
+        except TopologyNotAliveError:
+            return
+        raise TopologyAliveError(f"{name} already exists on cluster")
+
+    async def is_name_allowed(self, name: str) -> bool:
+        """Whether a topology could be submitted under the name now."""
+        if topology_name_error(name) is not None:
+            return False
+        try:
+            await self.check_name_is_free(name)
+        except TopologyAliveError:
+            return False
+        return True
+
+    def _check(self, submission: Submission) -> StoredTopology:
+        """Find all that is wrong before anything is written."""
+        user_conf = parse_conf(submission.conf)
+        topology = from_thrift(submission.topology)
+        try:
+            conf = normalize_topology_conf(user_conf, self._conf, name=submission.name)
+        except ConfigError as error:
+            raise InvalidTopologyError(error.message, hint=error.hint) from error
+        validate_topology(topology, conf)
+        self._check_blobs(conf, submission.topology)
+        self._count += 1
+        topology_id = make_topology_id(submission.name, self._count, int(self._clock.time()))
+        compiled = compile_topology(topology_id, submission.topology, conf)
+        self._check_limits(conf, len(compiled.component_of(self._base(submission, compiled))))
+        return compiled
+
+    def _check_blobs(self, conf: Mapping[str, Any], topology: storm.StormTopology) -> None:
+        problems = []
+        for key, options in (conf.get("topology.blobstore.map") or {}).items():
+            if key not in self._blobs:
+                problems.append(f"topology.blobstore.map names blob {key!r}, which does not exist")
+            local = (options or {}).get("localname", key)
+            # It becomes a name in the worker's folder (CVE-2026-82427).
+            if not isinstance(local, str) or local in {"", ".", ".."} or "/" in local:
+                problems.append(f"topology.blobstore.map: localname {local!r} is no plain name")
+        for key in (*(topology.dependency_jars or ()), *(topology.dependency_artifacts or ())):
+            if key not in self._blobs:
+                problems.append(f"dependency blob {key!r} does not exist")
+        if problems:
+            raise InvalidTopologyError.listing(problems)
+
+    def _check_limits(self, conf: Mapping[str, Any], executors: int) -> None:
+        for key, what, number in (
+            ("nimbus.slots.perTopology", "workers", int(conf.get("topology.workers", 1))),
+            ("nimbus.executors.perTopology", "executors", executors),
+        ):
+            limit = self._conf.get(key)
+            if limit is not None and number > limit:
+                raise InvalidTopologyError(
+                    f"the topology asks for {number} {what}; this cluster allows {limit} ({key})"
+                )
+
+    def _base(self, submission: Submission, topology: StoredTopology) -> StormBase:
+        return StormBase(
+            name=submission.name,
+            status=TopologyStatus.INACTIVE,
+            prev_status=submission.initial_status,
+            num_workers=int(topology.conf.get("topology.workers", 1)),
+            component_executors=component_parallelism(topology.compiled, topology.conf),
+            launch_time_secs=int(self._clock.time()),
+            owner=submission.owner,
+            principal=topology.conf.get("topology.submitter.principal"),
+            topology_version=topology.conf.get("topology.version"),
+        )
+
+    async def _create(
+        self, topology: StoredTopology, submission: Submission, package: Any, fence: Fence
+    ) -> None:
+        try:
+            await self._catalog.store(topology, package)
+            if submission.credentials is not None:
+                credentials = Credentials(dict(submission.credentials), submission.owner)
+                await self._state.put_credentials(topology.id, credentials, guard=fence)
+            base = self._base(submission, topology)
+            await self._state.create_topology(topology.id, base, guard=fence)
+        except ConnectionLostError:
+            # What was on its way may still arrive. (So it is when this task is cancelled.) The
+            # search finds what is left over.
+            raise
+        except Exception as error:
+            await self._catalog.delete(topology.id)
+            if isinstance(error, NodeExistsError):  # leftovers that a search has not found yet
+                raise SquallError(
+                    f"there is state of {topology.id} already", hint="Try again."
+                ) from error
+            raise
+
+    async def _start(self, topology_id: str) -> None:
+        """Assignment, then initial status. The topology exists: what fails here is done by the
+        monitor, or by the next leader."""
+        try:
+            await self._control.send(topology_id, MonitorDue())
+        except (StoreError, SquallError) as error:
+            log.warning("start_is_pending", topology_id=topology_id, error=error)
+
+
+def parse_conf(text: str) -> dict[str, Any]:
+    """The JSON object of a topology's configuration. Raises InvalidTopologyError."""
+    try:
+        conf = json.loads(text) if text else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidTopologyError(f"the topology's configuration is no JSON: {error}") from error
+    if not isinstance(conf, dict):
+        raise InvalidTopologyError("the topology's configuration is no JSON object")
+    return conf

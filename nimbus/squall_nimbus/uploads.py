@@ -1,0 +1,159 @@
+"""Packages on their way in: `{storm.local.dir}/nimbus/inbox/stormjar-{uuid}.jar`.
+
+A client names its upload by a handle, which is the file's name and nothing else: Storm hands out
+the path on the server and takes any path back, which let a client read files of Nimbus
+(CVE-2026-82426). A finished upload can be submitted several times. It goes with the last of the
+topologies made from it, or when nobody has used it for `nimbus.inbox.jar.expiration.secs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from squall.errors import SquallError
+from squall.files import sync_dir
+from squall.logs import get_logger
+from squall_nimbus.blobs import disk_errors
+from squall_nimbus.sessions import Sessions
+
+log = get_logger(__name__)
+
+_HANDLE = re.compile(r"stormjar-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.jar")
+_UPLOADS_MAX = 256
+
+
+class _Upload:
+    """A package under way, in a file that ends in `.part`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self.file: BinaryIO = path.open("wb")
+
+    def write(self, chunk: bytes) -> None:
+        self.file.write(chunk)
+        self.size += len(chunk)
+
+    def finish(self, target: Path) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        os.replace(self.path, target)
+        sync_dir(target.parent)
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):  # closing flushes, which may fail on a full disk
+            self.file.close()
+        self.path.unlink(missing_ok=True)
+
+
+class Inbox:
+    """Uploads under way and finished."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        idle_secs: float,
+        keep_secs: float,
+        upload_bytes_max: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._folder = folder
+        self._keep_secs = keep_secs
+        self._upload_bytes_max = upload_bytes_max
+        self._sessions = Sessions[_Upload](
+            "file upload", idle_secs=idle_secs, limit=_UPLOADS_MAX, clock=clock,
+            close=_Upload.abort,
+        )  # fmt: skip
+        # Topologies by the upload that they were made from; a restart forgets it, and leaves the
+        # file to its expiry.
+        self._made: dict[str, set[str]] = {}
+
+    def open(self) -> None:
+        """Make the folder; what an earlier process did not finish can never be finished."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for part in self._folder.glob("*.part"):
+            part.unlink()
+
+    def begin(self) -> str:
+        """A handle for a new upload."""
+        self._sessions.check_room()
+        handle = f"stormjar-{uuid.uuid4()}.jar"
+        with disk_errors("the upload", self._folder):
+            upload = _Upload(self._folder / f"{handle}.part")
+        return self._sessions.add(upload, session=handle)
+
+    async def chunk(self, handle: str, chunk: bytes) -> None:
+        """Append. A full disk or too large a file ends the upload and removes it: SquallError."""
+        async with self._sessions.use(handle) as upload:
+            try:
+                if upload.size + len(chunk) > self._upload_bytes_max:
+                    raise SquallError(
+                        f"the package is larger than {self._upload_bytes_max} bytes",
+                        hint="The limit is nimbus.upload.bytes.max.",
+                    )
+                with disk_errors("the upload", self._folder):
+                    await asyncio.to_thread(upload.write, chunk)
+            except SquallError:
+                self._sessions.remove(handle)
+                upload.abort()
+                raise
+
+    async def finish(self, handle: str) -> None:
+        """The upload is whole: from now on it can be submitted."""
+        async with self._sessions.use(handle) as upload:
+            self._sessions.remove(handle)
+            try:
+                with disk_errors("the upload", self._folder):
+                    await asyncio.to_thread(upload.finish, self._folder / handle)
+            except SquallError:
+                upload.abort()
+                raise
+
+    def finished(self, handle: str) -> Path | None:
+        """The file of a finished upload, or None for anything else. Its time to live begins
+        anew."""
+        if _HANDLE.fullmatch(handle) is None:
+            return None
+        path = self._folder / handle
+        try:
+            os.utime(path)
+        except OSError:
+            return None
+        return path
+
+    def made(self, handle: str, topology_id: str) -> None:
+        """A topology was made from an upload."""
+        self._made.setdefault(handle, set()).add(topology_id)
+
+    def removed(self, topology_id: str) -> None:
+        """A topology is gone, and its upload too when no other was made from it."""
+        for handle in [h for h, made in self._made.items() if topology_id in made]:
+            made = self._made[handle]
+            made.discard(topology_id)
+            if not made:
+                del self._made[handle]
+                (self._folder / handle).unlink(missing_ok=True)
+
+    def expire(self) -> None:
+        """Remove uploads that are idle, and finished ones that nobody used for long."""
+        for handle in self._sessions.expire():
+            log.info("upload_expired", handle=handle)
+        oldest = time.time() - self._keep_secs
+        for path in self._folder.glob("stormjar-*.jar"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._sessions.close_all()

@@ -1,0 +1,114 @@
+"""What must hold for every cluster and every history of it."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from squall.model import Executor, WorkerSlot
+from squall_nimbus.scheduler.even import schedule
+from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Placement, Supervisor, TopologyNeed
+
+
+def _executors(counts: list[int]) -> dict[Executor, str]:
+    names = [f"c{i}" for i, count in enumerate(counts) for _ in range(count)]
+    return {Executor(t, t): name for t, name in enumerate(names, start=1)}
+
+
+_cluster = st.lists(st.integers(0, 4), max_size=4).map(
+    lambda counts: tuple(
+        Supervisor(f"s{i}", f"h{i}", tuple(range(6700, 6700 + n))) for i, n in enumerate(counts)
+    )
+)
+_shapes = st.lists(
+    st.tuples(st.integers(1, 5), st.lists(st.integers(1, 4), min_size=1, max_size=3)),
+    min_size=1,
+    max_size=3,
+)
+
+
+def _check(snapshot: ClusterSnapshot, result: dict[str, Placement]) -> None:
+    users: dict[WorkerSlot, str] = {}
+    offered = {slot for s in snapshot.supervisors for slot in s.slots}
+    for need in snapshot.topologies:
+        placement = result[need.id]
+        assert placement.keys() in (set(), need.component_of.keys())  # whole, or not at all
+        assert len(set(placement.values())) <= need.num_workers
+        for executor, slot in placement.items():
+            assert users.setdefault(slot, need.id) == need.id
+            assert (
+                slot in offered
+                or need.live_placement().get(executor)
+                or slot in set(need.live_placement().values())
+            )
+    free = offered - users.keys()
+    if free:  # nobody goes short while there are free slots
+        for need in snapshot.topologies:
+            wanted = min(need.num_workers, len(need.component_of))
+            assert len(set(result[need.id].values())) == wanted
+
+
+@settings(max_examples=150, deadline=None)
+@given(_cluster, _shapes, st.data())
+def test_any_history_keeps_the_rules(cluster, shapes, data) -> None:
+    """Schedule; let slots die, supervisors come and go, users rebalance; schedule again."""
+    needs = [
+        TopologyNeed(f"t{i}", workers, _executors(counts))
+        for i, (workers, counts) in enumerate(shapes)
+    ]
+    for _ in range(3):
+        snapshot = ClusterSnapshot(cluster, tuple(needs))
+        result = schedule(snapshot)
+        _check(snapshot, result)
+        assert schedule(snapshot) == result  # the same picture, the same answer
+        settled = ClusterSnapshot(
+            cluster,
+            tuple(TopologyNeed(n.id, n.num_workers, n.component_of, result[n.id]) for n in needs),
+        )
+        assert schedule(settled) == result  # and then it rests
+        cluster = data.draw(_cluster)
+        there = {s.id for s in cluster}
+        needs = []
+        for need in snapshot.topologies:
+            placement = result[need.id]
+            gone = {s for s in placement.values() if s.node not in there}
+            dying = data.draw(st.sets(st.sampled_from(sorted(set(placement.values())) or [None])))
+            lost = gone | dying
+            dead = frozenset(e for e, s in placement.items() if s in lost)
+            spread = data.draw(st.booleans())
+            workers = data.draw(st.integers(1, 5)) if spread else need.num_workers
+            needs.append(TopologyNeed(need.id, workers, need.component_of, placement, dead, spread))
+
+
+@settings(max_examples=100, deadline=None)
+@given(_cluster, st.integers(1, 6), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+def test_a_fresh_topology_is_even_over_workers_and_supervisors(cluster, workers, counts) -> None:
+    result = schedule(ClusterSnapshot(cluster, (TopologyNeed("t", workers, _executors(counts)),)))
+    loads = Counter(result["t"].values())
+    if loads:
+        assert max(loads.values()) - min(loads.values()) <= 1
+        per_node = Counter(slot.node for slot in loads)
+        room = {s.id: len(s.ports) for s in cluster}
+        for node, used in per_node.items():
+            for other, ports in room.items():
+                assert used <= per_node[other] + 1 or per_node[other] == ports, (node, other)
+
+
+@settings(max_examples=100, deadline=None)
+@given(_cluster, st.integers(1, 4), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
+def test_live_workers_are_untouched_when_lost_ones_can_be_replaced(
+    cluster, workers, counts, data
+) -> None:
+    need = TopologyNeed("t", workers, _executors(counts))
+    before = schedule(ClusterSnapshot(cluster, (need,)))["t"]
+    slots = sorted(set(before.values()))
+    if not slots:
+        return
+    lost = data.draw(st.sampled_from(slots))
+    dead = frozenset(e for e, s in before.items() if s == lost)
+    after = schedule(
+        ClusterSnapshot(cluster, (TopologyNeed("t", workers, need.component_of, before, dead),))
+    )["t"]
+    for executor, slot in before.items():
+        if executor not in dead:
+            assert after[executor] == slot

@@ -1,0 +1,203 @@
+"""A whole Nimbus in one process: its service over a cluster state in memory, without a network.
+
+async with LocalNimbus(tmp_path) as nimbus:
+    topology_id = await nimbus.submit("wordcount")
+    await nimbus.call("killTopology", "wordcount")
+"""
+
+import asyncio
+import io
+import json
+import zipfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from squall.clock import Clock
+from squall.cluster.memory import MemoryEnsemble, MemoryStore
+from squall.cluster.state import ClusterState
+from squall.cluster.values import ExecutorStats, SupervisorInfo, WorkerHeartbeat
+from squall.config import default_conf
+from squall.model import Executor, WorkerSlot
+from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.service import NimbusService
+from squall_thrift import storm
+from squall_thrift.authorization import Call
+
+
+def package() -> bytes:
+    """A small archive, as clients upload them."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("wordcount.py", "answer = 42\n")
+    return buffer.getvalue()
+
+
+def topology(*, executors: int = 2) -> storm.StormTopology:
+    """words -> count, as a shell topology: no code of ours in it."""
+
+    def shell() -> storm.ComponentObject:
+        return storm.ComponentObject(
+            shell=storm.ShellComponent(execution_command="python", script="component.py")
+        )
+
+    words = storm.SpoutSpec(
+        spout_object=shell(),
+        common=storm.ComponentCommon(
+            inputs={},
+            streams={"default": storm.StreamInfo(output_fields=["word"], direct=False)},
+            parallelism_hint=1,
+        ),
+    )
+    count = storm.Bolt(
+        bolt_object=shell(),
+        common=storm.ComponentCommon(
+            inputs={
+                storm.GlobalStreamId(componentId="words", streamId="default"): storm.Grouping(
+                    fields=["word"]
+                )
+            },
+            streams={},
+            parallelism_hint=executors,
+        ),
+    )
+    return storm.StormTopology(spouts={"words": words}, bolts={"count": count}, state_spouts={})
+
+
+async def eventually(
+    condition: Callable[[], Awaitable[Any]], what: str, timeout_secs: float = 10.0
+) -> Any:
+    """Wait until `condition` gives something true, and return it."""
+    try:
+        async with asyncio.timeout(timeout_secs):
+            while not (found := await condition()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            return found
+    except TimeoutError:
+        raise AssertionError(f"not within {timeout_secs} s: {what}") from None
+
+
+class LocalNimbus:
+    """One Nimbus on `folder`; several may share an ensemble."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ensemble: MemoryEnsemble | None = None,
+        conf: dict[str, Any] | None = None,
+        port: int = 6627,
+        clock: Clock | None = None,
+        session_timeout_secs: float = 20.0,
+    ) -> None:
+        self.ensemble = ensemble or MemoryEnsemble()
+        self.store = MemoryStore(
+            self.ensemble, session_timeout_secs=session_timeout_secs, clock=clock
+        )
+        self.state = ClusterState(self.store)
+        self.conf = {**default_conf(), "storm.local.dir": str(folder), **(conf or {})}
+        self.port = port
+        self.clock = clock
+        self.nimbus: Nimbus
+        self.service: NimbusService
+
+    async def __aenter__(self) -> Self:
+        await self.state.start()
+        self.nimbus = Nimbus(
+            self.conf, self.state, address=("127.0.0.1", self.port), clock=self.clock
+        )
+        self.service = NimbusService(self.nimbus)
+        await self.nimbus.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.nimbus.close()
+        await self.state.close()
+
+    async def crash(self) -> None:
+        """The process dies: nothing is written any more, its session ends."""
+        if (leadership := self.nimbus.desk.leadership()) is not None:
+            leadership.end()
+        self.nimbus.control.step_down()
+        await self.nimbus.tasks.close()
+        self.nimbus.blob_sessions.close()
+        self.nimbus.inbox.close()
+        self.ensemble.kill(self.store)
+        self.ensemble.expire(self.store)
+
+    async def leads(self) -> Self:
+        """Wait until it leads."""
+
+        async def leading() -> bool:
+            return self.nimbus.desk.leading
+
+        await eventually(leading, "this Nimbus leads")
+        return self
+
+    async def call(self, name: str, *args: Any) -> Any:
+        """One call, as it comes from the server."""
+        return await getattr(self.service, name)(Call(name, "127.0.0.1:1"), *args)
+
+    async def upload(self, data: bytes | None = None) -> str:
+        """A handle of a finished upload."""
+        handle: str = await self.call("beginFileUpload")
+        await self.call("uploadChunk", handle, package() if data is None else data)
+        await self.call("finishFileUpload", handle)
+        return handle
+
+    async def submit(
+        self,
+        name: str = "wordcount",
+        conf: dict[str, Any] | None = None,
+        *,
+        executors: int = 2,
+        options: storm.SubmitOptions | None = None,
+        handle: str | None = None,
+    ) -> str:
+        """Upload and submit; returns the topology's id."""
+        await self.call(
+            "submitTopologyWithOpts",
+            name,
+            await self.upload() if handle is None else handle,
+            json.dumps(conf or {}),
+            topology(executors=executors),
+            options,
+        )
+        return (await self.nimbus.control.find(name))[0]
+
+    async def supervisor(
+        self, supervisor_id: str, ports: Sequence[int] = (6700, 6701), host: str = "host"
+    ) -> ClusterState:
+        """A supervisor that only says that it is there, in a session of its own."""
+        state = ClusterState(MemoryStore(self.ensemble))
+        await state.start()
+        await state.register_supervisor(
+            supervisor_id,
+            SupervisorInfo(0, host, supervisor_id, meta=tuple(ports), uptime_secs=7, version="1"),
+        )
+        return state
+
+    async def beat(
+        self,
+        topology_id: str,
+        slot: WorkerSlot,
+        stats: dict[Executor, ExecutorStats | None],
+        *,
+        time_secs: int = 1,
+        uptime_secs: int = 60,
+    ) -> None:
+        """A worker's heartbeat."""
+        self.state.put_worker_beat_nowait(
+            slot, WorkerHeartbeat(topology_id, stats, time_secs, uptime_secs)
+        )
+
+        async def there() -> bool:
+            return slot in await self.state.worker_beats(topology_id)
+
+        await eventually(there, "the heartbeat is there")

@@ -1,0 +1,120 @@
+"""The blob calls of the Thrift service, as Storm's clients make them."""
+
+import pytest
+from tests.support.nimbus_service import LocalNimbus
+
+from squall_thrift import storm
+from squall_thrift.messages import ThriftApplicationError
+
+META = storm.SettableBlobMeta(
+    acl=[storm.AccessControl(type=storm.AccessControlType.USER, name=None, access=7)],
+    replication_factor=2,
+)
+
+
+@pytest.fixture
+async def nimbus(tmp_path):
+    conf = {"nimbus.upload.bytes.max": 1000, "storm.blobstore.inputstream.buffer.size.bytes": 4}
+    async with LocalNimbus(tmp_path, conf=conf) as nimbus:
+        yield await nimbus.leads()
+
+
+async def create(nimbus: LocalNimbus, key: str, data: bytes) -> None:
+    session = await nimbus.call("beginCreateBlob", key, META)
+    await nimbus.call("uploadBlobChunk", session, data)
+    await nimbus.call("finishBlobUpload", session)
+    await nimbus.call("createStateInZookeeper", key)
+
+
+async def test_create_read_update_delete(nimbus) -> None:
+    with pytest.raises(storm.KeyNotFoundException):
+        await nimbus.call("getBlobMeta", "words")
+    await create(nimbus, "words", b"0123456789")
+    meta = await nimbus.call("getBlobMeta", "words")
+    assert meta.settable == META
+    begin = await nimbus.call("beginBlobDownload", "words")
+    assert (begin.version, begin.data_size) == (meta.version, 10)
+    chunks = [await nimbus.call("downloadBlobChunk", begin.session) for _ in range(4)]
+    assert chunks == [b"0123", b"4567", b"89", b""]
+    with pytest.raises(ThriftApplicationError, match="there is no blob download"):
+        await nimbus.call("downloadBlobChunk", begin.session)
+    with pytest.raises(storm.KeyAlreadyExistsException):
+        await nimbus.call("beginCreateBlob", "words", META)
+    session = await nimbus.call("beginUpdateBlob", "words")
+    await nimbus.call("uploadBlobChunk", session, b"new")
+    await nimbus.call("finishBlobUpload", session)
+    assert (await nimbus.call("getBlobMeta", "words")).version > meta.version
+    assert await nimbus.call("isRemoteBlobExists", "words") is True
+    await nimbus.call("deleteBlob", "words")
+    assert await nimbus.call("isRemoteBlobExists", "words") is False
+    with pytest.raises(storm.KeyNotFoundException):
+        await nimbus.call("deleteBlob", "words")
+
+
+async def test_an_upload_can_be_cancelled(nimbus) -> None:
+    session = await nimbus.call("beginCreateBlob", "words", META)
+    await nimbus.call("cancelBlobUpload", session)
+    with pytest.raises(ThriftApplicationError, match="there is no blob upload"):
+        await nimbus.call("uploadBlobChunk", session, b"x")
+    await create(nimbus, "words", b"again")
+
+
+async def test_a_blob_above_the_cap_is_refused(nimbus) -> None:
+    session = await nimbus.call("beginCreateBlob", "words", META)
+    with pytest.raises(ThriftApplicationError, match="larger than 1000 bytes"):
+        await nimbus.call("uploadBlobChunk", session, b"x" * 1001)
+    assert (await nimbus.call("listBlobs", "")).keys == []
+
+
+async def test_a_listing_ends_with_no_keys(nimbus) -> None:
+    keys = [f"key-{i:03}" for i in range(150)]
+    for key in keys:
+        nimbus.nimbus.blobs.put(key, b"")
+    found = []
+    page = await nimbus.call("listBlobs", "")
+    while page.keys:
+        found += page.keys
+        page = await nimbus.call("listBlobs", page.session)
+    assert found == keys
+
+
+async def test_meta_and_replication_can_be_set(nimbus) -> None:
+    await create(nimbus, "words", b"x")
+    version = (await nimbus.call("getBlobMeta", "words")).version
+    acl = [storm.AccessControl(type=storm.AccessControlType.OTHER, access=1)]
+    await nimbus.call("setBlobMeta", "words", storm.SettableBlobMeta(acl=acl))
+    assert await nimbus.call("updateBlobReplication", "words", 3) == 1
+    assert await nimbus.call("getBlobReplication", "words") == 1
+    meta = await nimbus.call("getBlobMeta", "words")
+    assert meta.settable == storm.SettableBlobMeta(acl=acl, replication_factor=3)
+    assert meta.version == version
+    with pytest.raises(ThriftApplicationError, match="not in 1 to"):
+        await nimbus.call("updateBlobReplication", "words", 0)
+
+
+async def test_what_a_live_topology_uses_is_not_deleted(nimbus) -> None:
+    await create(nimbus, "words", b"x")
+    topology_id = await nimbus.submit(
+        conf={"topology.blobstore.map": {"words": {"localname": "w.txt"}}}
+    )
+    for key in ("words", f"{topology_id}-stormjar.jar", f"{topology_id}-stormconf.ser"):
+        with pytest.raises(storm.IllegalStateException, match=topology_id):
+            await nimbus.call("deleteBlob", key)
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
+    await nimbus.call("deleteBlob", "words")
+
+
+async def test_only_nimbus_writes_what_a_topology_consists_of(nimbus) -> None:
+    topology_id = await nimbus.submit()
+    for method, args in (
+        ("beginUpdateBlob", (f"{topology_id}-stormcode.ser",)),
+        ("setBlobMeta", (f"{topology_id}-stormcode.ser", META)),
+        ("beginCreateBlob", ("other-1-17-stormjar.jar", META)),
+    ):
+        with pytest.raises(storm.AuthorizationException):
+            await nimbus.call(method, *args)
+
+
+async def test_a_file_download_never_exists(nimbus) -> None:
+    with pytest.raises(ThriftApplicationError, match="no file download '/etc/passwd'"):
+        await nimbus.call("downloadChunk", "/etc/passwd")

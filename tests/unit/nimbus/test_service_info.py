@@ -1,0 +1,277 @@
+"""What clients are told: summaries and pages with numbers from heartbeats, and no secrets."""
+
+import json
+
+import pytest
+from tests.support.nimbus_service import LocalNimbus
+
+from squall.cluster.values import (
+    BoltStats,
+    ErrorInfo,
+    ExecutorStats,
+    SpoutStats,
+)
+from squall.model import Executor, WorkerSlot
+from squall_thrift import codec, storm
+from squall_thrift.messages import ThriftApplicationError
+
+SLOT = WorkerSlot("sup-a", 6700)
+# Components are numbered in the order of their names: __acker 1, count 2 and 3, words 4.
+ACKER, COUNT_1, COUNT_2, WORDS = (Executor(task, task) for task in (1, 2, 3, 4))
+WORD = ("words", "default")
+
+
+def everywhere(value):
+    return dict.fromkeys(("600", "10800", "86400", ":all-time"), value)
+
+
+def bolt(executed: int, execute_ms: float, acked: int, process_ms: float) -> ExecutorStats:
+    return ExecutorStats(
+        specific=BoltStats(
+            acked=everywhere({WORD: acked}),
+            failed=everywhere({WORD: 1}),
+            executed=everywhere({WORD: executed}),
+            process_ms_avg=everywhere({WORD: process_ms}),
+            execute_ms_avg=everywhere({WORD: execute_ms}),
+        ),
+        emitted=everywhere({"default": 5, "__ack_ack": 100}),
+        transferred=everywhere({"default": 5, "__ack_ack": 100}),
+    )
+
+
+SPOUT_STATS = ExecutorStats(
+    specific=SpoutStats(
+        acked=everywhere({"default": 38}),
+        failed=everywhere({"default": 2}),
+        complete_ms_avg=everywhere({"default": 12.5}),
+    ),
+    emitted={**everywhere({"default": 40, "__ack_init": 40}), "600": {"default": 10}},
+    transferred=everywhere({"default": 40, "__ack_init": 40}),
+)
+STATS = {
+    ACKER: None,
+    COUNT_1: bolt(executed=30, execute_ms=10.0, acked=20, process_ms=4.0),
+    COUNT_2: bolt(executed=10, execute_ms=2.0, acked=10, process_ms=1.0),
+    WORDS: SPOUT_STATS,
+}
+
+
+@pytest.fixture
+async def nimbus(tmp_path):
+    conf = {"storm.zookeeper.auth.payload": "user:secret", "nimbus.seeds": ["127.0.0.1"]}
+    async with LocalNimbus(tmp_path, conf=conf) as nimbus:
+        await nimbus.leads()
+        supervisor = await nimbus.supervisor("sup-a", host="host-a")
+        yield nimbus
+        await supervisor.close()
+
+
+@pytest.fixture
+async def topology_id(nimbus) -> str:
+    topology_id = await nimbus.submit(
+        conf={"topology.version": "7", "my.password": "hunter2", "mine": [1, None]}
+    )
+    await nimbus.beat(topology_id, SLOT, STATS, uptime_secs=60)
+    error = ErrorInfo("Traceback: boom", 1_700_000_001, "host-a", 6700)
+    await nimbus.state.report_error(topology_id, "count", error)
+    return topology_id
+
+
+async def complete(result: object) -> object:
+    """Strict clients fail on a result that lacks a required field: so does our encoder."""
+    codec.to_bytes(result)
+    return result
+
+
+async def test_the_cluster_in_a_line_each(nimbus, topology_id) -> None:
+    info = await complete(await nimbus.call("getClusterInfo"))
+    (supervisor,) = info.supervisors
+    assert (supervisor.host, supervisor.supervisor_id) == ("host-a", "sup-a")
+    assert (supervisor.num_workers, supervisor.num_used_workers) == (2, 1)
+    assert supervisor.uptime_secs == 7
+    (topology,) = info.topologies
+    assert (topology.id, topology.name, topology.status) == (topology_id, "wordcount", "ACTIVE")
+    assert (topology.num_tasks, topology.num_executors, topology.num_workers) == (4, 4, 1)
+    assert topology.topology_version == "7"
+    assert topology.sched_status == "Fully Scheduled"
+    (one,) = info.nimbuses
+    assert (one.host, one.port, one.isLeader) == ("127.0.0.1", 6627, True)
+    assert one.uptime_secs < 60
+    assert tuple(map(int, one.version.split("."))) >= (1, 1, 0)
+    assert await nimbus.call("getTopologySummaries") == [topology]
+    assert await nimbus.call("getTopologySummary", topology_id) == topology
+    assert await nimbus.call("getTopologySummaryByName", "wordcount") == topology
+
+
+async def test_the_topology_page_sums_up_what_executors_report(nimbus, topology_id) -> None:
+    page = await complete(await nimbus.call("getTopologyPageInfo", topology_id, ":all-time", False))
+    assert (page.num_tasks, page.num_executors, page.num_workers) == (4, 4, 1)
+    words = page.id_to_spout_agg_stats["words"]
+    assert words.type == storm.ComponentType.SPOUT
+    assert (words.common_stats.emitted, words.common_stats.transferred) == (40, 40)
+    assert (words.common_stats.acked, words.common_stats.failed) == (38, 2)
+    assert words.specific_stats.spout.complete_latency_ms == 12.5
+    assert set(page.id_to_bolt_agg_stats) == {"count"}
+    count = page.id_to_bolt_agg_stats["count"]
+    assert (count.common_stats.num_executors, count.common_stats.num_tasks) == (2, 2)
+    assert (count.common_stats.emitted, count.common_stats.acked) == (10, 30)
+    assert count.common_stats.failed == 2
+    assert count.specific_stats.bolt.executed == 40
+    assert count.specific_stats.bolt.execute_latency_ms == pytest.approx((300 + 20) / 40)
+    assert count.specific_stats.bolt.process_latency_ms == pytest.approx((80 + 10) / 30)
+    # The busier executor: 30 times 10 ms in the 60 s that its worker runs.
+    assert count.specific_stats.bolt.capacity == pytest.approx(0.3 / 60)
+    assert count.last_error.error == "Traceback: boom"
+    stats = page.topology_stats
+    assert stats.window_to_emitted == {**everywhere(50), "600": 20}
+    assert stats.window_to_acked == everywhere(38)  # how the spouts' tuples ended
+    assert stats.window_to_failed == everywhere(2)
+    assert stats.window_to_complete_latencies_ms == everywhere(12.5)
+    (worker,) = page.workers
+    assert (worker.host, worker.port, worker.uptime_secs) == ("host-a", 6700, 60)
+    assert worker.component_to_num_tasks == {"count": 2, "words": 1}
+    assert json.loads(page.topology_conf)["my.password"] == "*****"
+
+
+async def test_system_components_and_streams_are_shown_when_asked_for(nimbus, topology_id) -> None:
+    page = await nimbus.call("getTopologyPageInfo", topology_id, "600", True)
+    assert "__acker" in page.id_to_bolt_agg_stats
+    assert page.id_to_bolt_agg_stats["count"].common_stats.emitted == 210
+    assert page.id_to_spout_agg_stats["words"].common_stats.emitted == 10
+
+
+async def test_a_topology_that_reported_nothing_has_pages_of_zeroes(nimbus) -> None:
+    topology_id = await nimbus.submit("quiet")
+    page = await complete(await nimbus.call("getTopologyPageInfo", topology_id, "600", True))
+    assert page.id_to_spout_agg_stats["words"].common_stats.emitted == 0
+    assert page.topology_stats.window_to_complete_latencies_ms == everywhere(0.0)
+    info = await complete(await nimbus.call("getTopologyInfo", topology_id))
+    assert {one.uptime_secs for one in info.executors} == {0}
+    await complete(await nimbus.call("getComponentPageInfo", topology_id, "count", "600", False))
+
+
+async def test_the_component_page_of_a_bolt(nimbus, topology_id) -> None:
+    page = await complete(
+        await nimbus.call("getComponentPageInfo", topology_id, "count", ":all-time", False)
+    )
+    assert page.component_type == storm.ComponentType.BOLT
+    assert (page.num_executors, page.num_tasks) == (2, 2)
+    source = storm.GlobalStreamId(componentId="words", streamId="default")
+    received = page.gsid_to_input_stats[source]
+    assert received.specific_stats.bolt.executed == 40
+    assert received.common_stats.acked == 30
+    assert page.sid_to_output_stats["default"].common_stats.emitted == 10
+    assert page.window_to_stats["600"].specific_stats.bolt.executed == 40
+    assert [one.exec_summary.executor_info.task_start for one in page.exec_stats] == [2, 3]
+    assert [one.stats.specific_stats.bolt.executed for one in page.exec_stats] == [30, 10]
+    assert [error.error for error in page.errors] == ["Traceback: boom"]
+
+
+async def test_the_component_page_of_a_spout(nimbus, topology_id) -> None:
+    page = await complete(
+        await nimbus.call("getComponentPageInfo", topology_id, "words", "600", False)
+    )
+    assert page.component_type == storm.ComponentType.SPOUT
+    assert page.gsid_to_input_stats == {}
+    default = page.sid_to_output_stats["default"]
+    assert (default.common_stats.emitted, default.common_stats.acked) == (10, 38)
+    assert default.specific_stats.spout.complete_latency_ms == 12.5
+    with pytest.raises(ThriftApplicationError, match="no component 'nobody'"):
+        await nimbus.call("getComponentPageInfo", topology_id, "nobody", "600", False)
+
+
+@pytest.mark.parametrize(
+    ("choice", "number"),
+    [
+        (storm.NumErrorsChoice.ALL, 2),
+        (storm.NumErrorsChoice.ONE, 1),
+        (storm.NumErrorsChoice.NONE, 0),
+        (None, 2),
+    ],
+)
+async def test_topology_info_has_as_many_errors_as_asked_for(
+    nimbus, topology_id, choice, number
+) -> None:
+    newer = ErrorInfo("newer", 1_700_000_002)
+    await nimbus.state.report_error(topology_id, "count", newer)
+    options = storm.GetInfoOptions(num_err_choice=choice)
+    info = await complete(await nimbus.call("getTopologyInfoWithOpts", topology_id, options))
+    assert len(info.errors["count"]) == number
+    if number:
+        assert info.errors["count"][0].error == "newer"
+    assert info.errors["words"] == []
+    by_name = await nimbus.call("getTopologyInfoByNameWithOpts", "wordcount", options)
+    assert by_name.errors == info.errors
+    executors = {one.executor_info.task_start: one for one in info.executors}
+    assert {task: one.component_id for task, one in executors.items()} == {
+        1: "__acker", 2: "count", 3: "count", 4: "words",
+    }  # fmt: skip
+    assert executors[4].stats.specific.spout.acked[":all-time"] == {"default": 38}
+    assert executors[1].stats is None
+    assert executors[4].uptime_secs == 60
+
+
+async def test_the_supervisor_page(nimbus, topology_id) -> None:
+    for args in (("sup-a", None), (None, "host-a")):
+        page = await complete(await nimbus.call("getSupervisorPageInfo", *args, True))
+        assert [one.supervisor_id for one in page.supervisor_summaries] == ["sup-a"]
+        (worker,) = page.worker_summaries
+        assert worker.topology_id == topology_id
+        assert worker.component_to_num_tasks == {"__acker": 1, "count": 2, "words": 1}
+    nobody = await nimbus.call("getSupervisorPageInfo", "other", None, True)
+    assert nobody.worker_summaries == []
+
+
+async def test_the_topology_as_submitted_and_as_compiled(nimbus, topology_id) -> None:
+    mine = await complete(await nimbus.call("getUserTopology", topology_id))
+    assert set(mine.bolts) == {"count"}
+    compiled = await complete(await nimbus.call("getTopology", topology_id))
+    assert set(compiled.bolts) == {"__acker", "__system", "count"}
+    assert "__ack_init" in compiled.spouts["words"].common.streams
+
+
+async def test_confs_are_shown_without_secrets_and_lead_back_here(nimbus, topology_id) -> None:
+    mine = json.loads(await nimbus.call("getTopologyConf", topology_id))
+    assert mine["mine"] == [1, None]
+    assert mine["my.password"] == "*****"
+    assert mine["topology.name"] == "wordcount"
+    assert (mine["nimbus.seeds"], mine["nimbus.thrift.port"]) == (["127.0.0.1"], 6627)
+    conf = json.loads(await nimbus.call("getNimbusConf"))
+    assert conf["storm.zookeeper.auth.payload"] == "*****"
+    assert "secret" not in json.dumps(conf)
+    assert conf["nimbus.task.timeout.secs"] == 45
+
+
+async def test_owners_sums(nimbus, topology_id) -> None:
+    await nimbus.submit("second")
+    (owner,) = await nimbus.call("getOwnerResourceSummaries", None)
+    assert (owner.owner, owner.total_topologies) == ("anonymous", 2)
+    assert (owner.total_executors, owner.total_tasks, owner.total_workers) == (8, 8, 2)
+    (nobody,) = await nimbus.call("getOwnerResourceSummaries", "nobody")
+    assert nobody.total_topologies == 0
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "..", "a.b", "x" * 300])
+async def test_names_that_cannot_be_are_not_allowed(nimbus, name) -> None:
+    assert await nimbus.call("isTopologyNameAllowed", name) is False
+
+
+async def test_a_live_name_is_not_allowed_and_a_free_one_is(nimbus, topology_id) -> None:
+    assert await nimbus.call("isTopologyNameAllowed", "wordcount") is False
+    assert await nimbus.call("isTopologyNameAllowed", "other") is True
+
+
+@pytest.mark.parametrize("topology_id", ["nobody", "", "../storms", "a/b", "x-1-1"])
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("getTopology", ()),
+        ("getTopologyConf", ()),
+        ("getTopologyInfo", ()),
+        ("getTopologySummary", ()),
+        ("getTopologyPageInfo", ("600", False)),
+    ],
+)
+async def test_an_id_that_is_no_topology_is_not_alive(nimbus, method, more, topology_id) -> None:
+    with pytest.raises(storm.NotAliveException):
+        await nimbus.call(method, topology_id, *more)

@@ -1,0 +1,414 @@
+"""Submit, kill, activate, rebalance: the whole of Nimbus over a state in memory."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.nimbus_service import LocalNimbus, eventually, topology
+
+from squall.cluster.values import TopologyStatus
+from squall.model import WorkerSlot
+from squall_nimbus.blobs import BlobNotFoundError
+from squall_thrift import storm
+from squall_thrift.authorization import Call
+from squall_thrift.messages import ThriftApplicationError
+
+
+@pytest.fixture
+async def nimbus(tmp_path: Path):
+    async with LocalNimbus(tmp_path) as nimbus:
+        await nimbus.leads()
+        supervisor = await nimbus.supervisor("sup-a", host="host-a")
+        yield nimbus
+        await supervisor.close()
+
+
+async def base(nimbus: LocalNimbus, topology_id: str):
+    return await nimbus.state.storm(topology_id)
+
+
+async def test_a_submitted_topology_is_assigned_and_active_when_the_call_returns(nimbus) -> None:
+    topology_id = await nimbus.submit(conf={"topology.workers": 2})
+    stored = await base(nimbus, topology_id)
+    assert stored.status is TopologyStatus.ACTIVE
+    assert stored.prev_status is None
+    assignment, _ = await nimbus.state.assignment(topology_id)
+    assert set(assignment.slots()) == {WorkerSlot("sup-a", 6700), WorkerSlot("sup-a", 6701)}
+    assert assignment.node_host == {"sup-a": "host-a"}
+    # 2 ackers (one a worker), 1 words, 2 count
+    assert [e.task_start for e in sorted(assignment.executor_slot)] == [1, 2, 3, 4, 5]
+    assert set(assignment.executor_start_time_secs) == set(assignment.executor_slot)
+
+
+async def test_code_and_conf_lie_in_blobs_and_in_stormdist(nimbus, tmp_path) -> None:
+    topology_id = await nimbus.submit(conf={"my.own": [1, None, {"a": "b"}]})
+    folder = tmp_path / "nimbus" / "stormdist" / topology_id
+    for name in ("stormjar.jar", "stormcode.ser", "stormconf.ser"):
+        session = await nimbus.call("beginBlobDownload", f"{topology_id}-{name}")
+        data = b""
+        while chunk := await nimbus.call("downloadBlobChunk", session.session):
+            data += chunk
+        assert data == (folder / name).read_bytes()
+        assert len(data) == session.data_size
+    assert json.loads((folder / "stormconf.ser").read_bytes())["my.own"] == [1, None, {"a": "b"}]
+
+
+async def test_a_topology_can_be_submitted_inactive(nimbus) -> None:
+    options = storm.SubmitOptions(
+        initial_status=storm.TopologyInitialStatus.INACTIVE,
+        creds=storm.Credentials(creds={"user": "secret"}),
+    )
+    topology_id = await nimbus.submit(options=options)
+    assert (await base(nimbus, topology_id)).status is TopologyStatus.INACTIVE
+    assert (await nimbus.state.credentials(topology_id)).creds == {"user": "secret"}
+    await nimbus.call("activate", "wordcount")
+    assert (await base(nimbus, topology_id)).status is TopologyStatus.ACTIVE
+    await nimbus.call("deactivate", "wordcount")
+    assert (await base(nimbus, topology_id)).status is TopologyStatus.INACTIVE
+
+
+async def test_of_two_submits_of_one_name_at_once_one_is_refused(nimbus) -> None:
+    handle = await nimbus.upload()
+    results = await asyncio.gather(
+        *(nimbus.submit("twice", handle=handle) for _ in range(3)), return_exceptions=True
+    )
+    refused = [r for r in results if isinstance(r, storm.AlreadyAliveException)]
+    assert len(refused) == 2
+    assert refused[0].msg == "twice already exists on cluster"
+    assert len(await nimbus.state.storms()) == 1
+
+
+async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None:
+    async with LocalNimbus(tmp_path) as nimbus:
+        await nimbus.leads()
+        topology_id = await nimbus.submit()
+        assert (await base(nimbus, topology_id)).status is TopologyStatus.ACTIVE
+        assert not (await nimbus.state.assignment(topology_id))[0].executor_slot
+        supervisor = await nimbus.supervisor("sup-b")
+
+        async def assigned() -> bool:
+            return bool((await nimbus.state.assignment(topology_id))[0].executor_slot)
+
+        await eventually(assigned, "a supervisor that came is used without waiting for a timer")
+        await supervisor.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "conf", "says"),
+    [
+        ("no/slash", None, "{}", "may not contain '/'"),
+        ("", None, "{}", "may not be empty"),
+        ("wc", "/etc/passwd", "{}", "'/etc/passwd' is no finished upload"),
+        ("wc", "stormjar-../../x.jar", "{}", "is no finished upload"),
+        ("wc", "", "{}", "is no finished upload"),
+        ("wc", None, "[1]", "is no JSON object"),
+        ("wc", None, "{", "is no JSON"),
+        ("wc", None, "[" * 200_000, "is no JSON"),
+        ("wc", None, '{"topology.workers": "many"}', "topology.workers is 'many'"),
+        (
+            "wc",
+            None,
+            '{"topology.blobstore.map": {"words": {}}}',
+            "blob 'words', which does not exist",
+        ),
+        (
+            "wc",
+            None,
+            '{"topology.blobstore.map": {"w": {"localname": "../../x"}}}',
+            "localname '../../x' is no plain name",
+        ),
+    ],
+)
+async def test_a_wrong_submit_is_refused_and_leaves_nothing(
+    nimbus, tmp_path, name, location, conf, says
+) -> None:
+    handle = await nimbus.upload()
+    with pytest.raises(storm.InvalidTopologyException) as caught:
+        await nimbus.call(
+            "submitTopology", name, handle if location is None else location, conf, topology()
+        )
+    assert says in caught.value.msg
+    assert await nimbus.state.storms() == []
+    assert (await nimbus.call("listBlobs", "")).keys == []
+    assert list((tmp_path / "nimbus" / "stormdist").iterdir()) == []
+
+
+async def test_a_topology_whose_input_does_not_exist_is_refused(nimbus) -> None:
+    wrong = topology()
+    wrong.bolts["count"].common.inputs = {
+        storm.GlobalStreamId(componentId="wrods", streamId="default"): storm.Grouping(
+            shuffle=storm.NullStruct()
+        )
+    }
+    with pytest.raises(storm.InvalidTopologyException, match="wrods"):
+        await nimbus.call("submitTopology", "wc", await nimbus.upload(), "{}", wrong)
+
+
+async def test_the_administrators_limits_hold(tmp_path) -> None:
+    conf = {"nimbus.slots.perTopology": 1, "nimbus.executors.perTopology": 4}
+    async with LocalNimbus(tmp_path, conf=conf) as nimbus:
+        await nimbus.leads()
+        with pytest.raises(storm.InvalidTopologyException, match="asks for 2 workers"):
+            await nimbus.submit(conf={"topology.workers": 2})
+        with pytest.raises(storm.InvalidTopologyException, match="asks for 6 executors"):
+            await nimbus.submit(executors=4)
+        await nimbus.submit(executors=2)
+
+
+async def test_an_upload_can_be_submitted_again(nimbus) -> None:
+    handle = await nimbus.upload()
+    await nimbus.submit("one", handle=handle)
+    await nimbus.submit("two", handle=handle)
+
+
+async def test_a_killed_topology_keeps_its_name_during_the_wait_and_leaves_nothing(
+    nimbus, tmp_path
+) -> None:
+    topology_id = await nimbus.submit()
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=1))
+    (summary,) = (await nimbus.call("getClusterInfo")).topologies
+    assert summary.status == "KILLED"
+    assert await nimbus.call("isTopologyNameAllowed", "wordcount") is False
+    with pytest.raises(storm.AlreadyAliveException):
+        await nimbus.submit()
+
+    async def gone() -> bool:
+        return await nimbus.call("isTopologyNameAllowed", "wordcount")
+
+    await eventually(gone, "the name is free")
+    assert await nimbus.state.topologies_with_state() == set()
+    assert (await nimbus.call("listBlobs", "")).keys == []
+    assert list((tmp_path / "nimbus" / "stormdist").iterdir()) == []
+    assert (await nimbus.call("getTopologyHistory", "root")).topo_ids == [topology_id]
+
+
+async def test_a_kill_without_wait_is_done_when_it_returns(nimbus) -> None:
+    await nimbus.submit()
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
+    assert await nimbus.state.storms() == []
+    again = await nimbus.submit()
+    assert again in await nimbus.state.storms()
+
+
+async def test_a_second_kill_times_the_removal_anew(nimbus) -> None:
+    await nimbus.submit()
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
+    assert await nimbus.state.storms() == []
+
+
+async def test_what_a_state_does_not_allow_is_refused_by_name(nimbus) -> None:
+    await nimbus.submit()
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
+    with pytest.raises(ThriftApplicationError) as caught:
+        await nimbus.call("activate", "wordcount")
+    assert caught.value.message == (
+        "no transition for event activate in status KILLED of topology 'wordcount'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [
+        ("killTopology", ()),
+        ("activate", ()),
+        ("deactivate", ()),
+        ("rebalance", (storm.RebalanceOptions(),)),
+        ("debug", ("", True, 10.0)),
+        ("uploadNewCredentials", (storm.Credentials(creds={}),)),
+        ("getTopologyInfoByName", ()),
+        ("getTopologySummaryByName", ()),
+    ],
+)
+async def test_an_unknown_name_is_not_alive(nimbus, method, args) -> None:
+    with pytest.raises(storm.NotAliveException) as caught:
+        await nimbus.call(method, "nobody", *args)
+    assert caught.value.msg == "nobody is not alive"
+
+
+async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
+    topology_id = await nimbus.submit(executors=4)
+    await nimbus.call(
+        "rebalance",
+        "wordcount",
+        storm.RebalanceOptions(
+            wait_secs=0,
+            num_workers=2,
+            num_executors={"count": 2},
+            topology_conf_overrides='{"topology.max.spout.pending": 7}',
+        ),
+    )
+    stored = await base(nimbus, topology_id)
+    assert stored.status is TopologyStatus.ACTIVE
+    assert stored.num_workers == 2
+    assert stored.component_executors["count"] == 2
+    assert stored.action_options is None
+    assignment, _ = await nimbus.state.assignment(topology_id)
+    assert len(assignment.slots()) == 2
+    tasks = sorted(t for e in assignment.executor_slot for t in e.tasks)
+    assert tasks == [1, 2, 3, 4, 5, 6]  # one acker, as before
+    conf = json.loads(await nimbus.call("getTopologyConf", topology_id))
+    assert conf["topology.max.spout.pending"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (storm.RebalanceOptions(num_workers=0), "at least one worker"),
+        (storm.RebalanceOptions(wait_secs=-1), "negative"),
+        (storm.RebalanceOptions(num_executors={"nobody": 2}), "no component 'nobody'"),
+        (storm.RebalanceOptions(num_executors={"count": 3}), "has 2 tasks"),
+        (storm.RebalanceOptions(num_executors={"count": 0}), "at least one executor"),
+        (storm.RebalanceOptions(topology_conf_overrides="nonsense"), "no JSON"),
+        (
+            storm.RebalanceOptions(
+                topology_conf_overrides='{"topology.message.timeout.secs": "x"}'
+            ),
+            "topology.message.timeout.secs is 'x'",
+        ),
+        (
+            storm.RebalanceOptions(topology_conf_overrides='{"topology.users": ["me"]}'),
+            "topology.users cannot be changed",
+        ),
+    ],
+)
+async def test_a_wrong_rebalance_is_refused_and_changes_nothing(nimbus, options, says) -> None:
+    topology_id = await nimbus.submit()
+    before = await base(nimbus, topology_id)
+    with pytest.raises(storm.InvalidTopologyException) as caught:
+        await nimbus.call("rebalance", "wordcount", options)
+    assert says in caught.value.msg
+    assert await base(nimbus, topology_id) == before
+
+
+async def test_a_kill_ends_a_rebalance_that_waits(nimbus) -> None:
+    await nimbus.submit()
+    await nimbus.call("rebalance", "wordcount", storm.RebalanceOptions(wait_secs=3600))
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
+    assert await nimbus.state.storms() == []
+    assert not nimbus.nimbus.control._pending
+
+
+async def test_a_pending_kill_and_rebalance_survive_a_crash(tmp_path) -> None:
+    async with LocalNimbus(tmp_path / "first") as first:
+        await first.leads()
+        supervisor = await first.supervisor("sup-a")
+        killed = await first.submit("killed")
+        moved = await first.submit("moved")
+        await first.call("killTopologyWithOpts", "killed", storm.KillOptions(wait_secs=1))
+        await first.call("rebalance", "moved", storm.RebalanceOptions(wait_secs=1, num_workers=2))
+        await first.crash()
+        # The same disk: a Nimbus that was started again.
+        async with LocalNimbus(tmp_path / "first", ensemble=first.ensemble) as second:
+            await second.leads()
+
+            async def removed() -> bool:
+                return killed not in await second.state.topologies_with_state()
+
+            async def rebalanced() -> bool:
+                return (await second.state.storm(moved)).num_workers == 2
+
+            await eventually(removed, "the killed topology is removed by the next leader")
+            await eventually(rebalanced, "the rebalance is done by the next leader")
+            assert (await second.state.storm(moved)).status is TopologyStatus.ACTIVE
+            keys = (await second.call("listBlobs", "")).keys
+            assert {key.rpartition("-")[0] for key in keys} == {moved}
+        await supervisor.close()
+
+
+async def test_a_start_that_a_crash_left_pending_is_made_by_the_next_leader(tmp_path) -> None:
+    async with LocalNimbus(tmp_path) as first:
+        await first.leads()
+        supervisor = await first.supervisor("sup-a")
+
+        async def dies(*args: object, **kwargs: object) -> None:
+            raise ConnectionAbortedError("the process dies here")
+
+        first.nimbus.assigner.assign = dies
+        with pytest.raises(ConnectionAbortedError):
+            await first.submit()
+        (topology_id,) = await first.state.storms()
+        stored = await base(first, topology_id)
+        assert stored.status is TopologyStatus.INACTIVE
+        assert stored.prev_status is TopologyStatus.ACTIVE
+        await first.crash()
+        async with LocalNimbus(tmp_path, ensemble=first.ensemble) as second:
+
+            async def active() -> bool:
+                return (await base(second, topology_id)).status is TopologyStatus.ACTIVE
+
+            await eventually(active, "the start is made")
+            assert (await second.state.assignment(topology_id))[0].executor_slot
+        await supervisor.close()
+
+
+async def test_a_nimbus_that_does_not_lead_names_the_leader(nimbus, tmp_path) -> None:
+    topology_id = await nimbus.submit()
+    async with LocalNimbus(tmp_path / "b", ensemble=nimbus.ensemble, port=6628) as other:
+        for method, args in (
+            ("beginFileUpload", ()),
+            ("submitTopology", ("x", "y", "{}", topology())),
+            ("killTopology", ("wordcount",)),
+            ("rebalance", ("wordcount", None)),
+            ("deleteBlob", ("x",)),
+            ("getUserTopology", (topology_id,)),
+        ):
+            with pytest.raises(ThriftApplicationError) as caught:
+                await other.call(method, *args)
+            assert caught.value.message == "not the leader; the leader is 127.0.0.1:6627"
+        leader = await other.call("getLeader")
+        assert (leader.host, leader.port, leader.isLeader) == ("127.0.0.1", 6627, True)
+        (summary,) = (await other.call("getClusterInfo")).topologies
+        assert summary.id == topology_id
+
+
+async def test_a_missing_argument_is_a_protocol_error(nimbus) -> None:
+    with pytest.raises(ThriftApplicationError, match="argument name is missing"):
+        await nimbus.service.killTopology(Call("killTopology", "p"), None)
+
+
+async def test_a_rebalance_whose_code_is_gone_waits_and_nimbus_lives(nimbus, monkeypatch) -> None:
+    """A leader whose disk was lost: it must not end for what it cannot do for one topology."""
+    topology_id = await nimbus.submit()
+    options = storm.RebalanceOptions(
+        wait_secs=1, topology_conf_overrides='{"topology.max.spout.pending": 7}'
+    )
+    monkeypatch.setattr("squall_nimbus.control._RETRY_SECS", 0.01)
+    await nimbus.call("rebalance", "wordcount", options)
+    real = nimbus.nimbus.catalog.get
+    asked = 0
+
+    def gone(topology_id: str) -> Any:
+        nonlocal asked
+        asked += 1
+        raise BlobNotFoundError(topology_id)
+
+    monkeypatch.setattr(nimbus.nimbus.catalog, "get", gone)
+
+    async def tried_often() -> bool:
+        return nimbus.nimbus.crashed.done() or asked > 20
+
+    await eventually(tried_often, "the rebalance is tried again and again")
+    assert not nimbus.nimbus.crashed.done()
+    assert (await base(nimbus, topology_id)).status is TopologyStatus.REBALANCING
+    monkeypatch.setattr(nimbus.nimbus.catalog, "get", real)
+
+    async def rebalanced() -> bool:
+        return (await base(nimbus, topology_id)).status is TopologyStatus.ACTIVE
+
+    await eventually(rebalanced, "it goes on once the code is there")
+
+
+async def test_who_leads_is_answered_soon_though_zookeeper_hangs(nimbus, monkeypatch) -> None:
+    monkeypatch.setattr("squall_nimbus.leader._ELECTION_PATIENCE_SECS", 0.05)
+
+    async def hangs(*args: object) -> list[str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(nimbus.store, "children", hangs)
+    with pytest.raises(ThriftApplicationError, match=r"ZooKeeper: it did not answer within 0.05 s"):
+        await asyncio.wait_for(nimbus.call("getLeader"), 5)
+    monkeypatch.undo()

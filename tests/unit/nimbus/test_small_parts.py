@@ -1,0 +1,130 @@
+"""Redaction, history, locks, sessions."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from squall.clock import ManualClock
+from squall.errors import SquallError
+from squall_nimbus.history import History
+from squall_nimbus.locks import NamedLocks
+from squall_nimbus.redact import HIDDEN, redact
+from squall_nimbus.sessions import Sessions
+
+
+def test_secrets_are_hidden_at_any_depth() -> None:
+    conf = {
+        "storm.zookeeper.auth.payload": "user:pass",
+        "storm.zookeeper.topology.auth.payload": "a:b",
+        "ui.https.keystore.password": "x",
+        "aws.secret.access.key": "x",
+        "my": {"apiToken": "x", "deeper": [{"Private_Key": "x"}, 1]},
+        "nimbus.credential.renewers.freq.secs": 600,
+        "topology.message.timeout.secs": 30,
+        "unset.password": None,
+    }
+    assert redact(conf) == {
+        "storm.zookeeper.auth.payload": HIDDEN,
+        "storm.zookeeper.topology.auth.payload": HIDDEN,
+        "ui.https.keystore.password": HIDDEN,
+        "aws.secret.access.key": HIDDEN,
+        "my": {"apiToken": HIDDEN, "deeper": [{"Private_Key": HIDDEN}, 1]},
+        "nimbus.credential.renewers.freq.secs": 600,
+        "topology.message.timeout.secs": 30,
+        "unset.password": None,
+    }
+
+
+def test_a_disk_that_takes_no_history_stops_no_removal(tmp_path: Path) -> None:
+    history = History(tmp_path / "nimbus" / "history.json", age_secs_max=100)
+    history.open()
+    (tmp_path / "nimbus").rmdir()
+    (tmp_path / "nimbus").write_bytes(b"in the way")
+    history.add("a-1-1", "me", 1_000)
+    assert history.ids(1_000) == ["a-1-1"]
+
+
+def test_history_survives_a_restart_and_ages(tmp_path: Path) -> None:
+    def opened() -> History:
+        history = History(tmp_path / "nimbus" / "history.json", age_secs_max=100)
+        history.open()
+        return history
+
+    history = opened()
+    history.add("a-1-1", "me", 1_000)
+    history.add("b-2-2", None, 1_050)
+    history.add("a-1-1", "me", 1_060)  # a removal that was done twice
+    assert opened().ids(1_090) == ["a-1-1", "b-2-2"]
+    assert opened().ids(1_110) == ["b-2-2"]
+
+
+def test_history_is_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "history.json"
+    entries = [{"topology_id": f"t-{i}-1", "owner": None, "time_secs": 5} for i in range(1_200)]
+    file.write_text(json.dumps(entries))
+    history = History(file, age_secs_max=100)
+    history.open()
+    history.add("new-1-1", None, 6)
+    assert len(history.ids(6)) == 1_000
+    assert history.ids(6)[-1] == "new-1-1"
+
+
+def test_a_history_that_cannot_be_read_is_begun_anew(tmp_path: Path) -> None:
+    file = tmp_path / "history.json"
+    file.write_bytes(b"{torn")
+    history = History(file, age_secs_max=100)
+    history.open()
+    history.add("a-1-1", None, 5)
+    assert history.ids(5) == ["a-1-1"]
+
+
+async def test_a_name_is_held_by_one_at_a_time_in_order() -> None:
+    locks, order = NamedLocks(), []
+    holders: set[str] = set()
+
+    async def work(name: str, number: int) -> None:
+        async with locks.hold(name):
+            assert name not in holders
+            holders.add(name)
+            order.append((name, number))
+            await asyncio.sleep(0)
+            holders.discard(name)
+
+    await asyncio.gather(*(work(name, i) for i in range(5) for name in ("a", "b")))
+    assert [i for name, i in order if name == "a"] == list(range(5))
+    assert len(locks) == 0
+
+
+async def test_a_waiter_that_gives_up_leaves_no_lock_behind() -> None:
+    locks = NamedLocks()
+    async with locks.hold("a"):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0), locks.hold("a"):
+                pytest.fail("it is held")
+    assert len(locks) == 0
+
+
+async def test_sessions_expire_when_idle_and_are_bounded() -> None:
+    clock, closed = ManualClock(), []
+    sessions = Sessions[str](
+        "thing", idle_secs=10, limit=2, clock=clock.monotonic, close=closed.append
+    )
+    first, second = sessions.add("first"), sessions.add("second")
+    assert first != second
+    with pytest.raises(SquallError, match="2 things open"):
+        sessions.check_room()
+    clock.advance(9)
+    async with sessions.use(second) as value:
+        assert value == "second"
+        clock.advance(30)
+        sessions.expire()  # not while it is in use
+    assert closed == ["first"]
+    with pytest.raises(SquallError, match=f"there is no thing '{first}'"):
+        async with sessions.use(first):
+            pytest.fail("it expired")
+    clock.advance(9)
+    assert sessions.expire() == []
+    clock.advance(1)
+    assert sessions.expire() == [second]

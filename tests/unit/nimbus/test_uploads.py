@@ -1,0 +1,153 @@
+"""Uploads: handles that are no paths, caps, and what expires."""
+
+import asyncio
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from squall.clock import ManualClock
+from squall.errors import SquallError
+from squall_nimbus.uploads import Inbox
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def inbox(tmp_path: Path, clock: ManualClock):
+    inbox = Inbox(
+        tmp_path / "inbox",
+        idle_secs=600,
+        keep_secs=3600,
+        upload_bytes_max=10,
+        clock=clock.monotonic,
+    )
+    inbox.open()
+    yield inbox
+    inbox.close()
+
+
+def names(inbox: Inbox) -> list[str]:
+    return sorted(p.name for p in inbox._folder.iterdir())
+
+
+async def test_an_upload_can_be_used_when_it_is_finished(inbox) -> None:
+    handle = inbox.begin()
+    await inbox.chunk(handle, b"one ")
+    await inbox.chunk(handle, b"two")
+    assert inbox.finished(handle) is None
+    await inbox.finish(handle)
+    path = inbox.finished(handle)
+    assert path is not None
+    assert path.read_bytes() == b"one two"
+    with pytest.raises(SquallError, match="there is no file upload"):
+        await inbox.chunk(handle, b"more")
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        "/etc/passwd",
+        "../inbox/stormjar-00000000-0000-0000-0000-000000000000.jar",
+        "stormjar-00000000-0000-0000-0000-000000000000.jar",
+        "stormjar-x.jar",
+        "",
+        "\x00",
+    ],
+)
+async def test_anything_else_is_no_upload(inbox, handle) -> None:
+    assert inbox.finished(handle) is None
+    with pytest.raises(SquallError):
+        await inbox.chunk(handle, b"x")
+    with pytest.raises(SquallError):
+        await inbox.finish(handle)
+
+
+async def test_an_upload_above_the_cap_ends_and_leaves_nothing(inbox) -> None:
+    handle = inbox.begin()
+    await inbox.chunk(handle, b"0123456789")
+    with pytest.raises(SquallError, match="larger than 10 bytes"):
+        await inbox.chunk(handle, b"!")
+    assert names(inbox) == []
+    with pytest.raises(SquallError, match="there is no file upload"):
+        await inbox.finish(handle)
+
+
+async def test_a_full_disk_is_a_clear_error_and_leaves_nothing(inbox, monkeypatch) -> None:
+    handle = inbox.begin()
+    await inbox.chunk(handle, b"data")
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(SquallError, match="the disk of Nimbus is full"):
+        await inbox.finish(handle)
+    assert names(inbox) == []
+
+
+async def test_an_idle_upload_expires(inbox, clock) -> None:
+    idle, busy = inbox.begin(), inbox.begin()
+    clock.advance(599)
+    await inbox.chunk(busy, b"x")
+    clock.advance(1)
+    inbox.expire()
+    assert names(inbox) == [f"{busy}.part"]
+    with pytest.raises(SquallError, match="idle for 600 s"):
+        await inbox.chunk(idle, b"x")
+    await inbox.finish(busy)
+
+
+async def test_a_finished_upload_expires_when_nobody_uses_it(inbox) -> None:
+    used, old = inbox.begin(), inbox.begin()
+    for handle in (used, old):
+        await inbox.finish(handle)
+        path = inbox.finished(handle)
+        os.utime(path, (0, time.time() - 3700))
+    inbox.finished(used)
+    inbox.expire()
+    assert names(inbox) == [used]
+
+
+async def test_an_upload_goes_with_the_last_topology_made_from_it(inbox) -> None:
+    handle = inbox.begin()
+    await inbox.finish(handle)
+    for topology_id in ("a-1-1", "b-2-1"):
+        inbox.made(handle, topology_id)
+    inbox.removed("a-1-1")
+    assert names(inbox) == [handle]
+    inbox.removed("b-2-1")
+    assert names(inbox) == []
+
+
+async def test_parts_of_an_earlier_process_are_removed_and_finished_uploads_stay(
+    inbox, clock
+) -> None:
+    whole = inbox.begin()
+    await inbox.finish(whole)
+    inbox.begin()
+    again = Inbox(
+        inbox._folder, idle_secs=1, keep_secs=1, upload_bytes_max=1, clock=clock.monotonic
+    )
+    again.open()
+    assert names(again) == [whole]
+    assert again.finished(whole) is not None
+
+
+async def test_the_number_of_open_uploads_is_bounded(inbox) -> None:
+    for _ in range(256):
+        inbox.begin()
+    with pytest.raises(SquallError, match="256 file uploads open"):
+        inbox.begin()
+
+
+async def test_chunks_of_one_upload_stay_in_order(inbox) -> None:
+    handle = inbox.begin()
+    await asyncio.gather(*(inbox.chunk(handle, bytes([i])) for i in range(10)))
+    await inbox.finish(handle)
+    assert inbox.finished(handle).read_bytes() == bytes(range(10))
