@@ -1,0 +1,22 @@
+"""The supervisor: one a node, it starts, watches and ends the workers assigned to the node.
+
+`slot_table` and `slot` decide what a port does next, `assignments` and `adoption` what it is to do;
+they take values and return values. `slot_runner`, `slots` and `supervisor` act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from squall_supervisor.node_killing import KilledWorker
+
+__all__ = ["kill_workers"]
+
+
+def kill_workers(conf: Mapping[str, Any]) -> list[KilledWorker]:
+    """End all workers of the node whose configuration is `conf`; see `node_killing`."""
+    from squall_supervisor import node_killing
+
+    return node_killing.kill_workers(conf)

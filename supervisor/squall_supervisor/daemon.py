@@ -1,0 +1,119 @@
+"""The supervisor as a process: configuration, log, signals, exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from squall.errors import ConfigError, SquallError
+from squall.logs import get_logger, set_up_logging
+from squall_supervisor.node_lock import NodeLock
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.supervisor import Supervisor
+from squall_thrift.server import InsecureListenerError
+
+log = get_logger(__name__)
+
+CONF_VARIABLE = "SQUALL_DAEMON_CONF"
+
+
+def read_daemon_conf(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """The merged configuration that whoever started us has written. Raises ConfigError."""
+    path = environ.get(CONF_VARIABLE)
+    if not path:
+        raise ConfigError(
+            f"{CONF_VARIABLE} is not set", hint="Start a supervisor with `storm supervisor`."
+        )
+    try:
+        conf = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(conf, dict):
+        raise ConfigError(f"{path} holds no configuration")
+    return conf
+
+
+def run(conf: Mapping[str, Any]) -> int:
+    """Supervise until SIGTERM or SIGINT, which leave the workers running; returns the exit status.
+
+    Prints one JSON line when ready. Raises SquallError for what the operator can mend.
+    """
+    settings = SupervisorSettings.from_conf(conf)
+    level = logging.getLevelName(str(conf.get("storm.log.level") or "INFO"))
+    set_up_logging(
+        settings.log_dir / "supervisor.log", level=level if isinstance(level, int) else logging.INFO
+    )
+    lock = NodeLock(settings.lock_file)
+    if not lock.acquire():
+        raise ConfigError(
+            f"another supervisor uses {settings.local_dir}",
+            hint="Give each supervisor of a machine its own storm.local.dir and its own ports.",
+        )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_supervise(conf))
+    finally:
+        lock.release()
+
+
+async def _supervise(conf: Mapping[str, Any]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    supervisor = Supervisor(conf)
+    log.info("supervisor_starting", pid=os.getpid(), local_dir=supervisor.settings.local_dir)
+    try:
+        await supervisor.start()
+    except InsecureListenerError as error:
+        raise ConfigError(str(error)) from error
+    except OSError as error:
+        raise SquallError(
+            f"the supervisor cannot start: {error}",
+            hint="Is supervisor.thrift.port in use, or storm.local.dir not writable?",
+        ) from error
+    status = 0
+    announce = asyncio.create_task(_announce(supervisor))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        crash = await supervisor.wait_crashed(stopping)
+        if crash is not None:
+            status = 1
+            log.error("supervisor_crashed", error=crash)
+    finally:
+        for task in (announce, stopping):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await supervisor.close()
+        log.info("supervisor_stopped", status=status)
+    return status
+
+
+async def _announce(supervisor: Supervisor) -> None:
+    await supervisor.wait_ready()
+    ready = {
+        "id": supervisor.id,
+        "pid": os.getpid(),
+        "slots": list(supervisor.settings.ports),
+        "port": supervisor.port,
+    }
+    log.info("supervisor_ready", ready=json.dumps(ready))
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        print(json.dumps({"supervisor": ready}), flush=True)
+
+
+def fail(error: SquallError) -> int:
+    """Tell the operator, on stderr, and return the exit status."""
+    print(error, file=sys.stderr)
+    return 1

@@ -1,0 +1,140 @@
+"""Starting a worker: its folders, its two files, its process.
+
+The process leads a session and process group of its own, reads nothing and writes to files, so
+that nothing ties it to the supervisor: it outlives it.
+
+    {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory
+        launch.json   what the worker reads (squall.launch)
+        worker.json   what the supervisor notes (worker_record)
+        heartbeat     written by the worker (squall.heartbeat_file)
+        pids/         one empty file for each process that the worker starts
+        tmp/          its TMPDIR
+        artifacts, resources   links to its logs, and to the package's resources/
+    {storm.log.dir}/workers-artifacts/TOPOLOGY_ID/PORT/    0700
+        worker.log    written by the worker
+        worker.log.out, worker.log.err   what it prints
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from squall.launch import LaunchSpec
+from squall.logs import get_logger
+from squall_supervisor import processes
+from squall_supervisor.environment import worker_interpreter
+from squall_supervisor.worker_process import WorkerProcess
+from squall_supervisor.worker_record import LAUNCH_FILE, WorkerRecord
+
+log = get_logger(__name__)
+
+# What a worker has printed is kept up to this size, and once more in a file of the name with ".1".
+_PRINTED_BYTES_MAX = 10 * 1024 * 1024
+
+WorkerCommand = Callable[[LaunchSpec, Path], list[str]]
+
+
+def worker_command(spec: LaunchSpec, launch_file: Path) -> list[str]:
+    """The command of a worker: see `squall.launch`."""
+    return [
+        *worker_interpreter(),
+        "-m",
+        "squall_worker",
+        spec.topology_id,
+        spec.supervisor_id,
+        str(spec.port),
+        spec.worker_id,
+        str(launch_file),
+    ]
+
+
+def start_worker(
+    spec: LaunchSpec,
+    record: WorkerRecord,
+    environment: dict[str, str],
+    command: WorkerCommand = worker_command,
+) -> WorkerProcess:
+    """Make a worker's folders and files and start it. Blocks for some fsyncs: call it in a thread.
+
+    Raises OSError when anything of it fails (a full disk, no more processes ...); nothing is left
+    of the worker then.
+    """
+    worker_dir = spec.worker_dir
+    launch_file = worker_dir / LAUNCH_FILE
+    process: WorkerProcess | None = None
+    try:
+        make_private(worker_dir)
+        for folder in (spec.pid_dir, worker_dir / "tmp"):
+            folder.mkdir(mode=0o700)
+        make_private(spec.artifacts_dir)
+        (worker_dir / "artifacts").symlink_to(spec.artifacts_dir)
+        (worker_dir / "resources").symlink_to(spec.stormdist / "resources")
+        spec.write(launch_file)
+        record.write(worker_dir)
+        process = _start_process(spec, command(spec, launch_file), environment)
+    except BaseException:
+        remove_worker_dir(worker_dir)
+        raise
+    try:
+        record.with_process(process.identity).write(worker_dir)
+    except OSError as error:
+        # It runs; a supervisor after us finds it by its arguments.
+        log.error("worker_record_not_written", worker_id=spec.worker_id, error=error)
+    return process
+
+
+def _start_process(spec: LaunchSpec, argv: list[str], environment: dict[str, str]) -> WorkerProcess:
+    out = _open_printed(spec.artifacts_dir / "worker.log.out")
+    try:
+        err = _open_printed(spec.artifacts_dir / "worker.log.err")
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=spec.worker_dir,
+                env=environment,
+                start_new_session=True,
+                umask=0o077,
+            )
+        finally:
+            os.close(err)
+    finally:
+        os.close(out)
+    # Our child, not collected: pid and start time are its own, even if it has ended already.
+    stat = processes.read_stat(child.pid)
+    assert stat is not None
+    identity = processes.ProcessIdentity(child.pid, stat.start_ticks, processes.boot_id())
+    return WorkerProcess(
+        identity,
+        os.pidfd_open(child.pid),
+        worker_id=spec.worker_id,
+        pid_dir=spec.pid_dir,
+        child=child,
+    )
+
+
+def _open_printed(path: Path) -> int:
+    try:
+        if path.stat().st_size > _PRINTED_BYTES_MAX:
+            path.replace(path.with_name(path.name + ".1"))
+    except FileNotFoundError:
+        pass
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, 0o600)
+
+
+def make_private(path: Path) -> None:
+    """Make a folder that only we may enter, and its parents (those as the umask has it)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def remove_worker_dir(worker_dir: Path) -> None:
+    """Remove a dead worker's folder; what cannot be removed stays for the next start."""
+    shutil.rmtree(worker_dir, ignore_errors=True)

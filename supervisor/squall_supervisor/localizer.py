@@ -1,0 +1,259 @@
+"""Topologies on this disk: fetched whole, or not there.
+
+    {storm.local.dir}/supervisor/stormdist/TOPOLOGY_ID/
+        stormcode.ser, stormconf.ser   as Nimbus has them
+        code/                          the unpacked package
+        resources -> code/resources    (a folder, empty, when the package has none)
+        versions.json                  of the blobs, by key
+
+Everything is fetched into a temporary folder, fsynced, and renamed: a crash at any moment leaves
+nothing under stormdist that looks whole and is not. Slots that ask for the same topology wait for
+the same download.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from squall.archive import Limits, extract
+from squall.clock import Clock
+from squall.errors import PackageError
+from squall.files import sync_dir
+from squall.logs import get_logger
+from squall.names import code_blob_key, conf_blob_key, decode_znode, encode_znode, jar_blob_key
+
+log = get_logger(__name__)
+
+# A package that cannot be unpacked is not fetched again so soon.
+_BAD_PACKAGE_SECS = 60.0
+
+_CODE = "stormcode.ser"
+_CONF = "stormconf.ser"
+_VERSIONS = "versions.json"
+
+
+class LocalizeError(Exception):
+    """A topology could not be fetched or unpacked; nothing of it is left."""
+
+
+class BlobError(Exception):
+    """A blob could not be fetched this time."""
+
+
+class BlobSource(Protocol):
+    """Where blobs come from: Nimbus."""
+
+    async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
+        """Write each blob to its file, which is new; returns their versions. Raises BlobError."""
+        ...
+
+    async def versions(self, keys: list[str]) -> dict[str, int]:
+        """The present versions. Raises BlobError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTopology:
+    """A topology that is whole on this disk."""
+
+    topology_id: str
+    path: Path
+    conf: dict[str, Any]
+
+
+class Localizer:
+    """`on_bad_package(topology_id, message)` is told when a package cannot be unpacked."""
+
+    def __init__(
+        self,
+        stormdist: Path,
+        temporary: Path,
+        source: BlobSource,
+        clock: Clock,
+        *,
+        limits: Limits,
+        downloads_max: int,
+        on_bad_package: Callable[[str, str], None] = lambda topology_id, message: None,
+    ) -> None:
+        self._stormdist = stormdist
+        self._temporary = temporary
+        self._source = source
+        self._clock = clock
+        self._limits = limits
+        self._downloads = asyncio.Semaphore(downloads_max)
+        self._on_bad_package = on_bad_package
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
+
+    def prepare(self) -> None:
+        """Make the folders, and remove what downloads left behind that a crash ended."""
+        self._stormdist.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._temporary.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def path_of(self, topology_id: str) -> Path:
+        return self._stormdist / encode_znode(topology_id)
+
+    def topologies(self) -> list[str]:
+        """Ids of the topologies on this disk."""
+        return sorted(decode_znode(name) for name in os.listdir(self._stormdist))
+
+    def read(self, topology_id: str) -> LocalTopology | None:
+        """A topology that is whole on this disk, or None: what is spoiled is fetched anew. Reads
+        its configuration."""
+        path = self.path_of(topology_id)
+        try:
+            conf = json.loads((path / _CONF).read_bytes())
+            complete = (path / _CODE).is_file() and (path / "code").is_dir()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            log.warning("topology_unreadable", topology_id=topology_id, path=path, error=error)
+            return None
+        if not complete or not isinstance(conf, dict):
+            return None
+        return LocalTopology(topology_id, path, conf)
+
+    async def localize(self, topology_id: str) -> None:
+        """Fetch a topology unless it is here. Raises LocalizeError."""
+        if await asyncio.to_thread(self.read, topology_id) is None:
+            await self._shared(topology_id)
+
+    async def update(self, topology_id: str) -> None:
+        """Fetch a topology's newest version in place of what is here. Nothing may run of the old
+        one. Raises LocalizeError; the old version is here then."""
+        if await self.changed(topology_id):
+            await self._shared(topology_id)
+
+    async def changed(self, topology_id: str) -> bool:
+        """Whether Nimbus has another version than this disk. Raises LocalizeError when that cannot
+        be known now."""
+        keys = list(_blob_names(topology_id))
+        try:
+            here = json.loads(await asyncio.to_thread(self._read_versions, topology_id))
+            there = await self._source.versions(keys)
+        except FileNotFoundError:
+            return True
+        except (BlobError, OSError, ValueError) as error:
+            raise LocalizeError(str(error)) from error
+        if not isinstance(here, dict):
+            return True
+        return any(here.get(key) != there[key] for key in keys)
+
+    def _read_versions(self, topology_id: str) -> bytes:
+        return (self.path_of(topology_id) / _VERSIONS).read_bytes()
+
+    async def remove(self, topology_id: str) -> None:
+        """Remove a topology from this disk; nothing may run of it."""
+        self._bad.pop(topology_id, None)
+        await asyncio.to_thread(self._remove, topology_id)
+        log.info("topology_removed", topology_id=topology_id)
+
+    def _remove(self, topology_id: str) -> None:
+        """At once as far as its name goes, then byte by byte."""
+        doomed = self._temporary / f"removed-{uuid.uuid4()}"
+        try:
+            os.rename(self.path_of(topology_id), doomed)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    async def close(self) -> None:
+        """Give up the downloads that are under way."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _shared(self, topology_id: str) -> None:
+        """One download at a time a topology; who stops waiting for it does not stop it."""
+        bad = self._bad.get(topology_id)
+        if bad is not None and self._clock.monotonic() < bad[0]:
+            raise LocalizeError(bad[1])
+        task = self._under_way.get(topology_id)
+        if task is None:
+            task = asyncio.create_task(
+                self._download(topology_id), name=f"download of {topology_id}"
+            )
+            self._under_way[topology_id] = task
+            task.add_done_callback(lambda done: self._finished(topology_id, done))
+        await asyncio.shield(task)
+
+    def _finished(self, topology_id: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[topology_id]
+        if not task.cancelled():
+            task.exception()  # whoever waits gets it; nobody may be left
+
+    async def _download(self, topology_id: str) -> None:
+        began = self._clock.monotonic()
+        folder = self._temporary / str(uuid.uuid4())
+        names = _blob_names(topology_id)
+        try:
+            async with self._downloads:
+                folder.mkdir(mode=0o700)
+                versions = await self._source.fetch({k: folder / n for k, n in names.items()})
+            await asyncio.to_thread(self._complete, topology_id, folder, versions)
+        except PackageError as error:
+            self._bad[topology_id] = (self._clock.monotonic() + _BAD_PACKAGE_SECS, str(error))
+            self._on_bad_package(topology_id, str(error))
+            raise LocalizeError(str(error)) from error
+        except (BlobError, OSError) as error:
+            raise LocalizeError(f"{type(error).__name__}: {error}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        log.info(
+            "topology_localized",
+            topology_id=topology_id,
+            ms=round((self._clock.monotonic() - began) * 1000),
+        )
+
+    def _complete(self, topology_id: str, folder: Path, versions: dict[str, int]) -> None:
+        """Unpack, check, make durable, and give it its name."""
+        package = folder / _PACKAGE
+        code = folder / "code"
+        code.mkdir(mode=0o755)
+        extract(package, code, self._limits)
+        package.unlink()
+        if (code / "resources").is_dir():
+            (folder / "resources").symlink_to("code/resources")
+        else:
+            (folder / "resources").mkdir(mode=0o755)
+        try:
+            if not isinstance(json.loads((folder / _CONF).read_bytes()), dict):
+                raise ValueError("no JSON object")
+        except ValueError as error:
+            raise BlobError(f"the configuration of {topology_id} is damaged: {error}") from error
+        (folder / _VERSIONS).write_text(json.dumps(versions))
+        for name in (_CODE, _CONF, _VERSIONS):
+            _sync_file(folder / name)
+        sync_dir(folder)
+        self._remove(topology_id)
+        os.rename(folder, self.path_of(topology_id))
+        sync_dir(self._stormdist)
+
+
+_PACKAGE = "stormjar.jar"
+
+
+def _blob_names(topology_id: str) -> dict[str, str]:
+    return {
+        jar_blob_key(topology_id): _PACKAGE,
+        code_blob_key(topology_id): _CODE,
+        conf_blob_key(topology_id): _CONF,
+    }
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

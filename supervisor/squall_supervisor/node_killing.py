@@ -1,0 +1,63 @@
+"""Ending all workers of this node, for maintenance and at the end of a development cluster.
+
+A supervisor that stops leaves its workers running, so that it can be restarted without disturbing
+anything. This is the other way: `storm kill_workers`, once the supervisor is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from squall_supervisor.adoption import FoundWorker, plan_adoption
+from squall_supervisor.discovery import find_workers, open_found
+from squall_supervisor.launcher import remove_worker_dir
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.worker_record import read_launch
+
+
+@dataclass(frozen=True, slots=True)
+class KilledWorker:
+    """A worker that was ended. With its launch file spoiled, topology and port are not known."""
+
+    worker_id: str
+    topology_id: str
+    port: int
+    pid: int
+
+
+def kill_workers(conf: Mapping[str, Any]) -> list[KilledWorker]:
+    """End every worker of this node that lives: SIGTERM, SIGKILL when
+    `supervisor.worker.shutdown.sleep.secs` have passed, with all that it started. Only processes
+    that match what was noted of them are touched (see `discovery`). A supervisor that runs starts
+    them again: see `node_lock.supervisor_runs`."""
+    settings = SupervisorSettings.from_conf(conf)
+    return asyncio.run(_kill_all(settings))
+
+
+async def _kill_all(settings: SupervisorSettings) -> list[KilledWorker]:
+    found = find_workers(settings.workers_dir)
+    # Any port: a slot that was taken out of the configuration may still have its worker.
+    ports = {worker.record.port for worker in found if worker.record is not None}
+    plan = plan_adoption(found, ports)
+    living = [*plan.adopt.values(), *(worker for worker, _ in plan.end)]
+    killed = await asyncio.gather(*(_kill(worker, settings) for worker in living))
+    return sorted((one for one in killed if one is not None), key=lambda one: one.port)
+
+
+async def _kill(worker: FoundWorker, settings: SupervisorSettings) -> KilledWorker | None:
+    worker_dir = settings.workers_dir / worker.worker_id
+    launch = read_launch(worker_dir)
+    process = open_found(worker, settings.workers_dir)
+    if process is None:
+        return None
+    try:
+        await process.stop(settings.slot.worker_shutdown_secs)
+    finally:
+        process.close()
+    await asyncio.to_thread(remove_worker_dir, worker_dir)
+    if launch is None:  # spoiled; the process was found all the same
+        return KilledWorker(worker.worker_id, "", 0, process.pid)
+    return KilledWorker(worker.worker_id, launch.topology_id, launch.port, process.pid)

@@ -1,0 +1,52 @@
+"""The supervisor's Thrift service: what Nimbus and workers may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from squall.cluster.convert import to_assignment
+from squall.cluster.values import Assignment
+from squall.logs import get_logger
+from squall_thrift import storm
+from squall_thrift.authorization import Call, permission
+
+log = get_logger(__name__)
+
+
+class SupervisorService:
+    """Storm's service Supervisor. `assignments` gives what was last read from ZooKeeper; `sync`
+    asks for a new reading.
+
+    Storm's Nimbus pushes assignments with `sendSupervisorAssignments`. Here ZooKeeper stays the
+    only place that says what runs where: a push is a hint that it is worth reading again.
+    """
+
+    def __init__(
+        self, assignments: Callable[[], Mapping[str, Assignment]], sync: Callable[[], None]
+    ) -> None:
+        self._assignments = assignments
+        self._sync = sync
+
+    @permission("sendSupervisorAssignments")
+    async def sendSupervisorAssignments(
+        self, call: Call, assignments: storm.SupervisorAssignments | None
+    ) -> None:
+        log.info("assignments_announced", peer=call.peer)
+        self._sync()
+
+    @permission("getLocalAssignmentForStorm")
+    async def getLocalAssignmentForStorm(self, call: Call, id: str | None) -> storm.Assignment:
+        assignment = self._assignments().get(id or "")
+        if assignment is None:
+            raise storm.NotAliveException(msg=f"no topology {id!r} is assigned")
+        return to_assignment(assignment)
+
+    @permission("sendSupervisorWorkerHeartbeat")
+    async def sendSupervisorWorkerHeartbeat(
+        self, call: Call, heartbeat: storm.SupervisorWorkerHeartbeat | None
+    ) -> None:
+        """Workers here beat into a file and into ZooKeeper. As in Storm, where this is how a worker
+        whose Nimbus is away reaches its supervisor, one that is sent is taken and changes nothing.
+        """
+        if heartbeat is not None:
+            log.debug("worker_heartbeat", topology_id=heartbeat.storm_id, peer=call.peer)

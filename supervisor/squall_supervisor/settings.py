@@ -1,0 +1,175 @@
+"""The supervisor's configuration, read once, checked, and handed down."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.archive import Limits
+from squall.errors import ConfigError
+from squall_supervisor.slot import SlotSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSettings:
+    """Times are in seconds, paths absolute."""
+
+    local_dir: Path
+    log_dir: Path
+    artifacts_dir: Path  # of all workers
+    supervisor_id: str | None  # None: the one in the local state, or a new one
+    hostname: str
+    ports: tuple[int, ...]
+    slot: SlotSettings
+    worker_timeout_secs: float
+    worker_timeout_max_secs: float
+    sync_secs: float
+    heartbeat_secs: float
+    blob_update_secs: float
+    downloads_max: int  # at a time
+    download_retries_max: int
+    package_limits: Limits
+    thrift_host: str
+    thrift_port: int
+    thrift_frame_bytes_max: int
+    insecure: bool
+    scheduler_meta: Mapping[str, str]
+    resources: Mapping[str, float]
+
+    @property
+    def supervisor_dir(self) -> Path:
+        return self.local_dir / "supervisor"
+
+    @property
+    def stormdist_dir(self) -> Path:
+        return self.supervisor_dir / "stormdist"
+
+    @property
+    def temporary_dir(self) -> Path:
+        """Downloads under way; emptied at every start."""
+        return self.supervisor_dir / "tmp"
+
+    @property
+    def state_file(self) -> Path:
+        return self.supervisor_dir / "localstate"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.supervisor_dir / "lock"
+
+    @property
+    def workers_dir(self) -> Path:
+        return self.local_dir / "workers"
+
+    def worker_timeout_of(self, topology_conf: Mapping[str, Any]) -> float:
+        """How old a heartbeat of a topology's workers may get."""
+        own = topology_conf.get("topology.worker.timeout.secs")
+        if not isinstance(own, int | float) or isinstance(own, bool) or own <= 0:
+            return self.worker_timeout_secs
+        return min(float(own), self.worker_timeout_max_secs)
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> SupervisorSettings:
+        """Raises ConfigError for a value of the wrong type or range."""
+
+        def number(key: str, default: float, *, least: float = 0.0) -> float:
+            value = conf.get(key)
+            if value is None:
+                return default
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+                raise ConfigError(f"{key} is {value!r}; a number of at least {least:g} is expected")
+            return float(value)
+
+        local_dir = Path(str(conf.get("storm.local.dir") or "storm-local")).absolute()
+        log_dir = conf.get("storm.log.dir")
+        logs = Path(str(log_dir)).absolute() if log_dir else local_dir / "logs"
+        artifacts = conf.get("storm.workers.artifacts.dir") or "workers-artifacts"
+        host = str(conf.get("storm.bind.host") or "127.0.0.1")
+        thrift_port = conf.get("supervisor.thrift.port", 6628)
+        if (
+            not isinstance(thrift_port, int)
+            or isinstance(thrift_port, bool)
+            or not 0 <= thrift_port < 65536
+        ):
+            raise ConfigError(f"supervisor.thrift.port is {thrift_port!r}; a port is expected")
+        supervisor_id = conf.get("storm.id")
+        return cls(
+            local_dir=local_dir,
+            log_dir=logs,
+            artifacts_dir=logs / str(artifacts),
+            supervisor_id=None if supervisor_id is None else _supervisor_id(supervisor_id),
+            hostname=hostname_of(conf),
+            ports=_ports(conf.get("supervisor.slots.ports", (6700, 6701, 6702, 6703)))
+            if conf.get("supervisor.enable", True)
+            else (),
+            slot=SlotSettings(
+                worker_start_timeout_secs=number("supervisor.worker.start.timeout.secs", 120.0),
+                worker_shutdown_secs=number("supervisor.worker.shutdown.sleep.secs", 3.0),
+                worker_min_uptime_secs=number("supervisor.worker.min.uptime.secs", 10.0),
+                backoff_max_secs=number("supervisor.worker.backoff.max.secs", 60.0),
+            ),
+            worker_timeout_secs=number("supervisor.worker.timeout.secs", 30.0, least=0.1),
+            worker_timeout_max_secs=number("worker.max.timeout.secs", 600.0, least=0.1),
+            sync_secs=number("supervisor.assignment.sync.secs", 10.0, least=0.01),
+            heartbeat_secs=number("supervisor.heartbeat.frequency.secs", 5.0, least=0.01),
+            blob_update_secs=number(
+                "supervisor.localizer.update.blob.interval.secs", 30.0, least=0.01
+            ),
+            downloads_max=int(number("supervisor.blobstore.download.thread.count", 5.0, least=1.0)),
+            download_retries_max=int(number("supervisor.blobstore.download.max_retries", 3.0)),
+            package_limits=Limits(),
+            thrift_host=host,
+            thrift_port=thrift_port,
+            thrift_frame_bytes_max=int(
+                number("supervisor.thrift.max_buffer_size", 1048576.0, least=1024.0)
+            ),
+            insecure=conf.get("storm.security.insecure") is True,
+            scheduler_meta={
+                str(k): str(v) for k, v in (conf.get("supervisor.scheduler.meta") or {}).items()
+            },
+            resources={
+                "supervisor.memory.capacity.mb": number("supervisor.memory.capacity.mb", 4096.0),
+                "supervisor.cpu.capacity": number("supervisor.cpu.capacity", 400.0),
+            },
+        )
+
+
+def hostname_of(conf: Mapping[str, Any]) -> str:
+    """Where other nodes reach this one: `storm.local.hostname`; else, when everything listens on
+    one address only, that address (a host's name need not lead to loopback); else the host's name.
+    """
+    own = conf.get("storm.local.hostname")
+    if own:
+        return str(own)
+    host = str(conf.get("storm.bind.host") or "127.0.0.1")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return socket.gethostname() if address.is_unspecified else host
+
+
+def _supervisor_id(value: object) -> str:
+    text = str(value)
+    if not text or "/" in text or not text.isprintable() or text in (".", ".."):
+        raise ConfigError(f"storm.id is {value!r}; it names a node in ZooKeeper")
+    return text
+
+
+def _ports(value: object) -> tuple[int, ...]:
+    key = "supervisor.slots.ports"
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{key} is {value!r}; a list of ports is expected")
+    for port in value:
+        if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
+            raise ConfigError(
+                f"{key} has {port!r}; a port between 1 and 65535 is expected",
+                hint="A slot is a real port: other workers must know it before its worker runs.",
+            )
+    if len(set(value)) < len(value):
+        raise ConfigError(f"{key} has the same port twice: {list(value)!r}")
+    return tuple(sorted(value))

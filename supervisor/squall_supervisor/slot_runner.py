@@ -1,0 +1,368 @@
+"""Carries out what one slot commands, and tells it what happened.
+
+Everything here runs on the event loop; what blocks (fsync, reading /proc, unpacking) runs in
+threads. One timer a slot stands at the slot's next deadline: heartbeat files are read then, not
+all the time, so that a hung worker is noticed exactly when its time is over, and an idle supervisor
+is idle. Only a worker that starts is looked at more often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from squall.clock import Clock
+from squall.heartbeat_file import Phase, read_heartbeat
+from squall.launch import Incarnation, LaunchSpec
+from squall.logs import get_logger
+from squall.tasks import TaskGroup
+from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.environment import worker_environment
+from squall_supervisor.launcher import (
+    WorkerCommand,
+    remove_worker_dir,
+    start_worker,
+    worker_command,
+)
+from squall_supervisor.localizer import LocalizeError, Localizer, LocalTopology
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.slot import Slot
+from squall_supervisor.slot_table import (
+    BlobsChanged,
+    BlobsFailed,
+    BlobsLocalized,
+    BlobsMissing,
+    Command,
+    Event,
+    HeartbeatTimedOut,
+    KillWorker,
+    LaunchFailed,
+    LaunchWorker,
+    LocalizeBlobs,
+    ReleaseBlobs,
+    State,
+    TerminateWorker,
+    UpdateBlobs,
+    WorkerAdopted,
+    WorkerExited,
+    WorkerLaunched,
+)
+from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
+from squall_supervisor.worker_record import WorkerRecord
+
+log = get_logger(__name__)
+
+# How often the heartbeat of a worker that starts is looked at.
+_START_LOOK_SECS = 0.2
+# A timer that fires later than this tells that this process was stopped, or its machine.
+_STALL_SECS = 1.5
+# After that a worker has this long to beat.
+_STALL_GRACE_SECS = 5.0
+
+
+class LaunchNumbers(Protocol):
+    """Gives each launch of this supervisor a number of its own, rising."""
+
+    def next(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What all slots of a supervisor share."""
+
+    settings: SupervisorSettings
+    conf: Mapping[str, Any]  # the daemon's configuration, handed to workers
+    supervisor_id: str
+    import_path: list[str]
+    environ: Mapping[str, str]  # of the supervisor
+    clock: Clock
+    localizer: Localizer
+    launch_numbers: LaunchNumbers
+    tasks: TaskGroup
+    crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
+    command: WorkerCommand = worker_command
+
+
+class SlotRunner:
+    """The shell of one slot. `changed` is called when its state or its worker changed;
+    `wait_released(topology_id)` returns when no worker of this node runs a topology."""
+
+    def __init__(
+        self,
+        port: int,
+        node: Node,
+        *,
+        changed: Callable[[], None],
+        wait_released: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.slot = Slot(port, node.settings.slot)
+        self.process: WorkerProcess | None = None
+        self.incarnation: Incarnation | None = None  # of the present worker
+        self._node = node
+        self._changed = changed
+        self._wait_released = wait_released
+        self._localizing: asyncio.Task[Any] | None = None
+        self._launching: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._logged = 0
+
+    @property
+    def port(self) -> int:
+        return self.slot.port
+
+    # What the node calls.
+
+    def want(self, wanted: PortAssignment | None) -> None:
+        """Say what the port is to run."""
+        self._carry_out(self.slot.want(wanted, self._now()))
+
+    def adopt(self, record: WorkerRecord, process: WorkerProcess) -> None:
+        """Take over a worker that outlived the supervisor before us."""
+        self.process, self.incarnation = process, record.incarnation
+        process.watch(self._on_exit)
+        event = WorkerAdopted(record.worker_id, record.timeout_secs, record.assignment)
+        self._feed(event)
+        log.info(
+            "worker_adopted",
+            topology_id=record.assignment.topology_id,
+            port=self.port,
+            worker_id=record.worker_id,
+            pid=process.pid,
+            incarnation=record.incarnation,
+        )
+        self._look()
+
+    def blobs_changed(self) -> None:
+        """Nimbus has another version of the topology that this slot has."""
+        self._feed(BlobsChanged())
+
+    def forgive(self) -> None:
+        """This process was stopped for a while: hold no heartbeat against its worker yet."""
+        self.slot.forgive(self._now() + self._grace_secs())
+        self._set_timer()
+
+    async def close(self) -> None:
+        """Let go of the worker, which runs on. A launch that is under way is finished first, so
+        that the next supervisor finds its record."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._launching is not None:
+            await asyncio.gather(self._launching, return_exceptions=True)
+        if self.process is not None:
+            self.process.close()
+            self.process = None
+
+    # Events and commands.
+
+    def _now(self) -> float:
+        return self._node.clock.monotonic()
+
+    def _feed(self, event: Event) -> None:
+        if not self._closed:
+            self._carry_out(self.slot.handle(event, self._now()))
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case LocalizeBlobs(assignment):
+                    self._localize(self._node.localizer.localize(assignment.topology_id))
+                case UpdateBlobs(assignment):
+                    self._localize(self._update(assignment.topology_id))
+                case ReleaseBlobs():
+                    if self._localizing is not None:
+                        self._localizing.cancel()
+                        self._localizing = None
+                case LaunchWorker(assignment):
+                    self._launching = self._node.tasks.start(
+                        f"launch on port {self.port}", self._launch(assignment)
+                    )
+                case TerminateWorker():
+                    if self.process is not None:
+                        self.process.terminate()
+                case KillWorker():
+                    if self.process is not None:
+                        self.process.kill()
+        if self._log_steps():
+            self._changed()
+        self._set_timer()
+
+    def _log_steps(self) -> bool:
+        """Log what is new in the slot's history; whether anything is."""
+        steps = self.slot.steps - self._logged
+        self._logged = self.slot.steps
+        for step in list(self.slot.history)[-steps:] if steps else ():
+            trouble = isinstance(
+                step.event, WorkerExited | HeartbeatTimedOut | LaunchFailed | BlobsFailed
+            ) and step.state not in (State.KILL, State.KILL_BLOB_UPDATE)
+            write = log.warning if trouble else log.info
+            write(
+                "slot_step",
+                port=self.port,
+                state=step.state.name,
+                what_happened=step.event,
+                next=step.next.name,
+            )
+        return steps > 0
+
+    # Blobs.
+
+    async def _update(self, topology_id: str) -> None:
+        await self._wait_released(topology_id)
+        await self._node.localizer.update(topology_id)
+
+    def _localize(self, fetch: Awaitable[None]) -> None:
+        async def run() -> None:
+            try:
+                await fetch
+            except LocalizeError as error:
+                self._localizing = None
+                self._feed(BlobsFailed(str(error)))
+            else:
+                self._localizing = None
+                self._feed(BlobsLocalized())
+
+        self._localizing = self._node.tasks.start(f"blobs for port {self.port}", run())
+
+    # Launch and exit.
+
+    async def _launch(self, assignment: PortAssignment) -> None:
+        node = self._node
+        began = self._now()
+        topology = await asyncio.to_thread(node.localizer.read, assignment.topology_id)
+        if topology is None:
+            self._feed(BlobsMissing())
+            return
+        spec = self._launch_spec(assignment, topology)
+        record = WorkerRecord(
+            worker_id=spec.worker_id,
+            port=self.port,
+            assignment=assignment,
+            launch=spec.incarnation.launch,
+            timeout_secs=node.settings.worker_timeout_of(topology.conf),
+        )
+        environment = worker_environment(
+            node.environ,
+            _mapping(topology.conf.get("topology.environment")),
+            import_path=node.import_path,
+            temporary_dir=spec.worker_dir / "tmp",
+            marks={WORKER_ID_VARIABLE: spec.worker_id},
+        )
+        try:
+            process = await asyncio.to_thread(start_worker, spec, record, environment, node.command)
+        except OSError as error:
+            self._feed(LaunchFailed(f"{type(error).__name__}: {error}"))
+            return
+        if self._closed:
+            process.close()
+            return
+        self.process, self.incarnation = process, spec.incarnation
+        process.watch(self._on_exit)
+        log.info(
+            "worker_launched",
+            topology_id=assignment.topology_id,
+            port=self.port,
+            worker_id=spec.worker_id,
+            pid=process.pid,
+            incarnation=spec.incarnation,
+            ms=round((self._now() - began) * 1000),
+        )
+        self._feed(WorkerLaunched(spec.worker_id, record.timeout_secs))
+
+    def _launch_spec(self, assignment: PortAssignment, topology: LocalTopology) -> LaunchSpec:
+        node = self._node
+        settings = node.settings
+        worker_id = str(uuid.uuid4())
+        return LaunchSpec(
+            topology_id=assignment.topology_id,
+            supervisor_id=node.supervisor_id,
+            hostname=settings.hostname,
+            port=self.port,
+            worker_id=worker_id,
+            incarnation=Incarnation(assignment.zxid, node.launch_numbers.next()),
+            stormdist=topology.path,
+            worker_dir=settings.workers_dir / worker_id,
+            artifacts_dir=settings.artifacts_dir / assignment.topology_id / str(self.port),
+            daemon_conf=dict(node.conf),
+        )
+
+    def _on_exit(self, status: int | None) -> None:
+        process, self.process = self.process, None
+        self.incarnation = None
+        if process is None:
+            return
+        log.info(
+            "worker_exited",
+            port=self.port,
+            worker_id=process.worker_id,
+            pid=process.pid,
+            status=status,
+        )
+        self._node.tasks.start(
+            f"clean-up of {process.worker_id}",
+            asyncio.to_thread(self._clean_up, process),
+        )
+        with self._crashing():
+            self._feed(WorkerExited(process.worker_id, status))
+
+    def _clean_up(self, process: WorkerProcess) -> None:
+        process.clean_up()
+        remove_worker_dir(self._node.settings.workers_dir / process.worker_id)
+
+    # Time.
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.slot.deadline()
+        now = self._now()
+        if self.slot.state is State.WAITING_FOR_WORKER_START and due is not None:
+            due = min(due, now + _START_LOOK_SECS)
+        if due is None or self._closed:
+            return
+        wait = max(0.0, due - now)
+        self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer, now + wait)
+
+    def _on_timer(self, due: float) -> None:
+        self._timer = None
+        if self._now() - due > _STALL_SECS:
+            self.slot.forgive(self._now() + self._grace_secs())
+        with self._crashing():
+            self._look()
+
+    @contextmanager
+    def _crashing(self) -> Iterator[None]:
+        """For what the event loop calls: an error that nobody expected must not end in its log."""
+        try:
+            yield
+        except Exception as error:
+            self._node.crashed(f"slot {self.port}", error)
+
+    def _grace_secs(self) -> float:
+        return min(_STALL_GRACE_SECS, self.slot.worker_timeout_secs)
+
+    def _look(self) -> None:
+        """Read the worker's heartbeat, if there is a worker, and do what is due."""
+        if self.process is not None:
+            path = self._node.settings.workers_dir / self.process.worker_id / "heartbeat"
+            try:
+                beat = read_heartbeat(path)
+            except (OSError, ValueError) as error:
+                log.warning("heartbeat_unreadable", port=self.port, path=path, error=error)
+                beat = None
+            if beat is not None and beat.pid == self.process.pid:
+                at = beat.monotonic_ns / 1e9
+                commands = self.slot.heartbeat(at, beat.phase is Phase.RUNNING, self._now())
+                self._carry_out(commands)
+                return
+        self._carry_out(self.slot.advance(self._now()))
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}

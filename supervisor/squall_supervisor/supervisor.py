@@ -1,0 +1,356 @@
+"""A supervisor: it makes the workers of one node match what Nimbus has assigned to it.
+
+    ZooKeeper -> AssignmentSync -> desired_ports -> Slots -> a SlotRunner a port -> worker processes
+
+It owns no truth: what runs where is in ZooKeeper, what it started is in its workers' folders. So it
+may die at any moment; its workers run on, and the next one adopts them. ZooKeeper may go away, too:
+then nothing changes until it is back, but workers that die are started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from squall.clock import Clock, SystemClock
+from squall.cluster.state import ClusterState
+from squall.cluster.store import ConnectionState, StoreError
+from squall.cluster.values import Assignment, ErrorInfo, SupervisorInfo
+from squall.logs import get_logger
+from squall.names import SYSTEM_COMPONENT
+from squall.tasks import TaskGroup
+from squall_supervisor.assignments import Assignments, PortAssignment, Unreadable, desired_ports
+from squall_supervisor.environment import import_path
+from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
+from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
+from squall_supervisor.localizer import BlobSource, Localizer
+from squall_supervisor.memory import Memory
+from squall_supervisor.nimbus_blobs import NimbusBlobs
+from squall_supervisor.service import SupervisorService
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.slot_runner import Node
+from squall_supervisor.slots import Slots
+from squall_supervisor.sync import AssignmentSync
+from squall_supervisor.worker_record import read_launch
+from squall_thrift import storm
+from squall_thrift.server import ThriftServer
+
+log = get_logger(__name__)
+
+# Without ZooKeeper for so long after the start, what the ports were last to run is started again.
+_WITHOUT_ZOOKEEPER_SECS = 5.0
+# ZooKeeper that does not answer is named in the log after the first time, and then regularly.
+_WAITING_FIRST_SECS = 2.0
+_WAITING_LOG_SECS = 10.0
+# This process looks whether it was itself stopped this often.
+_PULSE_SECS = 0.5
+_STALL_SECS = 2.0
+
+
+class Supervisor:
+    """`start`, then `wait_ready`; `close` leaves the workers running.
+
+    Tests pass their own store, blobs and worker command.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        cluster: ClusterState | None = None,
+        blobs: BlobSource | None = None,
+        command: WorkerCommand = worker_command,
+        clock: Clock | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.settings = SupervisorSettings.from_conf(conf)
+        self._conf = conf
+        self._clock = clock or SystemClock()
+        self._cluster = cluster or ClusterState.from_conf(conf)
+        self._blobs = blobs or NimbusBlobs.from_conf(
+            conf, retries_max=self.settings.download_retries_max
+        )
+        self._command = command
+        self._environ = environ
+        self._started = self._clock.monotonic()
+        self._tasks = TaskGroup(self._on_crash)
+        self._assignments: dict[str, Assignment] = {}  # as last read
+        self._last_ports: dict[int, PortAssignment] = {}  # what the ports were last to run
+        self._problems: tuple[str, ...] = ()
+        self._registration_due = asyncio.Event()
+        self._registered = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._clean_up_due = asyncio.Event()
+        self._crash: BaseException | None = None
+        self._crashed = asyncio.Event()
+
+    # Life.
+
+    async def start(self) -> None:
+        """Adopt workers, serve, and begin to connect. Raises OSError (the port is in use, the disk
+        fails) and InsecureListenerError."""
+        settings = self.settings
+        for folder in (settings.supervisor_dir, settings.workers_dir):
+            make_private(folder)
+        state = await asyncio.to_thread(self._load_state)
+        self.id = state.supervisor_id
+        self._memory = Memory(LocalStateFile(settings.state_file), state, self._tasks)
+        await asyncio.to_thread(self._memory.save_now)
+        localizer = Localizer(
+            settings.stormdist_dir,
+            settings.temporary_dir,
+            self._blobs,
+            self._clock,
+            limits=settings.package_limits,
+            downloads_max=settings.downloads_max,
+            on_bad_package=self._on_bad_package,
+        )
+        await asyncio.to_thread(localizer.prepare)
+        self._localizer = localizer
+        self._slots = Slots(
+            Node(
+                settings=settings,
+                conf=self._conf,
+                supervisor_id=self.id,
+                import_path=import_path(self._environ),
+                environ=self._environ,
+                clock=self._clock,
+                localizer=localizer,
+                launch_numbers=self._memory,
+                tasks=self._tasks,
+                crashed=self._on_crash,
+                command=self._command,
+            ),
+            changed=self._on_slot_change,
+        )
+        self._last_ports = {p: a for p, a in state.ports.items() if p in self._slots.runners}
+        self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
+        self._server = ThriftServer(
+            storm.Supervisor,
+            SupervisorService(lambda: self._assignments, self._sync.request),
+            host=settings.thrift_host,
+            port=settings.thrift_port,
+            frame_bytes_max=settings.thrift_frame_bytes_max,
+            insecure=settings.insecure,
+        )
+        await self._server.start()
+        await self._slots.adopt()
+        self._last_ports.update(self._slots.wanted)
+        self._cluster.store.add_listener(self._on_connection)
+        self._tasks.start("cluster", self._connect())
+        self._tasks.start("without ZooKeeper", self._begin_without_zookeeper())
+        self._tasks.start("pulse", self._pulse())
+        self._tasks.start("clean-up", self._clean_up())
+        self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
+
+    async def wait_ready(self) -> None:
+        """Wait until this node is registered and has read its assignments."""
+        await self._registered.wait()
+        await self._synced.wait()
+
+    async def wait_crashed(self, until: asyncio.Task[Any]) -> BaseException | None:
+        """Wait until something fails that nobody expected, and return it: this process is to end
+        then, and be started again. None when `until` is done first."""
+        crashed = asyncio.create_task(self._crashed.wait())
+        try:
+            await asyncio.wait({crashed, until}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            crashed.cancel()
+        return self._crash
+
+    async def close(self) -> None:
+        """Stop supervising. The workers run on."""
+        await self._server.stop(grace_secs=2.0)
+        await self._slots.close()
+        await self._localizer.close()
+        await self._memory.close()
+        await self._tasks.close()
+        await self._cluster.close()
+
+    @property
+    def port(self) -> int:
+        """The Thrift port."""
+        return self._server.port
+
+    @property
+    def slots(self) -> Slots:
+        return self._slots
+
+    def _on_crash(self, name: str, error: BaseException) -> None:
+        log.error("task_crashed", task=name, error=error, exc_info=error)
+        self._crash = self._crash or error
+        self._crashed.set()
+
+    # Local state.
+
+    def _load_state(self) -> LocalState:
+        settings = self.settings
+        file = LocalStateFile(settings.state_file)
+        try:
+            state = file.load()
+        except LocalStateError as error:
+            aside = file.put_aside()
+            log.error(
+                "local_state_unreadable",
+                path=settings.state_file,
+                why=error,
+                kept_as=aside,
+                what_now="starting from what the workers' folders say",
+            )
+            state = recover(
+                self._launches(), fresh_id=str(uuid.uuid4()), epoch_secs=self._clock.time()
+            )
+        if state is None:
+            state = recover(self._launches(), fresh_id=str(uuid.uuid4()), epoch_secs=0.0)
+        if settings.supervisor_id is not None:
+            state = LocalState(settings.supervisor_id, state.launches_reserved, state.ports)
+        return state
+
+    def _launches(self) -> list[Any]:
+        found = [read_launch(folder) for folder in self.settings.workers_dir.iterdir()]
+        return [launch for launch in found if launch is not None]
+
+    # Cluster state.
+
+    async def _connect(self) -> None:
+        waiting = self._tasks.start("wait for ZooKeeper", self._say_waiting())
+        try:
+            while True:
+                try:
+                    await self._cluster.start()
+                    break
+                except StoreError as error:
+                    log.warning("cluster_state_not_ready", error=error)
+                    await asyncio.sleep(1.0)
+        finally:
+            waiting.cancel()
+        self._tasks.start("assignments", self._sync.run())
+        self._tasks.start("registration", self._register())
+
+    async def _say_waiting(self) -> None:
+        wait_secs = _WAITING_FIRST_SECS
+        while True:
+            await asyncio.sleep(wait_secs)
+            wait_secs = _WAITING_LOG_SECS
+            log.warning(
+                "waiting_for_zookeeper",
+                servers=self._conf.get("storm.zookeeper.servers"),
+                port=self._conf.get("storm.zookeeper.port"),
+            )
+
+    def _on_connection(self, state: ConnectionState) -> None:
+        log.info("zookeeper_connection", state=state.value)
+        if state is ConnectionState.CONNECTED:
+            self._registration_due.set()
+            self._sync.request()
+
+    async def _register(self) -> None:
+        """Keep this node's entry: renewed regularly, when its used ports change, and at once after
+        a new session, whose predecessor took the old entry with it."""
+        while True:
+            self._registration_due.clear()
+            wait_secs = self.settings.heartbeat_secs
+            try:
+                await self._cluster.register_supervisor(self.id, self._info())
+            except StoreError as error:
+                log.warning("not_registered", error=error)
+                wait_secs = 1.0
+            else:
+                self._registered.set()
+            try:
+                async with asyncio.timeout(wait_secs):
+                    await self._registration_due.wait()
+            except TimeoutError:
+                pass
+
+    def _info(self) -> SupervisorInfo:
+        settings = self.settings
+        return SupervisorInfo(
+            time_secs=int(self._clock.time()),
+            hostname=settings.hostname,
+            assignment_id=self.id,
+            used_ports=self._slots.used_ports,
+            meta=settings.ports,
+            scheduler_meta=settings.scheduler_meta,
+            uptime_secs=int(self._clock.monotonic() - self._started),
+            version=_version(),
+            resources=settings.resources,
+            server_port=self.port,
+        )
+
+    async def _take(self, assignments: Assignments) -> None:
+        """Act on a complete reading of the assignments."""
+        desired = desired_ports(assignments, self.id, self.settings.ports, self._last_ports)
+        if desired.problems != self._problems:
+            self._problems = desired.problems
+            for problem in desired.problems:
+                log.warning("assignment_problem", problem=problem)
+        self._assignments = {
+            topology_id: one[0]
+            for topology_id, one in assignments.items()
+            if not isinstance(one, Unreadable)
+        }
+        self._last_ports = dict(desired.ports)
+        self._slots.want(desired.ports)
+        self._synced.set()
+        self._memory.set_ports(desired.ports)
+        self._memory.save()  # again, if the disk refused the last time
+        self._clean_up_due.set()
+
+    def _on_slot_change(self) -> None:
+        self._registration_due.set()
+        self._clean_up_due.set()
+
+    async def _clean_up(self) -> None:
+        """Remove what no slot needs any more, once it is known what the slots need."""
+        await self._synced.wait()
+        while True:
+            await self._clean_up_due.wait()
+            self._clean_up_due.clear()
+            await self._slots.remove_unused_topologies()
+
+    async def _begin_without_zookeeper(self) -> None:
+        try:
+            await asyncio.wait_for(self._synced.wait(), _WITHOUT_ZOOKEEPER_SECS)
+        except TimeoutError:
+            if self._last_ports:
+                log.warning("begun_without_zookeeper", ports=sorted(self._last_ports))
+            self._slots.want(self._last_ports)
+
+    async def _pulse(self) -> None:
+        """Notice that this process, and so perhaps the machine, was stopped for a while."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(_PULSE_SECS)
+            stopped_secs = time.monotonic() - before - _PULSE_SECS
+            if stopped_secs > _STALL_SECS:
+                log.warning("supervisor_was_stopped", secs=round(stopped_secs, 1))
+                self._slots.forgive()
+
+    def _on_bad_package(self, topology_id: str, message: str) -> None:
+        """Show it where a topology's errors are shown."""
+        error = ErrorInfo(
+            error=f"The package cannot be unpacked on {self.settings.hostname}: {message}",
+            time_secs=int(self._clock.time()),
+            host=self.settings.hostname,
+        )
+        self._tasks.start(f"error of {topology_id}", self._report(topology_id, error))
+
+    async def _report(self, topology_id: str, error: ErrorInfo) -> None:
+        try:
+            await self._cluster.report_error(topology_id, SYSTEM_COMPONENT, error)
+        except StoreError as failure:
+            log.warning("error_not_reported", topology_id=topology_id, error=failure)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("squall")
+    except PackageNotFoundError:
+        return "0.1.0"

@@ -1,0 +1,75 @@
+"""Reading the assignments: at once when they change, and every ten seconds all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from squall.cluster.codec import CorruptStateError
+from squall.cluster.state import ClusterState
+from squall.cluster.store import StoreError
+from squall.cluster.values import Assignment
+from squall.logs import get_logger
+from squall_supervisor.assignments import UNREADABLE, Assignments, Unreadable
+
+log = get_logger(__name__)
+
+_RETRY_SECS = 1.0
+_READS_MAX = 64  # at a time
+
+
+class AssignmentSync:
+    """Calls `take` with every complete reading. A reading that fails is no reading: it is tried
+    again, and what runs goes on."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        take: Callable[[Assignments], Awaitable[None]],
+        *,
+        every_secs: float,
+    ) -> None:
+        self._cluster = cluster
+        self._take = take
+        self._every_secs = every_secs
+        self._requested = asyncio.Event()
+        self._requested.set()
+        self._reads = asyncio.Semaphore(_READS_MAX)
+
+    def request(self) -> None:
+        """Read again soon."""
+        self._requested.set()
+
+    async def run(self) -> None:
+        """Read for as long as the task lives."""
+        while True:
+            wait_secs = self._every_secs
+            self._requested.clear()
+            try:
+                assignments = await self._read()
+            except StoreError as error:
+                log.warning("assignments_not_read", error=error)
+                wait_secs = _RETRY_SECS
+            else:
+                await self._take(assignments)
+            try:
+                async with asyncio.timeout(wait_secs):
+                    await self._requested.wait()
+            except TimeoutError:
+                pass
+
+    async def _read(self) -> Assignments:
+        ids = await self._cluster.assignments(self._on_change)
+        found = await asyncio.gather(*(self._read_one(topology_id) for topology_id in ids))
+        return {i: one for i, one in zip(ids, found, strict=True) if one is not None}
+
+    async def _read_one(self, topology_id: str) -> tuple[Assignment, int] | Unreadable | None:
+        async with self._reads:
+            try:
+                return await self._cluster.assignment(topology_id, self._on_change)
+            except CorruptStateError as error:
+                log.error("assignment_unreadable", topology_id=topology_id, error=error)
+                return UNREADABLE
+
+    def _on_change(self, path: str) -> None:
+        self._requested.set()

@@ -1,0 +1,567 @@
+"""A supervisor with real processes, on a cluster state in memory."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.supervisor.standin import TestNode, package, wait_until
+
+from squall.cluster.memory import MemoryStore
+from squall.cluster.state import ClusterState
+from squall.launch import LaunchSpec
+from squall_supervisor import processes
+from squall_supervisor.slot_table import State
+
+pytestmark = pytest.mark.integration
+
+WORDS = "words-1-100"
+OTHER = "other-2-200"
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[TestNode]:
+    node = TestNode(tmp_path)
+    node.blobs.put(WORDS)
+    node.blobs.put(OTHER)
+    yield node
+    await node.close()
+
+
+async def test_an_assignment_becomes_a_running_worker(node: TestNode) -> None:
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: [1, 2]})
+    pid = await node.wait_running()
+    process = processes.read_stat(pid)
+    assert process is not None
+    assert process.session == pid
+    assert process.session != os.getsid(0)
+    worker_id = node.runner().slot.worker_id
+    assert worker_id is not None
+    worker_dir = supervisor.settings.workers_dir / worker_id
+    spec = LaunchSpec.read(worker_dir / "launch.json")
+    assert (spec.topology_id, spec.port, spec.supervisor_id) == (WORDS, 6700, "node")
+    assert spec.hostname == "127.0.0.1"
+    assert spec.daemon_conf == node.conf
+    assert (spec.stormdist / "code" / "app.py").read_bytes() == b"x = 1\n"
+    assert (spec.stormdist / "resources" / "run.sh").exists()
+    assert (spec.stormdist / "stormcode.ser").read_bytes() == b"code"
+    assert stat.S_IMODE(worker_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE((worker_dir / "launch.json").stat().st_mode) == 0o600
+    assert os.readlink(f"/proc/{pid}/cwd") == str(worker_dir)
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+    out = spec.artifacts_dir / "worker.log.out"
+    assert os.readlink(f"/proc/{pid}/fd/1") == str(out)
+    assert (worker_dir / "artifacts" / "worker.log.err").exists()
+
+
+async def test_the_environment_is_scrubbed_and_the_topology_adds_its_own(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    monkeypatch.setenv("LC_TIME", "C")
+    node.blobs.put(WORDS, {"topology.environment": {"GREETING": "hello", "PYTHONPATH": "/extra"}})
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    await node.wait_running()
+    out = supervisor.settings.artifacts_dir / WORDS / "6700" / "worker.log.out"
+    environment = json.loads(out.read_text().partition(" ")[2])
+    assert "SECRET_TOKEN" not in environment
+    assert environment["LC_TIME"] == "C"
+    assert environment["GREETING"] == "hello"
+    assert environment["PYTHONPATH"].endswith(":/extra")
+    assert environment["SQUALL_WORKER_ID"] == node.runner().slot.worker_id
+    assert environment["TMPDIR"].endswith(f"{node.runner().slot.worker_id}/tmp")
+
+
+async def test_a_killed_worker_is_noticed_and_launched_again_at_once(node: TestNode) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    delays = []
+    for _ in range(2):
+        pid = await node.wait_running()
+        runner = node.runner()
+        runner.slot.running_since = time.monotonic() - 60  # as if it had run for a minute
+        launches = len(node.launches)
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        await wait_until("launched again", lambda n=launches: len(node.launches) > n)
+        delays.append(node.launches[-1] - killed)
+        assert await node.wait_running() != pid
+    assert min(delays) < 0.5, delays
+
+
+async def test_incarnations_rise_with_every_launch(node: TestNode) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    seen = []
+    for _ in range(3):
+        pid = await node.wait_running()
+        seen.append(node.runner().incarnation)
+        node.runner().slot.running_since = time.monotonic() - 60
+        os.kill(pid, signal.SIGKILL)
+        await wait_until("gone", lambda p=pid: processes.identify(p) is None)
+        await wait_until(
+            "next", lambda p=pid: node.runner().process and node.runner().process.pid != p
+        )
+    assert all(one is not None for one in seen)
+    assert seen == sorted(set(seen))
+    assert len({one.assignment_zxid for one in seen if one is not None}) == 1
+
+
+async def test_a_stopped_worker_is_killed_and_replaced_when_its_time_is_over(
+    node: TestNode,
+) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    os.kill(pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    await wait_until("the hung worker is gone", lambda: processes.identify(pid) is None)
+    assert 0.8 <= time.monotonic() - stopped < 2.5  # the time-out is 1 s
+    assert await node.wait_running() != pid
+
+
+async def test_a_worker_that_never_beats_is_killed_after_the_start_time_out(
+    tmp_path: Path,
+) -> None:
+    node = TestNode(tmp_path, **{"supervisor.worker.start.timeout.secs": 1.5})
+    node.blobs.put(WORDS)
+    node.behave(silent=True)
+    try:
+        await node.start()
+        await node.assign(WORDS, {6700: 1})
+        await wait_until("a second launch", lambda: len(node.launches) >= 2)
+        assert node.launches[1] - node.launches[0] >= 1.4
+    finally:
+        await node.close()
+
+
+async def test_a_crash_loop_backs_off(node: TestNode) -> None:
+    node.behave(crash=0)
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    await wait_until("three launches", lambda: len(node.launches) >= 3)
+    gaps = [b - a for a, b in zip(node.launches, node.launches[1:], strict=False)]
+    assert gaps[0] < 1.0
+    assert gaps[1] >= 1.0
+
+
+async def test_a_topology_that_goes_ends_its_worker_and_leaves_nothing(node: TestNode) -> None:
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    await node.unassign(WORDS)
+    await node.wait_empty()
+    assert processes.identify(pid) is None
+    workers_dir = supervisor.settings.workers_dir
+    await wait_until("its folder is gone", lambda: not list(workers_dir.iterdir()))
+    stormdist = supervisor.settings.stormdist_dir
+    await wait_until("its code is gone", lambda: not list(stormdist.iterdir()))
+    temporary = supervisor.settings.temporary_dir
+    await wait_until("nothing is left", lambda: not list(temporary.iterdir()))
+    assert (supervisor.settings.artifacts_dir / WORDS / "6700" / "worker.log.out").exists()
+
+
+async def test_other_executors_restart_the_worker_and_peers_that_move_do_not(
+    node: TestNode,
+) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1, 6701: [2, 3]})
+    first = await node.wait_running(6700)
+    second = await node.wait_running(6701)
+    await node.assign(WORDS, {6700: 1, 6701: 2})
+    await wait_until("6701 restarts", lambda: processes.identify(second) is None)
+    assert await node.wait_running(6701) != second
+    assert await node.wait_running(6700) == first
+
+
+async def test_a_stubborn_worker_and_its_children_are_killed(node: TestNode) -> None:
+    node.behave(stubborn=True, child=True)
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    pid_dir = supervisor.settings.workers_dir / str(node.runner().slot.worker_id) / "pids"
+    children = [int(name) for name in os.listdir(pid_dir)]
+    assert len(children) == 1
+    asked = time.monotonic()
+    await node.unassign(WORDS)
+    await node.wait_empty()
+    assert time.monotonic() - asked >= 0.9
+    await wait_until("the child is gone", lambda: processes.identify(children[0]) is None)
+    assert processes.identify(pid) is None
+
+
+async def test_a_killed_workers_detached_child_is_killed(node: TestNode) -> None:
+    """A child with a session of its own is found by its note in pids/ and its environment."""
+    node.behave(child="detached")
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    worker_dir = supervisor.settings.workers_dir / str(node.runner().slot.worker_id)
+    (child,) = (int(name) for name in os.listdir(worker_dir / "pids"))
+    # A number in pids/ that is somebody else's by now: this very process.
+    (worker_dir / "pids" / str(os.getpid())).touch()
+    (worker_dir / "pids" / "1").touch()
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("the child is gone", lambda: processes.identify(child) is None)
+
+
+async def test_a_restarted_supervisor_adopts_its_workers(node: TestNode) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1, 6701: 2})
+    pids = [await node.wait_running(6700), await node.wait_running(6701)]
+    incarnations = [node.runner(p).incarnation for p in (6700, 6701)]
+    await node.stop()
+    assert sorted(node.living_workers()) == sorted(pids)
+    await node.start()
+    assert [await node.wait_running(p) for p in (6700, 6701)] == pids
+    assert [node.runner(p).incarnation for p in (6700, 6701)] == incarnations
+    assert len(node.launches) == 2
+    os.kill(pids[0], signal.SIGKILL)
+    await wait_until("the adopted worker's exit is seen", lambda: len(node.launches) == 3)
+    assert await node.wait_running(6700) not in pids
+    assert node.runner(6700).incarnation > incarnations[0]  # type: ignore[operator]
+
+
+async def test_an_adopted_worker_that_hangs_is_replaced(node: TestNode) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    await node.stop()
+    os.kill(pid, signal.SIGSTOP)
+    await node.start()
+    await wait_until("the hung worker is gone", lambda: processes.identify(pid) is None)
+    assert await node.wait_running() != pid
+
+
+async def test_a_topology_that_ended_meanwhile_loses_its_adopted_worker(node: TestNode) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    await node.stop()
+    await node.unassign(WORDS)
+    await node.start()
+    await wait_until("the worker is gone", lambda: processes.identify(pid) is None)
+    await node.wait_empty()
+    assert len(node.launches) == 1
+
+
+async def test_a_worker_that_died_meanwhile_is_launched_again(node: TestNode) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    await node.stop()
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("it is gone", lambda: processes.identify(pid) is None)
+    await node.start()
+    assert await node.wait_running() != pid
+    supervisor = node.supervisor
+    assert supervisor is not None
+    assert len(list(supervisor.settings.workers_dir.iterdir())) == 1
+
+
+async def test_a_recycled_pid_is_never_signalled(node: TestNode) -> None:
+    """The record names a pid that belongs to another process by now."""
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    worker_dir = supervisor.settings.workers_dir / str(node.runner().slot.worker_id)
+    await node.stop()
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("it is gone", lambda: processes.identify(pid) is None)
+    stranger = await asyncio.create_subprocess_exec("sleep", "60", start_new_session=True)
+    record = json.loads((worker_dir / "worker.json").read_text())
+    record["process"][0] = stranger.pid
+    (worker_dir / "worker.json").write_text(json.dumps(record))
+    try:
+        await node.start()
+        await node.wait_running()
+        await node.unassign(WORDS)
+        await node.wait_empty()
+        assert processes.identify(stranger.pid) is not None
+    finally:
+        stranger.kill()
+        await stranger.wait()
+
+
+async def test_a_worker_whose_supervisor_died_before_noting_its_pid_is_adopted(
+    node: TestNode,
+) -> None:
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    record_file = (
+        supervisor.settings.workers_dir / str(node.runner().slot.worker_id) / "worker.json"
+    )
+    await node.stop()
+    record = json.loads(record_file.read_text())
+    record["process"] = None
+    record_file.write_text(json.dumps(record))
+    await node.start()
+    assert await node.wait_running() == pid
+    assert json.loads(record_file.read_text())["process"][0] == pid
+
+
+async def test_a_worker_with_a_spoiled_record_is_ended_and_replaced(node: TestNode) -> None:
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    worker_dir = supervisor.settings.workers_dir / str(node.runner().slot.worker_id)
+    await node.stop()
+    (worker_dir / "worker.json").write_bytes(b"\0" * 100)
+    await node.start()
+    await wait_until("the old worker is gone", lambda: processes.identify(pid) is None)
+    assert await node.wait_running() != pid
+    await wait_until("its folder is gone", lambda: not worker_dir.exists())
+
+
+@pytest.mark.parametrize("spoil", [b"", b"{}", b"\0" * 200])
+async def test_a_spoiled_local_state_disturbs_no_worker(node: TestNode, spoil: bytes) -> None:
+    del node.conf["storm.id"]
+    node.conf["storm.id"] = None
+    supervisor = await node.start()
+    node.conf["storm.id"] = supervisor.id
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    before = node.runner().incarnation
+    assert before is not None
+    await node.stop()
+    node.conf["storm.id"] = None
+    state_file = supervisor.settings.state_file
+    state_file.write_bytes(spoil)
+    again = await node.start()
+    assert again.id == supervisor.id
+    assert await node.wait_running() == pid
+    aside = state_file.with_name("localstate.unreadable-1")
+    assert aside.read_bytes() == spoil
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("launched again", lambda: len(node.launches) == 2)
+    await node.wait_running()
+    assert node.runner().incarnation > before  # type: ignore[operator]
+
+
+async def test_the_supervisors_id_stays(node: TestNode) -> None:
+    node.conf["storm.id"] = None
+    first = (await node.start()).id
+    await node.stop()
+    assert (await node.start()).id == first
+
+
+async def test_zookeeper_away_stops_nothing_and_dead_workers_come_back(node: TestNode) -> None:
+    store = MemoryStore(node.ensemble)
+    supervisor = await node.start(store=store)
+    await node.assign(WORDS, {6700: 1, 6701: 2})
+    first, second = await node.wait_running(6700), await node.wait_running(6701)
+    node.ensemble.suspend(store)
+    supervisor._sync.request()
+    os.kill(second, signal.SIGKILL)
+    await wait_until("it was launched again", lambda: len(node.launches) == 3)
+    assert await node.wait_running(6701) != second
+    assert await node.wait_running(6700) == first
+    node.ensemble.resume(store)
+    await node.unassign(WORDS)
+    await node.wait_empty(6700)
+    await node.wait_empty(6701)
+
+
+async def test_a_lost_session_is_followed_by_a_new_registration(node: TestNode) -> None:
+    store = MemoryStore(node.ensemble)
+    supervisor = await node.start(store=store)
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    cluster = await node.cluster()
+    assert set(await cluster.supervisors()) == {"node"}
+    node.ensemble.expire(store)
+
+    async def registered() -> bool:
+        return "node" in await cluster.supervisors()
+
+    for _ in range(1000):
+        if await registered():
+            break
+        await asyncio.sleep(0.01)
+    info = (await cluster.supervisors())["node"]
+    assert info.meta == (6700, 6701)
+    assert info.used_ports == (6700,)
+    assert info.server_port == supervisor.port
+    assert await node.wait_running() == pid
+
+
+async def test_a_start_without_zookeeper_goes_on_with_what_was_known(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from squall_supervisor import supervisor as module
+
+    monkeypatch.setattr(module, "_WITHOUT_ZOOKEEPER_SECS", 0.2)
+    await node.start()
+    await node.assign(WORDS, {6700: 1, 6701: 2})
+    first, second = await node.wait_running(6700), await node.wait_running(6701)
+    await node.stop()
+    os.kill(second, signal.SIGKILL)
+    await wait_until("it is gone", lambda: processes.identify(second) is None)
+    node.ensemble.running = False
+    await node.start(ready=False)
+    assert await node.wait_running(6700) == first
+    await node.wait_running(6701)
+
+
+async def test_an_unreadable_assignment_is_no_reason_to_stop_a_worker(node: TestNode) -> None:
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    cluster = await node.cluster()
+    await cluster.store.set(f"/assignments/{WORDS}", b"\xff not thrift")
+    await wait_until(
+        "it was read", lambda: any("cannot be read" in p for p in supervisor._problems)
+    )
+    assert await node.wait_running() == pid
+    await node.assign(WORDS, {6700: 1})
+    await wait_until("it was read", lambda: not supervisor._problems)
+    assert await node.wait_running() == pid
+
+
+async def test_a_failed_download_is_tried_again(node: TestNode) -> None:
+    node.blobs.error = "no leader"
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    await wait_until("two tries", lambda: node.blobs.fetches >= 2)
+    assert list(supervisor.settings.stormdist_dir.iterdir()) == []
+    node.blobs.error = None
+    await node.wait_running()
+
+
+async def test_a_bad_package_is_reported_where_errors_are_shown(node: TestNode) -> None:
+    node.blobs.put(WORDS, jar=package({"../evil": b"x"}))
+    supervisor = await node.start()
+    cluster = await node.cluster()
+    await cluster.setup_heartbeats(WORDS)
+    await node.assign(WORDS, {6700: 1})
+    errors: list[str] = []
+    for _ in range(1000):
+        errors = [e.error for e in await cluster.errors(WORDS, "__system")]
+        if errors:
+            break
+        await asyncio.sleep(0.01)
+    assert "'../evil' leads out of the archive" in errors[0]
+    assert list(supervisor.settings.stormdist_dir.iterdir()) == []
+    await wait_until("retries", lambda: node.runner().slot.localize_failures >= 3)
+    assert node.blobs.fetches == 1  # not fetched again so soon
+    await node.unassign(WORDS)
+    await node.wait_empty()
+
+
+async def test_two_slots_of_a_topology_share_one_download(node: TestNode) -> None:
+    await node.start()
+    await node.assign(WORDS, {6700: 1, 6701: 2})
+    await node.wait_running(6700)
+    await node.wait_running(6701)
+    assert node.blobs.fetches == 1
+
+
+async def test_a_changed_configuration_restarts_the_workers_with_it(tmp_path: Path) -> None:
+    node = TestNode(tmp_path, **{"supervisor.localizer.update.blob.interval.secs": 0.1})
+    node.blobs.put(WORDS, {"a": 1})
+    try:
+        supervisor = await node.start()
+        await node.assign(WORDS, {6700: 1, 6701: 2})
+        pids = {await node.wait_running(6700), await node.wait_running(6701)}
+        node.blobs.put(WORDS, {"a": 2}, version=2)
+        await wait_until(
+            "both restart", lambda: len(node.launches) == 4 and node.runner(6700).process
+        )
+        assert not pids & {await node.wait_running(6700), await node.wait_running(6701)}
+        conf = supervisor.settings.stormdist_dir / WORDS / "stormconf.ser"
+        assert json.loads(conf.read_bytes()) == {"a": 2}
+    finally:
+        await node.close()
+
+
+async def test_a_full_disk_gives_errors_and_heals(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No launch file can be written; when there is room again the worker starts."""
+    full = True
+    write = LaunchSpec.write
+
+    def write_or_fail(spec: LaunchSpec, path: Path) -> None:
+        if full:
+            raise OSError(28, "No space left on device", str(path))
+        write(spec, path)
+
+    monkeypatch.setattr(LaunchSpec, "write", write_or_fail)
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    await wait_until("it backs off", lambda: node.runner().slot.state is State.KILL_AND_RELAUNCH)
+    assert list(supervisor.settings.workers_dir.iterdir()) == []
+    full = False
+    await node.wait_running()
+
+
+async def test_two_supervisors_share_a_machine(tmp_path: Path) -> None:
+    one = TestNode(tmp_path, "one")
+    two = TestNode(tmp_path, "two", **{"supervisor.slots.ports": [6710]})
+    two.ensemble = one.ensemble
+    for node in (one, two):
+        node.blobs.put(WORDS)
+    try:
+        await one.start()
+        await two.start()
+        await one.assign(WORDS, {6700: 1})
+        await two.assign(OTHER, {6710: 1})
+        two.blobs.put(OTHER)
+        await one.wait_running(6700)
+        await two.wait_running(6710)
+        cluster: ClusterState = await one.cluster()
+        infos = await cluster.supervisors()
+        assert {i: info.meta for i, info in infos.items()} == {"one": (6700, 6701), "two": (6710,)}
+    finally:
+        await one.close()
+        await two.close()
+
+
+async def test_a_crash_in_the_middle_of_a_download_leaves_nothing_that_looks_whole(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every step up to the rename the folder has no name under stormdist."""
+    from squall_supervisor import localizer as module
+
+    supervisor = await node.start()
+    seen: list[list[str]] = []
+    stormdist = supervisor.settings.stormdist_dir
+
+    def watched(path: Path) -> None:
+        seen.append(os.listdir(stormdist))
+        if len(seen) == 3:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(module, "_sync_file", watched)
+    await node.assign(WORDS, {6700: 1})
+    await wait_until("the disk failed", lambda: node.runner().slot.localize_failures == 1)
+    assert seen == [[], [], []]
+    assert os.listdir(stormdist) == []
+    await wait_until("no rest", lambda: os.listdir(supervisor.settings.temporary_dir) == [])
+    await node.wait_running()
+    # What a killed supervisor leaves in tmp goes at the next start.
+    await node.stop()
+    half = supervisor.settings.temporary_dir / "half"
+    half.mkdir()
+    (half / "stormcode.ser").write_bytes(b"")
+    await node.start()
+    assert not half.exists()
+    assert os.listdir(stormdist) == [WORDS]
+
+
+async def test_a_topology_that_lost_files_is_fetched_again_before_a_launch(node: TestNode) -> None:
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    (supervisor.settings.stormdist_dir / WORDS / "stormcode.ser").unlink()
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("fetched again", lambda: node.blobs.fetches == 2)
+    assert await node.wait_running() != pid

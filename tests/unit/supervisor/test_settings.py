@@ -1,0 +1,61 @@
+"""The supervisor's configuration."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.config import default_conf
+from squall.errors import ConfigError
+from squall_supervisor.settings import SupervisorSettings, hostname_of
+
+
+def test_the_defaults_are_those_of_the_defaults_file() -> None:
+    """What stands in for a missing key is what defaults.yaml says."""
+    assert SupervisorSettings.from_conf(default_conf()) == SupervisorSettings.from_conf({})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("supervisor.slots.ports", [6700, 0], "between 1 and 65535"),
+        ("supervisor.slots.ports", [6700, 70000], "between 1 and 65535"),
+        ("supervisor.slots.ports", [6700, True], "between 1 and 65535"),
+        ("supervisor.slots.ports", [6700, 6700], "twice"),
+        ("supervisor.slots.ports", "6700", "a list of ports"),
+        ("supervisor.worker.timeout.secs", 0, "at least 0.1"),
+        ("supervisor.worker.timeout.secs", "30", "a number"),
+        ("supervisor.worker.shutdown.sleep.secs", -1, "at least 0"),
+        ("supervisor.thrift.port", 70000, "a port"),
+        ("storm.id", "a/b", "names a node"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(key: str, value: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as error:
+        SupervisorSettings.from_conf({key: value})
+    assert key in str(error.value)
+
+
+def test_folders_hang_together(tmp_path: Path) -> None:
+    settings = SupervisorSettings.from_conf({"storm.local.dir": str(tmp_path)})
+    assert settings.artifacts_dir == tmp_path / "logs" / "workers-artifacts"
+    assert settings.stormdist_dir == tmp_path / "supervisor" / "stormdist"
+    assert settings.workers_dir == tmp_path / "workers"
+
+
+def test_a_disabled_supervisor_has_no_slots() -> None:
+    assert SupervisorSettings.from_conf({"supervisor.enable": False}).ports == ()
+
+
+def test_a_topology_may_have_its_own_worker_time_out_up_to_a_maximum() -> None:
+    settings = SupervisorSettings.from_conf({"worker.max.timeout.secs": 100})
+    key = "topology.worker.timeout.secs"
+    given = [None, 50, 500, -1, "x", True]
+    assert [settings.worker_timeout_of({key: v}) for v in given] == [30, 50, 100, 30, 30, 30]
+
+
+def test_the_host_name_leads_to_where_the_node_listens() -> None:
+    assert hostname_of({}) == "127.0.0.1"
+    assert hostname_of({"storm.bind.host": "10.0.0.7"}) == "10.0.0.7"
+    assert hostname_of({"storm.bind.host": "0.0.0.0", "storm.local.hostname": "n1"}) == "n1"
+    assert hostname_of({"storm.bind.host": "0.0.0.0"})
