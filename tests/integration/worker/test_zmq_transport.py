@@ -1,0 +1,357 @@
+"""Two real transports over TCP: resets, restarts, hostile bytes, idling."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import zmq
+from tests.support.tcp_proxy import TcpProxy
+
+from squall.launch import Incarnation
+from squall.model import WorkerSlot
+from squall_worker.transport.frames import FRAME_BYTES_MAX, SECTION_BYTES_MAX, Frame, Kind, Session
+from squall_worker.transport.link import Event, Left, Replaced
+from squall_worker.transport.zmq import PortInUseError, ZmqTransport
+
+pytestmark = pytest.mark.integration
+
+A = WorkerSlot("a", 1)
+B = WorkerSlot("b", 2)
+TOPOLOGY = "wordcount-1-1700000000"
+
+
+class Worker:
+    """A transport and what arrives at it."""
+
+    def __init__(self, slot: WorkerSlot, launch: int = 1, backlog: int = 1 << 28) -> None:
+        self.events: list[Event] = []
+        self.strangers: list[WorkerSlot] = []
+        self.dropped: list[bytes] = []
+        self.received: list[bytes] = []
+        self.reading = True
+        self.transport = ZmqTransport(
+            TOPOLOGY, slot, Incarnation(1, launch), backlog_bytes_max=backlog,
+            on_event=self.events.append, on_stranger=self.strangers.append,
+            on_dropped=self.dropped.extend,
+        )  # fmt: skip
+        self.transport.set_wakeup(self.drain)
+        self.port = 0
+
+    def start(self, port: int = 0) -> None:
+        self.port = self.transport.bind("127.0.0.1", port)
+
+    def drain(self) -> None:
+        if self.reading:
+            self.received += self.transport.drain(1024 * 1024)
+
+
+async def wait_until(condition: Callable[[], bool], secs: float = 20.0) -> None:
+    deadline = time.monotonic() + secs
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("the condition did not come true")
+        await asyncio.sleep(0.005)
+
+
+class Pair:
+    """Workers a and b, each reaching the other through a proxy."""
+
+    a: Worker
+    b: Worker
+    to_a: TcpProxy
+    to_b: TcpProxy
+
+    async def start(self) -> None:
+        self.a, self.b = Worker(A), Worker(B)
+        self.a.start()
+        self.b.start()
+        self.to_a, self.to_b = TcpProxy(self.a.port), TcpProxy(self.b.port)
+        await self.to_a.start()
+        await self.to_b.start()
+        self.connect()
+
+    def connect(self) -> None:
+        self.a.transport.set_peers({B: ("127.0.0.1", self.to_b.port)})
+        self.b.transport.set_peers({A: ("127.0.0.1", self.to_a.port)})
+
+    async def wait_greeted(self) -> None:
+        await wait_until(
+            lambda: bool(self.a.transport.greeted()) and bool(self.b.transport.greeted())
+        )
+
+    async def close(self) -> None:
+        await self.a.transport.close()
+        await self.b.transport.close()
+        await self.to_a.close()
+        await self.to_b.close()
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    pair = Pair()
+    await pair.start()
+    yield pair
+    await pair.close()
+
+
+async def test_sections_arrive_in_order_and_the_backlog_falls(pair: Pair) -> None:
+    """Also those that were sent before the peer was known."""
+    sent = [b"%d" % i for i in range(1000)]
+    for section in sent[:500]:
+        pair.a.transport.send(B, [section])
+    assert pair.a.transport.backlog_bytes(B) > 0
+    await pair.wait_greeted()
+    for section in sent[500:]:
+        pair.a.transport.send(B, [section])
+    await wait_until(lambda: pair.b.received == sent)
+    await wait_until(lambda: pair.a.transport.backlog_bytes(B) == 0)
+
+
+async def test_a_backlog_falls_only_when_the_engine_takes(pair: Pair) -> None:
+    await pair.wait_greeted()
+    pair.b.reading = False
+    pair.a.transport.send(B, [b"x" * 1000])
+    woken = asyncio.Event()
+    pair.b.transport.set_wakeup(woken.set)
+    await asyncio.wait_for(woken.wait(), 10)
+    assert pair.a.transport.backlog_bytes(B) > 0
+    assert pair.b.transport.drain(1) == [b"x" * 1000]
+    await wait_until(lambda: pair.a.transport.backlog_bytes(B) == 0)
+
+
+async def test_a_full_inbox_stops_reading_and_goes_on_afterwards(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receiver whose engine takes nothing holds no more than its bound; the rest waits at the
+    sender, and nothing is lost or forgotten when the engine takes again."""
+    monkeypatch.setattr("squall_worker.transport.zmq._INBOX_BYTES_MAX", 1_000_000)
+    await pair.wait_greeted()
+    pair.b.reading = False
+    sections = [b"%d " % i + b"x" * 50_000 for i in range(400)]
+    for section in sections:
+        pair.a.transport.send(B, [section])
+    await wait_until(lambda: pair.b.transport._inbox_bytes >= 1_000_000)
+    await asyncio.sleep(0.1)
+    assert pair.b.transport._inbox_bytes < 2_000_000
+    pair.b.reading = True
+    pair.b.drain()
+    await wait_until(lambda: pair.b.received == sections)
+    await wait_until(lambda: pair.a.transport.backlog_bytes(B) == 0)
+
+
+async def test_sections_of_every_size(pair: Pair) -> None:
+    sizes = [0, 1, 100_000, 262_140, 262_144, 300_000, 5_000_000, SECTION_BYTES_MAX]
+    sections = [os.urandom(min(size, 1000)).ljust(size, b"\0")[:size] for size in sizes]
+    pair.a.transport.send(B, sections)
+    with pytest.raises(ValueError, match="exceeds the limit"):
+        pair.a.transport.send(B, [b"x" * (SECTION_BYTES_MAX + 1)])
+    await wait_until(lambda: len(pair.b.received) == len(sections))
+    assert pair.b.received == sections
+
+
+async def test_resets_under_load_lose_nothing(pair: Pair) -> None:
+    """Both directions busy while the connections are broken again and again, in any moment."""
+    source = random.Random(7)
+    await pair.wait_greeted()
+    sent: dict[WorkerSlot, list[bytes]] = {A: [], B: []}
+    number = 0
+    resets, rounds = 0, 0
+    broken = {pair.to_a: 0, pair.to_b: 0}  # connections so far when it was last reset
+    while resets < 12:
+        rounds += 1
+        for to, sender in ((B, pair.a), (A, pair.b)):
+            if sender.transport.backlog_bytes(to) > 4_000_000:
+                continue
+            sections = []
+            for _ in range(source.randint(1, 20)):
+                number += 1
+                sections.append(b"%d " % number + b"x" * source.choice([10, 500, 20_000]))
+            sender.transport.send(to, sections)
+            sent[to] += sections
+        proxy = source.choice([pair.to_a, pair.to_b])
+        if rounds % 10 == 0 and proxy.connections > broken[proxy]:
+            broken[proxy] = proxy.connections
+            proxy.reset()
+            resets += 1
+        await asyncio.sleep(source.choice([0, 0, 0.005]))
+    await wait_until(lambda: len(pair.b.received) >= len(sent[B]))
+    await wait_until(lambda: len(pair.a.received) >= len(sent[A]))
+    assert pair.b.received == sent[B]
+    assert pair.a.received == sent[A]
+    assert pair.a.transport.counts().frames_resent + pair.b.transport.counts().frames_resent > 0
+    await wait_until(lambda: pair.a.transport.backlog_bytes(B) == 0)
+
+
+async def test_the_last_frame_before_silence_is_found_missing(pair: Pair) -> None:
+    """Nothing follows that would show the gap: the idle repetition does."""
+    await pair.wait_greeted()
+    pair.to_b.pause()
+    pair.a.transport.send(B, [b"last"])
+    await asyncio.sleep(0.02)
+    pair.to_b.reset()
+    pair.to_b.resume()
+    await wait_until(lambda: pair.b.received == [b"last"], 5)
+
+
+async def test_a_new_incarnation_takes_over_and_the_old_frames_are_dropped(pair: Pair) -> None:
+    await pair.wait_greeted()
+    pair.a.transport.send(B, [b"one"])
+    await wait_until(lambda: pair.b.received == [b"one"])
+    await wait_until(lambda: pair.a.transport.backlog_bytes(B) == 0)
+    await pair.b.transport.close()
+    pair.a.transport.send(B, [b"for the dead"])
+    port = pair.b.port
+    pair.b = Worker(B, launch=2)
+    pair.b.start(port)
+    pair.connect()
+    await wait_until(lambda: any(isinstance(event, Replaced) for event in pair.a.events))
+    replaced = next(event for event in pair.a.events if isinstance(event, Replaced))
+    assert (replaced.old.launch, replaced.new.launch, replaced.left) == (1, 2, False)
+    assert replaced.dropped_frames == 1
+    assert pair.a.dropped == [b"for the dead"]
+    await pair.wait_greeted()
+    pair.a.transport.send(B, [b"two"])
+    await wait_until(lambda: pair.b.received == [b"two"])
+
+
+async def test_after_a_goodbye_nothing_is_lost(pair: Pair) -> None:
+    """What the leaving worker never took goes to its successor."""
+    await pair.wait_greeted()
+    pair.b.transport.send(A, [b"its last"])
+    pair.b.reading = False
+    pair.a.transport.send(B, [b"kept"])
+    assert await pair.b.transport.close(drain_secs=5)
+    await wait_until(lambda: any(isinstance(event, Left) for event in pair.a.events))
+    assert next(e for e in pair.a.events if isinstance(e, Left)).drained
+    assert pair.a.received == [b"its last"]
+    pair.a.transport.send(B, [b"for the next"])
+    port = pair.b.port
+    pair.b = Worker(B, launch=2)
+    pair.b.start(port)
+    pair.connect()
+    await wait_until(lambda: pair.b.received == [b"kept", b"for the next"])
+
+
+async def test_an_old_incarnation_is_not_heard(pair: Pair) -> None:
+    """A replaced worker that still runs somewhere: its frames have no effect."""
+    pair.b.transport.send(A, [b"now"])
+    await pair.wait_greeted()
+    await wait_until(lambda: pair.a.received == [b"now"])
+    zombie = Worker(B, launch=0)
+    zombie.transport.set_peers({A: ("127.0.0.1", pair.a.port)})
+    zombie.transport.send(A, [b"old"])
+    await wait_until(lambda: pair.a.transport.counts().dropped_replaced > 0)
+    await zombie.transport.close()
+    assert pair.a.received == [b"now"]
+
+
+async def test_a_peer_that_moves_is_followed(pair: Pair) -> None:
+    await pair.wait_greeted()
+    pair.a.transport.set_peers({B: ("127.0.0.1", pair.b.port)})
+    pair.a.transport.send(B, [b"direct"])
+    await wait_until(lambda: pair.b.received == [b"direct"])
+    pair.a.transport.set_peers({})
+    assert pair.a.transport.peers == frozenset()
+    assert pair.a.transport.backlog_bytes(B) == 0
+    pair.connect()
+    pair.a.transport.send(B, [b"again"])
+    await wait_until(lambda: pair.b.received == [b"direct", b"again"])
+
+
+async def test_a_port_in_use_is_named(pair: Pair) -> None:
+    other = Worker(B)
+    with pytest.raises(PortInUseError, match=str(pair.a.port)):
+        other.start(pair.a.port)
+    await other.transport.close()
+
+
+def push(port: int) -> zmq.Socket[bytes]:
+    context = zmq.Context()
+    sock = context.socket(zmq.PUSH)
+    sock.setsockopt(zmq.LINGER, 1000)
+    sock.connect(f"tcp://127.0.0.1:{port}")
+    return sock
+
+
+async def test_hostile_messages_are_dropped_and_counted(pair: Pair) -> None:
+    await pair.wait_greeted()
+    source = random.Random(3)
+    hostile = push(pair.b.port)
+    good = Frame(
+        Kind.DATA, b"another!", A, Session(9, 9, 9), Session(1, 1, 1), 1, 0, False, (b"forged",)
+    )
+    for _ in range(200):
+        hostile.send(source.randbytes(source.randrange(300)))
+    hostile.send_multipart([good.serialize(), b"", b"more"])
+    hostile.send(good.serialize())
+    unknown = Frame(
+        Kind.GREETING, pair.b.transport._topology, WorkerSlot("z", 9), Session(9, 9, 9),
+        Session(0, 0, 0), 0, 0,
+    )  # fmt: skip
+    hostile.send(unknown.serialize())
+    drops = pair.b.transport.drops
+    await wait_until(lambda: drops.total == 203)
+    assert (drops.malformed, drops.multipart, drops.foreign, drops.unknown) == (200, 1, 1, 1)
+    assert pair.b.strangers == [WorkerSlot("z", 9)]
+    hostile.close()
+    hostile.context.term()
+    pair.a.transport.send(B, [b"still here"])
+    await wait_until(lambda: pair.b.received == [b"still here"])
+
+
+async def test_a_huge_message_costs_its_sender_the_connection(pair: Pair) -> None:
+    await pair.wait_greeted()
+    hostile = push(pair.b.port)
+    hostile.setsockopt(zmq.RECONNECT_STOP, zmq.RECONNECT_STOP_CONN_REFUSED)
+    monitor = hostile.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    hostile.send(b"x" * (FRAME_BYTES_MAX + 1))
+    await wait_until(lambda: monitor.poll(0) != 0)
+    hostile.disable_monitor()
+    monitor.close()
+    hostile.close(0)
+    hostile.context.term()
+    pair.a.transport.send(B, [b"still here"])
+    await wait_until(lambda: pair.b.received == [b"still here"])
+    assert pair.b.transport.drops.total == 0
+
+
+async def test_raw_bytes_on_the_port_disturb_nobody(pair: Pair) -> None:
+    await pair.wait_greeted()
+    for payload in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(5000), b"\xff" * 100):
+        with socket.create_connection(("127.0.0.1", pair.b.port)) as raw:
+            raw.sendall(payload)
+    pair.a.transport.send(B, [b"still here"])
+    await wait_until(lambda: pair.b.received == [b"still here"])
+
+
+async def test_a_full_backlog_drops_and_counts() -> None:
+    """The hard bound behind the engine's own: memory stays bounded when a peer never comes."""
+    worker = Worker(A, backlog=1000)
+    for _ in range(10):
+        worker.transport.send(B, [b"x" * 296])
+    assert worker.transport.backlog_bytes(B) == 900
+    assert worker.transport.counts().dropped_overflow == 7
+    assert len(worker.dropped) == 7
+    worker.transport.set_peers({})
+    assert len(worker.dropped) == 10, "what was queued for a peer that is removed"
+    await worker.transport.close()
+
+
+async def test_idle_links_cost_next_to_nothing(pair: Pair) -> None:
+    """Both transports idle in this process: far below the 1 % of a CPU that a worker may use."""
+    await pair.wait_greeted()
+    await asyncio.sleep(0.5)
+    sent = pair.a.transport.counts().frames_sent
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    await asyncio.sleep(3)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert pair.a.transport.counts().frames_sent - sent <= 8
+    assert cpu < 0.15

@@ -1,0 +1,653 @@
+"""What both cores promise alike; the engine's tests, run with SQUALL_CORE=pure and compiled, do the
+rest."""
+
+import importlib
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall.groupings import NoStableHashError, stable_hash
+from squall_worker.engine import core as chosen
+from squall_worker.engine import sections
+from squall_worker.engine.codec import CodecError, ValueCodec
+from squall_worker.engine.core import MANY, pure
+from squall_worker.engine.core.values import Outcome, SettledTupleError
+from squall_worker.engine.stats import TaskCounts
+
+try:
+    compiled = importlib.import_module("squall_worker.engine.core.compiled")
+except ImportError:
+    compiled = None
+
+CORES = [
+    pytest.param(pure, id="pure"),
+    pytest.param(
+        compiled,
+        id="compiled",
+        marks=pytest.mark.skipif(compiled is None, reason="the compiled core is not built"),
+    ),
+]
+both = pytest.mark.parametrize("core", CORES)
+codec = ValueCodec()
+ROOT = 7 << 16
+SPOUT = 3
+
+
+def bits():
+    return random.Random(5).getrandbits
+
+
+def source(core, fields=("word",), **kwargs):
+    return core.Source("split", 4, "default", fields, **kwargs)
+
+
+# ---- pending roots ----
+
+
+@both
+def test_pending_roots_time_out_between_ten_and_eleven_buckets(core):
+    pending = core.PendingRoots()
+    pending.put(1 << 16, "a", "default", 0.0, 0)
+    pending.put(2 << 16, "b", "default", 0.0, 1)
+    assert pending.expire(10, 5.0).message_ids == []
+    assert pending.expire(11, 5.0).message_ids == ["a"]
+    assert pending.expire(12, 5.0).message_ids == ["b"]
+    assert not pending
+
+
+@both
+def test_a_reset_counts_the_time_out_from_then_on(core):
+    pending = core.PendingRoots()
+    pending.put(1 << 16, "a", "default", 0.0, 0)
+    pending.put(2 << 16, "b", "default", 0.0, 0)
+    pending.reset(1 << 16, 8)
+    pending.reset(99 << 16, 8)
+    assert pending.expire(11, 5.0).message_ids == ["b"]
+    assert pending.expire(18, 5.0).message_ids == []
+    assert pending.expire(19, 5.0).message_ids == ["a"]
+
+
+@both
+def test_what_is_taken_is_timed_by_stream(core):
+    pending = core.PendingRoots()
+    pending.put(1 << 16, "a", "x", 1.0, 0)
+    pending.put(2 << 16, "b", "y", 2.0, 0)
+    pending.put(3 << 16, "c", "x", 3.0, 0)
+    taken = pending.take([1 << 16, 2 << 16, 3 << 16, 4 << 16], 5.0)
+    assert taken.message_ids == ["a", "b", "c"]
+    assert taken.by_stream == {"x": (2, 6.0), "y": (1, 3.0)}
+    assert len(pending) == 0
+
+
+@both
+@given(st.lists(st.tuples(st.sampled_from("ptre"), st.integers(1, 40)), max_size=200))
+def test_pending_roots_against_a_dict(core, steps):
+    """Tables grow, wrap round and close gaps; messages come back in order of their age."""
+    pending = core.PendingRoots()
+    model = {}
+    bucket = 0
+    for step, number in steps:
+        root = number << 16  # neighbours in a table
+        if step == "p" and root not in model:
+            pending.put(root, number, "default", 0.0, bucket)
+            model[root] = bucket
+        elif step == "t":
+            assert pending.take([root], 0.0).message_ids == ([number] if root in model else [])
+            model.pop(root, None)
+        elif step == "r":
+            pending.reset(root, bucket)
+            if root in model:
+                del model[root]
+                model[root] = bucket
+        elif step == "e":
+            bucket += number // 8
+            old = [r for r, b in model.items() if b < bucket - 10]
+            assert pending.expire(bucket, 0.0).message_ids == [r >> 16 for r in old]
+            for r in old:
+                del model[r]
+        assert len(pending) == len(model)
+        assert pending.oldest_first() == list(model)
+
+
+@both
+def test_thousands_of_pending_roots(core):
+    pending = core.PendingRoots()
+    rng = random.Random(3)
+    roots = list({rng.getrandbits(48) << 16 for _ in range(20_000)})
+    for root in roots:
+        pending.put(root, root, "default", 0.0, 0)
+    gone = rng.sample(roots, 15_000)
+    assert pending.take(gone, 0.0).message_ids == gone
+    taken = set(gone)
+    assert pending.oldest_first() == [root for root in roots if root not in taken]
+
+
+# ---- trees ----
+
+
+def one_worker(core, ackers=1):
+    return core.Trees(ackers, range(ackers), bits())
+
+
+@both
+def test_a_failed_tree_does_not_complete_when_its_tuples_are_acked_later(core):
+    """A tuple that is refused on the way fails its tree; the bolt that emitted it goes on."""
+    trees = one_worker(core)
+    pending = core.PendingRoots()
+    trees.attach(SPOUT, pending)
+    emitter, edge = emitter_to(core, trees.ledger)
+    spout = core.bind_spout(
+        emitter, trees.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
+    )
+    spout.emit(["a"], message_id="m")
+    (tup,) = edge.take().as_tuples()
+    trees.ledger.fail([tup.root])
+    careful(core, trees.ledger).ack(tup)
+    outcome = trees.settle()
+    assert outcome.done == {}
+    assert outcome.failed == {4: [tup.root]}
+    assert pending.take_completed(2.0) is None
+
+
+@both
+def test_a_tree_completes_when_its_last_tuple_is_acked(core):
+    trees = one_worker(core)
+    pending = core.PendingRoots()
+    trees.attach(4, pending)
+    emitter, edge = emitter_to(core, trees.ledger)
+    spout = core.bind_spout(
+        emitter, trees.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
+    )
+    for i in range(3):
+        spout.emit(["a"], message_id=i)
+    calls = careful(core, trees.ledger)
+    first, second, third = edge.take().as_tuples()
+    for tup in (second, first):
+        calls.ack(tup)
+    assert sorted(done(trees, pending)) == [0, 1]
+    calls.emit(["b"], anchors=[third])
+    calls.ack(third)
+    assert done(trees, pending) == []
+    assert len(pending) == 1
+    assert len(trees) >= 1
+
+
+def done(trees, pending):
+    """The ids of the messages that have completed."""
+    outcome = trees.settle() or Outcome()
+    ids = [i for roots in outcome.done.values() for i in pending.take(roots, 2.0).message_ids]
+    completed = pending.take_completed(2.0)
+    return ids + ([] if completed is None else completed.message_ids)
+
+
+@both
+def test_acks_for_another_workers_acker_leave_as_one_section(core):
+    here = core.Trees(1, [], bits())
+    there = core.Trees(1, [0], bits())
+    emitter, edge = emitter_to(core, here.ledger, local=False)
+    pending = core.PendingRoots()
+    spout = core.bind_spout(
+        emitter, here.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
+    )
+    spout.emit(["a"], message_id="m")
+    (section,) = here.settle().sections[0]
+    parsed = sections.parse_acks(section)
+    assert list(parsed.inits.values()) == [4]
+    assert parsed.acks.keys() == parsed.inits.keys()
+    assert there.receive_acks(section) == Outcome()
+    assert here.settle() is None
+    (tup,) = edge.take().as_tuples()
+    ack = sections.serialize_acks(0, {tup.root: tup.id}, {})
+    assert there.receive_acks(ack).done == {4: [tup.root]}
+    assert there.counts(0).inits == {4: 1}
+    assert there.counts(0).done == 1
+    assert len(there) == 0
+
+
+@both
+def test_an_acker_takes_fails_resets_and_repeats(core):
+    trees = core.Trees(1, [0], bits())
+    start = sections.serialize_acks(0, {ROOT: 5}, {ROOT: SPOUT})
+    assert trees.fail(0, [ROOT]) == Outcome()
+    assert trees.receive_acks(start) == Outcome(failed={SPOUT: [ROOT]})
+    assert trees.receive_acks(start) == Outcome()
+    assert trees.receive_acks(start) == Outcome()  # a repetition
+    for _ in range(4):
+        trees.rotate_ackers()
+        assert trees.reset_timeout(0, [ROOT]) == Outcome(reset={SPOUT: [ROOT]})
+    assert trees.receive_acks(sections.serialize_acks(0, {ROOT: 5}, {})) == Outcome(
+        done={SPOUT: [ROOT]}
+    )
+    assert trees.receive_acks(sections.serialize_acks(0, {ROOT: 5}, {ROOT: SPOUT})) == Outcome()
+    trees.rotate_ackers()
+    trees.rotate_ackers()
+    assert len(trees) == 0
+    assert trees.reset_timeout(0, [ROOT]) == trees.reset_timeout(1, [ROOT]) == Outcome()
+
+
+@both
+@given(st.binary(max_size=60))
+def test_rubbish_is_no_acks_section(core, data):
+    trees = core.Trees(1, [0], bits())
+    with pytest.raises(CodecError):
+        trees.receive_acks(b"\2\0\0\0\0\0" + data + b"\xff" * 40)
+
+
+@both
+def test_what_the_ackers_of_a_worker_know_fails_when_it_ends(core):
+    trees = core.Trees(1, [0], bits())
+    trees.receive_acks(sections.serialize_acks(0, {ROOT: 5}, {ROOT: SPOUT}))
+    later = ROOT + (1 << 16)
+    trees.receive_acks(sections.serialize_acks(0, {later: 7}, {}))  # whose init has not come
+    assert trees.give_up() == Outcome(failed={SPOUT: [ROOT]})
+    assert trees.give_up() == Outcome()
+    assert trees.counts(0).failed == 1
+
+
+@both
+def test_a_root_of_an_acker_that_there_is_not_cannot_fail(core):
+    """It came from a worker that is not of our mind."""
+    trees = core.Trees(1, [0], bits())
+    trees.ledger.fail([ROOT | 3])
+    assert (trees.settle() or Outcome()) == Outcome()
+
+
+# ---- batches on the wire ----
+
+
+def batch_of(core, src, rows, several=False):
+    tuples = [core.Tuple(row, 100 + i, (i + 1) << 16, src) for i, row in enumerate(rows)]
+    if several:
+        tuples[0] = core.Tuple(rows[0], 0, MANY, src, False, {1 << 16: 5, 2 << 16: 6})
+    return core.Batch.of(src, tuples)
+
+
+def shape(batches):
+    return {
+        task: [(list(t.values), t.id, t.root, t.anchors) for t in batch.as_tuples()]
+        for task, batch in batches.items()
+    }
+
+
+@pytest.mark.skipif(compiled is None, reason="the compiled core is not built")
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("tasks", [[7], [7, 9]])
+@pytest.mark.parametrize("anchored", [False, True])
+def test_each_core_reads_what_the_other_writes(several, tasks, anchored):
+    rows = [["a", 1], ("b", 2**70), ["c", (1, 2)]]
+    written = []
+    for core in (pure, compiled):
+        src = source(core, ("word", "n"), local=False)
+        batches = []
+        for task in tasks:
+            if anchored:
+                batch = batch_of(core, src, rows, several)
+            else:
+                batch = core.Batch.of(src, [core.Tuple(row, 0, 0, src) for row in rows])
+            batch.take(1)
+            batches.append((task, batch))
+        written.append(core.encode_batches(src, batches, codec))
+    assert written[0] == written[1]
+    read = [
+        shape(core.decode_batches(written[0], codec, lambda *_, c=core: source(c, ("word", "n"))))
+        for core in (pure, compiled)
+    ]
+    assert read[0] == read[1]
+    assert read[0].keys() == set(tasks)
+
+
+@both
+@given(st.data())
+def test_a_broken_section_is_refused_or_read_but_never_more(core, data):
+    src = source(core)
+    whole = core.encode_batches(
+        src,
+        [(7, batch_of(core, src, [["x"]] * 3, several=True)), (8, batch_of(core, src, [["y"]]))],
+        codec,
+    )
+    at = data.draw(st.integers(0, len(whole)))
+    broken = data.draw(
+        st.sampled_from(
+            [whole[:at], whole[:at] + b"\xff" + whole[at + 1 :], whole[at:], whole + whole[:at]]
+        )
+    )
+    try:
+        batches = core.decode_batches(broken, codec, lambda *_: src)
+    except CodecError:
+        return
+    assert sum(map(len, batches.values())) <= len(broken)
+
+
+# ---- emitting and executing ----
+
+
+def emitter_to(core, ledger, tasks=(9,), local=True, grouping="shuffle"):
+    src = core.Source("spout", 4, "default", ["x"])
+    output = core.Output(src, direct=False)
+    edges = [core.Edge(task, src, local=local) for task in tasks]
+    if grouping == "shuffle":
+        output.add_consumer(core.RoundRobin(edges, random.Random(1)), edges)
+    else:
+        output.add_consumer(core.ByFields(edges, [0], stable_hash), edges)
+    output.seal(fast=True)
+    emitter = core.Emitter(
+        "spout", 4, {"default": output}, ledger, bits(), on_rejected=lambda error, roots: None
+    )
+    return emitter, edges[0] if len(edges) == 1 else edges
+
+
+def careful(core, ledger):
+    emitter, _ = emitter_to(core, ledger)
+    return core.CarefulCalls(
+        emitter, ledger, TaskCounts(), default_anchors=lambda: (), on_error=print
+    )
+
+
+@both
+@pytest.mark.parametrize(
+    "value",
+    ["", "a", "word", "wörd", "x" * 7, "x" * 8, "x" * 9, "y" * 100, "\ud800", 0, 1, -1, 2**61 - 1,
+     2**61, -(2**63), 2**100, 1.0, 0.5, -0.0, float("inf"), float("nan"), True, None, b"", b"\xff",
+     b"12345678", (1, "a"), frozenset({1})],
+)  # fmt: skip
+def test_a_fields_grouping_is_the_stable_hash(core, value):
+    tasks = tuple(range(100, 197))
+    emitter, edges = emitter_to(core, one_worker(core).ledger, tasks, grouping="fields")
+    calls = core.CarefulCalls(
+        emitter, one_worker(core).ledger, TaskCounts(), default_anchors=lambda: (), on_error=print
+    )
+    bolt = bolt_calls(core, emitter, one_worker(core), lambda tup: None)
+    wanted = (tasks[stable_hash(value) % len(tasks)],)
+    assert calls.emit([value]) == bolt.emit([value]) == bolt.emit((value,)) == wanted
+    assert len(edges[wanted[0] - 100]) == 3
+
+
+@both
+@given(st.text())
+def test_strings_are_hashed_alike(core, text):
+    tasks = tuple(range(100, 197))
+    emitter, _ = emitter_to(core, one_worker(core).ledger, tasks, grouping="fields")
+    bolt = bolt_calls(core, emitter, one_worker(core), lambda tup: None)
+    assert bolt.emit([text]) == (tasks[stable_hash(text) % len(tasks)],)
+
+
+@both
+def test_a_value_without_a_stable_hash_is_refused(core):
+    emitter, _ = emitter_to(core, one_worker(core).ledger, (9, 10), grouping="fields")
+    bolt = bolt_calls(core, emitter, one_worker(core), lambda tup: None)
+    with pytest.raises(NoStableHashError):
+        bolt.emit([object()])
+
+
+def bolt_calls(core, emitter, trees, execute, auto_ack=True, errors=None):
+    return core.bind_sync_bolt(
+        emitter,
+        trees.ledger,
+        TaskCounts(),
+        execute,
+        auto_ack=auto_ack,
+        on_error=errors.append if errors is not None else print,
+        now=time.monotonic,
+        on_outside=lambda: None,
+    )
+
+
+@both
+def test_a_batch_is_executed_in_portions_and_kept_tuples_stay_as_they_are(core):
+    trees = one_worker(core)
+    emitter, _ = emitter_to(core, trees.ledger)
+    kept = []
+    calls = bolt_calls(core, emitter, trees, kept.append)
+    batch = batch_of(core, source(core), [[i] for i in range(5)])
+    calls.run(batch, 2)
+    assert len(batch) == 3
+    calls.run(batch, 3)
+    assert len(batch) == 0
+    assert [tup["word"] for tup in kept] == [0, 1, 2, 3, 4]
+    assert [tup.root >> 16 for tup in kept] == [1, 2, 3, 4, 5]
+
+
+@both
+def test_an_error_fails_its_tuple_alone(core):
+    trees = one_worker(core)
+    emitter, edge = emitter_to(core, trees.ledger)
+    errors = []
+
+    def execute(tup):
+        if tup[0] == 2:
+            raise ValueError("two")
+        calls.emit([tup[0]])
+
+    calls = bolt_calls(core, emitter, trees, execute, errors=errors)
+    calls.run(batch_of(core, source(core, local=False), [[i] for i in range(5)]), 5)
+    assert [str(error) for error in errors] == ["two"]
+    assert [tup[0] for tup in edge.take().as_tuples()] == [0, 1, 3, 4]
+
+
+@both
+def test_a_settled_tuple_cannot_be_used(core):
+    trees = one_worker(core)
+    emitter, _ = emitter_to(core, trees.ledger)
+    kept = []
+    calls = bolt_calls(core, emitter, trees, kept.append, auto_ack=False)
+    calls.run(batch_of(core, source(core), [["a"], ["b"]]), 2)
+    calls.ack(kept[0])
+    for use in (calls.ack, calls.fail, calls.reset_timeout, lambda t: calls.emit([1], anchors=t)):
+        with pytest.raises(SettledTupleError):
+            use(kept[0])
+    calls.emit([1], anchors=kept[1])
+    calls.fail(kept[1])
+
+
+@both
+def test_a_tuple_is_what_users_were_promised(core):
+    src = source(core, ("word", "n"))
+    tup = core.Tuple(["a", 2], 0, 0, src)
+    assert (tup["word"], tup["n"], tup[0], tup[-1]) == ("a", 2, "a", 2)
+    assert tup.get("n") == 2
+    assert tup.get("x", 5) == 5
+    assert tup.as_dict() == {"word": "a", "n": 2}
+    assert (tup.fields, tup.source_component, tup.source_task) == (("word", "n"), "split", 4)
+    assert tup.source_stream == "default"
+    assert not tup.is_tick
+    assert repr(tup) == "Tuple(['a', 2], from split:4 default)"
+    assert hash(tup) == hash(tup)
+    assert tup != core.Tuple(["a", 2], 0, 0, src)
+    with pytest.raises(KeyError, match=r"no field .x.; .*.word., .n."):
+        tup["x"]
+    with pytest.raises(IndexError):
+        tup[2]
+    with pytest.raises(AttributeError):
+        tup.nothing  # noqa: B018
+
+
+# ---- which one runs ----
+
+
+def imported(choice):
+    return subprocess.run(
+        [sys.executable, "-c", "from squall_worker.engine import core; print(core.NAME)"],
+        env={"SQUALL_CORE": choice, "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_environment_chooses_the_core():
+    assert imported("pure").stdout.strip() == "pure"
+    assert imported("").stdout.strip() == ("pure" if compiled is None else "compiled")
+    assert "SQUALL_CORE=fast" in imported("fast").stderr
+
+
+def test_the_chosen_core_is_one_of_the_two():
+    assert chosen.NAME in ("pure", "compiled")
+    assert chosen.Tuple is (compiled if chosen.COMPILED else pure).Tuple
+
+
+# ---- columns ----
+
+
+def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True):
+    emitter, edge = emitter_to(core, trees.ledger)
+    counts = TaskCounts()
+    calls = core.ColumnCalls(
+        emitter,
+        trees.ledger,
+        counts,
+        lambda columns: execute(calls, columns),
+        auto_ack=auto_ack,
+        auto_anchor=True,
+        default_anchors=lambda: (),
+        on_error=errors.append if errors is not None else print,
+    )
+    return calls, edge, counts
+
+
+def emitted_batch(core, trees, pending, rows):
+    """Tuples that a spout emitted, each with a message id."""
+    emitter, edge = emitter_to(core, trees.ledger)
+    spout = core.bind_spout(
+        emitter, trees.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
+    )
+    spout.emit_columns([rows], message_ids=rows)
+    assert spout.emitted() == len(rows)
+    return edge.take()
+
+
+@both
+def test_columns_are_one_list_for_each_field(core):
+    seen = []
+
+    def execute(calls, columns):
+        words, numbers = columns
+        assert columns["word"] is columns[0] is words
+        assert numbers == columns["n"] == columns[-1]
+        assert columns.rows == len(words)
+        assert columns.fields == ("word", "n")
+        assert (columns.source_component, columns.source_task) == ("split", 4)
+        assert (columns.source_stream, columns.is_tick) == ("default", False)
+        with pytest.raises(KeyError, match="no field 'x'"):
+            columns["x"]
+        with pytest.raises(IndexError):
+            columns[2]
+        seen.append((words, numbers))
+
+    calls, _, counts = column_calls(core, one_worker(core), execute)
+    batch = batch_of(core, source(core, ("word", "n")), [["a", 1], ("b", 2), ["c", 3]])
+    calls.run(batch, 2)
+    calls.run(batch, 1)
+    assert seen == [(["a", "b"], [1, 2]), (["c"], [3])]
+    assert counts.acked == {("split", "default"): 3}
+
+
+@both
+def test_columns_are_acked_whole_or_by_row_and_emits_anchored_to_their_rows(core):
+    trees, pending = one_worker(core), core.PendingRoots()
+
+    def execute(calls, columns):
+        columns.fail(1)
+        calls.emit_columns([["c1", "c2", "c3"]], origins=[0, 0, 2])
+        columns.ack(3)
+        for use in (columns.ack, columns.fail):
+            with pytest.raises(SettledTupleError):
+                use(1)
+            with pytest.raises(IndexError):
+                use(4)
+        with pytest.raises(SettledTupleError):
+            calls.emit_columns([["x"]], origins=[1])
+
+    calls, edge, counts = column_calls(core, trees, execute)
+    trees.attach(4, pending)
+    calls.run(emitted_batch(core, trees, pending, [0, 1, 2, 3]), 4)
+    outcome = trees.settle()
+    failed = [i for roots in outcome.failed.values() for i in pending.take(roots, 2.0).message_ids]
+    assert failed == [1]
+    acked = [i for roots in outcome.done.values() for i in pending.take(roots, 2.0).message_ids]
+    completed = pending.take_completed(2.0)
+    assert acked + (completed.message_ids if completed else []) == [3]
+    assert counts.acked == {("spout", "default"): 3}
+    assert counts.failed == {("spout", "default"): 1}
+    first, second, third = edge.take().as_tuples()
+    assert first.root == second.root != third.root
+    downstream = careful(core, trees.ledger)
+    downstream.ack(third)
+    assert done(trees, pending) == [2]
+    downstream.ack(first)
+    assert done(trees, pending) == []
+    downstream.ack(second)
+    assert done(trees, pending) == [0]
+    assert len(trees) == len(pending) == 0
+
+
+@both
+def test_columns_that_raise_fail_what_is_not_settled(core):
+    trees, pending, errors = one_worker(core), core.PendingRoots(), []
+
+    def execute(calls, columns):
+        columns.ack(0)
+        raise ValueError("no")
+
+    calls, _, counts = column_calls(core, trees, execute, errors)
+    calls.run(emitted_batch(core, trees, pending, [0, 1, 2]), 3)
+    assert [str(error) for error in errors] == ["no"]
+    assert counts.acked == {("spout", "default"): 1}
+    assert counts.failed == {("spout", "default"): 2}
+
+
+@both
+def test_columns_without_auto_ack_stay_in_flight(core):
+    trees, pending, kept = one_worker(core), core.PendingRoots(), []
+    trees.attach(4, pending)
+    calls, _, counts = column_calls(
+        core, trees, lambda calls, columns: kept.append(columns), auto_ack=False
+    )
+    calls.run(emitted_batch(core, trees, pending, [0, 1, 2]), 3)
+    assert done(trees, pending) == []
+    kept[0].ack(1)
+    assert done(trees, pending) == [1]
+    kept[0].ack()
+    assert sorted(done(trees, pending)) == [0, 2]
+    assert counts.acked == {("spout", "default"): 3}
+
+
+@both
+@pytest.mark.parametrize(
+    ("columns", "origins", "message"),
+    [
+        ([[1], [2]], None, "2 columns"),
+        (["ab"], None, "one list for each field"),
+        ([[1, 2, 3]], None, "origins"),
+        ([[1, 2, 3]], [0], "1 origins for 3"),
+        ([[1]], [2], "no row"),
+        ([[1]], [-1], "no row"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(core, columns, origins, message):
+    errors = []
+
+    def execute(calls, _):
+        calls.emit_columns(columns, origins=origins)
+
+    calls, edge, _ = column_calls(core, one_worker(core), execute, errors)
+    calls.run(batch_of(core, source(core), [["a"], ["b"]]), 2)
+    assert message in str(errors[0])
+    assert len(edge) == 0
+
+
+@both
+def test_columns_may_be_anchored_to_none(core):
+    trees, pending = one_worker(core), core.PendingRoots()
+
+    def execute(calls, columns):
+        calls.emit_columns([["a", "b", "c"]], origins=())
+
+    calls, edge, _ = column_calls(core, trees, execute)
+    calls.run(emitted_batch(core, trees, pending, [0]), 1)
+    assert [tup.root for tup in edge.take().as_tuples()] == [0, 0, 0]

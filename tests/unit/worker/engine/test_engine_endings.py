@@ -1,0 +1,276 @@
+"""What leaves a tuple behind: threads that end, calls from outside of execute, workers that stop
+with something in hand, sections that come to the wrong worker. Nothing may wait for ever, and what
+can be failed now must not wait for the message time-out."""
+
+import asyncio
+import sys
+import time
+
+import pytest
+from tests.support import engine_components as c
+from tests.support.engine_cluster import EngineCluster
+
+from squall import Bolt, TopologyBuilder
+from squall.testing import TopologyTest
+
+
+@pytest.fixture(autouse=True)
+def _fresh_log():
+    c.LOG.clear()
+
+
+class ExitingBolt(Bolt):
+    blocking = True
+
+    def execute(self, tup):
+        sys.exit(3)
+
+
+class ExitingSpout(c.Numbers):
+    blocking = True
+
+    def next_tuple(self):
+        sys.exit(3)
+
+
+@pytest.mark.parametrize("where", ["spout", "bolt"])
+def test_a_thread_that_exits_ends_the_worker(where):
+    """On the loop SystemExit ends the worker; a thread that just ended would be silent for ever."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", ExitingSpout(5) if where == "spout" else c.Numbers(5))
+    builder.bolt("end", ExitingBolt() if where == "bolt" else c.Collect()).shuffle("numbers")
+    with TopologyTest(builder.build()) as test:
+        deadline = time.monotonic() + 10
+        while test.died is None and time.monotonic() < deadline:
+            test.run_for(0.01)
+            time.sleep(0.001)  # the thread's time is real
+        assert isinstance(test.died, SystemExit)
+
+
+class Later(Bolt):
+    """Emits and acks when nothing is executed any more."""
+
+    outputs = ("number",)
+    auto_ack = False
+
+    def execute(self, tup):
+        def done():
+            self.emit(list(tup.values), anchors=tup)
+            self.ack(tup)
+
+        asyncio.get_running_loop().call_later(0.01, done)
+
+
+class BatchLater(Later):
+    def execute_batch(self, tuples):
+        for tup in tuples:
+            self.execute(tup)
+
+
+class LaterUnanchored(Later):
+    auto_anchor = False
+
+
+class ColumnsLater(Bolt):
+    outputs = ("number",)
+    auto_ack = False
+
+    def execute_columns(self, columns):
+        def done():
+            self.emit_columns(list(columns))
+            columns.ack()
+
+        asyncio.get_running_loop().call_later(0.01, done)
+
+
+class ColumnsLaterRowByRow(Bolt):
+    outputs = ("number",)
+    auto_ack = False
+
+    def execute_columns(self, columns):
+        def done():
+            for row, number in enumerate(columns[0]):
+                self.emit([number], anchors=())
+                columns.ack(row)
+
+        asyncio.get_running_loop().call_later(0.01, done)
+
+
+class LaterFromPrepare(c.Pass):
+    def prepare(self, conf, context):
+        self.emit(["first"])
+        asyncio.get_running_loop().call_later(0.01, self.emit, ["second"])
+
+
+@pytest.mark.parametrize(
+    "bolt", [Later, BatchLater, LaterUnanchored, ColumnsLater, ColumnsLaterRowByRow]
+)
+def test_what_a_callback_emits_and_acks_leaves_at_once(bolt):
+    """It lay in a buffer until the bolt ran again: with one message pending, for ever."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(5))
+    builder.bolt("later", bolt()).shuffle("numbers")
+    builder.bolt("end", c.Collect()).shuffle("later")
+    with TopologyTest(builder.build(), {"topology.max.spout.pending": 1}) as test:
+        test.run_for(1)
+        assert c.LOG["acked"] == [0, 1, 2, 3, 4]
+        assert [values for _, _, values in c.LOG["collected"]] == [(n,) for n in range(5)]
+
+
+@pytest.mark.parametrize("serialize", [True, False])
+def test_what_prepare_and_its_callbacks_emit_leaves_at_once(serialize):
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(0))
+    builder.bolt("later", LaterFromPrepare()).shuffle("numbers")
+    builder.bolt("end", c.Collect()).shuffle("later")
+    conf = {"topology.testing.always.try.serialize": serialize}
+    with TopologyTest(builder.build(), conf) as test:
+        test.run_for(0.1)
+        assert [values for _, _, values in c.LOG["collected"]] == [("first",), ("second",)]
+
+
+class Sleepy(Bolt):
+    """Holds each tuple for long."""
+
+    async def execute(self, tup):
+        await asyncio.sleep(3600)
+
+
+class Forgetful(Bolt):
+    """Neither acks nor fails; acks on its way out what it was told to."""
+
+    auto_ack = False
+
+    def __init__(self, acks=False):
+        self.acks = acks
+
+    def prepare(self, conf, context):
+        self.held = []
+
+    def execute(self, tup):
+        self.held.append(tup)
+
+    def cleanup(self):
+        if self.acks:
+            for tup in self.held:
+                self.ack(tup)
+
+
+def two_workers(bolt, acker, conf=None):
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(5))
+    builder.bolt("end", bolt).shuffle("numbers")
+    place = {"numbers": 0, "end": 1, "__acker": acker}
+    return EngineCluster(
+        builder.build(),
+        2,
+        {"topology.acker.executors": 1, **(conf or {})},
+        place=lambda executor, component: place[component],
+    )
+
+
+def stop(cluster, worker):
+    cluster.run(cluster.engines[worker].stop(0.1))
+    cluster.run_for(0.1)  # much less than the message time-out
+
+
+@pytest.mark.parametrize("acker", [0, 1])
+@pytest.mark.parametrize("concurrency", [2, 100])
+def test_a_stop_at_its_deadline_fails_what_is_left(acker, concurrency):
+    """In an inbox or in a coroutine: the spout elsewhere hears of it at once."""
+    conf = {"topology.bolt.async.concurrency": concurrency}
+    with two_workers(Sleepy(), acker, conf) as cluster:
+        cluster.run_for(0.2)
+        assert "failed" not in c.LOG
+        stop(cluster, 1)
+        assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
+
+
+def test_an_acker_that_stops_fails_its_trees():
+    """Its table ends with it: they could never complete."""
+    with two_workers(Forgetful(), acker=1) as cluster:
+        cluster.run_for(0.2)
+        stop(cluster, 1)
+        assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
+
+
+def test_acks_in_cleanup_are_sent():
+    with two_workers(Forgetful(acks=True), acker=0) as cluster:
+        cluster.run_for(0.2)
+        stop(cluster, 1)
+        assert sorted(c.LOG["acked"]) == [0, 1, 2, 3, 4]
+
+
+def test_what_arrives_as_a_worker_stops_is_left_to_the_next():
+    """Taken and not executed it would be lost until its time-out."""
+    with two_workers(c.Collect(), acker=0) as cluster:
+        inbox = cluster.network.ends[cluster.slots[1]].inbox
+        engine = cluster.engines[1]
+        receive, engine._receive = engine._receive, lambda: False
+
+        async def stop():
+            await asyncio.sleep(0.2)  # the spout's five lie in the transport
+            engine._receive = receive
+            await engine.stop(0)
+
+        cluster.run(stop())
+        assert inbox, "taken by a worker that had ended"
+
+
+# -- sections that do not reach their task ---------------------------------------------------------
+
+
+def chain(place):
+    """numbers -> pass -> end, on three workers."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(5))
+    builder.bolt("pass", c.Pass()).shuffle("numbers")
+    builder.bolt("end", c.Collect()).shuffle("pass")
+    return EngineCluster(
+        builder.build(),
+        3,
+        {"topology.acker.executors": 1},
+        place=lambda executor, component: place[component],
+    )
+
+
+def fail_soon(cluster):
+    cluster.run_until(lambda: len(c.LOG.get("failed", ())) == 5, 1)  # the time-out is 30 s
+    assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("moved", ["end", "__acker"])
+def test_what_comes_to_the_wrong_worker_fails_at_once(moved):
+    """A route was stale: who sent it will not send it again."""
+    place = {"numbers": 0, "pass": 1, "end": 2, "__acker": 0 if moved == "end" else 2}
+    cluster = chain(place)
+    (task,) = [task for task, component in cluster.tasks.items() if component == moved]
+    stale = {**cluster.routes, task: cluster.slots[0 if moved == "end" else 1]}
+    engine = cluster.engines[1 if moved == "end" else 0]
+    set_routes = engine.set_routes
+    engine.set_routes = lambda routes: set_routes(stale)
+    with cluster:
+        fail_soon(cluster)
+
+
+@pytest.mark.parametrize("lost", ["end", "__acker"])
+def test_sections_dropped_between_two_bolts_fail_at_once(lost):
+    """The spout's worker may have heard of the new incarnation, and emitted again, before the
+    worker in between has dropped what it had for the old one."""
+    place = {"numbers": 0, "pass": 1, "end": 2, "__acker": 2 if lost == "__acker" else 0}
+    if lost == "__acker":
+        place["end"] = 1
+    with chain(place) as cluster:
+        dead = cluster.network.ends.pop(cluster.slots[2])
+        middle = cluster.engines[1]
+        sent = []
+        middle._transport.send = lambda peer, sections: (
+            sent.extend(sections) if peer == dead.slot else cluster.network.carry(peer, sections)
+        )
+        cluster.run_for(0.1)
+        assert sent
+        assert "failed" not in c.LOG
+        del middle._transport.send
+        cluster.network.ends[dead.slot] = dead
+        middle.sections_dropped([*sent, b"no section"])
+        fail_soon(cluster)

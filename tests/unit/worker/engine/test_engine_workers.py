@@ -1,0 +1,186 @@
+"""A topology over several workers, connected in memory."""
+
+from collections import Counter
+
+import pytest
+from tests.support import engine_components as c
+from tests.support.engine_cluster import EngineCluster, Network
+
+from squall import TopologyBuilder
+
+
+@pytest.fixture(autouse=True)
+def _fresh_log():
+    c.LOG.clear()
+
+
+LINES = ["the cow jumped over the moon", "the end", "", "cow cow cow"] * 25
+
+
+def word_count(split=3, count=3):
+    builder = TopologyBuilder()
+    builder.spout("lines", c.Lines(LINES))
+    builder.bolt("split", c.Split(), parallelism=split).shuffle("lines")
+    builder.bolt("count", c.Count(), parallelism=count).fields("split", "word")
+    return builder.build()
+
+
+def spouts(cluster):
+    return [spout for engine in cluster.engines for spout in engine._flow.spouts]
+
+
+def through(cluster):
+    """Every spout has emitted all and nothing is pending."""
+    return all(not spout.pending for spout in spouts(cluster)) and all(
+        engine.is_drained() for engine in cluster.engines
+    )
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("ackers", [1, 3])
+def test_word_count_over_workers_counts_exactly(workers, ackers):
+    conf = {"topology.acker.executors": ackers}
+    with EngineCluster(word_count(), workers, conf) as cluster:
+        (spout,) = spouts(cluster)
+        cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
+        total = sum(c.LOG["counters"], Counter())
+        assert total == Counter(" ".join(LINES).split())
+        assert not spout.counts.failed
+        assert cluster.errors == []
+        cluster.run_for(1)
+        assert cluster.memory() == 0
+
+
+def test_a_fail_on_another_worker_fails_the_root_at_once():
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(10))
+    builder.bolt("pass", c.Pass()).shuffle("numbers")
+    builder.bolt("fail", c.FailOn([3, 4])).shuffle("pass")
+    place = {"numbers": 0, "pass": 1, "fail": 2, "__acker": 1}
+    with EngineCluster(
+        builder.build(),
+        3,
+        {"topology.acker.executors": 1},
+        network=Network(delay_secs=0.001),
+        place=lambda executor, component: place[component],
+    ) as cluster:
+        cluster.run_until(lambda: through(cluster) and len(c.LOG.get("acked", ())) == 8, 5)
+        assert sorted(c.LOG["failed"]) == [3, 4]
+        assert sorted(c.LOG["acked"]) == [0, 1, 2, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_the_network_loses_is_replayed_until_all_is_acked(seed):
+    """Loss and delay on every link: every number arrives at least once, none is acked without."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Replaying(60))
+    builder.bolt("multiply", c.Multiply(2), parallelism=2).shuffle("numbers")
+    builder.bolt("collect", c.Collect(), parallelism=2).fields("multiply", "number")
+    conf = {
+        "topology.message.timeout.secs": 2,
+        "topology.acker.executors": 2,
+        "topology.max.spout.pending": 8,  # many small turns: many sections to lose
+    }
+    network = Network(seed, lose=0.2, delay_secs=0.05)
+    with EngineCluster(builder.build(), 3, conf, network=network, seed=seed) as cluster:
+        cluster.run_until(lambda: len(set(c.LOG.get("acked", ()))) == 60, 600)
+        seen = Counter(values[0] for _, _, values in c.LOG["collected"])
+        assert set(seen) == set(range(60))
+        # Twice, at least: a tree is acked when all of it was executed.
+        assert min(seen.values()) >= 2
+        assert c.LOG["failed"]
+        cluster.run_for(100)
+        assert cluster.memory() == 0
+
+
+def test_tuples_and_types_cross_unchanged_and_keep_several_anchors():
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(6))
+    builder.bolt("sum", c.Manual(3)).shuffle("numbers")
+    builder.bolt("fail", c.FailOn([12], raises=False)).shuffle("sum")
+    builder.bolt("collect", c.Collect()).shuffle("fail")
+    place = {"numbers": 0, "sum": 1, "fail": 0, "collect": 1, "__acker": 0}
+    with EngineCluster(
+        builder.build(),
+        2,
+        {"topology.acker.executors": 1},
+        place=lambda executor, component: place[component],
+    ) as cluster:
+        cluster.run_until(lambda: len(c.LOG.get("acked", ())) + len(c.LOG.get("failed", ())) == 6)
+        assert sorted(c.LOG["acked"]) == [0, 1, 2]
+        assert sorted(c.LOG["failed"]) == [3, 4, 5]
+        assert [values for _, _, values in c.LOG["collected"]] == [(3,)]
+
+
+def test_a_value_that_cannot_travel_fails_its_tuple_only():
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(3))
+    builder.bolt("bolt", c.EmitsUnencodable()).shuffle("numbers")
+    builder.bolt("collect", c.Collect()).shuffle("bolt")
+    place = {"numbers": 0, "bolt": 0, "collect": 1, "__acker": 0}
+    with EngineCluster(
+        builder.build(),
+        2,
+        {"topology.acker.executors": 1},
+        place=lambda executor, component: place[component],
+    ) as cluster:
+        cluster.run_until(lambda: len(c.LOG.get("acked", ())) == 2)
+        assert c.LOG["failed"] == [1]
+        ((component, _, error),) = cluster.errors
+        assert component == "bolt"
+        assert "field 'thing'" in str(error)
+
+
+def test_local_or_shuffle_stays_in_the_worker():
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(20))
+    builder.bolt("collect", c.Collect(), parallelism=4).local_or_shuffle("numbers")
+    with EngineCluster(builder.build(), 2, {"topology.acker.executors": 2}) as cluster:
+        cluster.run_until(lambda: len(c.LOG.get("acked", ())) == 20)
+        (home,) = {cluster.routes[spout.task] for spout in spouts(cluster)}
+        assert {cluster.routes[task] for task, _, _ in c.LOG["collected"]} == {home}
+
+
+def test_a_spout_waits_while_a_peer_is_behind():
+    with EngineCluster(
+        word_count(),
+        2,
+        place=lambda executor, component: 0 if component in ("lines", "__acker") else 1,
+    ) as cluster:
+        (end, other) = (cluster.network.ends[slot] for slot in cluster.slots)
+        (spout,) = spouts(cluster)
+        end.backlog[cluster.slots[1]] = 1 << 30
+        before = spout.calls.emitted()
+        cluster.run_for(1)
+        assert spout.calls.emitted() - before <= 256  # what the turn under way had
+        end.backlog.clear()
+        end.arrive(b"")  # any news wakes it: here, a section that cannot be read
+        cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
+        assert other.sent_bytes > 0
+
+
+def test_spouts_wait_until_the_worker_is_ready():
+    with EngineCluster(word_count(), 2) as cluster:
+        for engine in cluster.engines:
+            engine.set_ready(False)
+        (spout,) = spouts(cluster)
+        before = spout.calls.emitted()
+        cluster.run_for(1)
+        assert spout.calls.emitted() == before
+        for engine in cluster.engines:
+            engine.set_ready(True)
+        cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
+
+
+def test_tuples_without_a_route_wait_for_one():
+    with EngineCluster(
+        word_count(),
+        2,
+        place=lambda executor, component: 0 if component in ("lines", "__acker") else 1,
+    ) as cluster:
+        (spout,) = spouts(cluster)
+        cluster.engines[0].set_routes({})
+        cluster.run_for(1)
+        cluster.engines[0].set_routes(cluster.routes)
+        cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
+        assert not spout.counts.failed

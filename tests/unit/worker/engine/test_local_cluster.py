@@ -1,0 +1,203 @@
+"""Local mode: the engine on a thread, in real time."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+
+import pytest
+from tests.support import engine_components as c
+
+from squall import LocalCluster, SquallError, TopologyBuilder
+from squall.local import LocalTopologies
+
+
+@pytest.fixture(autouse=True)
+def _fresh_log():
+    c.LOG.clear()
+
+
+def word_count(lines):
+    builder = TopologyBuilder()
+    builder.spout("lines", c.Lines(lines))
+    builder.bolt("split", c.Split(), parallelism=2).shuffle("lines")
+    builder.bolt("count", c.Count(), parallelism=3).fields("split", "word")
+    return builder.build()
+
+
+def numbers_to(bolt, count, *, spout=None, conf=None):
+    builder = TopologyBuilder()
+    builder.spout("numbers", spout or c.Numbers(count))
+    builder.bolt("bolt", bolt, conf=conf).shuffle("numbers")
+    if bolt.outputs:
+        builder.bolt("collect", c.Collect()).shuffle("bolt")
+    return builder.build()
+
+
+LINES = ["the cow jumped over the moon", "the end", "cow cow cow"] * 100
+
+
+@pytest.mark.parametrize("serialize", [True, False])
+def test_word_count_runs_to_exact_counts(serialize):
+    with LocalCluster() as cluster:
+        conf = {"topology.testing.always.try.serialize": serialize}
+        cluster.submit_topology("wordcount", conf, word_count(LINES))
+        cluster.wait_drained("wordcount")
+        assert sum(c.LOG["counters"], Counter()) == Counter(" ".join(LINES).split())
+        totals = cluster.totals("wordcount")
+        assert totals["lines"] == {"emitted": 300, "transferred": 300, "acked": 300, "failed": 0}
+        assert totals["count"]["executed"] == totals["split"]["emitted"] == 1_100
+        cluster.kill_topology("wordcount")
+        assert cluster.names() == []
+    assert not [t for t in threading.enumerate() if t.name == "local-cluster"]
+
+
+def test_a_name_runs_once_and_an_unknown_one_is_refused():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, word_count(LINES), initial_status="INACTIVE")
+        with pytest.raises(SquallError, match="runs already"):
+            cluster.submit_topology("a", {}, word_count(LINES))
+        with pytest.raises(SquallError, match="does not run here"):
+            cluster.kill_topology("b")
+        with pytest.raises(SquallError, match="may not contain"):
+            cluster.submit_topology("a/b", {}, word_count(LINES))
+
+
+def test_activate_deactivate():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, word_count(LINES), initial_status="INACTIVE")
+        assert cluster.totals("a")["lines"]["emitted"] == 0
+        cluster.activate("a")
+        cluster.wait_until(lambda: cluster.totals("a")["lines"]["acked"] == 300)
+        cluster.deactivate("a")
+
+
+def test_errors_are_kept():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, numbers_to(c.FailOn([3]), 5))
+        cluster.wait_until(lambda: cluster.totals("a")["numbers"]["acked"] == 4)
+        assert [(e.component, str(e.error)) for e in cluster.errors("a")] == [("bolt", "no 3")]
+
+
+def test_wait_tells_of_a_topology_that_died():
+    with LocalCluster() as cluster:
+        conf = {"topology.bolt.die.on.error": True}
+        cluster.submit_topology("a", conf, numbers_to(c.FailOn([3]), 5))
+        with pytest.raises(SquallError, match="'a' died: ValueError: no 3"):
+            cluster.wait(10)
+
+
+def test_a_topology_that_does_not_start_leaves_nothing():
+    with LocalCluster() as cluster:
+        with pytest.raises(SquallError, match="no prepare"):
+            cluster.submit_topology("a", {}, numbers_to(c.Breaks("prepare"), 1))
+        assert cluster.names() == []
+
+
+async def test_it_runs_on_a_loop_of_ones_own():
+    topologies = LocalTopologies()
+    await topologies.submit_topology("a", {}, word_count(LINES))
+    await topologies.wait_drained("a")
+    assert topologies.totals("a")["lines"]["acked"] == 300
+    await topologies.shutdown()
+
+
+def test_a_blocking_spout_and_bolt_run_on_threads():
+    with LocalCluster() as cluster:
+        builder = TopologyBuilder()
+        builder.spout("numbers", c.BlockingNumbers(50))
+        builder.bolt("bolt", c.BlockingDouble(0.0, fail_on=7), parallelism=2).shuffle("numbers")
+        builder.bolt("collect", c.Collect()).shuffle("bolt")
+        cluster.submit_topology("a", {}, builder.build())
+        cluster.wait_until(lambda: cluster.totals("a")["numbers"]["acked"] == 49)
+        assert cluster.totals("a")["numbers"]["failed"] == 1
+        assert cluster.totals("a")["bolt"]["executed"] == 50
+        cluster.wait_until(lambda: len(c.LOG.get("acked", ())) == 49)
+        assert all(c.LOG["threads"])  # every call on the component's own thread
+        assert len(set(c.LOG["bolt_threads"])) == 2
+        assert sorted(v[0] for _, _, v in c.LOG["collected"]) == [
+            2 * n for n in range(50) if n != 7
+        ]
+    names = {thread.name for thread in threading.enumerate()}
+    assert not any(name.startswith(("numbers:", "bolt:")) for name in names)
+
+
+def test_a_slow_bolt_bounds_what_waits_for_it():
+    """A spout without end, a bolt that takes 5 ms: the spout is stopped, memory stays bounded, and
+    the bolt goes on."""
+    conf = {"topology.testing.always.try.serialize": False}
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", conf, numbers_to(c.BlockingDouble(0.005), 10**9))
+        cluster.wait_until(lambda: cluster.totals("a")["bolt"]["executed"] > 40)
+        totals = cluster.totals("a")
+        assert totals["numbers"]["emitted"] - totals["bolt"]["executed"] < 4_000
+        cluster.kill_topology("a", wait_secs=0)
+
+
+def test_a_kill_drains_what_is_in_flight():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, numbers_to(c.Sleeps(0.02), 20))
+        cluster.wait_until(lambda: cluster.totals("a")["numbers"]["emitted"] == 20)
+        cluster.kill_topology("a", wait_secs=10)
+    assert len(c.LOG["acked"]) == 20
+
+
+def test_a_kill_does_not_wait_longer_than_told():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, numbers_to(c.Sleeps(1000), 3))
+        cluster.wait_until(lambda: cluster.totals("a")["numbers"]["emitted"] == 3)
+        start = time.monotonic()
+        cluster.kill_topology("a", wait_secs=0.2)
+        assert time.monotonic() - start < 5
+
+
+def test_an_idle_spout_is_asked_forty_times_a_second():
+    """What an idle topology costs is its wake-ups: `bench idle` measures them in CPU time."""
+    conf = {"topology.tick.tuple.freq.secs": 1}
+    spout = c.NothingToEmit()
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", conf, numbers_to(c.Pass(), 0, spout=spout))
+        cluster.wait_until(lambda: len(c.LOG["asked"]) > 1_000)  # past the quick polls
+        calls, start = len(c.LOG["asked"]), time.monotonic()
+        time.sleep(1)
+        rate = (len(c.LOG["asked"]) - calls) / (time.monotonic() - start)
+    assert 5 < rate < 45
+
+
+def test_a_component_that_holds_the_loop_is_named(caplog):
+    topology = numbers_to(c.Held(0.12), 2)
+    with caplog.at_level(logging.WARNING), LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, topology)
+        cluster.wait_until(lambda: cluster.totals("a")["bolt"]["executed"] == 2)
+    warnings = [r.getMessage() for r in caplog.records if "component_holds_loop" in r.getMessage()]
+    assert len(warnings) == 1
+    assert "component=bolt" in warnings[0]
+
+
+def test_context_wake_ends_an_idle_wait_at_once():
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, numbers_to(c.Pass(), 0, spout=c.Woken()))
+        cluster.wait_until(lambda: "woken" in c.LOG)
+        (spout,) = c.LOG["woken"]
+        time.sleep(0.3)  # now it is asked every 10 ms only
+        times = []
+        for _ in range(20):
+            start = time.monotonic()
+            spout.push()
+            cluster.wait_until(lambda: not spout.queue)
+            times.append(spout.emitted_at - start)
+        assert sorted(times)[10] < 0.005
+
+
+def test_submitting_inside_a_running_loop_works_from_a_thread():
+    async def main():
+        return await asyncio.to_thread(run)
+
+    def run():
+        with LocalCluster() as cluster:
+            cluster.submit_topology("a", {}, word_count(LINES))
+            cluster.wait_drained("a")
+            return cluster.totals("a")["lines"]["acked"]
+
+    assert asyncio.run(main()) == 300

@@ -1,0 +1,88 @@
+"""Errors of components: throttled, bounded, never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from squall.clock import ManualClock
+from squall.cluster.values import ErrorInfo
+from squall_worker.errors import ErrorReporter, Throttle, describe
+
+
+def test_a_component_passes_so_often_in_an_interval() -> None:
+    throttle = Throttle(limit=2, secs=10)
+    assert [throttle.passes("a", t) for t in (0, 1, 2, 9.9)] == [True, True, False, False]
+    assert throttle.passes("b", 2)
+    assert [throttle.passes("a", t) for t in (10, 10, 10)] == [True, True, False]
+
+
+def test_the_text_is_bounded_and_keeps_the_message() -> None:
+    def deep(n: int) -> None:
+        if n == 0:
+            raise ValueError("the reason " + "x" * 30_000 + " at the end")
+        deep(n - 1)
+
+    with pytest.raises(ValueError) as caught:
+        deep(50)
+    text = describe(caught.value)
+    assert len(text) < 16_100
+    assert text.startswith("Traceback")
+    assert text.endswith("at the end")
+
+
+async def test_reports_carry_host_port_and_time_and_are_throttled() -> None:
+    sent: list[tuple[str, ErrorInfo]] = []
+
+    async def send(component: str, info: ErrorInfo) -> None:
+        sent.append((component, info))
+
+    clock = ManualClock(time=1234.5)
+    reporter = ErrorReporter(host="node-1", port=6700, clock=clock, send=send)
+    reporter.throttle_by(
+        {"topology.max.error.report.per.interval": 2, "topology.error.throttle.interval.secs": 5}
+    )
+    for i in range(4):
+        reporter.report("split", 3, ValueError(f"bad line {i}"))
+    clock.advance(5)
+    reporter.report("split", 3, ValueError("bad line 5"))
+    await reporter.close(5)
+    assert [(component, info.error.splitlines()[-1]) for component, info in sent] == [
+        ("split", "ValueError: bad line 0"),
+        ("split", "ValueError: bad line 1"),
+        ("split", "ValueError: bad line 5"),
+    ]
+    assert (sent[0][1].host, sent[0][1].port, sent[0][1].time_secs) == ("node-1", 6700, 1234)
+
+
+async def test_a_store_that_never_answers_does_not_hold_up_the_end() -> None:
+    async def send(component: str, info: ErrorInfo) -> None:
+        await asyncio.Event().wait()
+
+    reporter = ErrorReporter(host="h", port=1, clock=ManualClock(), send=send)
+    reporter.report("split", 3, ValueError("bad"))
+    await asyncio.wait_for(reporter.close(0.01), 5)
+
+
+async def test_a_store_that_fails_is_logged_only(caplog: pytest.LogCaptureFixture) -> None:
+    async def send(component: str, info: ErrorInfo) -> None:
+        raise OSError("away")
+
+    reporter = ErrorReporter(host="h", port=1, clock=ManualClock(), send=send)
+    reporter.report("split", 3, ValueError("bad"))
+    await reporter.close(5)
+    assert "error_report_failed component=split" in caplog.text
+
+
+async def test_errors_come_from_any_thread() -> None:
+    """Blocking components run on threads of their own."""
+    sent: list[str] = []
+
+    async def send(component: str, info: ErrorInfo) -> None:
+        sent.append(component)
+
+    reporter = ErrorReporter(host="h", port=1, clock=ManualClock(), send=send)
+    await asyncio.to_thread(reporter.report, "split", 3, ValueError("bad"))
+    await reporter.close(5)
+    assert sent == ["split"]

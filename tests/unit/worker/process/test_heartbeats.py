@@ -1,0 +1,101 @@
+"""The heartbeat thread, on real time but waiting for conditions only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from squall.clock import SystemClock
+from squall.cluster.values import ExecutorStats, SpoutStats
+from squall.heartbeat_file import Phase, read_heartbeat
+from squall.model import Executor
+from squall_worker.heartbeats import HeartbeatThread
+from squall_worker.reports import StatsReport
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_beats_carry_phase_pid_and_turn_age_and_go_on_while_the_loop_is_stuck(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "heartbeat"
+    reports: list[float] = []
+    ages = iter([0.0, 1.5])
+    thread = HeartbeatThread(
+        path, beat_secs=0.01, report_secs=0.05, turn_age_secs=lambda: next(ages, 7.25),
+        report=lambda: reports.append(time.monotonic()),
+    )  # fmt: skip
+    thread.start()
+    wait_until(lambda: (beat := read_heartbeat(path)) is not None and beat.turn_age_ms == 7250)
+    beat = read_heartbeat(path)
+    assert beat is not None
+    assert (beat.pid, beat.phase) == (os.getpid(), Phase.STARTING)
+    assert reports == []
+    thread.enter(Phase.RUNNING)
+    wait_until(lambda: len(reports) >= 3)
+    assert reports[2] - reports[0] >= 0.09
+    later = read_heartbeat(path)
+    assert later is not None
+    assert later.phase is Phase.RUNNING
+    assert later.monotonic_ns > beat.monotonic_ns
+    thread.enter(Phase.STOPPING)
+    wait_until(lambda: (beat := read_heartbeat(path)) is not None and beat.phase is Phase.STOPPING)
+    thread.stop()
+    assert "heartbeats" not in {t.name for t in threading.enumerate()}
+
+
+def test_a_report_that_fails_is_logged_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[int] = []
+
+    def report() -> None:
+        calls.append(1)
+        raise OSError("no store")
+
+    thread = HeartbeatThread(
+        tmp_path / "heartbeat", beat_secs=0.01, report_secs=0.01, turn_age_secs=lambda: 0.0,
+        report=report,
+    )  # fmt: skip
+    thread.start()
+    thread.enter(Phase.RUNNING)
+    wait_until(lambda: len(calls) >= 2)
+    thread.stop()
+    assert "heartbeat_report_failed" in caplog.text
+
+
+async def test_a_stuck_loop_reports_its_last_statistics() -> None:
+    spout, bolt = Executor(1, 1), Executor(2, 3)
+    emitted = [1]
+
+    def stats() -> dict[Executor, ExecutorStats]:
+        return {spout: ExecutorStats(SpoutStats(), emitted={":all-time": {"default": emitted[0]}})}
+
+    clock = SystemClock()
+    report = StatsReport(
+        "wc-1-1", [spout, bolt], stats, loop=asyncio.get_running_loop(), clock=clock,
+        began=clock.monotonic(),
+    )  # fmt: skip
+    beat = await asyncio.to_thread(report.heartbeat)
+    assert beat.topology_id == "wc-1-1"
+    assert beat.executor_stats == {spout: stats()[spout], bolt: None}
+    emitted[0] = 2
+    # This thread is the loop's: a call from another while we block it finds the loop stuck.
+    thread = threading.Thread(target=lambda: beats.append(report.heartbeat()))
+    beats: list[object] = []
+    thread.start()
+    thread.join()
+    assert beats[0].executor_stats == beat.executor_stats  # type: ignore[attr-defined]
+    fresh = await asyncio.to_thread(report.heartbeat)
+    assert fresh.executor_stats[spout] == stats()[spout]

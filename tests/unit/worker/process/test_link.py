@@ -1,0 +1,312 @@
+"""One link, one behaviour a test. Deliveries over lossy channels are in the property tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from squall.model import WorkerSlot
+from squall_worker.transport.frames import (
+    FRAME_BYTES_TARGET,
+    LENGTH_BYTES,
+    NO_SESSION,
+    SECTION_BYTES_MAX,
+    SECTIONS_MAX,
+    Frame,
+    Kind,
+    Session,
+)
+from squall_worker.transport.link import (
+    ACK_BYTES,
+    ACK_DELAY_SECS,
+    GREETING_MAX_SECS,
+    IDLE_SECS,
+    PROBE_SECS,
+    RESEND_SECS,
+    Delivered,
+    Greeted,
+    Left,
+    Link,
+    Replaced,
+)
+
+ME, PEER = WorkerSlot("me", 1), WorkerSlot("peer", 2)
+MINE, THEIRS, NEWER = Session(5, 1, 1), Session(6, 1, 1), Session(6, 2, 1)
+
+
+def make(backlog_bytes_max: int = 10**9) -> Link:
+    return Link(b"topology", ME, MINE, PEER, now=0.0, backlog_bytes_max=backlog_bytes_max)
+
+
+def frame(
+    kind: Kind = Kind.IDLE, sequence: int = 0, ack: int = 0, *, sender: Session = THEIRS,
+    receiver: Session = MINE, gap: bool = False, sections: Sequence[bytes] = (),
+) -> Frame:  # fmt: skip
+    return Frame(kind, b"topology", PEER, sender, receiver, sequence, ack, gap, tuple(sections))
+
+
+def data(sequence: int, ack: int = 0, **keys: Any) -> Frame:
+    return frame(Kind.DATA, sequence, ack, sections=[b"s%d" % sequence], **keys)
+
+
+def send_all(link: Link, now: float) -> list[Frame]:
+    sent = []
+    while (out := link.next_frame(now)) is not None:
+        link.sent(out, now)
+        link.validate()
+        sent.append(out)
+    return sent
+
+
+def greeted() -> Link:
+    link = make()
+    assert link.receive(frame(), 0.0) == [Greeted(PEER, THEIRS)]
+    send_all(link, 0.0)
+    return link
+
+
+def test_greets_until_it_is_known_more_and_more_slowly() -> None:
+    link = make()
+    times = []
+    now = 0.0
+    while now < 10:
+        link.tick(now)
+        if sent := send_all(link, now):
+            assert [(f.kind, f.receiver) for f in sent] == [(Kind.GREETING, NO_SESSION)]
+            times.append(now)
+        now = link.deadline()
+    assert times[0] == 0.0
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert gaps[0] < 0.1
+    assert all(b > 0.99 * a for a, b in itertools.pairwise(gaps))
+    assert gaps[-1] == pytest.approx(GREETING_MAX_SECS)
+
+
+def test_a_greeting_is_answered_at_once_and_proves_one_direction_only() -> None:
+    link = make()
+    assert link.receive(frame(Kind.GREETING, receiver=NO_SESSION), 1.0) == []
+    assert not link.greeted
+    (answer,) = send_all(link, 1.0)
+    assert (answer.kind, answer.receiver) == (Kind.GREETING, THEIRS)
+
+
+def test_what_was_queued_before_the_peer_is_known_goes_out_with_the_first_frame() -> None:
+    link = make()
+    link.queue([b"a"])
+    link.queue([b"b"])
+    assert link.backlog_bytes == 2 * (1 + LENGTH_BYTES)
+    assert send_all(link, 0.0) == []
+    link.receive(frame(Kind.GREETING, receiver=NO_SESSION), 1.0)
+    sent = [f for f in send_all(link, 1.0) if f.kind is Kind.DATA]
+    assert [(f.sequence, f.sections) for f in sent] == [(1, (b"a", b"b"))]
+
+
+def test_sections_are_gathered_up_to_the_target() -> None:
+    link = greeted()
+    half, large = b"h" * (FRAME_BYTES_TARGET // 2), b"l" * (FRAME_BYTES_TARGET + 1)
+    link.queue([half, b"a", half, large, b"b", b"c"])
+    assert [f.sections for f in send_all(link, 0)] == [
+        (half, b"a"), (half,), (large,), (b"b", b"c")
+    ]  # fmt: skip
+    link.queue([b""] * (SECTIONS_MAX + 1))
+    assert [len(f.sections) for f in send_all(link, 0)] == [SECTIONS_MAX, 1]
+
+
+def test_a_frame_that_has_not_gone_out_takes_more() -> None:
+    link = greeted()
+    for section in (b"a", b"b", b"c"):
+        link.queue([section])
+    assert [f.sections for f in send_all(link, 0)] == [(b"a", b"b", b"c")]
+    link.queue([b"d"])
+    assert [(f.sequence, f.sections) for f in send_all(link, 0)] == [(2, (b"d",))]
+
+
+def test_an_acknowledgement_frees_the_backlog() -> None:
+    link = greeted()
+    for section in (b"a", b"b"):
+        link.queue([section])
+        send_all(link, 0)
+    link.receive(frame(ack=1), 1.0)
+    assert link.backlog_bytes == 1 + LENGTH_BYTES
+    assert not link.settled
+    link.receive(frame(ack=2), 1.0)
+    assert link.backlog_bytes == 0
+    assert link.settled
+
+
+def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
+    link = greeted()
+    link.queue([b"a"])
+    assert link.receive(data(1, ack=1), 1.0) == []
+    assert link.counts.dropped_invalid == 1
+    assert link.backlog_bytes > 0
+
+
+def test_taken_sections_are_acknowledged_soon_or_with_data() -> None:
+    link = greeted()
+    (delivered,) = link.receive(data(1), 0.5)
+    assert isinstance(delivered, Delivered)
+    link.take(delivered, 0.5)
+    assert send_all(link, 0.5) == []
+    assert link.deadline() == 0.5 + ACK_DELAY_SECS
+    link.queue([b"x"])
+    assert [f.acknowledged for f in send_all(link, 0.5)] == [1]
+    assert link.deadline() == 0.5 + PROBE_SECS
+
+
+def test_much_that_was_taken_is_acknowledged_at_once() -> None:
+    link = greeted()
+    (delivered,) = link.receive(frame(Kind.DATA, 1, sections=[b"x" * ACK_BYTES]), 1.0)
+    assert isinstance(delivered, Delivered)
+    assert send_all(link, 1.0) == []
+    link.take(delivered, 1.0)
+    assert [(f.kind, f.acknowledged) for f in send_all(link, 1.0)] == [(Kind.IDLE, 1)]
+
+
+def test_repeats_are_dropped_and_acknowledged_again() -> None:
+    link = greeted()
+    link.receive(data(1), 1.0)
+    send_all(link, 1.0)
+    assert link.receive(data(1), 2.0) == []
+    assert link.counts.dropped_repeat == 1
+    assert [f.kind for f in send_all(link, 2.0)] == [Kind.IDLE]
+
+
+def test_a_gap_is_named_at_once_and_only_once() -> None:
+    link = greeted()
+    assert link.receive(data(3), 1.0) == []
+    (answer,) = send_all(link, 1.0)
+    assert (answer.gap, answer.acknowledged) == (True, 0)
+    assert send_all(link, 1.0) == []
+    assert link.receive(frame(sequence=3), 2.0) == []
+    assert [f.gap for f in send_all(link, 2.0)] == [True]
+
+
+def test_a_gap_makes_the_sender_go_back_but_not_twice_for_one_loss() -> None:
+    link = greeted()
+    for section in (b"a", b"b", b"c"):
+        link.queue([section])
+        send_all(link, 0)
+    link.receive(frame(ack=1, gap=True), 1.0)
+    assert [f.sequence for f in send_all(link, 1.0)] == [2, 3]
+    link.receive(frame(ack=1, gap=True), 1.0 + RESEND_SECS / 2)
+    assert send_all(link, 1.0 + RESEND_SECS / 2) == []
+    link.receive(frame(ack=1, gap=True), 1.1 + RESEND_SECS)
+    assert [f.sequence for f in send_all(link, 1.1 + RESEND_SECS)] == [2, 3]
+    assert link.counts.frames_resent == 4
+
+
+def test_unacknowledged_frames_are_asked_about_more_and_more_slowly_and_not_sent_again() -> None:
+    link = greeted()
+    link.queue([b"a"])
+    send_all(link, 0.0)
+    times = []
+    while link.deadline() < 5:
+        now = link.deadline()
+        link.tick(now)
+        sent = send_all(link, now)
+        assert [(f.kind, f.sequence) for f in sent] == [(Kind.IDLE, 1)]
+        times.append(now)
+    assert times[0] == PROBE_SECS
+    assert times[-1] - times[-2] == pytest.approx(IDLE_SECS)
+    assert link.counts.frames_resent == 0
+
+
+def test_an_idle_link_speaks_once_in_its_interval() -> None:
+    link = greeted()
+    link.tick(IDLE_SECS / 2)
+    assert send_all(link, IDLE_SECS / 2) == []
+    link.tick(IDLE_SECS)
+    assert [f.kind for f in send_all(link, IDLE_SECS)] == [Kind.IDLE]
+    assert link.deadline() == 2 * IDLE_SECS
+
+
+def test_a_newer_session_drops_what_was_for_the_old_one() -> None:
+    link = greeted()
+    link.queue([b"a"])
+    send_all(link, 0)
+    (delivered,) = link.receive(data(1), 1.0)
+    events = link.receive(frame(Kind.GREETING, sender=NEWER, receiver=NO_SESSION), 2.0)
+    assert events == [Replaced(PEER, THEIRS, NEWER, left=False, dropped_frames=1, dropped=(b"a",))]
+    assert link.backlog_bytes == 0
+    assert isinstance(delivered, Delivered)
+    link.take(delivered, 2.0)  # of the old one: says nothing to the new one
+    assert [(f.receiver, f.acknowledged) for f in send_all(link, 2.0)] == [(NEWER, 0)]
+    link.queue([b"b"])
+    assert [f.sequence for f in send_all(link, 2.0)] == [1]
+
+
+def test_a_replaced_session_is_not_heard() -> None:
+    link = greeted()
+    link.receive(frame(sender=NEWER), 1.0)
+    assert link.receive(data(1, sender=THEIRS), 2.0) == []
+    assert link.counts.dropped_replaced == 1
+    assert len(link.receive(data(1, sender=NEWER), 2.0)) == 1
+
+
+def test_a_frame_for_who_was_here_before_is_dropped_and_answered() -> None:
+    link = greeted()
+    assert link.receive(data(1, receiver=Session(4, 1, 1)), 1.0) == []
+    assert link.counts.dropped_misaddressed == 1
+    assert [f.sender for f in send_all(link, 1.0)] == [MINE]
+
+
+def test_a_goodbye_keeps_what_was_never_taken_for_the_next() -> None:
+    link = greeted()
+    for section in (b"a", b"b"):
+        link.queue([section])
+        send_all(link, 0)
+    assert link.receive(frame(Kind.GOODBYE, ack=1), 1.0) == [Left(PEER, THEIRS, drained=True)]
+    assert link.settled
+    link.queue([b"c"])
+    assert link.queued() == (b"b", b"c")
+    assert send_all(link, 1.0) == []
+    assert link.deadline() == float("inf")
+    assert link.receive(data(1), 1.5) == []
+    events = link.receive(frame(sender=NEWER), 2.0)
+    assert events[0] == Replaced(PEER, THEIRS, NEWER, left=True, dropped_frames=0)
+    assert [f.sections for f in send_all(link, 2.0)] == [(b"b", b"c")]
+
+
+def test_a_goodbye_says_whether_everything_arrived() -> None:
+    link = greeted()
+    assert link.receive(frame(Kind.GOODBYE, sequence=2), 1.0) == [Left(PEER, THEIRS, drained=False)]
+    events = link.receive(frame(sender=NEWER), 2.0)
+    assert events[0] == Replaced(PEER, THEIRS, NEWER, left=False, dropped_frames=0)
+
+
+def test_its_own_goodbye_carries_what_it_took() -> None:
+    link = greeted()
+    for event in link.receive(data(1), 1.0):
+        assert isinstance(event, Delivered)
+        link.take(event, 1.0)
+    link.receive(data(2), 1.0)
+    goodbye = link.goodbye()
+    assert goodbye is not None
+    assert (goodbye.kind, goodbye.acknowledged, goodbye.sequence) == (Kind.GOODBYE, 1, 0)
+    assert make().goodbye() is None
+
+
+def test_a_full_backlog_refuses_and_a_section_too_large_is_the_callers_mistake() -> None:
+    link = make(backlog_bytes_max=100)
+    link.queue([b"x" * 90])
+    link.queue([b"y" * 10, b"z"])
+    assert link.counts.dropped_overflow == 2
+    assert link.backlog_bytes == 90 + LENGTH_BYTES
+    with pytest.raises(ValueError, match="exceeds the limit"):
+        link.queue([b"x" * (SECTION_BYTES_MAX + 1)])
+    link.validate()
+
+
+def test_a_peer_stands_while_it_is_heard() -> None:
+    link = greeted()
+    assert link.stands(since=0.0)
+    assert not link.stands(since=1.0)
+    link.receive(frame(), 1.5)
+    assert link.stands(since=1.0)
+    link.receive(frame(Kind.GOODBYE), 1.6)
+    assert not link.stands(since=1.0)
+    assert str(link) == "peer:2 5.1.1->6.1.1 greeted left out=0/0/0 in=0/0 backlog=0"

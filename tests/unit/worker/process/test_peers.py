@@ -1,0 +1,147 @@
+"""Links that follow the assignment, with a transport that only takes notes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+
+from squall.clock import ManualClock
+from squall.model import WorkerSlot
+from squall_worker.peers import Addresses, Peers
+from squall_worker.placement import Placement
+from squall_worker.transport.frames import Session
+from squall_worker.transport.link import Greeted, Left, Replaced
+from squall_worker.transport.zmq import Address, ZmqTransport
+
+ME, A, B = WorkerSlot("me", 1), WorkerSlot("a", 6700), WorkerSlot("b", 6701)
+OLD, NEW = Session(1, 1, 1), Session(1, 2, 1)
+
+
+class Notes:
+    """The part of a transport that `Peers` uses."""
+
+    def __init__(self) -> None:
+        self.peers: dict[WorkerSlot, Address] = {}
+        self.standing: set[WorkerSlot] = set()
+
+    def set_peers(self, peers: Mapping[WorkerSlot, Address]) -> None:
+        self.peers = dict(peers)
+
+    def greeted(self) -> frozenset[WorkerSlot]:
+        return frozenset(self.standing)
+
+    def backlog_bytes(self, peer: WorkerSlot) -> int:
+        return 0
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.lost: list[frozenset[int]] = []
+        self.changes = 0
+        self.transport = Notes()
+        self.peers = Peers(
+            grace_secs=4, clock=self.clock, on_lost=self.lost.append, on_change=self.change
+        )
+        self.peers.attach(cast(ZmqTransport, self.transport))
+
+    def change(self) -> None:
+        self.changes += 1
+
+
+def placement(*slots: WorkerSlot, host: str = "127.0.0.1") -> Placement:
+    routes = dict(enumerate(slots, start=1))
+    return Placement((), routes, dict.fromkeys(slots, host))
+
+
+async def test_links_follow_the_assignment_and_linger_for_a_goodbye() -> None:
+    scene = Scene()
+    await scene.peers.follow(placement(A, B))
+    assert scene.transport.peers == {A: ("127.0.0.1", 6700), B: ("127.0.0.1", 6701)}
+    await scene.peers.follow(placement(B))
+    assert set(scene.transport.peers) == {A, B}
+    scene.peers.happened(Left(A, OLD, drained=True))
+    assert scene.changes == 1
+    scene.peers.update()
+    assert set(scene.transport.peers) == {B}
+    await asyncio.sleep(0)
+    assert scene.lost == []
+
+
+async def test_losses_are_told_from_the_loop() -> None:
+    """Not from within the transport's call: the engine may send at once."""
+    scene = Scene()
+    await scene.peers.follow(placement(A, B))
+    scene.peers.happened(Replaced(B, OLD, NEW, left=False, dropped_frames=3))
+    assert scene.lost == []
+    await asyncio.sleep(0)
+    assert scene.lost == [frozenset({2})]
+
+
+async def test_waits_until_all_have_greeted() -> None:
+    scene = Scene()
+    await scene.peers.follow(placement(A, B))
+    waiting = asyncio.create_task(scene.peers.wait_linked())
+    scene.transport.standing = {A}
+    scene.peers.happened(Greeted(A, OLD))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    scene.transport.standing = {A, B}
+    scene.peers.happened(Greeted(B, OLD))
+    assert await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_peer_that_leaves_the_assignment_is_not_waited_for() -> None:
+    scene = Scene()
+    await scene.peers.follow(placement(A, B))
+    waiting = asyncio.create_task(scene.peers.wait_linked())
+    scene.transport.standing = {A}
+    await asyncio.sleep(0.01)
+    await scene.peers.follow(placement(A))
+    assert await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_dead_peer_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("squall_worker.peers._READY_SECS_MAX", 0.0)
+    scene = Scene()
+    await scene.peers.follow(placement(A))
+    assert not await scene.peers.wait_linked()
+    assert "peers_missing" in caplog.text
+
+
+async def test_strangers_make_the_assignment_be_read_but_ever_more_rarely() -> None:
+    scene = Scene()
+    for _ in range(600):  # ten minutes of a greeting each second
+        scene.peers.met_stranger(B)
+        scene.clock.advance(1)
+    assert 8 <= scene.changes <= 20
+    before = scene.changes
+    await scene.peers.follow(placement(A))
+    scene.clock.advance(60)
+    scene.peers.met_stranger(B)
+    scene.clock.advance(1)
+    scene.peers.met_stranger(B)
+    assert scene.changes == before + 2
+
+
+async def test_names_are_resolved_and_the_last_address_is_kept(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = Addresses()
+    await addresses.resolve({A: "localhost", B: "::1"})
+    assert addresses.of([A, B]) == {A: ("127.0.0.1", 6700), B: ("::1", 6701)}
+
+    async def nowhere(*_: object, **__: object) -> None:
+        raise OSError("no such host")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", nowhere)
+    await addresses.resolve({A: "localhost"})
+    assert "host_not_resolved host=localhost" in caplog.text
+    assert addresses.of([A]) == {A: ("127.0.0.1", 6700)}
+    assert addresses.of([]) == {}
+    assert addresses.of([A]) == {}

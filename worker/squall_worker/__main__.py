@@ -1,0 +1,83 @@
+"""`python -m squall_worker TOPOLOGY_ID SUPERVISOR_ID PORT WORKER_ID LAUNCH_FILE`
+
+Started by a supervisor, never by hand. Exit status: see `squall_worker.process`. SIGTERM drains and
+stops, a second one ends at once, SIGUSR1 writes the stacks of all threads to stderr.
+"""
+
+import faulthandler
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+# Importing allocates much and frees little; the process turns collection on once it runs.
+gc.disable()
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) != 5:
+        print(__doc__, file=sys.stderr)
+        return 2
+    from squall.launch import LaunchSpec
+    from squall.logs import get_logger, set_up_logging
+
+    try:
+        spec = LaunchSpec.read(Path(argv[4]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"cannot read the launch file {argv[4]}: {error!r}", file=sys.stderr)
+        return 2
+    level = logging.getLevelName(str(spec.daemon_conf.get("storm.log.level", "INFO")))
+    set_up_logging(
+        spec.artifacts_dir / "worker.log", level=level if isinstance(level, int) else logging.INFO
+    )
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    os.chdir(spec.worker_dir)
+    log = get_logger("squall_worker")
+    log.info(
+        "worker_starts",
+        topology_id=spec.topology_id,
+        slot=f"{spec.supervisor_id}:{spec.port}",
+        incarnation=spec.incarnation,
+        worker_id=spec.worker_id,
+        pid=os.getpid(),
+    )
+
+    import asyncio
+
+    import uvloop
+
+    from squall.errors import SquallError
+    from squall_worker.process import EXIT_FATAL, Worker
+
+    async def run() -> int:
+        try:
+            worker = Worker(spec)
+        except SquallError as error:
+            log.error("worker_refused", error=error)
+            return EXIT_FATAL
+        return await worker.run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        status = runner.run(run())
+        _leave_soon(status)
+    return status
+
+
+def _leave_soon(status: int) -> None:
+    """A thread of the user's that never ends must not keep the process."""
+
+    def leave() -> None:
+        logging.shutdown()
+        os._exit(status)
+
+    timer = threading.Timer(1.0, leave)
+    timer.daemon = True
+    timer.start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

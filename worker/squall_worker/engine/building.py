@@ -1,0 +1,456 @@
+"""Makes the tasks of a worker: user objects, outputs, calls. After this the topology's description
+is not looked at any more."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from squall.arguments import instantiate
+from squall.component import Spout
+from squall.config import component_conf
+from squall.context import TopologyContext, WorkerContext
+from squall.errors import SquallError
+from squall.groupings import CustomGrouping
+from squall.model import Component, GlobalStreamId, Grouping
+from squall.names import is_system_id
+from squall_worker.engine.core import (
+    Batch,
+    CarefulCalls,
+    ColumnCalls,
+    Edge,
+    Emitter,
+    Inspector,
+    Ledger,
+    Output,
+    Source,
+    Tuple,
+    bind_spout,
+    bind_sync_bolt,
+)
+from squall_worker.engine.executors import (
+    BatchBolt,
+    BoltTask,
+    ColumnBolt,
+    Host,
+    SpoutTask,
+    SyncBolt,
+    Task,
+)
+from squall_worker.engine.executors_async import CURRENT, AsyncBolt, AsyncSpout
+from squall_worker.engine.executors_thread import Locked, ThreadBolt, ThreadSpout
+from squall_worker.engine.inspecting import Observer
+from squall_worker.engine.loading import (
+    ComponentStartError,
+    Feed,
+    describe,
+    feed_of,
+)
+from squall_worker.engine.plan import Plan
+from squall_worker.engine.routing import make_grouper
+from squall_worker.engine.stats import TaskCounts
+
+
+class BuildHost(Host, Protocol):
+    """The engine, as far as building needs it."""
+
+    plan: Plan
+    ledger: Ledger
+    rng: random.Random
+    observer: Observer | None
+    make_object: Callable[[Component, int], Any]
+    worker_context: WorkerContext
+    inspector: Inspector | None
+
+    def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
+        """A tuple that cannot be delivered: report the error and fail its trees."""
+
+    def die(self, error: BaseException) -> None:
+        """The worker must end."""
+
+
+@dataclass(slots=True)
+class Built:
+    """A task, ready to be opened or prepared. `ledger` is its own (a thread's), or None."""
+
+    task: Task
+    conf: Mapping[str, Any]
+    context: TopologyContext
+    ledger: Ledger | None
+    opened: bool = False  # open or prepare has returned: close or cleanup is owed
+
+
+def build_task(host: BuildHost, task: int) -> Built:
+    """Construct the user's object of a task and bind it. Raises ComponentStartError."""
+    component = host.plan.component_of(task)
+    user = host.make_object(component, task)
+    feed = feed_of(user, component.id, task)
+    conf = component_conf(host.worker_context.conf, component.conf)
+    context = TopologyContext(host.worker_context, task, conf)
+    outputs = _outputs(host, component, task, context)
+    made_of = (
+        host,
+        component.id,
+        task,
+        host.plan.executor_of[task],
+        list(outputs.values()),
+        TaskCounts(),
+    )
+    threaded = feed in (Feed.THREAD, Feed.THREAD_NEXT_TUPLE)
+    ledger = host.ledger.fresh() if threaded else host.ledger
+    emitter = Emitter(
+        component.id,
+        task,
+        outputs,
+        ledger,
+        host.rng.getrandbits,
+        inspector=host.inspector,
+        on_rejected=lambda error, roots: host.reject(component.id, task, error, roots),
+    )
+    built: Task
+    if host.plan.is_spout(task):
+        built = _spout(host, feed, made_of, user, conf, emitter, ledger, context)
+    else:
+        built = _bolt(host, feed, made_of, user, conf, emitter, ledger, context)
+    built.user = user
+    if feed in (Feed.SHELL_BOLT, Feed.SHELL_SPOUT):
+        try:
+            user.attach(built, conf, context, host.now)
+        except SquallError as error:
+            where = f"component {component.id!r}: {error.message}"
+            raise ComponentStartError(component.id, task, where, hint=error.hint) from error
+    return Built(built, conf, context, ledger if threaded else None)
+
+
+def _spout(
+    host: BuildHost,
+    feed: Feed,
+    made_of: Any,
+    user: Any,
+    conf: Mapping[str, Any],
+    emitter: Emitter,
+    ledger: Ledger,
+    context: TopologyContext,
+) -> SpoutTask:
+    kinds: dict[Feed, type[SpoutTask]] = {
+        Feed.ASYNC_NEXT_TUPLE: AsyncSpout,
+        Feed.THREAD_NEXT_TUPLE: ThreadSpout,
+    }
+    if feed is Feed.SHELL_SPOUT:
+        from squall_worker.multilang.spout import ShellSpout
+
+        kinds[feed] = ShellSpout
+    spout = kinds.get(feed, SpoutTask)(*made_of)
+    spout.calls = bind_spout(
+        emitter,
+        ledger,
+        spout.pending,
+        host.turn,
+        acker=host.plan.acker_of_spout(spout.task),
+        on_error=_reporter(host, spout),
+    )
+    pending_max = conf.get("topology.max.spout.pending")
+    spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
+    spout.listens = frozenset(
+        call
+        for call in ("ack", "fail")
+        if getattr(getattr(user, call), "__func__", None) is not getattr(Spout, call)
+    )
+    spout.downstream = host.plan.downstream_of(spout.component)
+    calls: Any = spout.calls
+    if isinstance(spout, ThreadSpout):
+        calls = Locked(calls, spout.lock, host.wake)
+    elif feed is Feed.ASYNC_NEXT_TUPLE:
+        calls = _Waking(calls, host.wake)
+    user._bind(calls, context)
+    return spout
+
+
+def _bolt(
+    host: BuildHost,
+    feed: Feed,
+    made_of: Any,
+    user: Any,
+    conf: Mapping[str, Any],
+    emitter: Emitter,
+    ledger: Ledger,
+    context: TopologyContext,
+) -> BoltTask:
+    auto_ack, auto_anchor = bool(user.auto_ack), bool(user.auto_anchor)
+    if feed is Feed.SYNC and auto_anchor:
+        bolt = SyncBolt(*made_of)
+        bolt.auto_ack = auto_ack
+        bolt.calls = bind_sync_bolt(
+            emitter,
+            ledger,
+            bolt.counts,
+            user.execute,
+            auto_ack=auto_ack,
+            on_error=_reporter(host, bolt, die=_dies(conf)),
+            now=host.now,
+            on_outside=host.wake,
+            on_settled=_observing(host, bolt),
+        )
+        user._bind(bolt.calls, context)
+        return bolt
+    if feed is Feed.COLUMNS:
+        fed = ColumnBolt(*made_of)
+        fed.auto_ack = auto_ack
+        fed.calls = ColumnCalls(
+            emitter,
+            ledger,
+            fed.counts,
+            user.execute_columns,
+            auto_ack=auto_ack,
+            auto_anchor=auto_anchor,
+            default_anchors=_default_anchors(feed, _no_tuple, auto_anchor, fed.component),
+            on_error=_reporter(host, fed, die=_dies(conf)),
+            on_settled=_observing(host, fed),
+            on_outside=host.wake,
+        )
+        user._bind(fed.calls, context)
+        return fed
+    kinds: dict[Feed, type[BoltTask]] = {
+        Feed.ASYNC: AsyncBolt,
+        Feed.THREAD: ThreadBolt,
+        Feed.BATCH: BatchBolt,
+    }
+    if feed is Feed.SHELL_BOLT:
+        from squall_worker.multilang.bolt import ShellBolt
+
+        kinds[feed] = ShellBolt
+    careful: Any = kinds.get(feed, OneByOneBolt)(*made_of)
+    careful.auto_ack = auto_ack
+    current: Callable[[], Tuple | None] = lambda: None  # noqa: E731
+    if feed is Feed.ASYNC:
+        current = CURRENT.get
+        careful.concurrency = int(conf.get("topology.bolt.async.concurrency") or 100)
+    elif feed not in (Feed.BATCH, Feed.SHELL_BOLT):
+        current = lambda: careful.current  # noqa: E731
+    careful.calls = CarefulCalls(
+        emitter,
+        ledger,
+        careful.counts,
+        default_anchors=_default_anchors(feed, current, auto_anchor, careful.component),
+        on_error=_reporter(host, careful, die=_dies(conf)),
+        on_settled=_observing(host, careful),
+        on_change=None if feed is Feed.THREAD else host.wake,
+    )
+    calls: Any = careful.calls
+    if isinstance(careful, ThreadBolt):
+        calls = Locked(calls, careful.lock, host.wake)
+    user._bind(calls, context)
+    bolt_task: BoltTask = careful
+    return bolt_task
+
+
+class OneByOneBolt(BatchBolt):
+    """`execute(tup)` with `auto_anchor` off: like a batch, one tuple at a time."""
+
+    current: Tuple | None = None
+
+    def work(self, batch: Batch, count: int) -> None:
+        now = self.host.now
+        start = now()
+        try:
+            for tup in batch.take(count).as_tuples():
+                self.current = tup
+                try:
+                    self.user.execute(tup)
+                except Exception as error:
+                    if not tup.settled:
+                        self.calls.fail(tup)
+                    self.calls.report_error(error)
+                else:
+                    if self.auto_ack and not tup.settled:
+                        self.calls.ack(tup)
+        finally:
+            self.current = None
+        self.counts.processed(batch.source.key, now() - start, count)
+
+
+class _Waking:
+    """The calls of an async spout: what it emits between two turns must be sent."""
+
+    def __init__(self, calls: Any, wake: Callable[[], None]) -> None:
+        self._calls = calls
+        self._wake = wake
+        self.report_error = calls.report_error
+
+    def emit(self, *args: Any, **kwargs: Any) -> Sequence[int]:
+        ids: Sequence[int] = self._calls.emit(*args, **kwargs)
+        self._wake()
+        return ids
+
+    def emit_direct(self, *args: Any, **kwargs: Any) -> Sequence[int]:
+        ids: Sequence[int] = self._calls.emit_direct(*args, **kwargs)
+        self._wake()
+        return ids
+
+    def emit_columns(self, *args: Any, **kwargs: Any) -> None:
+        self._calls.emit_columns(*args, **kwargs)
+        self._wake()
+
+
+def _default_anchors(
+    feed: Feed, current: Callable[[], Tuple | None], auto_anchor: bool, component: str
+) -> Callable[[], tuple[Tuple, ...]]:
+    """The anchors of an emit that names none."""
+    if not auto_anchor:
+        return lambda: ()
+    if feed in (Feed.BATCH, Feed.COLUMNS):
+        what = (
+            "in execute_batch, emit(values, anchors=...) must name the tuples that the values "
+            "come from, or () for none"
+            if feed is Feed.BATCH
+            else "in execute_columns, use emit_columns, or emit(values, anchors=()) for a tuple "
+            "that is anchored to none"
+        )
+
+        def refuse() -> tuple[Tuple, ...]:
+            raise TypeError(f"{component!r}: {what}")
+
+        return refuse
+
+    def of_current() -> tuple[Tuple, ...]:
+        tup = current()
+        return () if tup is None else (tup,)
+
+    return of_current
+
+
+def _observing(host: BuildHost, task: BoltTask) -> Callable[[Tuple, bool], None] | None:
+    """What to call when a tuple was acked or failed."""
+    observer = host.observer
+    own = task.on_settled if type(task) is AsyncBolt else None
+    if observer is None:
+        return own
+
+    def settled(tup: Tuple, failed: bool) -> None:
+        observer.settled(task.component, task.task, tup, failed)
+        if own is not None:
+            own(tup, failed)
+
+    return settled
+
+
+def _no_tuple() -> Tuple | None:
+    return None
+
+
+def _dies(conf: Mapping[str, Any]) -> bool:
+    return bool(conf.get("topology.bolt.die.on.error"))
+
+
+def _reporter(host: BuildHost, task: Task, *, die: bool = False) -> Callable[[BaseException], None]:
+    def report(error: BaseException) -> None:
+        host.report(task.component, task.task, error)
+        if die:
+            host.die(error)
+
+    return report
+
+
+def _outputs(
+    host: BuildHost, component: Component, task: int, context: TopologyContext
+) -> dict[str, Output]:
+    outputs = {}
+    for stream, info in component.streams.items():
+        if is_system_id(stream):
+            continue
+        source = Source(component.id, task, stream, info.fields)
+        output = Output(source, direct=info.direct)
+        for consumer, grouping in host.plan.consumers_of(component.id, stream):
+            edges = [
+                Edge(target, source, local=target in host.plan.local_tasks)
+                for target in host.plan.tasks_of[consumer.id]
+            ]
+            try:
+                grouper = make_grouper(
+                    grouping,
+                    source,
+                    consumer.id,
+                    edges,
+                    local_tasks=host.plan.local_tasks,
+                    rng=host.rng,
+                    registry=host.worker_context.serialization,
+                    make_custom=_custom_maker(context, GlobalStreamId(component.id, stream)),
+                )
+            except Exception as error:
+                raise ComponentStartError(
+                    component.id,
+                    task,
+                    f"the grouping of {consumer.id!r} on stream {stream!r} of "
+                    f"{component.id!r} cannot be used: {describe(error)}",
+                ) from error
+            output.add_consumer(grouper, edges)
+        output.seal(fast=host.inspector is None)
+        outputs[stream] = output
+    return outputs
+
+
+def _custom_maker(
+    context: TopologyContext, stream: GlobalStreamId
+) -> Callable[[Grouping, Sequence[int]], CustomGrouping]:
+    def make(grouping: Grouping, targets: Sequence[int]) -> CustomGrouping:
+        assert grouping.custom is not None
+        custom = instantiate(grouping.custom)
+        if not isinstance(custom, CustomGrouping):
+            raise TypeError(f"{grouping.custom.class_path} is no squall.groupings.CustomGrouping")
+        custom.prepare(context, stream, tuple(targets))
+        return custom
+
+    return make
+
+
+async def open_task(built: Built) -> None:
+    """Call `open` or `prepare` (which may be a coroutine). Raises ComponentStartError."""
+    task = built.task
+    name = "open" if isinstance(task, SpoutTask) else "prepare"
+    try:
+        if isinstance(task, ThreadSpout | ThreadBolt):
+            task.start_thread()
+            await on_thread(task, lambda: getattr(task.user, name)(built.conf, built.context))
+        else:
+            result = getattr(task.user, name)(built.conf, built.context)
+            if inspect.isawaitable(result):
+                await result
+        built.opened = True
+    except Exception as error:
+        raise ComponentStartError(
+            task.component,
+            task.task,
+            f"component {task.component!r}: {name}() failed: {describe(error)}",
+        ) from error
+
+
+async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> None:
+    """Make a call on a component's thread and wait for it; what it raises comes through."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            call()
+        except BaseException as raised:
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            pass  # the loop has ended, nobody waits any more
+
+    task.call_on_thread(run)
+    await done

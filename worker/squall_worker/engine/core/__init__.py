@@ -1,0 +1,163 @@
+"""The hottest code of a worker: tuples, batches, emitting, groupings, acking, ids on the wire.
+
+There are two of it with the same interface and the same tests: `pure`, in Python, and `compiled`,
+its hand-typed twin in Cython, which takes a half to a third of the CPU. The compiled one is used
+where it was built (`pip install .` does where it finds a C compiler); SQUALL_CORE=pure or compiled
+chooses. Everything else of the engine, and whatever is not hot, is written once and uses either.
+
+    Source             what the tuples of one task on one stream have in common
+    Tuple, Batch       a tuple as a bolt gets it; tuples of one source on the way to one task
+    Edge, Output       where tuples wait for the end of the turn; one stream of a task
+    RoundRobin ...     groupers, which pick edges
+    Emitter            all the outputs of a task
+    bind_sync_bolt, bind_spout, CarefulCalls, ColumnCalls   the calls that components make
+    Ledger, Trees, PendingRoots                   acking
+    encode_batches, decode_batches                tuples on the wire
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING
+
+from squall.errors import SquallError
+from squall_worker.engine.core.values import (
+    ACKER_INDEX_BITS,
+    ACKER_INDEX_MASK,
+    BUCKETS,
+    ID_BITS,
+    MANY,
+    UNANCHORED,
+    AckerCounts,
+    EmitError,
+    Inspector,
+    Outcome,
+    Settled,
+    SettledTupleError,
+)
+
+CHOICE = os.environ.get("SQUALL_CORE", "")
+
+if CHOICE not in ("", "pure", "compiled"):
+    raise SquallError(f"SQUALL_CORE={CHOICE}", hint="unset it, or set it to pure or compiled")
+
+
+def _is_compiled() -> bool:
+    if CHOICE == "pure":
+        return False
+    try:
+        importlib.import_module("squall_worker.engine.core.compiled")
+    except ImportError as error:
+        if CHOICE == "compiled":
+            raise SquallError(
+                f"SQUALL_CORE=compiled, but there is no compiled core: {error}",
+                hint="install squall where there is a C compiler",
+            ) from error
+        return False
+    return True
+
+
+COMPILED = _is_compiled()
+
+# For the type checker the two are one: what `pure` declares is the interface.
+if TYPE_CHECKING or not COMPILED:
+    from squall_worker.engine.core.pure import (
+        Batch,
+        BoltCalls,
+        ByFields,
+        CarefulCalls,
+        ColumnCalls,
+        Columns,
+        Edge,
+        Emitter,
+        Fixed,
+        Grouper,
+        Ledger,
+        Output,
+        PendingRoots,
+        RoundRobin,
+        Source,
+        SpoutCalls,
+        Taken,
+        Trees,
+        Tuple,
+        TurnState,
+        bind_spout,
+        bind_sync_bolt,
+        decode_batches,
+        encode_batches,
+        tick_source,
+    )
+else:
+    from squall_worker.engine.core.compiled import (
+        Batch,
+        BoltCalls,
+        ByFields,
+        CarefulCalls,
+        ColumnCalls,
+        Columns,
+        Edge,
+        Emitter,
+        Fixed,
+        Grouper,
+        Ledger,
+        Output,
+        PendingRoots,
+        RoundRobin,
+        Source,
+        SpoutCalls,
+        Taken,
+        Trees,
+        Tuple,
+        TurnState,
+        bind_spout,
+        bind_sync_bolt,
+        decode_batches,
+        encode_batches,
+        tick_source,
+    )
+
+NAME = "compiled" if COMPILED else "pure"
+
+__all__ = [
+    "ACKER_INDEX_BITS",
+    "ACKER_INDEX_MASK",
+    "BUCKETS",
+    "COMPILED",
+    "ID_BITS",
+    "MANY",
+    "NAME",
+    "UNANCHORED",
+    "AckerCounts",
+    "Batch",
+    "BoltCalls",
+    "ByFields",
+    "CarefulCalls",
+    "ColumnCalls",
+    "Columns",
+    "Edge",
+    "EmitError",
+    "Emitter",
+    "Fixed",
+    "Grouper",
+    "Inspector",
+    "Ledger",
+    "Outcome",
+    "Output",
+    "PendingRoots",
+    "RoundRobin",
+    "Settled",
+    "SettledTupleError",
+    "Source",
+    "SpoutCalls",
+    "Taken",
+    "Trees",
+    "Tuple",
+    "TurnState",
+    "bind_spout",
+    "bind_sync_bolt",
+    "decode_batches",
+    "encode_batches",
+    "tick_source",
+]

@@ -1,0 +1,47 @@
+"""The core in Python: what runs where nothing was compiled."""
+
+from squall_worker.engine.core.pure.acking import Ledger, PendingRoots, Taken
+from squall_worker.engine.core.pure.bolts import BoltCalls, CarefulCalls, bind_sync_bolt
+from squall_worker.engine.core.pure.columns import ColumnCalls, Columns
+from squall_worker.engine.core.pure.emitting import Emitter
+from squall_worker.engine.core.pure.outputs import (
+    ByFields,
+    Edge,
+    Fixed,
+    Grouper,
+    Output,
+    RoundRobin,
+)
+from squall_worker.engine.core.pure.spouts import SpoutCalls, TurnState, bind_spout
+from squall_worker.engine.core.pure.trees import Trees
+from squall_worker.engine.core.pure.tuples import Batch, Tuple
+from squall_worker.engine.core.pure.wire import decode_batches, encode_batches
+from squall_worker.engine.core.values import Source, tick_source
+
+__all__ = [
+    "Batch",
+    "BoltCalls",
+    "ByFields",
+    "CarefulCalls",
+    "ColumnCalls",
+    "Columns",
+    "Edge",
+    "Emitter",
+    "Fixed",
+    "Grouper",
+    "Ledger",
+    "Output",
+    "PendingRoots",
+    "RoundRobin",
+    "Source",
+    "SpoutCalls",
+    "Taken",
+    "Trees",
+    "Tuple",
+    "TurnState",
+    "bind_spout",
+    "bind_sync_bolt",
+    "decode_batches",
+    "encode_batches",
+    "tick_source",
+]

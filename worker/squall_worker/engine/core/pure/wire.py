@@ -1,0 +1,51 @@
+"""Batches as sections and back (see `sections` for the format)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from squall_worker.engine.codec import ValueCodec
+from squall_worker.engine.core.pure.tuples import Batch, Tuple
+from squall_worker.engine.core.values import Source
+from squall_worker.engine.sections import parse_tuples, serialize_tuples
+
+
+def encode_batches(
+    source: Source, batches: Sequence[tuple[int, Batch]], codec: ValueCodec
+) -> bytes:
+    """Batches of one source for several tasks as one TUPLES section. Raises
+    ValueNotEncodableError when some value cannot travel."""
+    tasks: list[int] = []
+    tuples: list[Tuple] = []
+    for task, batch in batches:
+        tasks += [task] * len(batch)
+        tuples += batch.tuples
+    return serialize_tuples(source.task, source.stream, tasks, tuples, codec)
+
+
+def decode_batches(
+    data: bytes, codec: ValueCodec, source_of: Callable[[int, str], Source | None]
+) -> dict[int, Batch]:
+    """The inverse: batches by task; none when `source_of(task, stream)` knows no source. Raises
+    CodecError."""
+    section = parse_tuples(data, codec)
+    source = source_of(section.source_task, section.stream)
+    if source is None:
+        return {}
+    tuples = [
+        Tuple(row, id_, root, source)
+        for row, id_, root in zip(section.rows, section.ids, section.roots, strict=True)
+    ]
+    for index, anchors in section.anchors.items():
+        tuples[index].anchors = anchors
+    tasks = section.tasks
+    first = tasks[0] if tasks else None
+    if first is not None and tasks.count(first) == len(tasks):
+        return {first: Batch(source, tuples)}
+    by_task: dict[int, Batch] = {}
+    for task, tup in zip(tasks, tuples, strict=True):
+        batch = by_task.get(task)
+        if batch is None:
+            batch = by_task[task] = Batch(source, [])
+        batch.tuples.append(tup)
+    return by_task

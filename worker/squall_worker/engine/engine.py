@@ -1,0 +1,473 @@
+"""The run loop: the executors of one worker, in turns, on one thread.
+
+    turn:  drain the transport -> rotate a time-out bucket -> ticks -> spouts
+           -> bolts, sources before consumers -> settle acks -> send
+
+A turn is plain synchronous code with a budget of `topology.run.turn.ms` and `topology.spout.batch`
+calls a spout; between two turns the event loop has its say. Each task's outputs are flushed right
+after it ran, so a tuple passes the whole chain of a worker within one turn, and what a turn has for
+another worker leaves in one piece at its end: the batch adapts to the load by itself.
+
+When a turn found nothing to do, the next one waits for a timer (a spout's idle wait, a tick, a
+time-out), for the transport, or for `wake`.
+
+Turned down: an asyncio task and a queue a task (four times the CPU on one worker, twenty across
+two), and a thread an executor (one interpreter lock).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from squall.clock import Clock, SystemClock
+from squall.cluster.values import ExecutorStats
+from squall.context import WorkerContext
+from squall.logs import get_logger
+from squall.model import Component, Executor, Topology, WorkerSlot
+from squall.names import ACKER_COMPONENT
+from squall.serialization import Registry
+from squall_worker.engine import core
+from squall_worker.engine.building import Built, build_task, open_task
+from squall_worker.engine.closing import close_components
+from squall_worker.engine.codec import CodecError, ValueCodec
+from squall_worker.engine.complaints import Complaints
+from squall_worker.engine.core import Inspector, Source, TurnState
+from squall_worker.engine.desk import AckDesk
+from squall_worker.engine.exchange import Exchange
+from squall_worker.engine.executors import BoltTask
+from squall_worker.engine.flow import Flow
+from squall_worker.engine.inspecting import (
+    DebugInspector,
+    Observer,
+    ObservingInspector,
+    SerializingInspector,
+)
+from squall_worker.engine.loading import ComponentStartError, make_user_object
+from squall_worker.engine.plan import Plan
+from squall_worker.engine.sections import ACKS, TUPLES, AcksSection, TuplesSection
+from squall_worker.engine.stats import Totals, Windows, add_output, executor_stats
+from squall_worker.engine.timing import Every, Rotation, Ticks
+from squall_worker.transport import Transport
+
+log = get_logger(__name__)
+
+_RECEIVE_BYTES = 1024 * 1024  # drained from the transport in a turn
+_STATS_SECS = 30.0  # the finest bucket of the statistics' windows
+_TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one spins
+_DRAIN_POLL_SECS = 0.005
+
+
+class Engine:
+    """Runs the tasks of one worker on the running event loop.
+
+    Life: construct -> `await start()` -> `set_routes`, `set_ready(True)`, `set_active(True)` in
+    any order and as often as things change -> `await stop(drain_secs)`. All methods are called on
+    the loop's thread, except `wake` (any thread) and the attribute `turn_started` (any thread may
+    read it).
+    """
+
+    turn_started: float | None = None
+    """Clock.monotonic() when the present turn began; None between turns. For the heartbeat
+    thread: turn age = monotonic() - turn_started."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        conf: Mapping[str, Any],
+        *,
+        topology_id: str,
+        task_to_component: Mapping[int, str],
+        executors: Sequence[Executor],
+        slot: WorkerSlot,
+        transport: Transport | None = None,
+        report_error: Callable[[str, int, BaseException], None] | None = None,
+        on_fatal: Callable[[BaseException], None] | None = None,
+        clock: Clock | None = None,
+        code_dir: Path | None = None,
+        pid_dir: Path | None = None,
+        seed: int | None = None,
+        observer: Observer | None = None,
+        make_object: Callable[[Component, int], Any] = make_user_object,
+    ) -> None:
+        """`topology` is the compiled one (`squall.system_topology.system_topology`), `conf` its
+        normalized configuration over the daemons', `task_to_component` names all tasks of the
+        topology, `executors` are those of this worker and `slot` is its own. `transport` None:
+        every task is local. `seed` makes ids and shuffles repeatable (None: from os.urandom);
+        `observer` is told of everything that happens and `make_object` makes the users' objects
+        (both for the test kit).
+
+        `report_error(component, task, error)` is told of each error of a component, from any
+        thread (throttling is the caller's). `on_fatal(error)` is called once, on the loop, when
+        the worker must die: a bolt raised with `topology.bolt.die.on.error`, or a fault of the
+        engine; the engine has stopped turning, and the caller exits the process with status != 0.
+        Raises SquallError for what this worker can never run (a shell component, Java bytes)."""
+        self.plan = Plan(topology, task_to_component, executors)
+        self.conf = conf
+        self.now = (clock or SystemClock()).monotonic
+        self.observer = observer
+        self.make_object = make_object
+        self._on_fatal = on_fatal or _log_fatal
+        self._complaints = Complaints(self.now, report_error, conf)
+        self.report = self._complaints.report
+        self.held_loop = self._complaints.held_loop
+        self.rng = random.Random(os.urandom(32) if seed is None else seed)
+        registry = Registry.from_conf(conf)
+        self.worker_context = WorkerContext(
+            topology_id=topology_id,
+            topology=topology,
+            conf=conf,
+            task_to_component=self.plan.task_to_component,
+            worker_tasks=tuple(sorted(self.plan.local_tasks)),
+            worker_port=slot.port,
+            code_dir=code_dir,
+            pid_dir=pid_dir,
+            wake=self._wake_spouts,
+            serialization=registry,
+        )
+        codec = ValueCodec(registry, allow_pickle=bool(conf.get("topology.fall.back.on.pickle")))
+        self._checker: SerializingInspector | None = None
+        self.inspector = self._make_inspector(codec)
+
+        now = self.now()
+        self.turn = TurnState(now)
+        self._transport = transport
+        self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_roots)
+        self._flow = Flow(self.plan, self._exchange, transport, conf)
+        self._desk = AckDesk(
+            self.plan,
+            self._exchange,
+            self.turn,
+            self.rng.getrandbits,
+            timeouts=conf.get("topology.enable.message.timeouts") is not False,
+        )
+        self.ledger = self._desk.ledger
+        self.built: list[Built] = []
+        self._windows = {executor: Windows(now) for executor in self.plan.executors}
+
+        self._spout_batch = int(conf.get("topology.spout.batch") or 256)
+        self._turn_secs = float(conf.get("topology.run.turn.ms") or 2) / 1000.0
+        timeout = float(conf.get("topology.message.timeout.secs") or 30)
+        self._rotation = Rotation(timeout / 10.0, now)
+        self._ticks = Ticks()
+        self._stats_due = Every(_STATS_SECS, now)
+
+        self._active = False
+        self._ready = transport is None
+        self._stopping = False
+        self._running = False
+        self._dead = False
+        self._closed = False
+        self._stopped: asyncio.Future[bool] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def _make_inspector(self, codec: ValueCodec) -> Inspector | None:
+        inspector: Inspector | None = None
+        if self.conf.get("topology.debug"):
+            inspector = DebugInspector()
+        if self.observer is not None:
+            inspector = ObservingInspector(self.observer, inspector)
+        if self.conf.get("topology.testing.always.try.serialize"):
+            inspector = self._checker = SerializingInspector(codec, self._on_mutated, inspector)
+        return inspector
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Construct the components, `open`/`prepare` them in task order and begin to turn. Raises
+        ComponentStartError, after `report_error` was told. Spouts stay silent until active and
+        ready."""
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+        try:
+            for task in sorted(self.plan.local_user_tasks()):
+                built = build_task(self, task)
+                self.built.append(built)
+                await open_task(built)
+        except ComponentStartError as error:
+            self.report(error.component, error.task, error.__cause__ or error)
+            await self._close()
+            raise
+        except BaseException:
+            await self._close()
+            raise
+        self._flow.wire(self.built)
+        self._desk.attach(self._flow.spouts)
+        now = self.now()
+        for one in self.built:
+            freq = one.conf.get("topology.tick.tuple.freq.secs")
+            if freq and isinstance(one.task, BoltTask):
+                self._ticks.add(one.task, freq, now)
+        self._flow.flush_all()
+        self._running = True
+        log.info("engine_started", core=core.NAME, tasks=len(self.plan.local_tasks))
+        if self._transport is not None:
+            self._transport.set_wakeup(self._schedule)
+        self._apply_active()
+
+    async def stop(self, drain_secs: float) -> bool:
+        """Stop spouts, let tuples in flight finish for at most `drain_secs`, then deactivate,
+        close and clean up every component. True when everything of this worker had drained: its
+        inboxes are empty and the trees of its spouts settled. Idempotent."""
+        if self._stopped is not None:
+            return await asyncio.shield(self._stopped)
+        self._stopped = asyncio.get_running_loop().create_future()
+        drained = False
+        try:
+            self._stopping = True
+            self._apply_active()
+            deadline = self.now() + drain_secs
+            while self._running and not (drained := self.is_drained()):
+                left = deadline - self.now()
+                if left <= 0:
+                    break
+                self._schedule()
+                await asyncio.sleep(min(_DRAIN_POLL_SECS, max(left, _TIMER_SECS_MIN)))
+            alive, self._running = self._running, False
+            if self._timer is not None:
+                self._timer.cancel()
+            if alive:
+                self._give_up()
+            await self._close()
+            if alive:
+                self._desk.detach()
+                self._give_up()  # what was acked in cleanup, and coroutines that were cancelled
+        finally:
+            self._stopped.set_result(drained)
+        return drained
+
+    def _give_up(self) -> None:
+        """The last acks leave, and what this worker can finish no more fails now: the peers think
+        it well kept, and its trees would wait for their time-out. Nothing is received any more:
+        what was not taken goes to the next worker of this slot."""
+        if self._transport is not None:
+            self._flow.catch_up(self.ledger)
+            self.ledger.fail(self._flow.give_up())
+            self._desk.settle()
+            self._desk.give_up()
+            self._exchange.flush()
+
+    async def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await close_components(self.built, self.report)
+
+    def is_drained(self) -> bool:
+        """Whether nothing of this worker is in flight."""
+        return self._flow.is_drained
+
+    # ---- what the worker process tells ----
+
+    def set_active(self, active: bool) -> None:
+        """Topology status: spouts emit only while ACTIVE; calls activate()/deactivate()."""
+        self._active = active
+        self._apply_active()
+
+    def set_ready(self, ready: bool) -> None:
+        """Whether the connections that the spouts need are up (True at first without a
+        transport, False with one)."""
+        self._ready = ready
+        self._schedule()
+
+    def _apply_active(self) -> None:
+        for spout in self._flow.spouts:
+            spout.set_active(self._active and not self._stopping)
+        self._schedule()
+
+    def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
+        """Where every task of the topology runs now; entries for own tasks are ignored. Tuples
+        for a task without a route are kept a while (bounded), then the oldest are dropped: acking
+        replays them."""
+        self._flow.set_routes(routes)
+        self._schedule()
+
+    def worker_lost(self, tasks: Collection[int]) -> None:
+        """A worker that ran `tasks` ended without a goodbye: fail, once and paced, the pending
+        roots of each local spout whose downstream components or ackers are among them
+        (`topology.fail.on.worker.loss`)."""
+        if self.conf.get("topology.fail.on.worker.loss") is not False:
+            self._desk.worker_lost(tasks)
+            self._schedule()
+
+    def sections_dropped(self, sections: Sequence[bytes]) -> None:
+        """Sections that will never reach their worker: fail the trees that miss them, so that
+        their spouts, wherever they are, hear of it now (`topology.fail.on.worker.loss`)."""
+        if self.conf.get("topology.fail.on.worker.loss") is False:
+            return
+        # What was for a spout is of no use without it; a lost fail or reset is no more than late.
+        for section in self._exchange.read(sections):
+            if isinstance(section, TuplesSection):
+                self._fail_roots(section.trees())
+            elif isinstance(section, AcksSection):
+                self._desk.give_up_acks(section)
+                self._schedule()
+
+    def _fail_roots(self, roots: Collection[int]) -> None:
+        self.ledger.fail(roots)
+        self._schedule()
+
+    def wake(self) -> None:
+        """Take a turn soon. Safe from any thread."""
+        if threading.get_ident() == self._thread_id:
+            self._schedule()
+        elif self._loop is not None and not self._scheduled:
+            try:
+                self._loop.call_soon_threadsafe(self._schedule)
+            except RuntimeError:
+                pass  # the loop is closed: nothing turns any more
+
+    def _wake_spouts(self) -> None:
+        """`context.wake()`: end the idle waits of the spouts."""
+        for spout in self._flow.spouts:
+            spout.wake()
+        self.wake()
+
+    def stats(self) -> dict[Executor, ExecutorStats]:
+        """Statistics of this worker's executors for the heartbeat; counts are exact."""
+        return {
+            executor: executor_stats(
+                windows.values(self._totals(executor)),
+                spout=self.plan.is_spout(executor.task_start),
+            )
+            for executor, windows in self._windows.items()
+        }
+
+    def _totals(self, executor: Executor) -> Totals:
+        totals: Totals = {}
+        for task_id in executor.tasks:
+            task = self._flow.task_of.get(task_id)
+            if task is not None:
+                with task.lock:
+                    task.counts.add_to(totals)
+                    for output in task.outputs:
+                        add_output(totals, output)
+            elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
+                self._desk.add_to(totals, task_id)
+        return totals
+
+    # ---- what tasks tell ----
+
+    def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
+        """A tuple that cannot be delivered: report the error and fail its trees."""
+        self.report(component, task, error)
+        self.ledger.fail(roots)
+        self._schedule()
+
+    def die(self, error: BaseException) -> None:
+        """The worker must end: stop turning, tell the process. From any thread."""
+        if not self._dead:
+            self._dead = True
+            self._running = False
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._on_fatal, error)
+
+    def _on_mutated(self, source: Source, error: Exception) -> None:
+        self.report(source.component, source.task, error)
+
+    # ---- turns ----
+
+    def _schedule(self) -> None:
+        """Take a turn as soon as the event loop comes round."""
+        if self._running and not self._scheduled:
+            self._scheduled = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            assert self._loop is not None
+            self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._scheduled = False
+        if not self._running:
+            return
+        self.turn_started = self.now()
+        try:
+            worked = self._turn()
+        except BaseException as error:
+            self.die(error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return
+        finally:
+            self.turn_started = None
+        if worked:
+            self._schedule()
+        elif self._running and not self._scheduled:
+            assert self._loop is not None
+            wait = max(self._next_deadline() - self.now(), _TIMER_SECS_MIN)
+            self._timer = self._loop.call_later(wait, self._schedule)
+
+    def _turn(self) -> bool:
+        """One turn. True when there was anything to do, so that another should follow at once."""
+        flow, desk = self._flow, self._desk
+        start = self.turn.now = self.now()
+        worked = self._transport is not None and not flow.is_full and self._receive()
+        if self._rotation.is_due(start):
+            worked |= desk.rotate()
+        worked |= self._ticks.deliver(start)
+        worked |= desk.fail_lost()
+        may_emit = self._ready and not self._stopping
+        deadline = start + self._turn_secs
+        worked |= flow.run_spouts(start, deadline, self._spout_batch, may_emit=may_emit)
+        # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
+        worked |= flow.run_bolts(self.now() + self._turn_secs)
+        worked |= flow.catch_up(desk.ledger)
+        worked |= desk.settle()
+        if self._checker is not None:
+            self._checker.check()
+        self._exchange.flush()
+        if self._stats_due.is_due(start):
+            for executor, windows in self._windows.items():
+                windows.tick(start, partial(self._totals, executor))
+        return worked
+
+    def _receive(self) -> bool:
+        """Take in what has arrived. A section that cannot be read is dropped and logged: its
+        tuples time out."""
+        assert self._transport is not None
+        sections = self._transport.drain(_RECEIVE_BYTES)
+        for section in sections:
+            kind = section[0] if section else 0
+            try:
+                if kind == TUPLES:
+                    self._flow.deliver(section)
+                elif kind == ACKS:
+                    self._desk.receive_acks(section)
+                else:
+                    self._desk.receive_roots(section)
+            except CodecError as error:
+                log.error("section_dropped", bytes=len(section), error=error)
+        return bool(sections)
+
+    def _next_deadline(self) -> float:
+        """When there will be something to do if nothing arrives before."""
+        deadline = self._ticks.next_due(self._stats_due.due)
+        if self._desk.has_timeouts:
+            deadline = min(deadline, self._rotation.due)
+        if self._ready and not self._stopping:
+            for spout in self._flow.spouts:
+                if spout.active and spout.idle_until > 0 and spout.may_emit:
+                    deadline = min(deadline, spout.idle_until)
+        return deadline
+
+
+def _log_fatal(error: BaseException) -> None:
+    log.error("engine_died", error=error, exc_info=error)
+
+
+def tune_garbage_collector() -> None:
+    """For a process that is a worker: what exists now stays, and collections are rare. With the
+    defaults, large msgpack decodes are almost three times slower."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)

@@ -1,0 +1,172 @@
+"""Between the run loop and the transport: tuples and acks that leave the worker and that arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from squall.logs import get_logger
+from squall.model import WorkerSlot
+from squall_worker.engine.codec import CodecError, ValueCodec, ValueNotEncodableError
+from squall_worker.engine.core import Batch, Output, Source, decode_batches, encode_batches
+from squall_worker.engine.inspecting import not_encodable
+from squall_worker.engine.plan import Plan
+from squall_worker.engine.sections import Section, parse, serialize_roots
+from squall_worker.transport import Transport
+
+log = get_logger(__name__)
+
+SECTION_BYTES_MAX = 256 * 1024  # a section of several tuples is split above this
+TUPLE_BYTES_MAX = 8 * 1024 * 1024  # a single tuple above this fails
+
+Reject = Callable[[str, int, Exception, Collection[int]], None]
+
+
+class Exchange:
+    """Collects what leaves in a turn, by peer, and sends it at the end of it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        codec: ValueCodec,
+        transport: Transport | None,
+        reject: Reject,
+        give_up: Callable[[Collection[int]], None],
+    ) -> None:
+        """`reject` is told of tuples that cannot be sent, `give_up` of the roots of tuples that
+        came to the wrong worker."""
+        self._give_up = give_up
+        self._plan = plan
+        self._codec = codec
+        self._transport = transport
+        self._reject = reject
+        self._out: dict[WorkerSlot, list[bytes]] = {}
+        self._sources: dict[tuple[int, str], Source | None] = {}
+        self.routes: dict[int, WorkerSlot] = {}
+
+    def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
+        self.routes = {
+            task: slot for task, slot in routes.items() if task not in self._plan.local_tasks
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._out
+
+    # -- leaving --
+
+    def send_tuples(
+        self, output: Output, slot: WorkerSlot, batches: Sequence[tuple[int, Batch]]
+    ) -> None:
+        """Encode batches for tasks of one peer; tuples that cannot be encoded fail."""
+        source = output.source
+        try:
+            data = encode_batches(source, batches, self._codec)
+        except ValueNotEncodableError as error:
+            self._send_encodable(output, slot, batches, error)
+            return
+        if len(data) <= SECTION_BYTES_MAX:
+            self._out.setdefault(slot, []).append(data)
+        elif len(batches) > 1:
+            half = len(batches) // 2
+            self.send_tuples(output, slot, batches[:half])
+            self.send_tuples(output, slot, batches[half:])
+        elif len(batches[0][1]) > 1:
+            task, batch = batches[0]
+            head = batch.take(len(batch) // 2)
+            self.send_tuples(output, slot, [(task, head)])
+            self.send_tuples(output, slot, [(task, batch)])
+        elif len(data) > TUPLE_BYTES_MAX:
+            too_large = CodecError(
+                f"component {source.component!r}, stream {source.stream!r}: a tuple of "
+                f"{len(data)} bytes; at most {TUPLE_BYTES_MAX} can be sent to another worker"
+            )
+            self._reject(source.component, source.task, too_large, batches[0][1].roots())
+        else:
+            self._out.setdefault(slot, []).append(data)
+
+    def _send_encodable(
+        self,
+        output: Output,
+        slot: WorkerSlot,
+        batches: Sequence[tuple[int, Batch]],
+        error: ValueNotEncodableError,
+    ) -> None:
+        source = output.source
+        good: list[tuple[int, Batch]] = []
+        bad = 0
+        for task, batch in batches:
+            encodable = []
+            for tup in batch.as_tuples():
+                try:
+                    self._codec.encode_row(tup.values)
+                except ValueNotEncodableError as reason:
+                    bad += 1
+                    described = not_encodable(source, reason)
+                    roots = Batch.of(source, [tup]).roots()
+                    self._reject(source.component, source.task, described, roots)
+                else:
+                    encodable.append(tup)
+            if encodable:
+                good.append((task, Batch.of(source, encodable)))
+        if not bad:
+            raise error  # ours: it would go on for ever
+        if good:
+            self.send_tuples(output, slot, good)
+
+    def send_to_acker(self, index: int, sections: Sequence[bytes]) -> None:
+        """What the acker with that index is to know. While it has no worker it is lost, and the
+        roots time out."""
+        slot = self.routes.get(self._plan.acker_tasks[index])
+        if slot is not None:
+            self._out.setdefault(slot, []).extend(sections)
+
+    def answer(self, kind: int, task: int, roots: Sequence[int]) -> None:
+        """Tell a spout task on another worker what became of its roots. Without a route the answer
+        is lost, and the roots time out."""
+        slot = self.routes.get(task)
+        if slot is not None:
+            self._out.setdefault(slot, []).append(serialize_roots(kind, task, roots))
+
+    def flush(self) -> None:
+        """Hand everything to the transport: one call a peer."""
+        if self._out and self._transport is not None:
+            out, self._out = self._out, {}
+            for slot, sections in out.items():
+                self._transport.send(slot, sections)
+
+    # -- arriving --
+
+    def read(self, data_of_sections: Iterable[bytes]) -> list[Section]:
+        """Parse sections; one that cannot be read is dropped and logged."""
+        sections = []
+        for data in data_of_sections:
+            try:
+                sections.append(parse(data, self._codec))
+            except CodecError as error:
+                log.error("section_dropped", bytes=len(data), error=error)
+        return sections
+
+    def tuples_of(self, section: bytes) -> dict[int, Batch]:
+        """The tuples of a TUPLES section by local task; those for other tasks (a stale route) are
+        dropped, and their trees fail. Raises CodecError."""
+        by_task = decode_batches(section, self._codec, self._source)
+        local = self._plan.local_tasks
+        for task in [task for task in by_task if task not in local]:
+            stray = by_task.pop(task)
+            log.warning("tuples_for_task_elsewhere", task=task, tuples=len(stray))
+            self._give_up(stray.roots())
+        return by_task
+
+    def _source(self, task: int, stream: str) -> Source | None:
+        key = (task, stream)
+        if key not in self._sources:
+            source = None
+            component_id = self._plan.task_to_component.get(task)
+            if component_id is not None:
+                info = self._plan.topology.components[component_id].streams.get(stream)
+                if info is not None:
+                    source = Source(component_id, task, stream, info.fields, local=False)
+            if source is None:
+                log.error("tuples_of_unknown_source", task=task, stream=stream)
+            self._sources[key] = source
+        return self._sources[key]

@@ -1,0 +1,411 @@
+"""The tasks of a worker as the run loop sees them: an inbox, and a turn to take.
+
+A *task* runs one instance of a component; an executor is only the range of tasks whose statistics
+are one. Each kind of bolt is a subclass with its own way to feed the component:
+
+    SyncBolt    execute(tup) on the loop, slice by slice of about a millisecond
+    BatchBolt   execute_batch(tuples)
+    ColumnBolt  execute_columns(columns)
+    AsyncBolt   async execute(tup), several in flight       (executors_async)
+    ThreadBolt  execute(tup) on a thread of its own         (executors_thread)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from squall.model import Executor
+from squall_worker.engine.core import (
+    Batch,
+    BoltCalls,
+    CarefulCalls,
+    ColumnCalls,
+    Output,
+    PendingRoots,
+    SpoutCalls,
+    Taken,
+    TurnState,
+)
+from squall_worker.engine.inspecting import Observer
+from squall_worker.engine.stats import TaskCounts
+
+# A slice of an inbox should take about this long, so that the loop stays its own master.
+SLICE_SECS = 0.001
+SLICE_TUPLES_MAX = 1024
+# A component that holds the loop for longer is named in a warning.
+HOLD_SECS = 0.05
+
+
+class _NoLock:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+NO_LOCK = _NoLock()
+
+
+class Host(Protocol):
+    """What tasks need of the engine."""
+
+    turn: TurnState
+    observer: Observer | None
+
+    def now(self) -> float: ...
+
+    def held_loop(self, component: str, what: str, secs: float) -> None: ...
+
+    def report(self, component: str, task: int, error: BaseException) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def die(self, error: BaseException) -> None: ...
+
+
+class Task:
+    """One task: its place in the topology, its outputs and its counts."""
+
+    def __init__(
+        self,
+        host: Host,
+        component: str,
+        task: int,
+        executor: Executor,
+        outputs: Sequence[Output],
+        counts: TaskCounts,
+    ) -> None:
+        self.host = host
+        self.component = component
+        self.task = task
+        self.executor = executor
+        self.outputs = outputs
+        self.counts = counts
+        self.user: Any = None  # the user's object, once made
+        # Held while the task's buffers and counts are touched; nothing but for tasks on threads.
+        self.lock: AbstractContextManager[Any] = NO_LOCK
+
+
+class BoltTask(Task):
+    """A bolt's task: batches of tuples wait in `inbox`."""
+
+    calls: Any
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.inbox: deque[Batch] = deque()
+        self.queued = 0  # tuples in `inbox`
+
+    def deliver(self, batch: Batch) -> None:
+        self.inbox.append(batch)
+        self.queued += len(batch)
+
+    def take(self, limit: int) -> Batch | None:
+        """At most `limit` tuples of one source; None when there are none."""
+        if not self.inbox or limit <= 0:
+            return None
+        batch = self.inbox[0]
+        if len(batch) > limit:
+            batch = batch.take(limit)
+        else:
+            self.inbox.popleft()
+        self.queued -= len(batch)
+        return batch
+
+    def run(self, deadline: float) -> bool:
+        """Work on the inbox until it is as empty as it was full at the beginning, or `deadline`
+        has passed; a slice is granted in any case. True when anything was done."""
+        raise NotImplementedError
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way that will lead to more emits or acks."""
+        return bool(self.inbox)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether what was emitted between two turns waits for more, and for `wake`."""
+        return False
+
+    def abort(self) -> None:
+        """Give up what is in flight: the worker ends now."""
+
+
+class SlicedBolt(BoltTask):
+    """A bolt that runs on the loop: its slices adapt to how long a tuple takes."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._slice = 16
+
+    def run(self, deadline: float) -> bool:
+        if not self.inbox:
+            return False
+        now = self.host.now
+        left = self.queued
+        granted = self._slice  # tuples, whatever the deadline says
+        while True:
+            batch = self.inbox[0]
+            n = min(self._slice, left, len(batch))
+            if n == len(batch):
+                self.inbox.popleft()
+            self.queued -= n
+            key = batch.source.key
+            start = now()
+            try:
+                self.work(batch, n)
+            finally:
+                end = now()
+                secs = end - start
+                self.counts.executed_many(key, n, secs)
+            if secs > 0:
+                self._slice = max(1, min(SLICE_TUPLES_MAX, int(SLICE_SECS * n / secs)))
+                if secs > HOLD_SECS:
+                    self.host.held_loop(self.component, f"{n} tuple(s)", secs)
+            else:
+                self._slice = SLICE_TUPLES_MAX
+            left -= n
+            granted -= n
+            if left <= 0 or not self.inbox or (end >= deadline and granted <= 0):
+                return True
+
+    def work(self, batch: Batch, count: int) -> None:
+        """Take the first `count` tuples out of the batch and execute them."""
+        raise NotImplementedError
+
+
+class SyncBolt(SlicedBolt):
+    """`execute(tup)`."""
+
+    calls: BoltCalls
+    auto_ack: bool
+
+    def work(self, batch: Batch, count: int) -> None:
+        if not self.auto_ack:
+            self.calls.run(batch, count)
+            return
+        now = self.host.now
+        start = now()
+        self.calls.run(batch, count)
+        self.counts.processed(batch.source.key, now() - start, count)
+
+
+class BatchBolt(SlicedBolt):
+    """`execute_batch(tuples)`: acks what it did not fail, and fails the rest when it raises."""
+
+    calls: CarefulCalls
+    auto_ack: bool
+
+    def work(self, batch: Batch, count: int) -> None:
+        now = self.host.now
+        start = now()
+        tuples = batch.take(count).as_tuples()
+        try:
+            self.user.execute_batch(tuples[:])
+        except Exception as error:
+            for tup in tuples:
+                if not tup.settled:
+                    self.calls.fail(tup)
+            self.calls.report_error(error)
+            return
+        if self.auto_ack:
+            for tup in tuples:
+                if not tup.settled:
+                    self.calls.ack(tup)
+        self.counts.processed(batch.source.key, now() - start, count)
+
+
+class ColumnBolt(SlicedBolt):
+    """`execute_columns(columns)`."""
+
+    calls: ColumnCalls
+    auto_ack: bool
+
+    def work(self, batch: Batch, count: int) -> None:
+        key = batch.source.key
+        now = self.host.now
+        start = now()
+        self.calls.run(batch, count)
+        if self.auto_ack:
+            self.counts.processed(key, now() - start, count)
+
+
+class SpoutTask(Task):
+    """A spout's task: called when it may emit; told of its acks and fails."""
+
+    # Storm's WaitStrategyProgressive sleeps 1 ms whenever nextTuple emitted nothing. A turn of an
+    # idle worker costs tens of microseconds, so the wait grows, to bound both CPU and latency.
+    _WAITS = ((16, 0.001), (48, 0.002), (200, 0.005), (600, 0.01))
+    _WAIT_SECS_MAX = 0.025
+    _CHUNK_MAX = 32
+    _ERROR_WAIT_SECS_MAX = 1.0
+
+    calls: SpoutCalls
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.pending = PendingRoots()
+        self.pending_max: int | None = None
+        self.idle_until = 0.0  # monotonic
+        self._idle_runs = 0
+        self._failures = 0  # in a row, of next_tuple
+        self.active = False
+        # Which of ack() and fail() the user's class defines; the others need not be called.
+        self.listens: frozenset[str] = frozenset({"ack", "fail"})
+        # Downstream, as the gates need it.
+        self.downstream: frozenset[str] = frozenset()
+
+    # -- emitting --
+
+    def wake(self) -> None:
+        """Ask for a tuple again in the next turn."""
+        self.idle_until = 0.0
+        self._idle_runs = 0
+
+    def run(self, calls_max: int, deadline: float) -> bool:
+        """Call next_tuple until it emits no more, or a limit is reached. True if it emitted."""
+        next_tuple = self.user.next_tuple
+        run = self.calls.run
+        emitted = self.calls.emitted
+        first = emitted()
+        now = self.host.now
+        start = now()
+        calls = 0
+        chunk = 1
+        idle = False
+        try:
+            while calls < calls_max:
+                before = emitted()
+                run(next_tuple, chunk, self.pending_max)
+                calls += chunk
+                if emitted() == before:
+                    idle = True
+                    break
+                if now() >= deadline or emitted() - first >= calls_max:
+                    break
+                chunk = min(2 * chunk, self._CHUNK_MAX, calls_max - calls)
+            self._failures = 0
+        except Exception as error:
+            self._failures += 1
+            self.host.report(self.component, self.task, error)
+            wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
+            self.idle_until = now() + wait
+        end = now()
+        if end - start > HOLD_SECS:
+            self.host.held_loop(self.component, f"{calls} call(s) of next_tuple", end - start)
+        if idle:
+            self.idle_until = end + self._idle_wait()
+        elif self._failures == 0:
+            self._idle_runs = 0
+        return emitted() > first
+
+    def _idle_wait(self) -> float:
+        self._idle_runs += 1
+        for runs, secs in self._WAITS:
+            if self._idle_runs <= runs:
+                return secs
+        return self._WAIT_SECS_MAX
+
+    def close_gate(self) -> None:
+        """It may not emit now."""
+
+    @property
+    def may_emit(self) -> bool:
+        return self.pending_max is None or len(self.pending) < self.pending_max
+
+    # -- what became of the messages --
+
+    def acked(self, roots: Iterable[int]) -> None:
+        """These trees are complete."""
+        self._tell("ack", self.pending.take(roots, self.host.now()))
+
+    def failed(self, roots: Iterable[int]) -> None:
+        """These trees failed."""
+        self._tell("fail", self.pending.take(roots, self.host.now()))
+
+    def expire(self, bucket: int) -> bool:
+        """Fail what has timed out; True if anything had."""
+        expired = self.pending.expire(bucket, self.host.now())
+        self._tell("fail", expired)
+        return bool(expired.message_ids)
+
+    def completed(self) -> bool:
+        """Tell of the trees that the ackers beside this spout have completed; True if any."""
+        taken = self.pending.take_completed(self.host.now())
+        if taken is None:
+            return False
+        self._tell("ack", taken)
+        return True
+
+    def reset_timeout(self, roots: Iterable[int], bucket: int) -> None:
+        for root in roots:
+            self.pending.reset(root, bucket)
+
+    def settle_untracked(self) -> bool:
+        """Ack the messages that no acker watches; True if there were any."""
+        untracked = self.calls.untracked
+        if not untracked:
+            return False
+        found = Taken()
+        for message_id, stream in untracked:
+            found.add(message_id, stream, 0.0)
+        untracked.clear()
+        self._tell("ack", found, timed=False)
+        return True
+
+    def _tell(self, what: str, taken: Taken, *, timed: bool = True) -> None:
+        """Call ack or fail with each message id. An error of one call is reported, and the others
+        are made."""
+        if not taken.message_ids:
+            return
+        acked = what == "ack"
+        counts = self.counts.acked if acked else self.counts.failed
+        for stream, (count, secs) in taken.by_stream.items():
+            self.counts.add(counts, stream, count)
+            if acked and timed:
+                self.counts.processed(stream, secs, count)
+        observer = self.host.observer
+        if observer is not None:
+            for message_id in taken.message_ids:
+                observer.completed(self.component, self.task, message_id, not acked)
+        if what in self.listens:
+            self.call_user(what, taken.message_ids)
+        self.wake()
+
+    def call_user(self, what: str, message_ids: Sequence[Any]) -> None:
+        call = getattr(self.user, what)
+        ids = iter(message_ids)
+        now = self.host.now
+        start = now()
+        while True:
+            try:
+                for message_id in ids:
+                    call(message_id)
+                break
+            except Exception as error:
+                self.host.report(self.component, self.task, error)
+        secs = now() - start
+        if secs > HOLD_SECS:
+            self.host.held_loop(self.component, f"{len(message_ids)} call(s) of {what}", secs)
+
+    # -- life --
+
+    def set_active(self, active: bool) -> None:
+        """Call activate() or deactivate() when the state changes."""
+        if active != self.active:
+            self.active = active
+            self.wake()
+            self.lifecycle(self.user.activate if active else self.user.deactivate)
+
+    def lifecycle(self, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self.host.report(self.component, self.task, error)
+
+    def abort(self) -> None:
+        """The worker ends now."""

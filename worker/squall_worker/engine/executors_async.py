@@ -1,0 +1,129 @@
+"""Components with coroutines: `async def execute` and `async def next_tuple`.
+
+A bolt has at most `topology.bolt.async.concurrency` tuples in flight, each in an asyncio task of
+its own whose context names the tuple: so an emit deep inside a coroutine, or in a task that it
+started, is anchored to the right one. A spout has one coroutine that asks for tuples in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+from squall_worker.engine.core import CarefulCalls, Tuple
+from squall_worker.engine.executors import BoltTask, SpoutTask
+
+CURRENT: ContextVar[Tuple | None] = ContextVar("squall_current_tuple", default=None)
+
+
+class AsyncBolt(BoltTask):
+    """`async def execute(tup)`."""
+
+    calls: CarefulCalls
+    auto_ack: bool
+    concurrency: int
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._flying: dict[Tuple, asyncio.Task[None]] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.inbox) or bool(self._flying)
+
+    def run(self, deadline: float) -> bool:
+        started = False
+        while batch := self.take(self.concurrency - len(self._flying)):
+            for tup in batch.as_tuples():
+                name = f"{self.component}:{self.task}"
+                task = asyncio.get_running_loop().create_task(self._execute(tup), name=name)
+                self._flying[tup] = task
+            started = True
+        return started
+
+    def on_settled(self, tup: Tuple, failed: bool) -> None:
+        """A tuple that fails while its coroutine runs: nobody needs the rest of the work."""
+        task = self._flying.get(tup)
+        if failed and task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    async def _execute(self, tup: Tuple) -> None:
+        CURRENT.set(tup)
+        calls, now = self.calls, self.host.now
+        start = now()
+        try:
+            await self.user.execute(tup)
+        except asyncio.CancelledError:
+            # Failed by somebody, or the worker ends: then the tuple times out or fails there.
+            if not tup.settled:
+                calls.fail(tup)
+        except Exception as error:
+            if not tup.settled:
+                calls.fail(tup)
+            calls.report_error(error)
+        else:
+            if self.auto_ack and not tup.settled:
+                calls.ack(tup)
+                self.counts.processed(tup.source.key, now() - start)
+        finally:
+            self.counts.executed_many(tup.source.key, 1, now() - start)
+            self._flying.pop(tup, None)
+            self.host.wake()
+
+    def abort(self) -> None:
+        for task in self._flying.values():
+            task.cancel()
+
+    async def wait_aborted(self) -> None:
+        """Until every cancelled coroutine has ended."""
+        await asyncio.gather(*self._flying.values(), return_exceptions=True)
+
+
+class AsyncSpout(SpoutTask):
+    """`async def next_tuple()`: never two at once. The gates of the engine open and close it."""
+
+    _GATE_SECS = 0.001
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._asking: asyncio.Task[None] | None = None
+
+    def run(self, calls_max: int, deadline: float) -> bool:
+        if self._asking is None:
+            name = f"{self.component}:{self.task}"
+            self._asking = asyncio.get_running_loop().create_task(self._ask(calls_max), name=name)
+            return True
+        return False
+
+    async def _ask(self, calls_max: int) -> None:
+        """Ask until there is none, or as often as a turn allows; the next turn starts another."""
+        emitted = self.calls.emitted
+        try:
+            for _ in range(calls_max):
+                before = emitted()
+                if not (self.active and self.may_emit):
+                    return
+                await self.user.next_tuple()
+                if emitted() == before:
+                    self.idle_until = self.host.now() + self._idle_wait()
+                    return
+                self._idle_runs = 0
+            self._failures = 0
+        except Exception as error:
+            self._failures += 1
+            self.host.report(self.component, self.task, error)
+            wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
+            self.idle_until = self.host.now() + wait
+        finally:
+            self._asking = None
+            self.host.wake()
+
+    def abort(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def wait_aborted(self) -> None:
+        """Until a cancelled next_tuple has ended."""
+        if self._asking is not None:
+            await asyncio.gather(self._asking, return_exceptions=True)

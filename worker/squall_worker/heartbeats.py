@@ -1,0 +1,82 @@
+"""The heartbeat thread: alive as long as the process is, whatever `execute` does.
+
+It writes the local file for the supervisor (with the age of the run loop's present turn, so that a
+stuck loop can be told from a dead process) and, once tasks run, calls `report` for ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from squall.heartbeat_file import Beat, HeartbeatWriter, Phase
+from squall.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class HeartbeatThread:
+    """Start it first and stop it last. `turn_age_secs` and `report` run on the thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        beat_secs: float,
+        report_secs: float,
+        turn_age_secs: Callable[[], float],
+        report: Callable[[], None],
+    ) -> None:
+        self._writer = HeartbeatWriter(path)
+        self._beat_secs = beat_secs
+        self._report_secs = report_secs
+        self._turn_age_secs = turn_age_secs
+        self._report = report
+        self._phase = Phase.STARTING
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    def enter(self, phase: Phase) -> None:
+        """Go on to a phase, and say so at once."""
+        self._phase = phase
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread and close the file."""
+        self._stopped = True
+        self._wake.set()
+        self._thread.join()
+        self._writer.close()
+
+    def _run(self) -> None:
+        next_report = 0.0
+        while not self._stopped:
+            self._wake.clear()
+            self._beat()
+            now = time.monotonic()
+            if self._phase is not Phase.STARTING and now >= next_report:
+                next_report = now + self._report_secs
+                try:
+                    self._report()
+                except Exception as error:
+                    log.error("heartbeat_report_failed", error=error, exc_info=error)
+            self._wake.wait(self._beat_secs)
+
+    def _beat(self) -> None:
+        age_ms = int(self._turn_age_secs() * 1000)
+        beat = Beat(time.monotonic_ns(), max(0, age_ms), os.getpid(), self._phase)
+        try:
+            self._writer.write(beat)
+        except OSError as error:
+            log.error("heartbeat_write_failed", error=error)

@@ -1,0 +1,384 @@
+"""The worker process: it brings topology, engine, transport and cluster state together.
+
+The order at the start is chosen for speed: the connection to ZooKeeper is made while the topology
+is loaded, and links to the peers while the components open. Afterwards ZooKeeper is only listened
+to: while it is away the worker goes on with what it last read.
+
+    connect -------------------\\
+    load topology, bind port ---+-> read assignment -> links, engine.start -> RUNNING
+                                                           -> peers greeted -> spouts emit
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from squall.clock import Clock, SystemClock
+from squall.cluster.state import ClusterState
+from squall.cluster.store import StoreError
+from squall.cluster.values import ErrorInfo
+from squall.errors import SquallError
+from squall.heartbeat_file import Phase
+from squall.launch import LaunchSpec
+from squall.logs import get_logger
+from squall.model import WorkerSlot
+from squall.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall.tasks import TaskGroup
+from squall_worker.cluster_view import ClusterView
+from squall_worker.errors import ErrorReporter
+from squall_worker.heartbeats import HeartbeatThread
+from squall_worker.peers import Peers
+from squall_worker.placement import Ownership, Placement, spouts_run
+from squall_worker.reports import StatsReport
+from squall_worker.settings import Settings
+from squall_worker.stored import StoredTopology, load, put_on_path
+from squall_worker.transport.zmq import ZmqTransport
+
+if TYPE_CHECKING:
+    from squall_worker.engine import Engine
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+# Exit status. The supervisor relaunches after any of them while the slot has work.
+EXIT_STOPPED = 0  # asked to stop, and drained or out of time
+EXIT_FATAL = 1  # the topology cannot start, or must not go on
+EXIT_USAGE = 2  # wrong arguments or launch file
+EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
+
+# How often a wait says that it still waits.
+_SAY_SECS = 5.0
+# Errors that are on their way to ZooKeeper when the process ends get so long.
+_REPORT_SECS = 2.0
+# The part of a graceful stop that is kept for the peers' acknowledgements and goodbyes.
+_GOODBYE_SECS = 0.5
+
+
+class Worker:
+    """One worker, from launch file to exit status."""
+
+    def __init__(
+        self, spec: LaunchSpec, *, state: ClusterState | None = None, clock: Clock | None = None
+    ) -> None:
+        """`state` is not started yet; by default the ZooKeeper that the daemon's conf names."""
+        self.spec = spec
+        self.slot = WorkerSlot(spec.supervisor_id, spec.port)
+        self.settings = Settings.of(spec.daemon_conf)
+        self._state = state
+        self._clock = clock or SystemClock()
+        self._began = self._clock.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._tasks = TaskGroup(on_crash=lambda _, error: self._fail(error))
+        self._stop = asyncio.Event()
+        self._changed = asyncio.Event()  # something in the cluster state or on the links did
+        self._connected = asyncio.Event()  # the first connection to ZooKeeper stood
+        self._fatal: BaseException | None = None
+        self._engine: Engine | None = None
+        self._transport: ZmqTransport | None = None
+        self._report: StatsReport | None = None  # not None once tasks run
+        self._active = False
+        self._peers = Peers(
+            grace_secs=self.settings.stop_secs + 1.0,
+            clock=self._clock,
+            on_lost=self._lose,
+            on_change=self._changed.set,
+        )
+        self._errors = ErrorReporter(
+            host=spec.hostname,
+            port=spec.port,
+            clock=self._clock,
+            send=self._send_error,
+        )
+        self._heartbeats = HeartbeatThread(
+            spec.heartbeat_file,
+            beat_secs=self.settings.beat_secs,
+            report_secs=self.settings.report_secs,
+            turn_age_secs=self._turn_age_secs,
+            report=self._report_heartbeat,
+        )
+
+    async def run(self) -> int:
+        """Run until asked to stop; the process's exit status. Never raises for what a topology or
+        the cluster does."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        self._heartbeats.start()
+        status = EXIT_FATAL
+        try:
+            status = await self._live()
+        except Exception as error:
+            self._tell_fatal(error)
+        finally:
+            await self._close(graceful=status != EXIT_FATAL)
+        log.info("worker_exits", topology_id=self.spec.topology_id, slot=self.slot, status=status)
+        return status
+
+    async def _live(self) -> int:
+        start = asyncio.create_task(self._start())
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({start, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not start.done():
+                start.cancel()
+                await asyncio.gather(start, return_exceptions=True)
+                return EXIT_STOPPED
+            engine, view, placement = start.result()
+            return await self._follow(engine, view, placement)
+        finally:
+            stopped.cancel()
+
+    # -- start --------------------------------------------------------------------------------
+
+    async def _start(self) -> tuple[Engine, ClusterView, Placement]:
+        spec = self.spec
+        connecting = self._tasks.start("connect", self._connect())
+        await asyncio.sleep(0)  # let it send its first bytes
+        from squall_worker.engine import tune_garbage_collector  # large: while ZooKeeper answers
+
+        stored = load(spec.stormdist)
+        self._errors.throttle_by(stored.conf)
+        transport = self._transport = ZmqTransport(
+            spec.topology_id,
+            self.slot,
+            spec.incarnation,
+            backlog_bytes_max=self.settings.backlog_bytes_max(stored.conf),
+            on_event=self._peers.happened,
+            on_stranger=self._peers.met_stranger,
+            on_dropped=self._dropped,
+            clock=self._clock,
+        )
+        self._peers.attach(transport)
+        transport.bind(self.settings.bind_host, spec.port)
+        put_on_path(stored.code_dir)
+        await connecting
+        assert self._state is not None
+        view = ClusterView(self._state, spec.topology_id, self.slot, self._changed.set)
+        placement = await self._wait_placement(view)
+        await self._peers.follow(placement)
+        engine = self._engine = self._make_engine(stored, placement, transport)
+        await engine.start()
+        engine.set_routes(placement.routes)
+        gc.enable()  # the start ran without (see __main__)
+        tune_garbage_collector()
+        self._report = StatsReport(
+            spec.topology_id,
+            placement.executors,
+            engine.stats,
+            loop=self._loop,
+            clock=self._clock,
+            began=self._began,
+        )
+        self._heartbeats.enter(Phase.RUNNING)
+        log.info(
+            "worker_running",
+            topology_id=spec.topology_id,
+            slot=self.slot,
+            incarnation=spec.incarnation,
+            executors=len(placement.executors),
+            peers=len(placement.hosts),
+            secs=self._age(),
+        )
+        return engine, view, placement
+
+    async def _connect(self) -> None:
+        """The first connection to ZooKeeper, however long it takes."""
+        conf = self.spec.daemon_conf
+        if self._state is None:
+            self._state = ClusterState.from_conf(conf)
+        await self._say_while(
+            self._state.store.start(),
+            "waiting_for_zookeeper",
+            servers=conf.get("storm.zookeeper.servers"),
+            port=conf.get("storm.zookeeper.port"),
+        )
+        self._connected.set()
+
+    async def _say_while(self, work: Coroutine[Any, Any, T], event: str, **keys: object) -> T:
+        """Await `work`, and say every few seconds that it is still waited for."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=_SAY_SECS)
+                if not task.done():
+                    log.warning(event, **keys)
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _wait_placement(self, view: ClusterView) -> Placement:
+        """The first reading that gives this slot work. A supervisor launches what it has read, so
+        that only a change in between, or ZooKeeper away again, makes this wait."""
+        said_at = self._clock.monotonic() + _SAY_SECS / 5
+        while True:
+            self._changed.clear()
+            reason: object = "the slot has no executors"
+            try:
+                placement = await view.placement()
+                if placement is not None and placement.executors:
+                    return placement
+            except StoreError as error:
+                reason = error
+            if self._clock.monotonic() >= said_at:
+                said_at = self._clock.monotonic() + _SAY_SECS
+                log.warning("waiting_for_assignment", slot=self.slot, reason=reason)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), 1.0)
+
+    def _make_engine(
+        self, stored: StoredTopology, placement: Placement, transport: ZmqTransport
+    ) -> Engine:
+        from squall_worker.engine import Engine
+
+        return Engine(
+            stored.topology,
+            {**self.spec.daemon_conf, **stored.conf},
+            topology_id=self.spec.topology_id,
+            task_to_component=stored.task_to_component,
+            executors=placement.executors,
+            slot=self.slot,
+            transport=transport,
+            report_error=self._errors.report,
+            on_fatal=self._fail,
+            clock=self._clock,
+            code_dir=stored.code_dir,
+            pid_dir=self.spec.pid_dir,
+        )
+
+    # -- afterwards ---------------------------------------------------------------------------
+
+    async def _follow(self, engine: Engine, view: ClusterView, placement: Placement) -> int:
+        """Follow the cluster state until the end."""
+        self._tasks.start("ready", self._get_ready(engine))
+        ownership = Ownership(placement.executors, self.settings.refresh_secs)
+        read_at = float("-inf")
+        while not self._stop.is_set():
+            if self._fatal is not None:
+                raise self._fatal
+            now = self._clock.monotonic()
+            if now >= ownership.deadline:
+                log.error("slot_not_ours", slot=self.slot, topology_id=self.spec.topology_id)
+                return EXIT_NOT_OURS
+            next_read = read_at + self.settings.refresh_secs
+            at = min(next_read, ownership.deadline, self._peers.deadline())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), max(0.01, at - now))
+            self._changed.clear()
+            if not self._stop.is_set() and self._fatal is None:
+                read_at = self._clock.monotonic()
+                await self._refresh(engine, view, ownership)
+        return EXIT_STOPPED
+
+    async def _refresh(self, engine: Engine, view: ClusterView, ownership: Ownership) -> None:
+        """Read assignment and status and apply them; what cannot be read stays as it was."""
+        try:
+            placement = await view.placement()
+            base = await view.status()
+        except StoreError as error:
+            log.warning("cluster_state_unreadable", error=error)
+            self._peers.update()
+            return
+        now = self._clock.monotonic()
+        ours = ownership.read(() if placement is None else placement.executors, now)
+        if not ours:
+            log.warning(
+                "slot_reassigned", slot=self.slot, stops_in_secs=round(ownership.deadline - now, 1)
+            )
+        elif placement is not None:
+            await self._peers.follow(placement)
+            engine.set_routes(placement.routes)
+        self._peers.update()
+        active = ours and spouts_run(base)
+        if active != self._active:
+            self._active = active
+            status = "gone" if base is None else base.status.name
+            log.info("topology_status", status=status, spouts_run=active)
+            engine.set_active(active)
+
+    async def _get_ready(self, engine: Engine) -> None:
+        """Let spouts emit once the peers are linked. A peer that never comes is not waited for: its
+        link queues, and the engine stops what feeds it."""
+        linked = await self._peers.wait_linked()
+        engine.set_ready(True)
+        log.info("connections_ready", all_peers=linked, secs=self._age())
+
+    def _lose(self, tasks: frozenset[int]) -> None:
+        if self._engine is not None:
+            self._engine.worker_lost(tasks)
+
+    def _dropped(self, sections: Sequence[bytes]) -> None:
+        if self._engine is not None:
+            self._loop.call_soon(self._engine.sections_dropped, sections)
+
+    # -- heartbeats (called on their thread) --------------------------------------------------
+
+    def _turn_age_secs(self) -> float:
+        engine = self._engine
+        started = None if engine is None else engine.turn_started
+        return 0.0 if started is None else self._clock.monotonic() - started
+
+    def _report_heartbeat(self) -> None:
+        if self._report is not None and self._state is not None:
+            self._state.put_worker_beat_nowait(self.slot, self._report.heartbeat())
+
+    # -- end ----------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int) -> None:
+        log.info("stop_requested", signal=signal.Signals(number).name)
+        if self._stop.is_set():
+            logging.shutdown()
+            os._exit(EXIT_STOPPED)  # asked twice: at once
+        self._stop.set()
+        self._changed.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """The worker must die; from any thread."""
+        if self._fatal is None:
+            self._fatal = error
+        self._loop.call_soon_threadsafe(self._changed.set)
+
+    def _tell_fatal(self, error: Exception) -> None:
+        """Say why the worker dies: to its log and, for what no component reported, ZooKeeper."""
+        log.error(
+            "worker_fails", error=error, exc_info=None if isinstance(error, SquallError) else error
+        )
+        engine = sys.modules.get("squall_worker.engine")
+        if engine is None or not isinstance(error, engine.ComponentStartError):
+            self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
+
+    async def _send_error(self, component: str, info: ErrorInfo) -> None:
+        """To ZooKeeper, once it is connected."""
+        await self._connected.wait()
+        assert self._state is not None
+        await self._state.report_error(self.spec.topology_id, component, info)
+
+    async def _close(self, *, graceful: bool) -> None:
+        """End everything: spouts first, then what is in flight, then the links."""
+        self._heartbeats.enter(Phase.STOPPING)
+        deadline = self._clock.monotonic() + self.settings.stop_secs
+        if self._engine is not None:
+            secs = self.settings.stop_secs - _GOODBYE_SECS if graceful else 0.0
+            drained = await self._engine.stop(max(0.0, secs))
+            log.info("engine_stopped", drained=drained)
+        if self._transport is not None:
+            left = deadline - self._clock.monotonic()
+            settled = await self._transport.close(max(0.1, left) if graceful else 0.0)
+            log.info("transport_closed", settled=settled, counts=self._transport.counts())
+        await self._errors.close(_REPORT_SECS)
+        await self._tasks.close()
+        self._heartbeats.stop()
+        if self._state is not None and self._connected.is_set():
+            with contextlib.suppress(StoreError):
+                await self._state.close()
+
+    def _age(self) -> str:
+        """Seconds since the process began its work, for logs."""
+        return f"{self._clock.monotonic() - self._began:.3f}"

@@ -1,0 +1,59 @@
+"""The worker's heartbeat in ZooKeeper: that it lives, and what its executors did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from squall.clock import Clock
+from squall.cluster.values import ExecutorStats, WorkerHeartbeat
+from squall.model import Executor
+
+# How long a snapshot of the statistics may take; a stuck loop reports its last one.
+_SNAPSHOT_SECS = 0.1
+
+
+class StatsReport:
+    """Makes heartbeats on the heartbeat thread out of statistics that belong to the loop's."""
+
+    def __init__(
+        self,
+        topology_id: str,
+        executors: Sequence[Executor],
+        stats: Callable[[], Mapping[Executor, ExecutorStats]],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        began: float,
+    ) -> None:
+        """`stats` is called on `loop`; `began` is when the worker did, on the clock's monotonic
+        time."""
+        self._topology_id = topology_id
+        self._executors = tuple(executors)
+        self._read_stats = stats
+        self._loop = loop
+        self._clock = clock
+        self._began = began
+        self._stats: Mapping[Executor, ExecutorStats] = {}
+
+    def heartbeat(self) -> WorkerHeartbeat:
+        """The heartbeat of now, from any thread but the loop's; its statistics are the last ones
+        when the loop is stuck or has ended."""
+        taken = threading.Event()
+
+        def snapshot() -> None:
+            self._stats = self._read_stats()
+            taken.set()
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(snapshot)
+            taken.wait(_SNAPSHOT_SECS)
+        stats = self._stats
+        return WorkerHeartbeat(
+            self._topology_id,
+            {executor: stats.get(executor) for executor in self._executors},
+            int(self._clock.time()),
+            int(self._clock.monotonic() - self._began),
+        )

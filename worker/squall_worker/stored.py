@@ -1,0 +1,59 @@
+"""What a supervisor has laid ready for a worker, and what the worker makes of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.errors import SquallError
+from squall.model import Topology
+
+
+class StoredTopologyError(SquallError):
+    """The topology's code or configuration in stormdist cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopology:
+    """A topology as its workers run it."""
+
+    topology: Topology  # with what the system adds
+    conf: Mapping[str, Any]  # the topology's own, normalized
+    task_to_component: Mapping[int, str]
+    code_dir: Path
+
+
+def load(stormdist: Path) -> StoredTopology:
+    """Read stormcode.ser and stormconf.ser. Raises StoredTopologyError."""
+    from squall.model_thrift import from_thrift
+    from squall.system_topology import component_tasks, system_topology
+    from squall_thrift import storm
+    from squall_thrift.codec import from_bytes
+
+    try:
+        conf = json.loads((stormdist / "stormconf.ser").read_bytes())
+        if not isinstance(conf, dict):
+            raise ValueError("stormconf.ser holds no JSON object")
+        code = (stormdist / "stormcode.ser").read_bytes()
+        submitted = from_thrift(from_bytes(storm.StormTopology, code))
+        topology = system_topology(submitted, conf)
+        tasks = component_tasks(topology, conf)
+    except (OSError, ValueError, KeyError, TypeError, SquallError) as error:
+        raise StoredTopologyError(
+            f"the topology in {stormdist} cannot be read: {type(error).__name__}: {error}",
+            hint="The supervisor downloads it again when the folder is removed.",
+        ) from error
+    return StoredTopology(topology, conf, tasks, stormdist / "code")
+
+
+def put_on_path(code_dir: Path) -> None:
+    """Make the modules of the unpacked package, and what it bundles, importable before all others:
+    what a script's folder is to a script."""
+    from squall.package import code_paths
+
+    first = code_paths(code_dir)
+    sys.path[:] = [*first, *(path for path in sys.path if path not in first)]

@@ -1,0 +1,227 @@
+"""The frame: the one kind of message that workers send each other. Ours; this file defines it.
+
+A frame is one single-part ZeroMQ message from the PUSH socket of one worker to the PULL socket
+(the virtual port) of another. All integers are little-endian.
+
+    offset size
+         0    2  magic "SQ"
+         2    1  format version, 1
+         3    1  kind: 1 greeting, 2 data, 3 idle, 4 goodbye
+         4    1  flags: 1 = there is a gap, send again from `acknowledged` + 1
+         5    1  n, length of the sender's node (supervisor) id
+         6    2  x, length of the extension
+         8    8  topology: BLAKE2b of the topology id, 8 bytes
+        16    8  \\
+        24    4   > session of the sender: assignment zxid, launch, link
+        28    4  /
+        32   16  session that this frame is for, likewise; all zero when the sender knows none
+        48    8  sequence: of this frame when data, else of the sender's last data frame; from 1
+        56    8  acknowledged: sequence of the last frame that the sender took from the receiver
+        64    2  the sender's port
+        66    2  s, number of sections
+        68    4  length of the whole frame in bytes
+        72    n  the sender's node id, UTF-8
+      72+n    x  extension: reserved for credit entries; this version writes none and skips it
+    72+n+x       s sections, each 4 bytes of length and that many bytes
+
+A frame is data exactly when it has sections. What arrives here comes off a port that anybody may
+reach: `parse` trusts no length, allocates nothing before it has checked it, and raises `FrameError`
+for everything that is not exactly a frame of this version.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import struct
+from dataclasses import dataclass
+
+from squall.launch import Incarnation
+from squall.model import WorkerSlot
+
+MAGIC = b"SQ"
+VERSION = 1
+
+# Sections are gathered into frames up to this size: larger ones gain nothing (64 KiB messages
+# already move at 1.2 GB/s) and hold up what is behind them.
+FRAME_BYTES_TARGET = 256 * 1024
+# The receiver's MAXMSGSIZE: a larger message costs its sender the connection. One section larger
+# than the target travels alone, up to this.
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+NODE_BYTES_MAX = 255
+
+_HEADER = struct.Struct("<2sBBBBH8sQIIQIIQQHHI")
+_LENGTH = struct.Struct("<I")
+
+LENGTH_BYTES = _LENGTH.size  # what a section costs beside its own bytes
+
+# The largest section that fits into a frame, whatever the sender is called.
+SECTION_BYTES_MAX = FRAME_BYTES_MAX - _HEADER.size - NODE_BYTES_MAX - _LENGTH.size
+SECTIONS_MAX = 0xFFFF
+
+
+class FrameError(ValueError):
+    """Bytes that are no frame of this version; `offset` is where the fault was seen."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"{reason} at offset {offset}")
+        self.offset = offset
+        self.reason = reason
+
+
+class Kind(enum.IntEnum):
+    """What a frame is for."""
+
+    GREETING = 1  # "I am here": the sender has not heard yet that the receiver knows it
+    DATA = 2  # carries sections
+    IDLE = 3  # carries sequence and acknowledgement only
+    GOODBYE = 4  # the sender has drained and ends: what it has not acknowledged, it never took
+
+
+_GAP = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Session:
+    """One worker's end of one link: its incarnation, and how often it has opened this link.
+
+    Ordered: of two sessions of one slot the greater has replaced the other. Sequences and
+    acknowledgements mean something between one pair of sessions only.
+    """
+
+    assignment_zxid: int
+    launch: int
+    link: int
+
+    @classmethod
+    def of(cls, incarnation: Incarnation, link: int) -> Session:
+        return cls(incarnation.assignment_zxid, incarnation.launch, link)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(self.assignment_zxid, self.launch)
+
+    def __str__(self) -> str:
+        return f"{self.assignment_zxid:x}.{self.launch}.{self.link}"
+
+
+NO_SESSION = Session(0, 0, 0)
+
+
+def topology_hash(topology_id: str) -> bytes:
+    """The 8 bytes by which frames of one topology know each other."""
+    return hashlib.blake2b(topology_id.encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A parsed frame. `receiver` is `NO_SESSION` when its sender does not know the receiver yet."""
+
+    kind: Kind
+    topology: bytes
+    slot: WorkerSlot  # the sender's
+    sender: Session
+    receiver: Session
+    sequence: int
+    acknowledged: int
+    gap: bool = False
+    sections: tuple[bytes, ...] = ()
+
+    def serialize(self) -> bytes:
+        """The frame as bytes. Raises ValueError when a field does not fit."""
+        node = self.slot.node.encode()
+        sections = self.sections
+        size = _HEADER.size + len(node) + sum(map(len, sections)) + _LENGTH.size * len(sections)
+        if size > FRAME_BYTES_MAX:
+            raise ValueError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}")
+        if (self.kind is Kind.DATA) != bool(sections):
+            raise ValueError(f"a {self.kind.name} frame with {len(sections)} sections")
+        sender, receiver = self.sender, self.receiver
+        try:
+            header = _HEADER.pack(
+                MAGIC, VERSION, self.kind, _GAP if self.gap else 0, len(node), 0, self.topology,
+                sender.assignment_zxid, sender.launch, sender.link,
+                receiver.assignment_zxid, receiver.launch, receiver.link,
+                self.sequence, self.acknowledged, self.slot.port, len(sections), size,
+            )  # fmt: skip
+        except struct.error as error:
+            raise ValueError(f"a field does not fit into a frame: {error}") from error
+        parts = [header, node]
+        for section in sections:
+            parts.append(_LENGTH.pack(len(section)))
+            parts.append(section)
+        return b"".join(parts)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Frame:
+        """The inverse of `serialize`. Raises FrameError."""
+        size = len(data)
+        if size < _HEADER.size:
+            raise FrameError(size, f"{size} bytes are no frame header")
+        (
+            magic, version, kind_number, flags, node_length, extension_length, topology,
+            sender_zxid, sender_launch, sender_link,
+            receiver_zxid, receiver_launch, receiver_link,
+            sequence, acknowledged, port, section_count, length,
+        ) = _HEADER.unpack_from(data)  # fmt: skip
+        if magic != MAGIC:
+            raise FrameError(0, f"magic {magic!r}")
+        if version != VERSION:
+            raise FrameError(2, f"format version {version}, expected {VERSION}")
+        kind = _KINDS.get(kind_number)
+        if kind is None:
+            raise FrameError(3, f"kind {kind_number}")
+        if flags & ~_GAP:
+            raise FrameError(4, f"flags {flags:#x}")
+        if length != size:
+            raise FrameError(68, f"length {length} in a frame of {size} bytes")
+        position = _HEADER.size + node_length + extension_length
+        if position > size:
+            raise FrameError(position, "node id or extension beyond the end")
+        if (kind is Kind.DATA) != (section_count > 0):
+            raise FrameError(66, f"{section_count} sections in a {kind.name} frame")
+        try:
+            node = data[_HEADER.size : _HEADER.size + node_length].decode()
+        except UnicodeDecodeError:
+            raise FrameError(_HEADER.size, "node id is not UTF-8") from None
+        sections: list[bytes] = []
+        for _ in range(section_count):
+            start = position + _LENGTH.size
+            if start > size:
+                raise FrameError(position, "section length beyond the end")
+            (section_length,) = _LENGTH.unpack_from(data, position)
+            position = start + section_length
+            if position > size:
+                raise FrameError(start, f"section of {section_length} bytes beyond the end")
+            sections.append(data[start:position])
+        if position != size:
+            raise FrameError(position, f"{size - position} bytes after the last section")
+        return cls(
+            kind, topology, WorkerSlot(node, port),
+            Session(sender_zxid, sender_launch, sender_link),
+            Session(receiver_zxid, receiver_launch, receiver_link),
+            sequence, acknowledged, bool(flags & _GAP), tuple(sections),
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind.name} {self.slot} {self.sender}->{self.receiver} "
+            f"seq={self.sequence} ack={self.acknowledged}"
+            + (" gap" if self.gap else "")
+            + (
+                f" sections={len(self.sections)} bytes={sum(map(len, self.sections))}"
+                if self.sections
+                else ""
+            )
+        )
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+def check_section(section: bytes) -> None:
+    """Raises ValueError for a section that fits into no frame."""
+    if len(section) > SECTION_BYTES_MAX:
+        raise ValueError(
+            f"a section of {len(section)} bytes exceeds the limit of {SECTION_BYTES_MAX}"
+        )

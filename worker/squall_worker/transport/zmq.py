@@ -1,0 +1,510 @@
+"""The transport over ZeroMQ: one PULL socket, the worker's virtual port, and a PUSH for each peer.
+
+Everything that must be right about delivery is in `link`; this is its shell on the event loop.
+Acknowledgements for a peer travel on our PUSH to it: PUSH/PULL is one-way.
+
+What is particular to ZeroMQ here:
+- A socket's FD says only "look at EVENTS", once: a socket is read until it has nothing, and one
+  that refused a frame is tried again when its FD speaks and EVENTS shows POLLOUT.
+- PUSH sockets are IMMEDIATE: a frame goes into a socket only while a connection stands, so nothing
+  waits there for a process that has been replaced meanwhile, and POLLOUT tells of the connection.
+- MAXMSGSIZE caps one part of a message only: messages of several parts are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import zmq
+
+from squall.clock import Clock, SystemClock
+from squall.errors import SquallError
+from squall.launch import Incarnation
+from squall.logs import get_logger
+from squall.model import WorkerSlot
+from squall_worker.transport.frames import (
+    FRAME_BYTES_MAX,
+    Frame,
+    FrameError,
+    Session,
+    topology_hash,
+)
+from squall_worker.transport.link import (
+    IDLE_SECS,
+    Delivered,
+    Event,
+    Link,
+    LinkCounts,
+    Replaced,
+)
+
+log = get_logger(__name__)
+
+# Frames in a PUSH socket's queue. Few: what waits in the link instead is gathered into full frames.
+_SEND_FRAMES_MAX = 32
+# Frames in the PULL socket's queue, each peer. Above it TCP holds the peer back.
+_RECEIVE_FRAMES_MAX = 1000
+# Received and not yet drained by the engine. Above it the socket is not read.
+_INBOX_BYTES_MAX = 64 * 1024 * 1024
+# Read in one go before other callbacks of the loop have their turn.
+_READ_BYTES = 4 * 1024 * 1024
+# A connection attempt that got no answer is given up and made again.
+_CONNECT_MS = 5_000
+_HANDSHAKE_MS = 5_000
+_RECONNECT_MS = 100
+# ZMTP heartbeats find dead hosts. Long, since a receiver whose queue is full answers none.
+_HEARTBEAT_MS = 5_000
+_HEARTBEAT_TIMEOUT_MS = 30_000
+_WARN_SECS = 60.0
+# A peer that was not heard of for so long is not waited for when this worker ends.
+_SILENCE_SECS = 2.5 * IDLE_SECS
+
+Address = tuple[str, int]
+
+
+class PortInUseError(SquallError):
+    """The worker's virtual port is taken by another process, or cannot be bound."""
+
+
+@dataclass(slots=True)
+class DropCounts:
+    """Messages that came to the port and were no frames of a peer."""
+
+    malformed: int = 0
+    multipart: int = 0
+    foreign: int = 0  # of another topology
+    unknown: int = 0  # of a slot that is no peer (yet)
+
+    @property
+    def total(self) -> int:
+        return self.malformed + self.multipart + self.foreign + self.unknown
+
+
+class _Peer:
+    """A link, and the PUSH socket that serves it once its address is known."""
+
+    __slots__ = ("address", "connected", "link", "socket", "writable")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.address: Address | None = None
+        self.socket: zmq.Socket[bytes] | None = None
+        self.writable = False  # the last look found room in the socket
+        self.connected = False
+
+
+class ZmqTransport:
+    """Implements `transport.Transport`; all methods are called on the event loop's thread.
+
+    `on_event` is told of each `Greeted`, `Left` and `Replaced`; `on_stranger` of a frame of this
+    topology from a slot that is no peer (an assignment not read yet); `on_dropped` of sections that
+    will never arrive: their peer was replaced or removed, or the backlog was full. None of them may
+    call back in.
+    """
+
+    def __init__(
+        self,
+        topology_id: str,
+        slot: WorkerSlot,
+        incarnation: Incarnation,
+        *,
+        backlog_bytes_max: int,
+        on_event: Callable[[Event], None] | None = None,
+        on_stranger: Callable[[WorkerSlot], None] | None = None,
+        on_dropped: Callable[[Sequence[bytes]], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.slot = slot
+        self.drops = DropCounts()
+        self._topology = topology_hash(topology_id)
+        self._incarnation = incarnation
+        self._backlog_bytes_max = backlog_bytes_max
+        self._on_event = on_event
+        self._on_stranger = on_stranger
+        self._on_dropped = on_dropped
+        self._clock = clock or SystemClock()
+        self._loop = asyncio.get_running_loop()
+        self._context = zmq.Context(io_threads=1)
+        self._pull: zmq.Socket[bytes] | None = None
+        self._peers: dict[WorkerSlot, _Peer] = {}
+        self._gone_counts = LinkCounts()
+        self._links_opened = 0
+        self._inbox: deque[tuple[Link, Delivered]] = deque()
+        self._inbox_bytes = 0
+        self._wakeup: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._flush_due = False
+        self._read_due = False
+        self._read_stopped = False  # reading ended before the socket had nothing left
+        self._warn_at = 0.0
+        self._settled: asyncio.Event | None = None
+        self._closed = False
+
+    def bind(self, host: str, port: int) -> int:
+        """Open the virtual port (0 takes a free one) and return it. Raises PortInUseError."""
+        pull = self._context.socket(zmq.PULL)
+        pull.setsockopt(zmq.LINGER, 0)
+        pull.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+        pull.setsockopt(zmq.RCVHWM, _RECEIVE_FRAMES_MAX)
+        pull.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+        pull.setsockopt(zmq.IPV6, int(":" in host))
+        try:
+            pull.bind(_endpoint(host, port or "*"))
+        except zmq.ZMQError as error:
+            pull.close()
+            raise PortInUseError(
+                f"cannot bind the worker's port {host}:{port}: {error.strerror}",
+                hint=f"See who has it with: ss -ltnp 'sport = :{port}'",
+            ) from error
+        self._pull = pull
+        self._loop.add_reader(pull.fileno(), self._on_readable)
+        self._loop.call_soon(self._on_readable)
+        return int(pull.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+
+    # -- peers --------------------------------------------------------------------------------
+
+    def set_peers(self, peers: Mapping[WorkerSlot, Address]) -> None:
+        """The other workers of the topology and where they listen (numeric addresses: ZeroMQ would
+        look names up in the thread that serves every connection). Links to others are closed and
+        what they had queued is dropped; links that stay keep everything."""
+        for slot in [slot for slot in self._peers if slot not in peers]:
+            self._remove(slot)
+        for slot, address in peers.items():
+            if slot == self.slot:
+                continue
+            peer = self._peers.get(slot) or self._add(slot)
+            if peer.address != address:
+                self._disconnect(peer)
+                self._connect(peer, address)
+        self._reschedule()
+
+    def _add(self, slot: WorkerSlot) -> _Peer:
+        self._links_opened += 1
+        link = Link(
+            self._topology,
+            self.slot,
+            Session.of(self._incarnation, self._links_opened),
+            slot,
+            now=self._clock.monotonic(),
+            backlog_bytes_max=self._backlog_bytes_max,
+        )
+        peer = self._peers[slot] = _Peer(link)
+        return peer
+
+    def _remove(self, slot: WorkerSlot) -> None:
+        peer = self._peers.pop(slot)
+        self._disconnect(peer)
+        self._gone_counts.add(peer.link.counts)
+        log.info("peer_removed", peer=slot, dropped_bytes=peer.link.backlog_bytes)
+        self._tell_dropped(peer.link.queued())
+
+    def _connect(self, peer: _Peer, address: Address) -> None:
+        socket = self._context.socket(zmq.PUSH)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.SNDHWM, _SEND_FRAMES_MAX)
+        socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+        socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEAT_TIMEOUT_MS)
+        socket.setsockopt(zmq.IPV6, int(":" in address[0]))
+        peer.address, peer.socket = address, socket
+        peer.writable = peer.connected = False
+        self._loop.add_reader(socket.fileno(), self._on_push_ready, peer)
+        try:
+            socket.connect(_endpoint(*address))
+        except zmq.ZMQError as error:
+            log.error("peer_address_refused", peer=peer.link.peer, address=address, error=error)
+        self._loop.call_soon(self._on_push_ready, peer)
+
+    def _disconnect(self, peer: _Peer, linger_ms: int = 0) -> None:
+        socket, peer.socket, peer.address = peer.socket, None, None
+        peer.writable = peer.connected = False
+        if socket is not None:
+            self._loop.remove_reader(socket.fileno())
+            socket.close(linger_ms)
+
+    @property
+    def peers(self) -> frozenset[WorkerSlot]:
+        return frozenset(self._peers)
+
+    def greeted(self) -> frozenset[WorkerSlot]:
+        """The peers whose links stand in both directions."""
+        return frozenset(slot for slot, peer in self._peers.items() if peer.link.greeted)
+
+    # -- the engine's side --------------------------------------------------------------------
+
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+        """See `Transport.send`. Raises ValueError for a section above SECTION_BYTES_MAX."""
+        to = self._peers.get(peer) or self._add(peer)
+        if not to.link.queue(sections):
+            self._tell_dropped(sections)
+        self._pump(to)
+
+    def drain(self, limit_bytes: int) -> list[bytes]:
+        """See `Transport.drain`. What it returns counts as taken, and is acknowledged."""
+        if self._inbox_bytes < limit_bytes:
+            self._read(limit_bytes)
+        inbox = self._inbox
+        if not inbox:
+            return []
+        sections: list[bytes] = []
+        size = 0
+        now = self._clock.monotonic()
+        while inbox and size < limit_bytes:
+            link, delivered = inbox.popleft()
+            size += delivered.size_bytes
+            sections += delivered.sections
+            link.take(delivered, now)  # a link closed meanwhile tells nobody
+            self._watch_deadline(link)
+        self._inbox_bytes -= size
+        self._flush_soon()
+        if self._read_stopped:
+            self._read_soon()
+        if inbox and self._wakeup is not None:
+            self._loop.call_soon(self._wakeup)
+        return sections
+
+    def backlog_bytes(self, peer: WorkerSlot) -> int:
+        """See `Transport.backlog_bytes`."""
+        known = self._peers.get(peer)
+        return 0 if known is None else known.link.backlog_bytes
+
+    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+        """See `Transport.set_wakeup`."""
+        self._wakeup = wakeup
+        if self._inbox:
+            self._loop.call_soon(wakeup)
+
+    # -- in -----------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        """The PULL socket's FD spoke, or reading had stopped early."""
+        self._read_due = False
+        if self._closed or self._pull is None:
+            return
+        fell = self._read(_READ_BYTES)
+        if self._wakeup is not None and (self._inbox or fell):
+            self._wakeup()
+
+    def _read(self, limit_bytes: int) -> bool:
+        """Read the socket until it is empty or `limit_bytes` were read; whether a backlog fell."""
+        pull = self._pull
+        if pull is None:
+            return False
+        fell = False
+        now = self._clock.monotonic()
+        read_bytes = 0
+        while True:
+            if read_bytes >= limit_bytes or self._inbox_bytes >= _INBOX_BYTES_MAX:
+                self._read_stopped = True
+                self._read_soon()
+                break
+            try:
+                data = pull.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                self._read_stopped = False
+                break
+            read_bytes += len(data) + 1
+            if pull.getsockopt(zmq.RCVMORE):
+                self._skip_parts(pull)
+                continue
+            fell |= self._receive(data, now)
+        if read_bytes:
+            self._flush_soon()
+        return fell
+
+    def _skip_parts(self, pull: zmq.Socket[bytes]) -> None:
+        self.drops.multipart += 1
+        while pull.getsockopt(zmq.RCVMORE):
+            pull.recv(zmq.NOBLOCK)
+        self._warn("message of several parts")
+
+    def _receive(self, data: bytes, now: float) -> bool:
+        try:
+            frame = Frame.parse(data)
+        except FrameError as error:
+            self.drops.malformed += 1
+            self._warn(str(error))
+            return False
+        if frame.topology != self._topology:
+            self.drops.foreign += 1
+            self._warn(f"frame of another topology from {frame.slot}")
+            return False
+        peer = self._peers.get(frame.slot)
+        if peer is None:
+            self.drops.unknown += 1
+            if self._on_stranger is not None:
+                self._on_stranger(frame.slot)
+            return False
+        link = peer.link
+        backlog = link.backlog_bytes
+        for event in link.receive(frame, now):
+            if isinstance(event, Delivered):
+                self._inbox.append((link, event))
+                self._inbox_bytes += event.size_bytes
+            else:
+                log.info("link_event", link=event)
+                if isinstance(event, Replaced):
+                    self._tell_dropped(event.dropped)
+                if self._on_event is not None:
+                    self._on_event(event)
+        self._watch_deadline(link)
+        return link.backlog_bytes < backlog
+
+    def _tell_dropped(self, sections: Sequence[bytes]) -> None:
+        if sections and self._on_dropped is not None:
+            self._on_dropped(sections)
+
+    def _warn(self, reason: str) -> None:
+        now = self._clock.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_SECS
+            log.warning("message_dropped", reason=reason, dropped=self.drops)
+
+    def _read_soon(self) -> None:
+        """Go on reading after the other callbacks; when the inbox is full, once it is not."""
+        if not self._read_due and self._inbox_bytes < _INBOX_BYTES_MAX:
+            self._read_due = True
+            self._loop.call_soon(self._on_readable)
+
+    # -- out ----------------------------------------------------------------------------------
+
+    def _on_push_ready(self, peer: _Peer) -> None:
+        """A PUSH socket's FD spoke: the connection came or went, or there is room again."""
+        if peer.socket is None:
+            return
+        peer.writable = bool(int(peer.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
+        if peer.writable and not peer.connected:
+            peer.link.connected(self._clock.monotonic())
+        # A full queue looks like no connection; then one frame too many asks for what is missing.
+        peer.connected = peer.writable
+        self._pump(peer)
+
+    def _pump(self, peer: _Peer) -> None:
+        """Send what the link has, as long as the socket takes it."""
+        link, socket = peer.link, peer.socket
+        if socket is not None and peer.writable:
+            now = self._clock.monotonic()
+            while (frame := link.next_frame(now)) is not None:
+                try:
+                    socket.send(frame.serialize(), zmq.NOBLOCK)
+                except zmq.Again:
+                    peer.writable = peer.connected = False
+                    # The send may have eaten the FD's signal: look once more.
+                    self._loop.call_soon(self._on_push_ready, peer)
+                    break
+                link.sent(frame, now)
+        self._watch_deadline(link)
+        if self._settled is not None:
+            self._settled.set()
+
+    def _flush_soon(self) -> None:
+        """Send acknowledgements at the end of this turn, unless data carries them before."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if not self._closed:
+            for peer in self._peers.values():
+                self._pump(peer)
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def _watch_deadline(self, link: Link) -> None:
+        deadline = link.deadline()
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline != float("inf") and not self._closed:
+            # Whole milliseconds: uvloop turns less into a busy loop.
+            delay = max(0.001, deadline - self._clock.monotonic())
+            self._timer = self._loop.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        now = self._clock.monotonic()
+        self._timer_at = float("-inf")  # nobody sets it meanwhile
+        for peer in self._peers.values():
+            peer.link.tick(now)
+            self._pump(peer)
+        self._reschedule()
+
+    def _reschedule(self) -> None:
+        deadlines = [peer.link.deadline() for peer in self._peers.values()]
+        self._set_timer(min(deadlines, default=float("inf")))
+
+    # -- end ----------------------------------------------------------------------------------
+
+    def counts(self) -> LinkCounts:
+        """What happened on all links, closed ones included."""
+        total = LinkCounts()
+        for counts in (self._gone_counts, *(peer.link.counts for peer in self._peers.values())):
+            total.add(counts)
+        return total
+
+    async def close(self, drain_secs: float = 0.0) -> bool:
+        """Wait at most `drain_secs` until the peers that stand have acknowledged everything, say
+        goodbye to them (only when `drain_secs` > 0) and close. Call it after the engine stopped.
+        Returns whether all was acknowledged."""
+        if self._closed:
+            return True
+        self._wakeup = None
+        graceful = drain_secs > 0
+        settled = await self._wait_settled(drain_secs) if graceful else self._is_settled()
+        if graceful:
+            self._say_goodbye()
+        self._closed = True
+        self._set_timer(float("inf"))
+        for peer in self._peers.values():
+            self._disconnect(peer, 1000 if graceful else 0)
+        if self._pull is not None:
+            self._loop.remove_reader(self._pull.fileno())
+            self._pull.close(0)
+            self._pull = None
+        # Waits for what lingers, in ZeroMQ's own thread: at most a second.
+        await self._loop.run_in_executor(None, self._context.term)
+        return settled
+
+    def _standing(self) -> Iterable[_Peer]:
+        since = self._clock.monotonic() - _SILENCE_SECS
+        return (peer for peer in self._peers.values() if peer.link.stands(since))
+
+    def _is_settled(self) -> bool:
+        return all(peer.link.settled for peer in self._standing())
+
+    async def _wait_settled(self, secs: float) -> bool:
+        deadline = self._clock.monotonic() + secs
+        self._settled = asyncio.Event()
+        while not self._is_settled():
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                return False
+            self._settled.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), left)
+        return True
+
+    def _say_goodbye(self) -> None:
+        for peer in self._standing():
+            frame = peer.link.goodbye()
+            if frame is not None and peer.socket is not None:
+                with contextlib.suppress(zmq.Again):
+                    peer.socket.send(frame.serialize(), zmq.NOBLOCK)
+
+
+def _endpoint(host: str, port: int | str) -> str:
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
