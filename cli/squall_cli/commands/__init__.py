@@ -1,0 +1,1 @@
+"""The sub-commands of `storm`, one a file; each defines `command`."""

@@ -1,0 +1,20 @@
+"""`storm activate`: resume the spouts of a topology."""
+
+import click
+
+from squall_cli.nimbus import call_nimbus
+from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import print_json, say
+
+
+@click.command("activate")
+@click.argument("topology_name")
+@json_option
+@settings_options
+def command(settings: Settings, topology_name: str, as_json: bool) -> None:
+    """Let the spouts of a topology emit again."""
+    call_nimbus(settings.load(), "activate", topology_name)
+    if as_json:
+        print_json({"topology": topology_name, "action": "activate"})
+    else:
+        say(f"Activated {topology_name}: its spouts emit.")

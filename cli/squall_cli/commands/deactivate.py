@@ -1,0 +1,20 @@
+"""`storm deactivate`: pause the spouts of a topology."""
+
+import click
+
+from squall_cli.nimbus import call_nimbus
+from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import print_json, say
+
+
+@click.command("deactivate")
+@click.argument("topology_name")
+@json_option
+@settings_options
+def command(settings: Settings, topology_name: str, as_json: bool) -> None:
+    """Stop the spouts of a topology; its tuples in flight are finished."""
+    call_nimbus(settings.load(), "deactivate", topology_name)
+    if as_json:
+        print_json({"topology": topology_name, "action": "deactivate"})
+    else:
+        say(f"Deactivated {topology_name}: its spouts are off.")

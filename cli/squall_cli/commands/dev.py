@@ -1,0 +1,120 @@
+"""`storm dev`: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from squall_cli.options import Settings, json_option, settings_options
+
+if TYPE_CHECKING:
+    from squall_cli.dev.plan import DevPlan
+
+
+@click.command("dev")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the cluster keeps its files (default: one folder a user).",
+)
+@click.option(
+    "--supervisors",
+    type=click.IntRange(min=1, max=64),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of supervisors.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1, max=256),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Worker slots of each supervisor.",
+)
+@click.option(
+    "--free-ports", is_flag=True, help="Use free ports instead of 2181, 6627 and 6700 on."
+)
+@json_option
+@settings_options
+def command(
+    settings: Settings,
+    data_dir: Path | None,
+    supervisors: int,
+    slots: int,
+    free_ports: bool,
+    as_json: bool,
+) -> int:
+    """Run ZooKeeper, Nimbus and supervisors on this machine until Ctrl-C.
+
+    Everything listens on 127.0.0.1. A daemon that dies is started again. Ctrl-C (or SIGTERM) ends
+    all of it, workers included; what was written stays in the data folder, and the next 'storm
+    dev' there goes on with it. With --json, one line of JSON on stdout says where everything is,
+    once all of it answers.
+    """
+    import asyncio
+
+    from squall_cli.dev.plan import check_ports, default_data_dir, make_plan
+    from squall_cli.dev.ports import free_ports as choose_free_ports
+    from squall_cli.dev.ports import port_is_free
+
+    plan = make_plan(
+        data_dir=(data_dir or default_data_dir()).absolute(),
+        supervisors=supervisors,
+        slots=slots,
+        free_ports=choose_free_ports if free_ports else None,
+        is_free=port_is_free,
+        site_conf=Settings(settings.config_file).load(),
+        overrides=settings.parsed_overrides(),
+    )
+    check_ports(plan, port_is_free)
+    return asyncio.run(_run(plan, as_json=as_json))
+
+
+async def _run(plan: DevPlan, *, as_json: bool) -> int:
+    import asyncio
+    import signal
+
+    from squall_cli.dev.cluster import DevCluster
+    from squall_cli.dev.report import print_report
+    from squall_cli.output import say
+
+    async def live() -> None:
+        if not as_json:
+            say("Starting ZooKeeper, Nimbus and the supervisors ...")
+        async with DevCluster(plan, say) as cluster:
+            if as_json:
+                sys.stdout.write(json.dumps(cluster.state()) + "\n")
+                sys.stdout.flush()
+            else:
+                print_report(plan, cluster.state())
+            await asyncio.get_running_loop().create_future()
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(live())
+
+    def end() -> None:
+        # Further signals change nothing: ending is bounded in time, and a cluster that is half
+        # ended is what nobody wants.
+        if not as_json and not task.cancelled():
+            say("Ending the cluster ...")
+        for number in signals:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        task.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, end)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not as_json:
+            say("The cluster has ended.")
+    return 0

@@ -1,0 +1,53 @@
+"""`storm list`: the topologies that the cluster runs."""
+
+import click
+
+from squall_cli.nimbus import call_nimbus
+from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import duration, print_json, print_table, say
+
+
+@click.command("list")
+@json_option
+@settings_options
+def command(settings: Settings, as_json: bool) -> None:
+    """List the topologies of the cluster, with status and size."""
+    topologies = sorted(
+        call_nimbus(settings.load(), "getTopologySummaries"), key=lambda topology: topology.name
+    )
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": topology.name,
+                    "status": topology.status,
+                    "tasks": topology.num_tasks,
+                    "executors": topology.num_executors,
+                    "workers": topology.num_workers,
+                    "uptime_secs": topology.uptime_secs,
+                    "id": topology.id,
+                    "owner": topology.owner,
+                }
+                for topology in topologies
+            ]
+        )
+        return
+    if not topologies:
+        say("No topologies are running.")
+        return
+    print_table(
+        ("NAME", "STATUS", "TASKS", "EXECUTORS", "WORKERS", "UPTIME", "ID", "OWNER"),
+        (
+            (
+                topology.name,
+                topology.status,
+                topology.num_tasks,
+                topology.num_executors,
+                topology.num_workers,
+                duration(topology.uptime_secs),
+                topology.id,
+                topology.owner or "",
+            )
+            for topology in topologies
+        ),
+    )

@@ -1,0 +1,44 @@
+"""`storm local`: run a topology in one process, without a cluster."""
+
+from pathlib import Path
+
+import click
+
+from squall_cli.options import Settings, settings_options
+
+
+@click.command("local", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
+@click.argument("package", type=click.Path(path_type=Path))
+@click.argument("entry")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.option(
+    "--local-ttl",
+    "local_ttl_secs",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    metavar="SECS",
+    help="End the topology after so many seconds.",
+)
+@settings_options
+def command(
+    settings: Settings,
+    package: Path,
+    entry: str,
+    arguments: tuple[str, ...],
+    local_ttl_secs: int,
+) -> int:
+    """Run a topology in this one process, without a cluster.
+
+    PACKAGE, ENTRY and ARGS are those of `storm jar`; options stand before PACKAGE.
+    """
+    from squall_cli.entry import run_entry
+
+    return run_entry(
+        package,
+        entry,
+        arguments,
+        settings=settings,
+        mode="local",
+        local_ttl_secs=local_ttl_secs,
+    )

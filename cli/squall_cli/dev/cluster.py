@@ -1,0 +1,277 @@
+"""Starts the daemons of a plan, waits until all of them answer, keeps them alive, ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from squall.errors import ConfigError, SquallError
+from squall.files import write_atomic
+from squall_cli.daemons import CONF_VARIABLE, daemon_argv, write_daemon_conf
+from squall_cli.dev import guardian
+from squall_cli.dev.plan import DevPlan, SupervisorPlan
+from squall_cli.dev.ports import LOOPBACK
+from squall_cli.dev.process import KeptProcess, describe_status
+from squall_cli.dev.ready import registered_supervisors, wait_nimbus, wait_zookeeper
+
+START_TIMEOUT_SECS = 60.0
+# A daemon that ends so often before the cluster stands will not come up: say so instead of trying
+# on. One end can be an accident, such as a port that a dying predecessor still holds.
+_ENDS_BEFORE_GIVING_UP = 3
+_STOP_GRACE_SECS = 10.0
+_KILL_WORKERS_TIMEOUT_SECS = 60.0
+_LOG_LINES_SHOWN = 8
+
+
+class DevCluster:
+    """A running development cluster; an asynchronous context manager.
+
+    Entering starts everything and returns when ZooKeeper serves, Nimbus leads and every
+    supervisor is registered; it raises SquallError, with nothing left behind, when that fails.
+    Leaving ends everything, workers included. `tell` is called with messages for a person.
+    """
+
+    def __init__(self, plan: DevPlan, tell: Callable[[str], None]) -> None:
+        self.plan = plan
+        self._tell = tell
+        self._up = False
+        self._lock_fd = -1
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._failed: asyncio.Future[str] | None = None
+        self._zookeeper: KeptProcess | None = None
+        self._nimbus: KeptProcess | None = None
+        self._supervisors: dict[str, KeptProcess] = {}
+        self._supervisor_ids: dict[int, tuple[str, int | None]] = {}  # number -> (id, port)
+
+    async def __aenter__(self) -> DevCluster:
+        self._failed = asyncio.get_running_loop().create_future()
+        self._prepare_folders()
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        self._up = True
+        self._write_state()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    def state(self) -> dict[str, Any]:
+        """What `storm dev --json` prints. A pid is null while its daemon is being restarted;
+        parts that do not exist yet are null."""
+        plan = self.plan
+        return {
+            "nimbus": {"host": LOOPBACK, "port": plan.nimbus_port, "pid": _pid(self._nimbus)},
+            "zookeeper": {
+                "host": LOOPBACK,
+                "port": plan.zookeeper_port,
+                "pid": _pid(self._zookeeper),
+            },
+            "supervisors": [self._supervisor_state(supervisor) for supervisor in plan.supervisors],
+            "ui": None,
+            "logviewer": None,
+            "drpc": None,
+            "pid": os.getpid(),
+            "data_dir": str(plan.data_dir),
+            "log_dir": str(plan.logs),
+            "conf_file": str(plan.conf_file),
+        }
+
+    def _supervisor_state(self, supervisor: SupervisorPlan) -> dict[str, Any]:
+        supervisor_id, port = self._supervisor_ids.get(supervisor.number, (None, None))
+        return {
+            "id": supervisor_id,
+            "pid": _pid(self._supervisors.get(supervisor.name)),
+            "port": port,
+            "slots": list(supervisor.slots),
+            "log_dir": str(self.plan.log_dir(supervisor.name)),
+        }
+
+    # Folders ----------------------------------------------------------------------------------
+
+    def _prepare_folders(self) -> None:
+        data_dir = self.plan.data_dir
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.plan.logs.mkdir(exist_ok=True)
+            self._lock_fd = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot use {data_dir} as data folder: {error.strerror}",
+                hint="Name another one with --data-dir.",
+            ) from error
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock_fd)
+            raise SquallError(
+                f"another 'storm dev' uses {data_dir}",
+                hint="End it, or name another folder with --data-dir.",
+            ) from None
+        try:
+            write_atomic(
+                self.plan.conf_file,
+                b"# Written by 'storm dev': how other commands reach this cluster.\n"
+                + yaml.safe_dump(self.plan.client_conf(), sort_keys=False).encode(),
+                mode=0o600,
+            )
+        except OSError as error:
+            os.close(self._lock_fd)
+            raise SquallError(f"cannot write {self.plan.conf_file}: {error.strerror}") from error
+        self._write_state()
+
+    def _write_state(self) -> None:
+        """Write down what runs. A disk that does not take it is said, and stops nothing."""
+        try:
+            write_atomic(self.plan.state_file, json.dumps(self.state()).encode(), mode=0o600)
+        except OSError as error:
+            self._tell(f"{self.plan.state_file} cannot be written: {error.strerror}.")
+
+    # Start ------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        from squall_cli.zookeeper import DevZooKeeper
+
+        plan = self.plan
+        with (plan.logs / "guardian.out").open("ab") as output:
+            self._guardian = subprocess.Popen(  # noqa: ASYNC220 - a fork, nothing to wait for
+                [sys.executable, "-P", "-m", "squall_cli.dev.guardian", str(plan.data_dir)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        argv = DevZooKeeper(plan.folder("zookeeper"), port=plan.zookeeper_port).prepare()
+        self._zookeeper = self._keep("zookeeper", argv, {})
+        await self._bounded(self._bring_up())
+
+    def _keep(self, name: str, argv: list[str], environment: dict[str, str]) -> KeptProcess:
+        process = KeptProcess(
+            name,
+            argv,
+            environment={**os.environ, **environment},
+            output=self.plan.logs / f"{name}.out",
+            on_change=self._on_change,
+        )
+        process.start()
+        return process
+
+    def _keep_daemon(self, name: str, package: str, conf: dict[str, Any]) -> KeptProcess:
+        path = write_daemon_conf(self.plan.folder(name), conf)
+        return self._keep(name, daemon_argv(package), {CONF_VARIABLE: str(path)})
+
+    async def _bring_up(self) -> None:
+        plan = self.plan
+        # Only then the others: a client that connects while the server listens but does not serve
+        # yet can wait for its session's time-out.
+        await wait_zookeeper(plan.zookeeper_port)
+        self._nimbus = self._keep_daemon("nimbus", "squall_nimbus", plan.nimbus_conf())
+        for supervisor in plan.supervisors:
+            conf = plan.supervisor_conf(supervisor)
+            self._supervisors[supervisor.name] = self._keep_daemon(
+                supervisor.name, "squall_supervisor", conf
+            )
+        self._supervisor_ids = await registered_supervisors(plan)
+        await wait_nimbus(plan.nimbus_port, {sid for sid, _ in self._supervisor_ids.values()})
+
+    async def _bounded(self, bring_up: Coroutine[Any, Any, None]) -> None:
+        """Run it until it is done, a daemon has ended too often, or the time is up."""
+        assert self._failed is not None
+        steps = asyncio.ensure_future(bring_up)
+        waits: list[asyncio.Future[Any]] = [steps, self._failed]
+        try:
+            await asyncio.wait(
+                waits, timeout=START_TIMEOUT_SECS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._failed.done():
+                raise SquallError(self._failed.result())
+            if not steps.done():
+                raise SquallError(
+                    f"the cluster did not answer within {START_TIMEOUT_SECS:.0f} s",
+                    hint=f"The logs are in {self.plan.logs}.",
+                )
+            steps.result()
+        finally:
+            steps.cancel()
+            await asyncio.gather(steps, return_exceptions=True)
+
+    # While it runs ----------------------------------------------------------------------------
+
+    def _on_change(self, process: KeptProcess) -> None:
+        self._write_state()
+        if process.pid is not None:
+            if process.restarts:
+                self._tell(f"{process.name} was started again (process {process.pid}).")
+            return
+        how = describe_status(process.last_status)
+        self._tell(f"{process.name} {how}; it is started again.")
+        if self._up or self._failed is None or self._failed.done():
+            return
+        if process.restarts + 1 >= _ENDS_BEFORE_GIVING_UP:
+            self._failed.set_result(
+                f"{process.name} {how} {process.restarts + 1} times while the cluster started\n"
+                + _last_lines(process.output)
+            )
+
+    # Stop -------------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        await asyncio.gather(
+            *(process.stop(_STOP_GRACE_SECS) for process in self._supervisors.values())
+        )
+        await asyncio.gather(
+            *(self._kill_workers(name) for name in self._supervisors), return_exceptions=True
+        )
+        if self._nimbus is not None:
+            await self._nimbus.stop(_STOP_GRACE_SECS)
+        if self._zookeeper is not None:
+            await self._zookeeper.stop(_STOP_GRACE_SECS)
+        self._write_state()
+        if self._guardian is not None:
+            await asyncio.to_thread(self._guardian.communicate, guardian.DONE)
+        os.close(self._lock_fd)
+
+    async def _kill_workers(self, name: str) -> None:
+        conf = self.plan.folder(name) / "daemon-conf.json"
+        with (self.plan.logs / f"{name}.out").open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *daemon_argv("squall_supervisor", ("--kill-workers",)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, CONF_VARIABLE: str(conf)},
+                start_new_session=True,
+            )
+        try:
+            status = await asyncio.wait_for(process.wait(), _KILL_WORKERS_TIMEOUT_SECS)
+        except TimeoutError:
+            process.kill()
+            status = await process.wait()
+        if status != 0:
+            self._tell(f"The workers of {name} could not all be ended (status {status}).")
+
+
+def _pid(process: KeptProcess | None) -> int | None:
+    return process.pid if process is not None else None
+
+
+def _last_lines(path: Path) -> str:
+    lines = path.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+    return "\n".join([f"The last lines of {path}:", *(f"  {line}" for line in lines)])

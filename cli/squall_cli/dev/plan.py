@@ -1,0 +1,196 @@
+"""What a development cluster is made of, decided before anything starts: folders, ports, and the
+configuration of each daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from squall.errors import ConfigError, SquallError
+from squall_cli.dev.ports import LOOPBACK
+
+ZOOKEEPER_PORT = 2181
+NIMBUS_PORT = 6627
+FIRST_SLOT_PORT = 6700
+
+# What the plan itself decides: setting one of these by -c would tear the cluster apart.
+_DECIDED_HERE = {
+    "storm.local.dir": "--data-dir",
+    "storm.log.dir": "--data-dir",
+    "storm.zookeeper.servers": "--free-ports",
+    "storm.zookeeper.port": "--free-ports",
+    "storm.local.hostname": None,
+    "storm.bind.host": None,
+    "nimbus.seeds": None,
+    "nimbus.thrift.port": "--free-ports",
+    "supervisor.slots.ports": "--slots",
+    "supervisor.thrift.port": None,
+}
+
+
+def default_data_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """`$XDG_STATE_HOME/squall/dev`, else `~/.local/state/squall/dev`: one a user."""
+    state = env.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path.home() / ".local" / "state"
+    return base / "squall" / "dev"
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorPlan:
+    """One supervisor: its number (from 1) and the ports of its slots."""
+
+    number: int
+    slots: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"supervisor-{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class DevPlan:
+    """The cluster to start."""
+
+    data_dir: Path
+    zookeeper_port: int
+    nimbus_port: int
+    supervisors: tuple[SupervisorPlan, ...]
+    site_conf: Mapping[str, Any] = field(default_factory=dict)  # defaults and site file
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # -c, above what is decided here
+
+    @property
+    def logs(self) -> Path:
+        return self.data_dir / "logs"
+
+    @property
+    def conf_file(self) -> Path:
+        """A storm.yaml through which other commands reach this cluster."""
+        return self.data_dir / "storm.yaml"
+
+    @property
+    def state_file(self) -> Path:
+        """What `storm dev --json` prints, kept up to date when a daemon is restarted."""
+        return self.data_dir / "cluster.json"
+
+    def folder(self, name: str) -> Path:
+        """Where a daemon keeps its files."""
+        return self.data_dir / name
+
+    def log_dir(self, name: str) -> Path:
+        """Where a daemon and its workers write their logs."""
+        return self.logs / name if name.startswith("supervisor") else self.logs
+
+    def ports(self) -> dict[int, str]:
+        """Every port that must be free, and what for."""
+        ports = {self.zookeeper_port: "ZooKeeper", self.nimbus_port: "Nimbus"}
+        for supervisor in self.supervisors:
+            ports |= dict.fromkeys(supervisor.slots, f"a slot of {supervisor.name}")
+        return ports
+
+    def client_conf(self) -> dict[str, Any]:
+        """The keys of `conf_file`."""
+        return {
+            "storm.zookeeper.servers": [LOOPBACK],
+            "storm.zookeeper.port": self.zookeeper_port,
+            "nimbus.seeds": [LOOPBACK],
+            "nimbus.thrift.port": self.nimbus_port,
+            "storm.local.dir": str(self.folder("client")),
+            "storm.log.dir": str(self.logs),
+            **self.overrides,
+        }
+
+    def nimbus_conf(self) -> dict[str, Any]:
+        """The whole configuration of Nimbus."""
+        return self._daemon_conf("nimbus", {})
+
+    def supervisor_conf(self, supervisor: SupervisorPlan) -> dict[str, Any]:
+        """The whole configuration of one supervisor; its Thrift port is any free one."""
+        return self._daemon_conf(
+            supervisor.name,
+            {"supervisor.slots.ports": list(supervisor.slots), "supervisor.thrift.port": 0},
+        )
+
+    def _daemon_conf(self, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **self.site_conf,
+            **self.client_conf(),
+            # The machine's own name need not resolve to loopback, where everything listens.
+            "storm.local.hostname": LOOPBACK,
+            "storm.bind.host": LOOPBACK,
+            "storm.local.dir": str(self.folder(name)),
+            "storm.log.dir": str(self.log_dir(name)),
+            **own,
+        }
+
+
+def make_plan(
+    *,
+    data_dir: Path,
+    supervisors: int,
+    slots: int,
+    free_ports: Callable[[int], list[int]] | None,
+    is_free: Callable[[int], bool],
+    site_conf: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+) -> DevPlan:
+    """Choose the ports: Storm's usual ones, or free ones taken from `free_ports`; those of the last
+    cluster in this folder when they still are free, so that its topologies find their slots again.
+    Raises ConfigError for an override of a key that is decided here."""
+    for key in overrides:
+        if key in _DECIDED_HERE:
+            option = _DECIDED_HERE[key]
+            raise ConfigError(
+                f"storm dev decides {key} itself",
+                hint=f"Use {option} instead." if option else None,
+            )
+    count = supervisors * slots
+    if free_ports is not None:
+        zookeeper, nimbus, *slot_ports = _last_ports(data_dir, supervisors, slots, is_free) or (
+            free_ports(2 + count)
+        )
+    else:
+        zookeeper, nimbus = ZOOKEEPER_PORT, NIMBUS_PORT
+        slot_ports = list(range(FIRST_SLOT_PORT, FIRST_SLOT_PORT + count))
+    return DevPlan(
+        data_dir=data_dir,
+        zookeeper_port=zookeeper,
+        nimbus_port=nimbus,
+        supervisors=tuple(
+            SupervisorPlan(n + 1, tuple(sorted(slot_ports[n * slots : (n + 1) * slots])))
+            for n in range(supervisors)
+        ),
+        site_conf=site_conf,
+        overrides=overrides,
+    )
+
+
+def _last_ports(
+    data_dir: Path, supervisors: int, slots: int, is_free: Callable[[int], bool]
+) -> list[int] | None:
+    """The ports of the cluster that last ran in this folder, in the order of the plan; None when
+    there was none, it had another shape, or something listens on one of them now."""
+    try:
+        state = json.loads((data_dir / "cluster.json").read_bytes())
+        ports = [state["zookeeper"]["port"], state["nimbus"]["port"]]
+        shape = [len(supervisor["slots"]) for supervisor in state["supervisors"]]
+        ports += [port for supervisor in state["supervisors"] for port in supervisor["slots"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if shape != [slots] * supervisors or not all(map(is_free, ports)):
+        return None
+    return ports
+
+
+def check_ports(plan: DevPlan, is_free: Callable[[int], bool]) -> None:
+    """Raise SquallError that names every port of the plan on which something listens already."""
+    taken = [f"{port} ({use})" for port, use in sorted(plan.ports().items()) if not is_free(port)]
+    if taken:
+        ports, are = ("port", "is") if len(taken) == 1 else ("ports", "are")
+        raise SquallError(
+            f"{ports} {', '.join(taken)} {are} in use on {LOOPBACK}",
+            hint="Stop what listens there, or let 'storm dev --free-ports' choose others.",
+        )

@@ -1,0 +1,143 @@
+"""One child process that is kept alive.
+
+STOPPED --start--> RUNNING --dies--> WAITING --after the back-off--> RUNNING
+any     --stop---> STOPPED
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+BACKOFF_FIRST_SECS = 0.2
+BACKOFF_MAX_SECS = 5.0
+# A process that ran for so long did start: its next end is a new accident, not the same one again.
+STEADY_SECS = 10.0
+
+
+def restart_delay_secs(ends: int) -> float:
+    """How long to wait before the next start, after so many ends in a row (1 or more)."""
+    return float(min(BACKOFF_MAX_SECS, BACKOFF_FIRST_SECS * 2 ** (ends - 1)))
+
+
+class KeptProcess:
+    """A program that is started again whenever it ends by itself.
+
+    It runs in a session of its own, so that Ctrl-C at the terminal reaches the keeper only, and
+    gets SIGTERM from the kernel when the keeper dies. Its output is appended to `output`.
+    `on_change` is called on the event loop after each start and each end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        output: Path,
+        on_change: Callable[[KeptProcess], None],
+    ) -> None:
+        self.name = name
+        self.output = output
+        self.restarts = 0
+        self.last_status: int | None = None  # of the last end, as subprocess counts it
+        self._argv = list(argv)
+        self._environment = dict(environment)
+        self._on_change = on_change
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self._started_secs = 0.0
+        self._ends_in_a_row = 0
+        self._stopping = False
+        self._ended = asyncio.Event()
+        self._restart: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, or None while it does not run."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Start the program. Raises OSError when it cannot be started."""
+        keeper = os.getpid()
+
+        def in_child() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != keeper:  # it died between fork and prctl
+                os._exit(1)
+
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+                preexec_fn=in_child,  # the keeper has one thread when it starts children
+            )
+        self._started_secs = time.monotonic()
+        self._ended.clear()
+        self._pidfd = os.pidfd_open(self._process.pid)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._on_end)
+        self._on_change(self)
+
+    def _on_end(self) -> None:
+        assert self._process is not None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        self.last_status = self._process.wait()
+        self._process = None
+        self._ended.set()
+        if self._stopping:
+            return
+        steady = time.monotonic() - self._started_secs >= STEADY_SECS
+        self._ends_in_a_row = 1 if steady else self._ends_in_a_row + 1
+        self._restart = loop.call_later(restart_delay_secs(self._ends_in_a_row), self._start_again)
+        self._on_change(self)
+
+    def _start_again(self) -> None:
+        self._restart = None
+        self.restarts += 1
+        try:
+            self.start()
+        except OSError:  # no descriptor or no process to be had, the log's folder gone: later
+            self._ends_in_a_row += 1
+            delay_secs = restart_delay_secs(self._ends_in_a_row)
+            self._restart = asyncio.get_running_loop().call_later(delay_secs, self._start_again)
+
+    async def stop(self, grace_secs: float) -> None:
+        """End it for good: SIGTERM, and SIGKILL to its process group after `grace_secs`."""
+        self._stopping = True
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
+        process = self._process
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self._ended.wait(), grace_secs)
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await self._ended.wait()
+
+
+def describe_status(status: int | None) -> str:
+    """`exited with status 1`, `was ended by SIGKILL`."""
+    if status is None:
+        return "has not ended"
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"exited with status {status}"

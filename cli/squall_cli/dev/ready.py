@@ -1,0 +1,74 @@
+"""Whether the parts of a development cluster answer. Each waits for ever: the caller bounds it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from squall_cli.dev.plan import DevPlan
+from squall_cli.dev.ports import LOOPBACK
+
+_POLL_SECS = 0.05
+
+
+async def wait_zookeeper(port: int) -> None:
+    """Until ZooKeeper serves. `srvr` says so with a `Mode:` line; `ruok` answers before it can."""
+    while True:
+        if await _serves(port):
+            return
+        await asyncio.sleep(_POLL_SECS)
+
+
+async def _serves(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
+        return False
+    try:
+        writer.write(b"srvr")
+        answer = await asyncio.wait_for(reader.read(), 2.0)
+    except (OSError, TimeoutError):
+        return False
+    finally:
+        writer.close()
+    return b"Mode:" in answer
+
+
+async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | None]]:
+    """Wait until every supervisor of the plan is registered in ZooKeeper; return id and Thrift
+    port by the supervisor's number. They are told apart by their slots."""
+    from squall.cluster import connect
+
+    by_slots = {supervisor.slots: supervisor.number for supervisor in plan.supervisors}
+    state = await connect(plan.nimbus_conf())
+    try:
+        while True:
+            found = {
+                by_slots[tuple(sorted(info.meta))]: (supervisor_id, info.server_port)
+                for supervisor_id, info in (await state.supervisors()).items()
+                if tuple(sorted(info.meta)) in by_slots
+            }
+            if len(found) == len(plan.supervisors):
+                return found
+            await asyncio.sleep(_POLL_SECS)
+    finally:
+        await state.close()
+
+
+async def wait_nimbus(port: int, supervisor_ids: set[str]) -> None:
+    """Until Nimbus leads and knows these supervisors."""
+    from squall_thrift import storm
+    from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+
+    while True:
+        try:
+            async with ThriftClient(storm.Nimbus, LOOPBACK, port, timeout_secs=5.0) as client:
+                cluster = await client.call("getClusterInfo")
+        except (ThriftTransportError, ThriftApplicationError):
+            cluster = None
+        if (
+            cluster is not None
+            and any(nimbus.isLeader for nimbus in cluster.nimbuses)
+            and supervisor_ids <= {summary.supervisor_id for summary in cluster.supervisors}
+        ):
+            return
+        await asyncio.sleep(_POLL_SECS)

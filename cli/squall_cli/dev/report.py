@@ -1,0 +1,50 @@
+"""A running development cluster, told to a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from squall_cli.dev.plan import DevPlan
+from squall_cli.output import console
+
+
+def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
+    """Where everything is, and what to type next."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("PART", "ADDRESS", "PROCESS", "LOG"):
+        table.add_column(column, no_wrap=column != "LOG", overflow="fold")
+    for name in ("zookeeper", "nimbus"):
+        part = state[name]
+        log = plan.logs / ("zookeeper.out" if name == "zookeeper" else "nimbus.log")
+        table.add_row(name, f"{part['host']}:{part['port']}", str(part["pid"]), str(log))
+    for planned, part in zip(plan.supervisors, state["supervisors"], strict=True):
+        slots = f"slots {_ranges(part['slots'])}"
+        log = plan.log_dir(planned.name) / "supervisor.log"
+        table.add_row(planned.name, slots, str(part["pid"]), str(log))
+    out = console()
+    out.print(Text("The cluster is up.", style="bold green"))
+    out.print()
+    out.print(table)
+    out.print()
+    out.print(
+        f"Workers log to  {plan.logs}/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log"
+    )
+    out.print(f"Configuration   {plan.conf_file}")
+    out.print()
+    out.print("In another terminal:")
+    out.print(f"  export STORM_CONF_DIR={plan.data_dir}")
+    out.print("  storm jar examples/wordcount wordcount ...   # see examples/README.md")
+    out.print("  storm list                                   # see it run")
+    out.print("  storm kill wordcount -w 0                    # end it")
+    out.print()
+    out.print("Ctrl-C here ends the cluster, its workers included; its data stays where it is.")
+
+
+def _ranges(ports: list[int]) -> str:
+    """`6700-6703`, or the ports one by one when they are not in a row."""
+    if len(ports) > 2 and ports[-1] - ports[0] == len(ports) - 1:
+        return f"{ports[0]}-{ports[-1]}"
+    return ",".join(map(str, ports))

@@ -1,0 +1,70 @@
+"""How `storm jar` and `storm local` run a user's entry point: in a process of its own.
+
+The child (`python -m squall.entry`) imports the user's code from the package and runs it; its
+`submit_topology` finds in the environment where the package is, and whether to submit it to a
+cluster or to run it there and then. This process imports no user code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from squall.package import build_package
+from squall_cli.options import Settings
+
+
+def run_entry(
+    package: Path,
+    entry: str,
+    arguments: Sequence[str],
+    *,
+    settings: Settings,
+    mode: str,
+    local_ttl_secs: int | None = None,
+) -> int:
+    """Run an entry point of a package and return its exit status (128 + N when signal N ended it).
+
+    A folder is packed first; a package that cannot be used raises PackageError before anything
+    runs. SIGINT reaches the child from the terminal, and this process waits for it to finish.
+    """
+    conf = settings.load()
+    with tempfile.TemporaryDirectory(prefix="squall-package-") as folder:
+        archive = build_package(package, Path(folder))
+        environment = {
+            **os.environ,
+            "STORM_JAR": str(archive),
+            "SQUALL_MODE": mode,
+            "SQUALL_CLIENT_CONF": json.dumps(conf),
+            "SQUALL_CLIENT_OVERRIDES": json.dumps(settings.parsed_overrides()),
+        }
+        if local_ttl_secs is not None:
+            environment["SQUALL_LOCAL_TTL"] = str(local_ttl_secs)
+        argv = [sys.executable, "-P", "-m", "squall.entry", entry, *arguments]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = subprocess.Popen(argv, env=environment)
+        status = _wait(child)
+    return 128 - status if status < 0 else status
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Wait for the child whatever signals come: the terminal sends it SIGINT too, and SIGTERM is
+    passed on, so that it is never left behind."""
+
+    def pass_on(number: int, _frame: object) -> None:
+        child.send_signal(number)
+
+    before_term = signal.signal(signal.SIGTERM, pass_on)
+    before_int = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return child.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before_term)
+        signal.signal(signal.SIGINT, before_int)

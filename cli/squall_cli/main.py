@@ -1,0 +1,136 @@
+"""The `storm` command: finds the sub-command, runs it, and turns its errors into a message.
+
+Exit status: 0 done; 1 an expected failure, told in one message on stderr; 2 wrong usage;
+130 interrupted. Data goes to stdout, everything else to stderr.
+
+Only click is imported before a sub-command is known, so that `storm --version` and shell completion
+answer at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from squall_cli.options import Settings, settings_options
+
+# The order and the groups in which `storm --help` shows them. Each has a module of its own in
+# `squall_cli.commands`, named as here with "_" for "-".
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Topologies": (
+        "jar",
+        "local",
+        "list",
+        "kill",
+        "activate",
+        "deactivate",
+        "rebalance",
+        "get-errors",
+    ),
+    "Cluster on this machine": ("dev", "dev-zookeeper"),
+    "Daemons": ("nimbus", "supervisor", "kill_workers"),
+    "Information": ("localconfvalue", "remoteconfvalue", "version"),
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for names in SECTIONS.values() for name in names]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"squall_cli.commands.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint} 'storm --help' lists all.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, names in SECTIONS.items():
+            rows = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                if command is not None:
+                    rows.append((name, command.get_short_help_str(limit=70)))
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from squall_cli.version import squall_version
+
+        click.echo(f"Squall {squall_version()}")
+        ctx.exit()
+
+
+@click.group("storm", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Print the version and exit.",
+)
+@settings_options
+def storm(settings: Settings) -> None:
+    """Squall: Apache Storm for Python.
+
+    Submit topologies to a cluster, look after them, and run the cluster's daemons. A cluster on
+    this machine, for trying things out: storm dev
+    """
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status."""
+    try:
+        result: Any = storm.main(args=args, prog_name="storm", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`storm list | head`): nothing to say, and nobody to
+        # say it to; the interpreter's own flush at exit must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        from squall.errors import SquallError
+
+        if not isinstance(error, SquallError):
+            raise
+        from squall_cli.output import print_error
+
+        print_error(error)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Options that every sub-command takes, before or after its name, and what they mean.
+
+storm --config FILE -c key=value list
+storm list -c key=value
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the configuration of this command comes from."""
+
+    config_file: Path | None = None
+    overrides: tuple[str, ...] = ()  # "key=value", later ones win
+
+    def load(self) -> dict[str, Any]:
+        """The merged configuration. Raises ConfigError when a file or a value is unusable."""
+        from squall.config import load_conf
+
+        return load_conf(config_file=self.config_file, overrides=self.overrides)
+
+    def parsed_overrides(self) -> dict[str, Any]:
+        """The `-c` options alone. Raises ConfigError."""
+        from squall.config import parse_override, read_conf, validate_conf
+
+        values = dict(parse_override(text) for text in self.overrides)
+        validate_conf(values, where="-c")
+        return read_conf(values)
+
+
+def _check_overrides(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    for value in values:
+        key, equals, _ = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+    return values
+
+
+def settings_options(function: Callable[..., _R]) -> Callable[..., _R]:
+    """Add --config and -c, and pass the function `settings`. What was given before the
+    sub-command's name counts too; what stands after it wins."""
+
+    @click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Site configuration instead of $STORM_CONF_DIR/storm.yaml.",
+    )
+    @click.option(
+        "-c",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_check_overrides,
+        help="Set one configuration key (repeatable); the value is YAML.",
+    )
+    @click.pass_context
+    @functools.wraps(function)
+    def with_settings(
+        ctx: click.Context,
+        /,
+        *args: Any,
+        config_file: Path | None,
+        overrides: tuple[str, ...],
+        **kwargs: Any,
+    ) -> _R:
+        outer = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
+        settings = Settings(config_file or outer.config_file, outer.overrides + overrides)
+        ctx.obj = settings
+        return function(*args, settings=settings, **kwargs)
+
+    return with_settings
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for programs instead of text for people."
+)

@@ -1,0 +1,72 @@
+"""What the README tells a newcomer to type does what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.devcluster import ROOT, STORM, DevCluster, environment, storm
+
+pytestmark = pytest.mark.integration
+
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
+
+
+def test_the_commands_of_the_second_terminal(tmp_path: Path) -> None:
+    """`storm` is this tree's, and STORM_CONF_DIR says where the cluster is: its ports are free
+    ones here, the usual ones in the README."""
+    (commands,) = [block for block in blocks("sh") if "storm jar" in block]
+    typed = [line for line in commands.splitlines() if not line.startswith(". .venv")]
+    (tmp_path / "bin").mkdir()
+    for name, program in (("storm", STORM), ("python", [sys.executable])):
+        script = tmp_path / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec {" ".join(program)} "$@"\n')
+        script.chmod(0o755)
+    with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=4) as cluster:
+        env = environment()
+        env["PATH"] = f"{tmp_path / 'bin'}:{env['PATH']}"
+        env["STORM_CONF_DIR"] = str(cluster.data_dir)
+        work = tmp_path / "work"
+        work.mkdir()
+        (work / "examples").symlink_to(ROOT / "examples")
+        result = subprocess.run(
+            ["sh", "-ec", "\n".join(typed)],
+            cwd=work, env=env, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "the counts are exact" in result.stdout
+        assert "wordcount" in result.stdout
+        cluster.wait_gone("wordcount")
+
+
+def test_the_topology_runs_locally(tmp_path: Path) -> None:
+    (program,) = [block for block in blocks("python") if "submit_topology" in block]
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be\n" * 50)
+    assert "/usr/share/common-licenses/GPL-3" in program
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "topology.py").write_text(
+        program.replace("/usr/share/common-licenses/GPL-3", str(text))
+    )
+    result = storm("local", "--local-ttl", "3", tmp_path / "package", "topology.py")
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    env = {**environment(), "TMPDIR": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "deploy" / "demo.py")],
+        cwd=ROOT, env=env, capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "the counts are exact" in result.stdout
+    assert re.search(r"lines (\d+), acked \1, failed 0", result.stdout)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,115 @@
+"""`storm dev`: what it says, what it keeps alive, and that it leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from tests.leftovers import processes_of
+from tests.support.devcluster import DevCluster, is_alive, storm, wait_for
+from tests.support.ledger import Ledger, text
+from tests.support.submit import submit_ledger
+
+pytestmark = pytest.mark.integration
+
+
+def test_the_line_of_json_names_every_part_and_each_answers(tmp_path: Path) -> None:
+    with DevCluster.start(tmp_path, supervisors=2, slots=3) as cluster:
+        state = cluster.first_state
+        assert {"nimbus", "zookeeper", "supervisors", "data_dir", "conf_file"} <= state.keys()
+        assert state["ui"] is state["logviewer"] is state["drpc"] is None
+        for part in (state["nimbus"], state["zookeeper"]):
+            assert is_alive(part["pid"])
+            socket.create_connection((part["host"], part["port"]), timeout=5).close()
+        assert len({s["id"] for s in state["supervisors"]}) == 2
+        for supervisor in state["supervisors"]:
+            assert is_alive(supervisor["pid"])
+            assert len(supervisor["slots"]) == 3
+            socket.create_connection(("127.0.0.1", supervisor["port"]), timeout=5).close()
+        summary = cluster.call("getClusterInfo")
+        assert {s.supervisor_id for s in summary.supervisors} == {
+            s["id"] for s in state["supervisors"]
+        }
+        assert cluster.topologies() == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_everything_workers_included(tmp_path: Path, number: signal.Signals) -> None:
+    with Ledger(text(1_000)) as ledger, DevCluster.start(tmp_path) as cluster:
+        submit_ledger(cluster, ledger, workers=2)
+        workers = cluster.worker_pids(2)
+        assert cluster.stop(number) == 0
+        assert not any(map(is_alive, workers))
+        assert not processes_of(tmp_path)
+
+
+def test_killing_it_leaves_no_process(tmp_path: Path) -> None:
+    with Ledger(text(1_000)) as ledger:
+        cluster = DevCluster.launch(tmp_path, supervisors=1, slots=2)
+        try:
+            submit_ledger(cluster, ledger)
+            cluster.worker_pids(1)
+            cluster.stop(signal.SIGKILL)
+            wait_for("all processes to end", lambda: not processes_of(tmp_path), 60)
+        finally:
+            cluster.destroy()
+
+
+def test_a_daemon_that_dies_is_started_again(tmp_path: Path) -> None:
+    with DevCluster.start(tmp_path) as cluster:
+        for part in ("zookeeper", "nimbus"):
+            pid = cluster.state()[part]["pid"]
+            os.kill(pid, signal.SIGKILL)
+            wait_for(
+                f"{part} to be back",
+                lambda part=part, pid=pid: cluster.state()[part]["pid"] not in (None, pid),
+            )
+        wait_for("a leader", lambda: _leads(cluster), 60)
+        assert "nimbus was ended by SIGKILL; it is started again." in cluster.messages()
+
+
+def _leads(cluster: DevCluster) -> bool:
+    return cluster.storm("list", "--json", check=False).returncode == 0
+
+
+def test_two_cannot_share_a_data_folder(tmp_path: Path) -> None:
+    with DevCluster.start(tmp_path):
+        second = storm("dev", "--json", "--free-ports", "--data-dir", tmp_path)
+        assert second.returncode == 1
+        assert second.stdout == ""
+        assert f"another 'storm dev' uses {tmp_path}" in second.stderr
+
+
+def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = storm(
+            "nimbus",
+            "-c",
+            f"nimbus.thrift.port={port}",
+            "-c",
+            f"storm.local.dir={tmp_path}",
+            timeout_secs=60,
+        )
+    assert result.returncode == 1
+    assert str(port) in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_topologies_run_again_after_a_restart_of_the_cluster(tmp_path: Path) -> None:
+    with Ledger(text(20_000)) as ledger:
+        ledger.serve_up_to(100)
+        with DevCluster.start(tmp_path) as cluster:
+            submit_ledger(cluster, ledger)
+            ledger.wait_done(100, timeout_secs=60)
+        ledger.serve_up_to(None)
+        with DevCluster.start(tmp_path) as cluster:
+            ledger.wait_done(timeout_secs=120)
+            cluster.storm("kill", "ledger", "-w", "0")
+            cluster.wait_gone("ledger")
+        ledger.check()

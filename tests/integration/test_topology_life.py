@@ -1,0 +1,209 @@
+"""A topology's life on a real cluster: exact counts, pause, rebalance, end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.devcluster import DevCluster, wait_empty, wait_for
+from tests.support.ledger import Ledger, text
+from tests.support.submit import submit_ledger
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    folder: Path = tmp_path_factory.mktemp("life")
+    with DevCluster.start(folder, supervisors=2, slots=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _no_topology_stays(cluster: DevCluster) -> Iterator[None]:
+    yield
+    for name in cluster.topologies():
+        cluster.storm("kill", name, "-w", "0", check=False)
+        cluster.wait_gone(name)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_word_is_counted_exactly_once_when_nothing_fails(
+    cluster: DevCluster, workers: int
+) -> None:
+    with Ledger(text(30_000)) as ledger:
+        submit_ledger(cluster, ledger, workers=workers)
+        ledger.wait_done(timeout_secs=90)
+        cluster.worker_pids(workers)
+        ledger.check()
+        assert ledger.duplicates() == 0
+        assert ledger.fails == 0
+        assert ledger.acks == len(ledger.lines)
+
+
+def test_deactivated_spouts_are_silent_until_they_are_activated(cluster: DevCluster) -> None:
+    with Ledger(text(30_000)) as ledger:
+        ledger.serve_up_to(100)
+        submit_ledger(cluster, ledger)
+        ledger.wait_done(100, timeout_secs=60)
+        cluster.storm("deactivate", "ledger")
+        assert cluster.topologies()["ledger"]["status"] == "INACTIVE"
+        asked = _wait_still(ledger)
+        ledger.serve_up_to(None)
+        cluster.storm("activate", "ledger")
+        assert cluster.topologies()["ledger"]["status"] == "ACTIVE"
+        ledger.wait_done(timeout_secs=60)
+        assert ledger.asked > asked
+        ledger.check()
+
+
+def _wait_still(ledger: Ledger) -> int:
+    """How often the spouts asked for lines, once they have not for a second: an active spout that
+    has none asks twenty times a second."""
+    seen: list[int] = []
+
+    def still() -> int | None:
+        seen.append(ledger.asked)
+        return seen[-1] if len(seen) > 5 and len(set(seen[-6:])) == 1 else None
+
+    return wait_for("the spouts to be silent", still, 30, poll_secs=0.2)
+
+
+def test_rebalance_from_one_worker_to_two_and_back(cluster: DevCluster) -> None:
+    """With tuples in flight at both moves."""
+    with Ledger(text(100_000)) as ledger:
+        third = len(ledger.lines) // 3
+        ledger.serve_up_to(third)
+        submit_ledger(cluster, ledger, workers=1, conf={"topology.max.spout.pending": 100})
+        cluster.worker_pids(1)
+        ledger.wait_done(1, timeout_secs=60)
+
+        cluster.storm("rebalance", "ledger", "-w", "0", "-n", "2", "-e", "split=4")
+        cluster.worker_pids(2)
+        wait_for("ACTIVE", lambda: cluster.topologies()["ledger"]["status"] == "ACTIVE")
+        assert cluster.topologies()["ledger"]["workers"] == 2
+        ledger.serve_up_to(2 * third)
+        ledger.wait_done(third + 1, timeout_secs=60)
+
+        cluster.storm("rebalance", "ledger", "-w", "0", "-n", "1")
+        wait_for("one worker", lambda: len(cluster.worker_pids()) == 1)
+        ledger.serve_up_to(None)
+        ledger.wait_done(timeout_secs=120)
+        ledger.check()
+
+
+CYCLE = """
+import pathlib
+import sys
+
+from squall import Bolt, Spout, TopologyBuilder, submit_topology
+
+
+class Once(Spout):
+    outputs = ["left"]
+
+    def open(self, conf, context):
+        self.sent = False
+
+    def next_tuple(self):
+        if not self.sent:
+            self.sent = True
+            self.emit([5], message_id=1)
+
+
+class Down(Bolt):
+    outputs = ["left"]
+
+    def __init__(self, file):
+        self.file = file
+
+    def execute(self, tup):
+        with open(self.file, "a") as file:
+            file.write(f"{tup['left']} ")
+        if tup["left"]:
+            self.emit([tup["left"] - 1])
+
+
+if __name__ == "__main__":
+    builder = TopologyBuilder()
+    builder.spout("once", Once())
+    builder.bolt("down", Down(sys.argv[1])).shuffle("once").shuffle("down")
+    submit_topology("cycle", {}, builder.build())
+"""
+
+
+def test_a_topology_may_have_a_cycle(cluster: DevCluster, tmp_path: Path) -> None:
+    package, seen = tmp_path / "package", tmp_path / "seen"
+    package.mkdir()
+    (package / "cycle.py").write_text(CYCLE)
+    cluster.storm("jar", package, "cycle.py", seen)
+    wait_for("the last turn", lambda: seen.exists() and seen.read_text() == "5 4 3 2 1 0 ")
+
+
+def test_get_errors_of_a_healthy_topology_is_empty(cluster: DevCluster) -> None:
+    with Ledger(text(1_000)) as ledger:
+        submit_ledger(cluster, ledger)
+        ledger.wait_done(timeout_secs=60)
+        result = cluster.storm("get-errors", "ledger")
+        assert "has reported no errors" in result.stderr
+
+
+def test_a_live_name_is_refused_and_the_running_topology_untouched(cluster: DevCluster) -> None:
+    with Ledger(text(1_000)) as ledger:
+        submit_ledger(cluster, ledger)
+        topology_id = cluster.topologies()["ledger"]["id"]
+        znodes = {path for path in cluster.znodes() if "workerbeats" not in path}
+        again = cluster.storm(
+            "jar",
+            "tests/topologies/ledger",
+            "ledger_topology.py",
+            "ledger",
+            str(ledger.port),
+            "1",
+            check=False,
+        )
+        assert again.returncode == 1
+        assert "ledger" in again.stderr
+        assert "already" in again.stderr
+        assert "Traceback" not in again.stderr
+        assert cluster.topologies()["ledger"]["id"] == topology_id
+        assert {path for path in cluster.znodes() if "workerbeats" not in path} == znodes
+
+
+@pytest.mark.parametrize("command", ["kill", "activate", "deactivate", "rebalance", "get-errors"])
+def test_an_unknown_name_is_refused(cluster: DevCluster, command: str) -> None:
+    result = cluster.storm(command, "nobody", check=False)
+    assert result.returncode == 1
+    assert "nobody" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_twenty_submits_and_kills_leave_nothing_behind(cluster: DevCluster) -> None:
+    with Ledger(text(200)) as ledger:
+
+        def cycle(number: int) -> None:
+            submit_ledger(cluster, ledger, name=f"cycle{number}")
+            cluster.worker_pids(1)
+            cluster.storm("kill", f"cycle{number}", "-w", "0")
+            cluster.wait_gone(f"cycle{number}")
+
+        cycle(0)  # what the first one makes and every later one uses
+        wait_empty("workers", cluster.worker_pids)
+        wait_empty("files", lambda: [file for file in cluster.files() if "cycle0" in file])
+        before_znodes, before_files = cluster.znodes(), daemon_files(cluster)
+        for number in range(1, 21):
+            cycle(number)
+        wait_empty("workers", cluster.worker_pids)
+        wait_empty("znodes", lambda: cluster.znodes() - before_znodes)
+        wait_empty("files", lambda: daemon_files(cluster) - before_files, 60)
+        slots = [port for s in cluster.state()["supervisors"] for port in s["slots"]]
+        from squall_cli.dev.ports import port_is_free
+
+        assert all(map(port_is_free, slots))
+
+
+def daemon_files(cluster: DevCluster) -> set[str]:
+    """Without ZooKeeper's own log and snapshots, which it keeps as it likes."""
+    return {path for path in cluster.files() if not path.startswith("zookeeper/")}

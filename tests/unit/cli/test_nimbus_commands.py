@@ -1,0 +1,258 @@
+"""What the commands ask of Nimbus, and what people and programs see of the answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
+
+from squall_cli.main import run
+from squall_thrift import storm
+
+
+@pytest.fixture
+def nimbus() -> Iterator[FakeNimbus]:
+    with fake_nimbus() as nimbus:
+        yield nimbus
+
+
+def asked(nimbus: FakeNimbus) -> list[tuple[str, tuple[Any, ...]]]:
+    """What was asked beside the way to the leader."""
+    return [call for call in nimbus.calls if call[0] != "getLeader"]
+
+
+@pytest.fixture
+def command(nimbus: FakeNimbus, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run a command against the fake: (status, stdout, stderr)."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        options = (f"{key}={json.dumps(value)}" for key, value in nimbus.conf.items())
+        status = run([*(word for option in options for word in ("-c", option)), *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+def summary(**changes: Any) -> storm.TopologySummary:
+    values: dict[str, Any] = {
+        "id": "wordcount-1-1700000000",
+        "name": "wordcount",
+        "num_tasks": 10,
+        "num_executors": 9,
+        "num_workers": 2,
+        "uptime_secs": 95,
+        "status": "ACTIVE",
+        "owner": "ann",
+    }
+    return storm.TopologySummary(**{**values, **changes})
+
+
+def test_list_is_a_table(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["getTopologySummaries"] = [
+        summary(),
+        summary(name="alarms", id="alarms-2-1700000001", owner=None, status="KILLED"),
+    ]
+    assert command("list") == (
+        0,
+        "NAME       STATUS  TASKS  EXECUTORS  WORKERS  UPTIME  ID                      OWNER\n"
+        "alarms     KILLED     10          9        2  1m 35s  alarms-2-1700000001          \n"
+        "wordcount  ACTIVE     10          9        2  1m 35s  wordcount-1-1700000000  ann  \n",
+        "",
+    )
+
+
+def test_list_for_programs(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["getTopologySummaries"] = [summary()]
+    status, out, err = command("list", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == [
+        {
+            "name": "wordcount",
+            "status": "ACTIVE",
+            "tasks": 10,
+            "executors": 9,
+            "workers": 2,
+            "uptime_secs": 95,
+            "id": "wordcount-1-1700000000",
+            "owner": "ann",
+        }
+    ]
+
+
+def test_an_empty_list_says_so_on_stderr(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["getTopologySummaries"] = []
+    assert command("list") == (0, "", "No topologies are running.\n")
+    assert command("list", "--json") == (0, "[]\n", "")
+
+
+def test_names_are_shown_as_they_are(nimbus: FakeNimbus, command: Any) -> None:
+    """Nothing in a name is taken for markup or reaches the terminal as a control character."""
+    nimbus.answers["getTopologySummaries"] = [summary(name="[red]x[/red]:smile:\x1b[2J")]
+    _, out, _ = command("list")
+    assert "[red]x[/red]:smile:\\x1b[2J" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "wait_secs", "when"),
+    [
+        ([], None, "its message time-out"),
+        (["-w", "0"], 0, "0 s"),
+        (["--wait-time-secs", "7"], 7, "7 s"),
+    ],
+)
+def test_kill(
+    nimbus: FakeNimbus, command: Any, options: list[str], wait_secs: int | None, when: str
+) -> None:
+    nimbus.answers["killTopologyWithOpts"] = None
+    assert command("kill", "wordcount", *options) == (
+        0,
+        "",
+        f"Killed wordcount: its spouts are off, and it is removed after {when}.\n",
+    )
+    assert asked(nimbus) == [
+        ("killTopologyWithOpts", ("wordcount", storm.KillOptions(wait_secs=wait_secs)))
+    ]
+
+
+@pytest.mark.parametrize("verb", ["activate", "deactivate"])
+def test_activate_and_deactivate(nimbus: FakeNimbus, command: Any, verb: str) -> None:
+    nimbus.answers[verb] = None
+    status, out, err = command(verb, "wordcount")
+    assert (status, out) == (0, "")
+    assert err.startswith(f"{verb.capitalize()}d wordcount: ")
+    assert asked(nimbus) == [(verb, ("wordcount",))]
+    assert json.loads(command(verb, "wordcount", "--json")[1]) == {
+        "topology": "wordcount",
+        "action": verb,
+    }
+
+
+def test_rebalance(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["rebalance"] = None
+    status, _, err = command(
+        "rebalance",
+        "wordcount",
+        "-w",
+        "5",
+        "-n",
+        "3",
+        "-e",
+        "split=4",
+        "-e",
+        "a=b=2",
+        "-t",
+        '{"topology.max.spout.pending": 9}',
+        "-r",
+        '{"split": {"cpu.pcore.percent": 20}}',
+    )
+    assert (status, err) == (0, "Rebalancing wordcount: it is spread anew after 5 s.\n")
+    ((method, (name, options)),) = asked(nimbus)
+    assert (method, name) == ("rebalance", "wordcount")
+    assert options.wait_secs == 5
+    assert options.num_workers == 3
+    assert options.num_executors == {"split": 4, "a=b": 2}
+    assert json.loads(options.topology_conf_overrides) == {"topology.max.spout.pending": 9}
+    assert options.topology_resources_overrides == {"split": {"cpu.pcore.percent": 20.0}}
+
+
+def test_rebalance_sends_only_what_was_given(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["rebalance"] = None
+    assert command("rebalance", "wordcount")[0] == 0
+    assert asked(nimbus) == [("rebalance", ("wordcount", storm.RebalanceOptions()))]
+
+
+def test_get_errors(nimbus: FakeNimbus, command: Any) -> None:
+    error = storm.ErrorInfo(
+        error="Traceback (most recent call last):\n  ...\nValueError: \x1b[31mno\n",
+        error_time_secs=int(time.time()) - 61,
+        host="h1",
+        port=6700,
+    )
+    older = storm.ErrorInfo(error="older", error_time_secs=1)
+    nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.TopologyInfo(
+        id="wordcount-1-1",
+        name="wordcount",
+        uptime_secs=1,
+        executors=[],
+        status="ACTIVE",
+        errors={"split": [older, error], "count": []},
+    )
+    status, out, err = command("get-errors", "wordcount")
+    assert (status, err) == (0, "")
+    heading, row = out.splitlines()
+    assert heading.split() == ["COMPONENT", "AGO", "WORKER", "ERROR"]
+    assert row.split(maxsplit=4)[0] == "split"
+    assert row.rstrip().endswith("h1:6700  ValueError: \\x1b[31mno")
+    _, out, _ = command("get-errors", "wordcount", "--json")
+    assert json.loads(out) == {
+        "Topology Name": "wordcount",
+        "Comp-Errors": {"split": error.error},
+    }
+
+
+def test_get_errors_of_a_healthy_topology(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.TopologyInfo(
+        id="w-1-1", name="w", uptime_secs=1, executors=[], status="ACTIVE", errors={}
+    )
+    assert command("get-errors", "w") == (0, "", "w has reported no errors.\n")
+
+
+def test_remoteconfvalue(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["getNimbusConf"] = json.dumps({"nimbus.seeds": ["a", "b"], "storm.id": None})
+    assert command("remoteconfvalue", "nimbus.seeds") == (0, 'nimbus.seeds: ["a", "b"]\n', "")
+    assert command("remoteconfvalue", "storm.id", "--json") == (0, "null\n", "")
+    assert command("remoteconfvalue", "no.such")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (storm.NotAliveException(msg="wordcount is not alive"), "error: wordcount is not alive\n"),
+        (storm.AuthorizationException(msg="ann may not"), "error: not allowed: ann may not\n"),
+    ],
+)
+def test_a_refusal_is_one_message(
+    nimbus: FakeNimbus, command: Any, error: Exception, message: str
+) -> None:
+    nimbus.answers["killTopologyWithOpts"] = error
+    status, out, err = command("kill", "wordcount")
+    assert (status, out) == (1, "")
+    assert err.startswith(message)
+
+
+def test_an_invalid_rebalance_is_one_message(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["rebalance"] = storm.InvalidTopologyException(msg="no component 'x'")
+    assert command("rebalance", "wordcount", "-e", "x=2") == (1, "", "error: no component 'x'\n")
+
+
+def test_a_failure_inside_nimbus_is_one_message(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["activate"] = RuntimeError("no disk")
+    status, out, err = command("activate", "wordcount")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: Nimbus could not do activate: ")
+    assert "Traceback" not in err
+
+
+def test_a_wrong_address_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = run(
+        [
+            "list",
+            "-c",
+            "nimbus.seeds=[127.0.0.1]",
+            "-c",
+            "nimbus.thrift.port=1",
+            "-c",
+            "storm.nimbus.retry.times=0",
+        ]
+    )
+    captured = capsys.readouterr()
+    assert (status, captured.out) == (1, "")
+    assert "127.0.0.1:1" in captured.err
+    assert "hint: " in captured.err
+    assert "Traceback" not in captured.err
