@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m bench` prints the headline figures as JSON (see docs/performance.md)."""

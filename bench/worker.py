@@ -1,0 +1,153 @@
+"""One worker of a benchmark, in a process of its own: the engine as a real worker has it, with the
+ZeroMQ transport when there are several.
+
+    python -m bench.worker JSON
+
+Speaks in lines of JSON on stdin and stdout: says its port, hears those of all; says that it is
+ready, hears "go"; says that its spouts are through, hears "stop"; says what it measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import uvloop
+
+from bench import topologies
+from squall.config import default_conf, normalize_topology_conf
+from squall.launch import Incarnation
+from squall.model import Executor, WorkerSlot
+from squall.system_topology import (
+    component_parallelism,
+    component_tasks,
+    compute_executors,
+    system_topology,
+)
+from squall_worker.engine import Engine, core, tune_garbage_collector
+from squall_worker.transport.zmq import ZmqTransport
+
+_POLL_SECS = 0.005
+_LIFE_SECS_MAX = 60.0  # a run that hangs ends itself, and the benchmark with it
+
+
+def say(message: Any) -> None:
+    print(json.dumps(message), flush=True)
+
+
+async def hear() -> Any:
+    return json.loads(await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline))
+
+
+def place(
+    task_to_component: Mapping[int, str], executors: list[Executor], workers: int
+) -> list[list[Executor]]:
+    """Each component's tasks by turns over the workers."""
+    placed: list[list[Executor]] = [[] for _ in range(workers)]
+    seen: dict[str, int] = {}
+    for executor in sorted(executors):
+        component = task_to_component[executor.task_start]
+        seen[component] = seen.get(component, -1) + 1
+        placed[seen[component] % workers].append(executor)
+    return placed
+
+
+async def run(options: Mapping[str, Any]) -> None:
+    workers, index = options["workers"], options["index"]
+    for stub in options.get("stubs", ()):
+        importlib.import_module("bench.stubs").apply(stub)
+    topology = getattr(topologies, options["topology"])(**options["arguments"])
+    conf = {"topology.max.spout.pending": 2_000, "topology.workers": workers, **options["conf"]}
+    stored = normalize_topology_conf(conf, default_conf(), name="bench")
+    compiled = system_topology(topology, stored)
+    tasks = component_tasks(compiled, stored)
+    executors = compute_executors(tasks, component_parallelism(compiled, stored))
+    placed = place(tasks, executors, workers)
+    slots = [WorkerSlot(f"bench-{i}", 1) for i in range(workers)]
+    transport = None
+    if workers > 1:
+        transport = ZmqTransport(
+            "bench-1-1", slots[index], Incarnation(1, 1), backlog_bytes_max=32 * 1024 * 1024
+        )
+        say(transport.bind("127.0.0.1", 0))
+        ports = await hear()
+        transport.set_peers(
+            {
+                slot: ("127.0.0.1", port)
+                for slot, port in zip(slots, ports, strict=True)
+                if slot != slots[index]
+            }
+        )
+    errors: list[str] = []
+    engine = Engine(
+        compiled,
+        stored,
+        topology_id="bench-1-1",
+        task_to_component=tasks,
+        executors=placed[index],
+        slot=slots[index],
+        transport=transport,
+        report_error=lambda component, task, error: errors.append(f"{component}: {error}"),
+        seed=1,
+    )
+    await engine.start()
+    if transport is not None:
+        engine.set_routes(
+            {t: slots[i] for i, some in enumerate(placed) for e in some for t in e.tasks}
+        )
+        while len(transport.greeted()) < workers - 1:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_SECS)
+        engine.set_ready(True)
+    users: dict[str, list[Any]] = {}
+    for built in engine.built:
+        users.setdefault(built.task.component, []).append(built.task.user)
+    spouts = [user for some in users.values() for user in some if hasattr(user, "is_through")]
+    tune_garbage_collector()
+    say("ready")
+    await hear()
+    cpu, wall = time.process_time(), time.monotonic()
+    engine.set_active(True)
+    while not all(spout.is_through() for spout in spouts):  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_SECS)
+    while workers == 1 and not engine.is_drained():  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_SECS)
+    if workers > 1:
+        say("through")
+        await hear()
+    cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+    counts: dict[str, int] = {}
+    for counter in users.get("count", ()):
+        for word, n in counter.counts.items():
+            counts[word] = counts.get(word, 0) + n
+    executed: dict[str, int] = {}
+    failed = 0
+    for executor, stats in engine.stats().items():
+        component = tasks[executor.task_start]
+        failed += sum(stats.specific.failed.get(":all-time", {}).values())
+        if hasattr(stats.specific, "executed"):
+            n = sum(stats.specific.executed.get(":all-time", {}).values())
+            executed[component] = executed.get(component, 0) + n
+    await engine.stop(1)
+    if transport is not None:
+        await transport.close(0.5)
+    say(
+        {
+            "core": core.NAME,
+            "cpu_secs": cpu,
+            "wall_secs": wall,
+            "counts": counts,
+            "executed": executed,
+            "acked": sum(spout.done for spout in spouts),
+            "failed": failed,
+            "errors": errors[:5],
+        }
+    )
+
+
+if __name__ == "__main__":
+    uvloop.run(asyncio.wait_for(run(json.loads(sys.argv[1])), _LIFE_SECS_MAX))
