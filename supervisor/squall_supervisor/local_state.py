@@ -1,6 +1,7 @@
 """What a supervisor remembers over its own death: one small file, replaced atomically.
 
-Its id, how far its launch numbers have gone, and what each port is to run. (What it started lies in
+Its id, how far its launch numbers have gone, what each port is to run, and which other daemons it
+knew of. (What it started lies in
 the workers' folders, see `worker_record`.) A crash leaves the old or the new file. Should the disk
 spoil it all the same, the checksum tells, the file is put aside for somebody to look at, and the
 supervisor starts with what its workers' folders say: see `recover`.
@@ -14,10 +15,12 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from squall.files import write_atomic
 from squall.launch import LaunchSpec
 from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.isolation import NOBODY, Neighbours
 from squall_supervisor.worker_record import assignment_from_json, assignment_to_json
 
 _FORMAT = 1
@@ -38,6 +41,7 @@ class LocalState:
     supervisor_id: str
     launches_reserved: int = 0
     ports: Mapping[int, PortAssignment] = field(default_factory=dict)
+    neighbours: Neighbours = NOBODY
 
 
 def serialize(state: LocalState) -> bytes:
@@ -48,6 +52,10 @@ def serialize(state: LocalState) -> bytes:
             "launches_reserved": state.launches_reserved,
             "ports": {
                 str(port): assignment_to_json(state.ports[port]) for port in sorted(state.ports)
+            },
+            "neighbours": {
+                "daemons": state.neighbours.daemons,
+                "supervisors": state.neighbours.supervisors,
             },
         },
         indent=1,
@@ -77,9 +85,18 @@ def parse(data: bytes) -> LocalState:
             supervisor_id=str(value["supervisor_id"]),
             launches_reserved=int(value["launches_reserved"]),
             ports={int(p): assignment_from_json(a) for p, a in value["ports"].items()},
+            neighbours=_neighbours(value.get("neighbours") or {}),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalStateError(f"its content is not a local state's: {error!r}") from error
+
+
+def _neighbours(value: Mapping[str, Any]) -> Neighbours:
+    """Files of before they were kept have none."""
+    return Neighbours(
+        tuple((str(host), int(port)) for host, port in value.get("daemons", ())),
+        value.get("supervisors") is True,
+    )
 
 
 def recover(launches: Iterable[LaunchSpec], *, fresh_id: str, epoch_secs: float) -> LocalState:

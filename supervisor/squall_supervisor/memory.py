@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from squall.logs import get_logger
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.isolation import Neighbours
 from squall_supervisor.local_state import LAUNCHES_RESERVED, LocalState, LocalStateFile
 
 log = get_logger(__name__)
@@ -25,8 +27,10 @@ class Memory:
         self._file = file
         self._tasks = tasks
         self._last_launch = state.launches_reserved
-        self._state = LocalState(
-            state.supervisor_id, state.launches_reserved + LAUNCHES_RESERVED, dict(state.ports)
+        self._state = replace(
+            state,
+            launches_reserved=state.launches_reserved + LAUNCHES_RESERVED,
+            ports=dict(state.ports),
         )
         self._dirty = True
         self._saving: asyncio.Task[None] | None = None
@@ -40,21 +44,18 @@ class Memory:
         self._last_launch += 1
         left = self._state.launches_reserved - self._last_launch
         if left < LAUNCHES_RESERVED // 2:
-            self._change(
-                LocalState(
-                    self._state.supervisor_id,
-                    self._state.launches_reserved + LAUNCHES_RESERVED,
-                    self._state.ports,
-                )
-            )
+            reserved = self._state.launches_reserved + LAUNCHES_RESERVED
+            self._change(replace(self._state, launches_reserved=reserved))
         return self._last_launch
 
     def set_ports(self, ports: Mapping[int, PortAssignment]) -> None:
         """Remember what the ports are to run."""
         if dict(ports) != dict(self._state.ports):
-            self._change(
-                LocalState(self._state.supervisor_id, self._state.launches_reserved, dict(ports))
-            )
+            self._change(replace(self._state, ports=dict(ports)))
+
+    def set_neighbours(self, neighbours: Neighbours) -> None:
+        """Remember which other daemons there are."""
+        self._change(replace(self._state, neighbours=neighbours))
 
     def save_now(self) -> None:
         """Write the file, if it is out of date. Raises OSError."""

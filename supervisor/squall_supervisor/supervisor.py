@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from squall.clock import Clock, SystemClock
@@ -29,6 +29,7 @@ from squall_supervisor.launcher import WorkerCommand, make_private, worker_comma
 from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
 from squall_supervisor.localizer import BlobSource, Localizer
 from squall_supervisor.memory import Memory
+from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
 from squall_supervisor.nimbus_blobs import NimbusBlobs
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
@@ -66,6 +67,7 @@ class Supervisor:
         command: WorkerCommand = worker_command,
         clock: Clock | None = None,
         environ: Mapping[str, str] = os.environ,
+        probe: Probe = connects,
     ) -> None:
         self.settings = SupervisorSettings.from_conf(conf)
         self._conf = conf
@@ -76,6 +78,7 @@ class Supervisor:
         )
         self._command = command
         self._environ = environ
+        self._probe = probe
         self._started = self._clock.monotonic()
         self._tasks = TaskGroup(self._on_crash)
         self._assignments: dict[str, Assignment] = {}  # as last read
@@ -128,6 +131,16 @@ class Supervisor:
             changed=self._on_slot_change,
         )
         self._last_ports = {p: a for p, a in state.ports.items() if p in self._slots.runners}
+        self._neighbourhood = Neighbourhood(
+            self._cluster,
+            supervisor_id=self.id,
+            timeout_secs=settings.worker_timeout_secs,
+            known=state.neighbours,
+            on_known=self._memory.set_neighbours,
+            on_isolated=self._on_isolated,
+            clock=self._clock,
+            probe=self._probe,
+        )
         self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
         self._server = ThriftServer(
             storm.Supervisor,
@@ -143,6 +156,7 @@ class Supervisor:
         self._cluster.store.add_listener(self._on_connection)
         self._tasks.start("cluster", self._connect())
         self._tasks.start("without ZooKeeper", self._begin_without_zookeeper())
+        self._tasks.start("neighbourhood", self._neighbourhood.run())
         self._tasks.start("pulse", self._pulse())
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
@@ -207,7 +221,7 @@ class Supervisor:
         if state is None:
             state = recover(self._launches(), fresh_id=str(uuid.uuid4()), epoch_secs=0.0)
         if settings.supervisor_id is not None:
-            state = LocalState(settings.supervisor_id, state.launches_reserved, state.ports)
+            state = replace(state, supervisor_id=settings.supervisor_id)
         return state
 
     def _launches(self) -> list[Any]:
@@ -311,6 +325,8 @@ class Supervisor:
         while True:
             await self._clean_up_due.wait()
             self._clean_up_due.clear()
+            if self._neighbourhood.isolated:
+                continue  # what was stopped starts again, perhaps: its code is kept
             await self._slots.remove_unused_topologies()
 
     async def _begin_without_zookeeper(self) -> None:
@@ -321,12 +337,23 @@ class Supervisor:
                 log.warning("begun_without_zookeeper", ports=sorted(self._last_ports))
             self._slots.want(self._last_ports)
 
+    def _on_isolated(self) -> None:
+        """Nimbus will run elsewhere what runs here, and says so once it can be heard again: nothing
+        is started before, not by the next supervisor either."""
+        log.error(
+            "node_isolated",
+            silent_secs=self.settings.worker_timeout_secs,
+            what_now="stopping the workers; they start again when ZooKeeper says so",
+        )
+        self._slots.want({})
+        self._memory.set_ports({})
+
     async def _pulse(self) -> None:
         """Notice that this process, and so perhaps the machine, was stopped for a while."""
         while True:
-            before = time.monotonic()
+            before = self._clock.monotonic()
             await asyncio.sleep(_PULSE_SECS)
-            stopped_secs = time.monotonic() - before - _PULSE_SECS
+            stopped_secs = self._clock.monotonic() - before - _PULSE_SECS
             if stopped_secs > _STALL_SECS:
                 log.warning("supervisor_was_stopped", secs=round(stopped_secs, 1))
                 self._slots.forgive()

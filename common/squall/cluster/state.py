@@ -181,6 +181,15 @@ class ClusterState:
         when one's information changes."""
         return await self._all(paths.SUPERVISORS, codec.decode_supervisor, watch)
 
+    async def supervisor_ids(self) -> list[str]:
+        """Ids of the supervisors that are there."""
+        return await self._names(paths.SUPERVISORS)
+
+    async def supervisor(self, supervisor_id: str) -> SupervisorInfo | None:
+        """One supervisor, or None when it is not there."""
+        found = await self._read(paths.supervisor(supervisor_id), codec.decode_supervisor)
+        return None if found is None else found[0]
+
     async def register_supervisor(self, supervisor_id: str, info: SupervisorInfo) -> None:
         """Announce a supervisor, or renew what is known of it; its node goes with this session.
         Call it again after LOST."""

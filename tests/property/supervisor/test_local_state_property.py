@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from squall.launch import Incarnation, LaunchSpec
 from squall.model import Executor
 from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.isolation import Neighbours
 from squall_supervisor.local_state import (
     LocalState,
     LocalStateError,
@@ -34,6 +35,13 @@ states = st.builds(
     supervisor_id=st.text(min_size=1, max_size=40),
     launches_reserved=st.integers(0, 2**40),
     ports=st.dictionaries(st.integers(1, 65535), assignments, max_size=4),
+    neighbours=st.builds(
+        Neighbours,
+        daemons=st.lists(st.tuples(st.text(min_size=1), st.integers(1, 65535)), max_size=3).map(
+            tuple
+        ),
+        supervisors=st.booleans(),
+    ),
 )
 
 SAMPLE = LocalState(

@@ -1,0 +1,68 @@
+"""Whether this node is cut off from the rest of the cluster. Pure: what was heard goes in.
+
+Nimbus runs the workers of a lost node elsewhere. A node that lives on, cut off, would run its own
+beside them, for ever: so a node that can know that it is the one that is cut off stops its workers.
+It is *isolated* when for the worker time-out it has reached neither ZooKeeper nor at least half of
+the daemons (Nimbus, supervisors; a sample of them) that it last knew of. It counts itself, and one
+that knows no other supervisor is never isolated.
+
+So ZooKeeper away alone stops nothing, anywhere: the daemons still reach each other. Of a cluster in
+two parts the smaller stops, whichever has ZooKeeper; two equal halves both run on. That costs
+duplicates and never loss: peers drop what a replaced worker sends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Address = tuple[str, int]  # numeric: names cannot be looked up by a node that is cut off
+
+# Looks in one time-out. A look that comes two late tells that this process was stopped itself.
+_LOOKS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Other daemons as last known. `supervisors`: whether any of them is a supervisor's."""
+
+    daemons: tuple[Address, ...] = ()
+    supervisors: bool = False
+
+
+NOBODY = Neighbours()
+
+
+class Isolation:
+    """Feed it `look` every `look_secs`, and `probed` whenever `look` asks for it. Times are
+    monotonic seconds."""
+
+    def __init__(self, timeout_secs: float, session_timeout_secs: float, now: float) -> None:
+        self.timeout_secs = timeout_secs
+        self.look_secs = timeout_secs / _LOOKS
+        # A session that stands is answered each third of its time-out.
+        self.silence_secs = session_timeout_secs / 2
+        self.neighbours = NOBODY
+        self.isolated = False
+        self._looked_at = now
+        self._reached_at = now  # ZooKeeper, or enough of the neighbours, or we were not there
+
+    def look(self, heard_at: float, now: float) -> bool:
+        """ZooKeeper's last answer is from `heard_at`; whether the neighbours are to be probed."""
+        if now - self._looked_at > 2 * self.look_secs:
+            self._reached_at = now  # what we did not see counts for nothing
+        self._looked_at = now
+        self._reached_at = max(self._reached_at, min(heard_at, now))
+        silent = now - heard_at >= self.silence_secs
+        if not silent or not self.neighbours.supervisors:
+            self.isolated = False
+            return False
+        return True
+
+    def probed(self, reached: int, began: float, now: float) -> None:
+        """So many of the neighbours answered probes that were sent from `began` on."""
+        self._looked_at = now
+        if 2 * (reached + 1) >= len(self.neighbours.daemons) + 1:
+            self._reached_at = max(self._reached_at, began)
+            self.isolated = False
+        elif now - self._reached_at >= self.timeout_secs:
+            self.isolated = True
