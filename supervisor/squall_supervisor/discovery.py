@@ -1,28 +1,28 @@
-"""Finding the workers that this node has, from their folders and `/proc`."""
+"""Finding the workers that this node has, from their folders and the process table."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from squall_supervisor import processes
 from squall_supervisor.adoption import FoundWorker
+from squall_supervisor.machine import Machine
 from squall_supervisor.processes import ProcessIdentity
 from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.worker_record import LAUNCH_FILE, WorkerRecord, read_launch
 
 
-def find_workers(workers_dir: Path) -> list[FoundWorker]:
+def find_workers(machine: Machine, workers_dir: Path) -> list[FoundWorker]:
     """Every folder under `workers_dir`, with what is known of its worker. Blocks: reads files, and
     all of /proc when a record does not say which process is its."""
     try:
         names = sorted(os.listdir(workers_dir))
     except FileNotFoundError:
         return []
-    return [_find(workers_dir / name) for name in names if (workers_dir / name).is_dir()]
+    return [_find(machine, workers_dir / name) for name in names if (workers_dir / name).is_dir()]
 
 
-def _find(worker_dir: Path) -> FoundWorker:
+def _find(machine: Machine, worker_dir: Path) -> FoundWorker:
     launch = read_launch(worker_dir)
     record: WorkerRecord | None
     try:
@@ -32,30 +32,25 @@ def _find(worker_dir: Path) -> FoundWorker:
     return FoundWorker(
         worker_id=worker_dir.name,
         record=record,
-        process=_living_process(record, worker_dir),
+        process=_living_process(machine, record, worker_dir),
         launch=None if launch is None else launch.incarnation,
     )
 
 
-def _living_process(record: WorkerRecord | None, worker_dir: Path) -> ProcessIdentity | None:
+def _living_process(
+    machine: Machine, record: WorkerRecord | None, worker_dir: Path
+) -> ProcessIdentity | None:
     if record is not None and record.process is not None:
-        fd = processes.open_process(record.process)
-        if fd is None:
-            return None
-        os.close(fd)
-        return record.process
+        return record.process if machine.lives(record.process) else None
     # Started, or about to be, when its supervisor died: the launch file's path is an argument.
     mark = f"{WORKER_ID_VARIABLE}={worker_dir.name}"
-    found = processes.find_worker(str(worker_dir / LAUNCH_FILE), mark)
+    found = machine.find(str(worker_dir / LAUNCH_FILE), mark)
     return min(found, key=lambda one: one.start_ticks) if found else None
 
 
-def open_found(worker: FoundWorker, workers_dir: Path) -> WorkerProcess | None:
+def open_found(machine: Machine, worker: FoundWorker, workers_dir: Path) -> WorkerProcess | None:
     """A found worker's process, checked again; None when it has ended meanwhile."""
     if worker.process is None:
         return None
-    fd = processes.open_process(worker.process)
-    if fd is None:
-        return None
     pid_dir = workers_dir / worker.worker_id / "pids"
-    return WorkerProcess(worker.process, fd, worker_id=worker.worker_id, pid_dir=pid_dir)
+    return machine.open(worker.process, worker_id=worker.worker_id, pid_dir=pid_dir)

@@ -17,23 +17,18 @@ that nothing ties it to the supervisor: it outlives it.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from squall.launch import LaunchSpec
 from squall.logs import get_logger
-from squall_supervisor import processes
 from squall_supervisor.environment import worker_interpreter
+from squall_supervisor.machine import Machine
 from squall_supervisor.worker_process import WorkerProcess
 from squall_supervisor.worker_record import LAUNCH_FILE, WorkerRecord
 
 log = get_logger(__name__)
-
-# What a worker has printed is kept up to this size, and once more in a file of the name with ".1".
-_PRINTED_BYTES_MAX = 10 * 1024 * 1024
 
 WorkerCommand = Callable[[LaunchSpec, Path], list[str]]
 
@@ -53,6 +48,7 @@ def worker_command(spec: LaunchSpec, launch_file: Path) -> list[str]:
 
 
 def start_worker(
+    machine: Machine,
     spec: LaunchSpec,
     record: WorkerRecord,
     environment: dict[str, str],
@@ -75,7 +71,7 @@ def start_worker(
         (worker_dir / "resources").symlink_to(spec.stormdist / "resources")
         spec.write(launch_file)
         record.write(worker_dir)
-        process = _start_process(spec, command(spec, launch_file), environment)
+        process = machine.start(spec, command(spec, launch_file), environment)
     except BaseException:
         remove_worker_dir(worker_dir)
         raise
@@ -85,48 +81,6 @@ def start_worker(
         # It runs; a supervisor after us finds it by its arguments.
         log.error("worker_record_not_written", worker_id=spec.worker_id, error=error)
     return process
-
-
-def _start_process(spec: LaunchSpec, argv: list[str], environment: dict[str, str]) -> WorkerProcess:
-    out = _open_printed(spec.artifacts_dir / "worker.log.out")
-    try:
-        err = _open_printed(spec.artifacts_dir / "worker.log.err")
-        try:
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=spec.worker_dir,
-                env=environment,
-                start_new_session=True,
-                umask=0o077,
-            )
-        finally:
-            os.close(err)
-    finally:
-        os.close(out)
-    # Our child, not collected: pid and start time are its own, even if it has ended already.
-    stat = processes.read_stat(child.pid)
-    assert stat is not None
-    identity = processes.ProcessIdentity(child.pid, stat.start_ticks, processes.boot_id())
-    return WorkerProcess(
-        identity,
-        os.pidfd_open(child.pid),
-        worker_id=spec.worker_id,
-        pid_dir=spec.pid_dir,
-        child=child,
-    )
-
-
-def _open_printed(path: Path) -> int:
-    try:
-        if path.stat().st_size > _PRINTED_BYTES_MAX:
-            path.replace(path.with_name(path.name + ".1"))
-    except FileNotFoundError:
-        pass
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.open(path, flags, 0o600)
 
 
 def make_private(path: Path) -> None:

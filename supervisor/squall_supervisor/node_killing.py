@@ -14,6 +14,7 @@ from typing import Any
 from squall_supervisor.adoption import FoundWorker, plan_adoption
 from squall_supervisor.discovery import find_workers, open_found
 from squall_supervisor.launcher import remove_worker_dir
+from squall_supervisor.machine import Machine
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.worker_record import read_launch
 
@@ -38,19 +39,22 @@ def kill_workers(conf: Mapping[str, Any]) -> list[KilledWorker]:
 
 
 async def _kill_all(settings: SupervisorSettings) -> list[KilledWorker]:
-    found = find_workers(settings.workers_dir)
+    machine = Machine()
+    found = find_workers(machine, settings.workers_dir)
     # Any port: a slot that was taken out of the configuration may still have its worker.
     ports = {worker.record.port for worker in found if worker.record is not None}
     plan = plan_adoption(found, ports)
     living = [*plan.adopt.values(), *(worker for worker, _ in plan.end)]
-    killed = await asyncio.gather(*(_kill(worker, settings) for worker in living))
+    killed = await asyncio.gather(*(_kill(machine, worker, settings) for worker in living))
     return sorted((one for one in killed if one is not None), key=lambda one: one.port)
 
 
-async def _kill(worker: FoundWorker, settings: SupervisorSettings) -> KilledWorker | None:
+async def _kill(
+    machine: Machine, worker: FoundWorker, settings: SupervisorSettings
+) -> KilledWorker | None:
     worker_dir = settings.workers_dir / worker.worker_id
     launch = read_launch(worker_dir)
-    process = open_found(worker, settings.workers_dir)
+    process = open_found(machine, worker, settings.workers_dir)
     if process is None:
         return None
     try:

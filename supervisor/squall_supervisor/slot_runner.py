@@ -12,7 +12,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from squall.clock import Clock
@@ -29,6 +29,7 @@ from squall_supervisor.launcher import (
     worker_command,
 )
 from squall_supervisor.localizer import LocalizeError, Localizer, LocalTopology
+from squall_supervisor.machine import Machine
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot import Slot
 from squall_supervisor.slot_table import (
@@ -85,6 +86,7 @@ class Node:
     tasks: TaskGroup
     crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
     command: WorkerCommand = worker_command
+    machine: Machine = field(default_factory=Machine)
 
 
 class SlotRunner:
@@ -254,7 +256,9 @@ class SlotRunner:
             marks={WORKER_ID_VARIABLE: spec.worker_id},
         )
         try:
-            process = await asyncio.to_thread(start_worker, spec, record, environment, node.command)
+            process = await asyncio.to_thread(
+                start_worker, node.machine, spec, record, environment, node.command
+            )
         except OSError as error:
             self._feed(LaunchFailed(f"{type(error).__name__}: {error}"))
             return

@@ -54,10 +54,11 @@ class Slots:
         """Take over the workers that outlived the supervisor before us, end those that nobody may
         go on with, and remove the folders of those that are gone."""
         workers_dir = self._node.settings.workers_dir
-        found = await asyncio.to_thread(find_workers, workers_dir)
+        machine = self._node.machine
+        found = await asyncio.to_thread(find_workers, machine, workers_dir)
         plan = plan_adoption(found, self.runners)
         for port, worker in plan.adopt.items():
-            process = open_found(worker, workers_dir)
+            process = open_found(machine, worker, workers_dir)
             if process is None or worker.record is None or worker.process is None:
                 plan.remove.append(worker.worker_id)  # it ended just now
                 continue
@@ -73,7 +74,7 @@ class Slots:
     async def _end(self, worker: FoundWorker, why: str) -> None:
         """End a worker that no slot drives."""
         workers_dir = self._node.settings.workers_dir
-        process = open_found(worker, workers_dir)
+        process = open_found(self._node.machine, worker, workers_dir)
         if process is None:
             return
         log.warning("stray_worker_ended", worker_id=worker.worker_id, pid=process.pid, why=why)

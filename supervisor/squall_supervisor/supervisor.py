@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from squall_supervisor.environment import import_path
 from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
 from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
 from squall_supervisor.localizer import BlobSource, Localizer
+from squall_supervisor.machine import Machine
 from squall_supervisor.memory import Memory
 from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
 from squall_supervisor.nimbus_blobs import NimbusBlobs
@@ -55,7 +56,7 @@ _STALL_SECS = 2.0
 class Supervisor:
     """`start`, then `wait_ready`; `close` leaves the workers running.
 
-    Tests pass their own store, blobs and worker command.
+    Tests pass their own store, blobs, worker command and, for a simulation, machine and network.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Supervisor:
         clock: Clock | None = None,
         environ: Mapping[str, str] = os.environ,
         probe: Probe = connects,
+        machine: Machine | None = None,
+        server: Callable[..., ThriftServer] = ThriftServer,
     ) -> None:
         self.settings = SupervisorSettings.from_conf(conf)
         self._conf = conf
@@ -79,6 +82,8 @@ class Supervisor:
         self._command = command
         self._environ = environ
         self._probe = probe
+        self._machine = machine or Machine()
+        self._make_server = server
         self._started = self._clock.monotonic()
         self._tasks = TaskGroup(self._on_crash)
         self._assignments: dict[str, Assignment] = {}  # as last read
@@ -127,6 +132,7 @@ class Supervisor:
                 tasks=self._tasks,
                 crashed=self._on_crash,
                 command=self._command,
+                machine=self._machine,
             ),
             changed=self._on_slot_change,
         )
@@ -142,7 +148,7 @@ class Supervisor:
             probe=self._probe,
         )
         self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
-        self._server = ThriftServer(
+        self._server = self._make_server(
             storm.Supervisor,
             SupervisorService(lambda: self._assignments, self._sync.request),
             host=settings.thrift_host,

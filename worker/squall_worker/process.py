@@ -18,7 +18,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall.clock import Clock, SystemClock
@@ -40,7 +40,7 @@ from squall_worker.placement import Ownership, Placement, spouts_run
 from squall_worker.reports import StatsReport
 from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
-from squall_worker.transport.zmq import ZmqTransport
+from squall_worker.transport.zmq import Sockets, ZmqTransport, new_sockets
 
 if TYPE_CHECKING:
     from squall_worker.engine import Engine
@@ -67,9 +67,16 @@ class Worker:
     """One worker, from launch file to exit status."""
 
     def __init__(
-        self, spec: LaunchSpec, *, state: ClusterState | None = None, clock: Clock | None = None
+        self,
+        spec: LaunchSpec,
+        *,
+        state: ClusterState | None = None,
+        clock: Clock | None = None,
+        heartbeats: Callable[..., HeartbeatThread] = HeartbeatThread,
+        sockets: Callable[[], Sockets] = new_sockets,
     ) -> None:
-        """`state` is not started yet; by default the ZooKeeper that the daemon's conf names."""
+        """`state` is not started yet; by default the ZooKeeper that the daemon's conf names. A
+        simulation passes what makes its heartbeats and its sockets."""
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self.settings = Settings.of(spec.daemon_conf)
@@ -98,7 +105,8 @@ class Worker:
             clock=self._clock,
             send=self._send_error,
         )
-        self._heartbeats = HeartbeatThread(
+        self._sockets = sockets
+        self._heartbeats = heartbeats(
             spec.heartbeat_file,
             beat_secs=self.settings.beat_secs,
             report_secs=self.settings.report_secs,
@@ -155,6 +163,7 @@ class Worker:
             on_stranger=self._peers.met_stranger,
             on_dropped=self._dropped,
             clock=self._clock,
+            sockets=self._sockets(),
         )
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)

@@ -64,6 +64,12 @@ _WARN_SECS = 60.0
 _SILENCE_SECS = 2.5 * IDLE_SECS
 
 Address = tuple[str, int]
+Sockets = zmq.Context[zmq.Socket[bytes]]  # what makes sockets: ZeroMQ's context, or a simulation's
+
+
+def new_sockets() -> Sockets:
+    """The sockets of one worker: one thread of ZeroMQ's serves them all."""
+    return zmq.Context(io_threads=1)
 
 
 class PortInUseError(SquallError):
@@ -117,6 +123,7 @@ class ZmqTransport:
         on_stranger: Callable[[WorkerSlot], None] | None = None,
         on_dropped: Callable[[Sequence[bytes]], None] | None = None,
         clock: Clock | None = None,
+        sockets: Sockets | None = None,
     ) -> None:
         self.slot = slot
         self.drops = DropCounts()
@@ -128,7 +135,7 @@ class ZmqTransport:
         self._on_dropped = on_dropped
         self._clock = clock or SystemClock()
         self._loop = asyncio.get_running_loop()
-        self._context = zmq.Context(io_threads=1)
+        self._context = sockets or new_sockets()
         self._pull: zmq.Socket[bytes] | None = None
         self._peers: dict[WorkerSlot, _Peer] = {}
         self._gone_counts = LinkCounts()
