@@ -5,12 +5,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench soak format clean
+.PHONY: help setup demo test check bench bench-features soak format clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Install what the project needs into .venv (done by the others when missing)
 
@@ -40,8 +41,17 @@ test: $(STAMP) ## Everything that this machine can test, as CI does
 check: $(STAMP) ## Lint, types, unit and property tests: under three minutes
 	$(BIN)/python tests/run_all.py lint types unit pure
 
-bench: $(STAMP) ## The headline figures, as JSON with ratios; never part of the tests
-	$(BIN)/python -m bench
+# What benchmarks need besides: plots, and a compiler for cores with a feature cut out.
+$(BENCH_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+# Results go to build/bench; "python -m bench.report" writes them into docs/performance.md.
+bench: $(BENCH_STAMP) ## The headline figures: table, JSON and plot; never part of the tests
+	$(BIN)/python -m bench headline
+
+bench-features: $(BENCH_STAMP) ## What each default-on feature costs
+	$(BIN)/python -m bench features
 
 soak: $(STAMP) ## Property and chaos tests for much longer
 	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos

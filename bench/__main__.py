@@ -1,103 +1,106 @@
-"""`python -m bench [headline|features]`: JSON on stdout, progress on stderr."""
+"""`python -m bench WHAT`: takes figures, shows them as tables, writes JSON and plots.
+
+    headline    CPU a tuple against a plain Python loop (the default)
+    features    what each default-on feature costs
+    latency     complete latency at 1,000 messages a second
+    idle        CPU and memory of an idle cluster
+    memory      memory of every process while a bolt is stuck
+    scale       workers, tasks, sizes and fan-out
+    multilang   one shell bolt against bare pipes
+    peers       other systems on the same lines (python -m bench.peers)
+
+Results go to build/bench/WHAT.json and WHAT.svg; `python -m bench.report` writes the tables into
+docs/performance.md. Exit status: 0 measured, 1 a wrong count or a run that failed, 2 wrong usage.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-import platform
 import sys
+import traceback
 from pathlib import Path
+from typing import Any
 
-from bench.runs import Case, measure
-from bench.topologies import WORDS_A_LINE
-from squall_worker.engine import core
+from bench import plots
+from bench.machine import Watch, describe
+from bench.runs import RunError, WrongCountError
+from bench.tables import show
 
-LINES, ROUNDS = 20_000, 5
-WORDS = LINES * ROUNDS * WORDS_A_LINE
-NUMBERS = 1_000_000
-
-
-def words(style: str, *, acked: bool = True, workers: int = 1) -> dict[str, object]:
-    arguments: dict[str, object] = {
-        "style": style,
-        "lines": LINES,
-        "rounds": ROUNDS,
-        "acked": acked,
-    }
-    if workers > 1:
-        arguments.update(tasks=workers, spouts=workers)
-    return arguments
+OUTPUT = Path(__file__).resolve().parent.parent / "build" / "bench"
+# Every module has `take(pairs, only) -> report` and `tables(report)`; the number is the default of
+# --pairs: runs of each case.
+SUBJECTS = {"headline": 7, "features": 7}
 
 
-def numbers(style: str, *, acked: bool) -> dict[str, object]:
-    return {"style": style, "total": NUMBERS, "acked": acked}
-
-
-def headline() -> list[Case]:
-    wc, const = "word_count", "const_spout"
-    cases = [
-        Case("word_count", wc, words("tuple"), WORDS, goal_ratio=2.7, limit_ratio=3.2),
-        Case("word_count_readme_style", wc, words("readme"), WORDS),
-        Case("word_count_unacked", wc, words("tuple", acked=False), WORDS),
-        Case("word_count_columns", wc, words("columns"), WORDS, goal_millions=4.5),
-        Case(
-            "word_count_two_workers", wc, words("tuple", workers=2), 2 * WORDS, workers=2,
-            goal_ratio=5, limit_ratio=6,
-        ),
-        Case("const_spout", const, numbers("tuple", acked=True), NUMBERS, goal_millions=3),
-        Case("const_spout_unacked", const, numbers("tuple", acked=False), NUMBERS, goal_millions=6),
-        Case(
-            "const_spout_unacked_columns", const, numbers("columns", acked=False), NUMBERS,
-            goal_millions=9,
-        ),
-        Case(
-            "word_count_pure", wc, words("tuple"), WORDS, core="pure", goal_ratio=6, limit_ratio=7
-        ),
-    ]  # fmt: skip
-    return [case for case in cases if core.COMPILED or case.core == "pure"]
-
-
-def features() -> list[Case]:
-    """Word count with each feature that is on by default stubbed out, in the bench alone."""
-    from bench.stubs import STUBS
-
-    which = "compiled" if core.COMPILED else "pure"
-    cases = [Case("all_features", "word_count", words("tuple"), WORDS, core=which)]
-    cases += [
-        Case(f"without_{stub}", "word_count", words("tuple"), WORDS, core=which, stubs=[stub])
-        for stub in STUBS
-    ]
-    cases.append(
-        Case("without_acking", "word_count", words("tuple", acked=False), WORDS, core=which)
+def main() -> int:
+    summary, _, rest = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=summary,
+        epilog=rest,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    return cases
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="?", default="headline", choices=["headline", "features"])
-    parser.add_argument("--pairs", type=int, default=7, help="runs of each case (7)")
+    parser.add_argument("what", nargs="?", default="headline", choices=SUBJECTS)
+    parser.add_argument("--pairs", type=int, help="runs of each case")
     parser.add_argument("--only", action="append", help="a case's name; may be repeated")
-    parser.add_argument("--output", type=Path, help="write the JSON here too")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder (build/bench)")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout, not tables")
     options = parser.parse_args()
-    cases = headline() if options.what == "headline" else features()
-    if options.only:
-        cases = [case for case in cases if case.name in options.only]
-    if not cases:
-        parser.error("no such case")
-    if not core.COMPILED:
-        print("the core is not compiled here: only the pure one is measured", file=sys.stderr)
+    subject = importlib.import_module(f"bench.{options.what}")
+    only = set(options.only) if options.only else None
+    if only and (unknown := only - {case.name for case in subject.cases()}):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    pairs = options.pairs or SUBJECTS[options.what]
+    watch = Watch()
+    try:
+        measured = subject.take(pairs, only)
+    except (RunError, WrongCountError, OSError) as error:
+        print(f"error: {options.what}: {error}", file=sys.stderr)
+        return 1
     report = {
         "benchmark": options.what,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        **measure(cases, options.pairs, LINES, ROUNDS),
+        **describe(),
+        "taken": watch.report(),
+        **measured,
     }
-    text = json.dumps(report, indent=1)
-    print(text)
-    if options.output is not None:
-        options.output.write_text(text + "\n")
+    tables = subject.tables(report)
+    write(options.output, options.what, report)
+    if options.json:
+        print(json.dumps(report, indent=1))
+    else:
+        show(tables)
+        print(f"\nThe machine: {machine_line(report)}")
+    return 0
+
+
+def machine_line(report: dict[str, Any]) -> str:
+    taken = report["taken"]
+    return (
+        f"{report['cores']} cores of {report['processor'] or report['machine']}, Python "
+        f"{report['python']}; {taken['secs']:.0f} s; load {taken['load_before']:.1f} before, "
+        f"{taken['load_after']:.1f} after; others used {taken['others_percent']:.0f} % of it."
+    )
+
+
+def write(folder: Path, name: str, report: dict[str, Any]) -> None:
+    """JSON and, where there is one and matplotlib is installed, the plot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written: {folder / name}.json", file=sys.stderr)
+    try:
+        made = plots.draw(name, report, folder)
+    except ImportError as error:
+        print(f"no plot: {error} (make bench installs what it takes)", file=sys.stderr)
+        return
+    except Exception:
+        # The figures are taken and written; what went wrong with the picture is told in full.
+        traceback.print_exc()
+        return
+    if made is not None:
+        print(f"written: {made}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

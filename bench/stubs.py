@@ -1,25 +1,49 @@
-"""Switches features off that the engine does not let one switch off, to see what they cost."""
+"""Switches features off that the engine does not let one switch off, to see what they cost. For the
+benchmark alone: `apply` changes the classes of this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from squall_worker.engine.engine import Engine
-from squall_worker.engine.executors import SpoutTask, SyncBolt
-from squall_worker.engine.stats import TaskCounts
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """`patch` changes classes of the engine, `cuts` the compiled core (`bench.variants`; without
+    them the stub is for either core)."""
+
+    title: str
+    patch: Callable[[], None] | None = None
+    cuts: Sequence[str] = ()
+    workers: int = 1  # how many it takes to see it
 
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
-def _metrics() -> None:
-    """Latencies (the counts themselves are taken by the batch, and checked)."""
-    TaskCounts.processed = _nothing  # type: ignore[method-assign]
+def _statistics() -> None:
+    """No counts, no latencies, and no clock around each slice of a batch."""
+    from squall_worker.engine.executors import SyncBolt
+    from squall_worker.engine.stats import TaskCounts
+
+    def run(self: SyncBolt, deadline: float) -> bool:
+        while self.inbox:
+            batch = self.inbox.popleft()
+            n = len(batch)
+            self.queued -= n
+            self.calls.run(batch, n)
+        return True
+
+    SyncBolt.run = run  # type: ignore[method-assign]
+    for name in ("add", "executed_many", "processed"):
+        setattr(TaskCounts, name, _nothing)
 
 
 def _time_outs() -> None:
+    from squall_worker.engine.engine import Engine
+
     init = Engine.__init__
 
     def without(self: Engine, topology: Any, conf: Any, **kwargs: Any) -> None:
@@ -28,8 +52,9 @@ def _time_outs() -> None:
     Engine.__init__ = without  # type: ignore[method-assign]
 
 
-def _acks_to_the_spout() -> None:
+def _calls_of_ack() -> None:
     """The calls of the user's ack(): counted in one go instead."""
+    from squall_worker.engine.executors import SpoutTask
 
     def call_user(self: SpoutTask, what: str, message_ids: Any) -> None:
         self.user.done += len(message_ids)
@@ -37,28 +62,32 @@ def _acks_to_the_spout() -> None:
     SpoutTask.call_user = call_user  # type: ignore[method-assign]
 
 
-def _slices() -> None:
-    """The clock and the latencies around each slice of a batch."""
+def _sequence_numbers() -> None:
+    from bench.bare import BareTransport
+    from squall_worker.transport import zmq
 
-    def run(self: SyncBolt, deadline: float) -> bool:
-        while self.inbox:
-            batch = self.inbox.popleft()
-            n = len(batch)
-            self.queued -= n
-            self.counts.add(self.counts.executed, batch.source.key, n)
-            self.calls.run(batch, n)
-        return True
-
-    SyncBolt.run = run  # type: ignore[method-assign]
+    zmq.ZmqTransport = BareTransport  # type: ignore[assignment,misc]
 
 
-STUBS: dict[str, Callable[[], None]] = {
-    "latencies": _metrics,
-    "time_outs": _time_outs,
-    "slices": _slices,
-    "calls_of_ack": _acks_to_the_spout,
+STUBS: dict[str, Stub] = {
+    "statistics": Stub("metrics: counts, latencies, the clock around a slice", _statistics),
+    "time_outs": Stub("message time-outs", _time_outs),
+    "errors": Stub("errors handled, values checked against the fields", cuts=["errors"]),
+    "several_anchors": Stub("several anchors allowed", cuts=["several_anchors"]),
+    "calls_of_ack": Stub("the user's `ack` called for each message", _calls_of_ack),
+    "sequence_numbers": Stub(
+        "sequence numbers: frames kept, acknowledged, sent again", _sequence_numbers, workers=2
+    ),
 }
 
 
-def apply(name: str) -> None:
-    STUBS[name]()
+def cuts_of(names: Sequence[str]) -> list[str]:
+    """Those that the compiled core needs for these stubs."""
+    return [cut for name in names for cut in STUBS[name].cuts]
+
+
+def apply(names: Sequence[str]) -> None:
+    for name in names:
+        patch = STUBS[name].patch
+        if patch is not None:
+            patch()

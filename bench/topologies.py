@@ -39,7 +39,7 @@ def plain_loop(lines: list[str], rounds: int) -> dict[str, int]:
     return counts
 
 
-class _Source(Spout):
+class CountingSpout(Spout):
     """Emits `total` tuples and knows how many were acked."""
 
     def __init__(self, total: int, acked: bool) -> None:
@@ -57,7 +57,7 @@ class _Source(Spout):
         return self.sent >= self.total and (not self.acked or self.done >= self.total)
 
 
-class Lines(_Source):
+class Lines(CountingSpout):
     """Every line of the input, `rounds` times."""
 
     outputs = ("line",)
@@ -145,7 +145,7 @@ class CountColumns(Bolt):
         self.counts.update(columns[0])
 
 
-class Numbers(_Source):
+class Numbers(CountingSpout):
     """The same number, `total` times."""
 
     outputs = ("n",)
@@ -157,7 +157,7 @@ class Numbers(_Source):
             self.emit((7,), message_id=sent)
 
 
-class NumbersUnacked(_Source):
+class NumbersUnacked(CountingSpout):
     outputs = ("n",)
 
     def next_tuple(self) -> None:
@@ -166,7 +166,7 @@ class NumbersUnacked(_Source):
             self.emit((7,))
 
 
-class NumberColumns(_Source):
+class NumberColumns(CountingSpout):
     outputs = ("n",)
 
     def next_tuple(self) -> None:

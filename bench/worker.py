@@ -15,11 +15,12 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from bench import topologies
+from bench import stubs, variants
 from squall.config import default_conf, normalize_topology_conf
 from squall.launch import Incarnation
 from squall.model import Executor, WorkerSlot
@@ -29,11 +30,8 @@ from squall.system_topology import (
     compute_executors,
     system_topology,
 )
-from squall_worker.engine import Engine, core, tune_garbage_collector
-from squall_worker.transport.zmq import ZmqTransport
 
 _POLL_SECS = 0.005
-_LIFE_SECS_MAX = 60.0  # a run that hangs ends itself, and the benchmark with it
 
 
 def say(message: Any) -> None:
@@ -45,29 +43,40 @@ async def hear() -> Any:
 
 
 def place(
-    task_to_component: Mapping[int, str], executors: list[Executor], workers: int
+    task_to_component: Mapping[int, str],
+    executors: list[Executor],
+    workers: int,
+    first_worker: Mapping[str, int],
 ) -> list[list[Executor]]:
-    """Each component's tasks by turns over the workers."""
+    """Each component's tasks by turns over the workers, from its first one (0) on."""
     placed: list[list[Executor]] = [[] for _ in range(workers)]
     seen: dict[str, int] = {}
     for executor in sorted(executors):
         component = task_to_component[executor.task_start]
-        seen[component] = seen.get(component, -1) + 1
+        seen[component] = seen.get(component, first_worker.get(component, 0) - 1) + 1
         placed[seen[component] % workers].append(executor)
     return placed
 
 
+def has_figures(user: Any) -> bool:
+    return hasattr(user, "figures")
+
+
 async def run(options: Mapping[str, Any]) -> None:
     workers, index = options["workers"], options["index"]
-    for stub in options.get("stubs", ()):
-        importlib.import_module("bench.stubs").apply(stub)
-    topology = getattr(topologies, options["topology"])(**options["arguments"])
+    # Here, because `main` may have chosen another core and changed classes before.
+    from squall_worker.engine import Engine, core, tune_garbage_collector
+    from squall_worker.transport.zmq import ZmqTransport
+
+    module, _, function = options["topology"].partition(".")
+    make = getattr(importlib.import_module(f"bench.{module}"), function)
+    topology = make(**options["arguments"])
     conf = {"topology.max.spout.pending": 2_000, "topology.workers": workers, **options["conf"]}
     stored = normalize_topology_conf(conf, default_conf(), name="bench")
     compiled = system_topology(topology, stored)
     tasks = component_tasks(compiled, stored)
     executors = compute_executors(tasks, component_parallelism(compiled, stored))
-    placed = place(tasks, executors, workers)
+    placed = place(tasks, executors, workers, options["first_worker"])
     slots = [WorkerSlot(f"bench-{i}", 1) for i in range(workers)]
     transport = None
     if workers > 1:
@@ -144,10 +153,25 @@ async def run(options: Mapping[str, Any]) -> None:
             "executed": executed,
             "acked": sum(spout.done for spout in spouts),
             "failed": failed,
+            "figures": [
+                user.figures() for some in users.values() for user in some if has_figures(user)
+            ],
             "errors": errors[:5],
         }
     )
 
 
+def main() -> None:
+    options = json.loads(sys.argv[1])
+    if options["core_path"] is not None:
+        variants.load(Path(options["core_path"]))
+    stubs.apply(options["stubs"])
+    try:
+        uvloop.run(asyncio.wait_for(run(options), options["life_secs"]))
+    except TimeoutError:
+        # A run that hangs ends itself, and the benchmark with it.
+        sys.exit(f"error: the run took more than {options['life_secs']:.0f} s")
+
+
 if __name__ == "__main__":
-    uvloop.run(asyncio.wait_for(run(json.loads(sys.argv[1])), _LIFE_SECS_MAX))
+    main()

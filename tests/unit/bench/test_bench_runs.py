@@ -1,41 +1,83 @@
 """A benchmark counts only when its result is right."""
 
 import dataclasses
+import json
+import sys
 
 import pytest
-from bench import topologies
-from bench.runs import Case, WrongCountError, measure, run
+from bench import __main__ as command
+from bench import headline
+from bench.headline import numbers, route, word_count
+from bench.runs import Case, RunError, WrongCountError, measure, run
 
 from squall_worker.engine import core
 
 LINES = 500
-WORDS = LINES * topologies.WORDS_A_LINE
+WORDS = LINES * 8
 
 
-def case(style="tuple", **changes):
-    arguments = {"style": style, "lines": LINES, "rounds": 1, "acked": True}
-    made = Case("wc", "word_count", arguments, WORDS, core=core.NAME)
-    return dataclasses.replace(made, **changes)
+def small(style="tuple", **more):
+    return word_count("wc", style, lines=LINES, rounds=1, core=core.NAME, **more)
 
 
 @pytest.mark.parametrize("style", ["tuple", "readme", "columns"])
 def test_every_style_counts_alike(style):
-    expected = topologies.plain_loop(topologies.make_lines(LINES), 1)
-    assert run(case(style), expected).cpu_secs > 0
+    assert run(small(style)).cpu_secs > 0
 
 
-def test_a_wrong_count_is_no_result():
-    expected = topologies.plain_loop(topologies.make_lines(LINES), 1)
-    word = next(iter(expected))
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"words_of": (LINES, 2)},
+        {"words_of": (LINES - 1, 1)},
+        {"messages": LINES - 1},
+        {"executed": {"count": WORDS + 1}},
+    ],
+)
+def test_a_wrong_count_is_no_result(wrong):
     with pytest.raises(WrongCountError):
-        run(case(), {**expected, word: expected[word] + 1})
-    with pytest.raises(WrongCountError):
-        run(case(tuples=WORDS + 1), expected)
+        run(dataclasses.replace(small(), **wrong))
+
+
+def test_a_run_that_does_not_end_is_ended_and_no_result():
+    endless = Case("endless", "shapes.waiting", {"total": 1, "secs": 60}, 1, core=core.NAME)
+    with pytest.raises(RunError, match="endless"):
+        run(endless, life_secs=1.0)
+
+
+@pytest.mark.parametrize("kind", ["all", "direct", "custom"])
+def test_every_route_delivers_all(kind):
+    case = dataclasses.replace(route(kind, kind, "", total=100), core=core.NAME)
+    assert case.executed["sink"] == (400 if kind == "all" else 100)
+    run(case)
 
 
 def test_two_workers_are_measured_beside_the_plain_loop():
-    arguments = {**case().arguments, "tasks": 2, "spouts": 2}
-    two = case(workers=2, arguments=arguments, tuples=2 * WORDS)
-    report = measure([two], 1, LINES, 1)
+    report = measure([small(workers=2)], 1, LINES, 1)
     assert report["cases"]["wc"]["ratio_to_plain"] > 0
     assert report["cases"]["wc"]["tuples_checked"] == 2 * WORDS
+
+
+def bench(monkeypatch, folder, cases, *arguments):
+    monkeypatch.setattr(headline, "cases", lambda: cases)
+    monkeypatch.setattr(
+        sys, "argv", ["bench", "headline", "--pairs", "1", "--output", str(folder), *arguments]
+    )
+    return command.main()
+
+
+def test_the_command_writes_what_it_measured(monkeypatch, tmp_path, capsys):
+    case = numbers("few", acked=True, total=1000, core=core.NAME, goal_millions=1e-9)
+    assert bench(monkeypatch, tmp_path, [case], "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == json.loads((tmp_path / "headline.json").read_text())
+    assert shown["cases"]["few"]["tuples_checked"] == 1000
+    assert [row[-1] for row in headline.tables(shown)[0].rows] == ["yes"]
+
+
+def test_a_wrong_count_ends_the_command_with_status_1(monkeypatch, tmp_path, capsys):
+    case = numbers("few", acked=True, total=1000, core=core.NAME)
+    wrong = dataclasses.replace(case, executed={"sink": 1001})
+    assert bench(monkeypatch, tmp_path, [wrong]) == 1
+    assert "sink executed 1000 tuples, not 1001" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

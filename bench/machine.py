@@ -1,0 +1,73 @@
+"""What a figure was taken on, and how busy that was."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def describe() -> dict[str, Any]:
+    """The machine and the interpreter, for the report's head."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    for line in text.splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _own_secs() -> float:
+    """CPU of this process and of those of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def _busy_secs() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - _guest(times))
+
+
+def _guest(times: Any) -> float:
+    # Linux counts them in user and nice already.
+    return float(getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0))
+
+
+class Watch:
+    """How much of the machine others used, from its making until `report`."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._own = _own_secs()
+        self._busy = _busy_secs()
+        self._load = os.getloadavg()[0]
+
+    def report(self) -> dict[str, float]:
+        """`others_percent` is of all cores, of what neither this process nor its ended children
+        used: above 10 or so, wall times say little."""
+        secs = time.monotonic() - self._start
+        others = _busy_secs() - self._busy - (_own_secs() - self._own)
+        whole = max(secs, 1e-9) * (os.cpu_count() or 1)
+        return {
+            "secs": round(secs, 1),
+            "load_before": round(self._load, 2),
+            "load_after": round(os.getloadavg()[0], 2),
+            "others_percent": round(max(0.0, 100.0 * others / whole), 1),
+        }
