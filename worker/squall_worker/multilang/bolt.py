@@ -77,6 +77,8 @@ class ShellBolt(AsyncBolt):
         if not self.inbox or not shell.ready:
             return False
         outbox, now = shell.outbox, self.host.now
+        if self.keep_secs is not None and self._given:
+            self._expire(now() - self.keep_secs)
         gave = False
         while self.inbox and outbox.tuple_bytes < _WAITING_BYTES_MAX:
             batch = self.take(min(_SLICE, self.waiting_max - outbox.tuples))
@@ -227,8 +229,6 @@ class ShellBolt(AsyncBolt):
         elif done and self._wake_timer is None:
             loop = asyncio.get_running_loop()
             self._wake_timer = loop.call_later(_DONE_WAIT_SECS, self._wake)
-        if self.keep_secs is not None and self._given:
-            self._expire(self.host.now() - self.keep_secs)
 
     def _wake(self) -> None:
         self._settled = 0

@@ -78,7 +78,7 @@ class ChildLife:
         return True
 
     def heard(self, now: float) -> None:
-        """It wrote something."""
+        """It wrote something. Need not be told while it owes nothing."""
         self._warned = False
         if self._owes_since is not None:
             # A bolt's debt is paid, a spout's is until it has answered.
@@ -87,6 +87,11 @@ class ChildLife:
     def asked(self, now: float) -> None:
         """It was sent a command that it must answer."""
         self._owes_since = now
+
+    @property
+    def owes(self) -> bool:
+        """Whether it owes us something."""
+        return self._owes_since is not None
 
     def answered(self) -> None:
         """It has answered the command."""

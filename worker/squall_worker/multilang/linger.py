@@ -42,6 +42,10 @@ class Linger:
             self._next(now)
         return self._stays
 
+    def goes_on(self, answers: int) -> None:
+        """So many answers more were given in one go."""
+        self._answers += answers
+
     def _next(self, now: float) -> None:
         rate = self._answers / max(now - self._since, 1e-9)
         enough = self._answers >= _ANSWERS_MIN

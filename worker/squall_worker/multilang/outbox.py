@@ -50,8 +50,10 @@ class Outbox:
         if not self._head:
             parts = self._urgent
             size = self._urgent_bytes
-            self._urgent, self._urgent_bytes = [], 0
             tuples = self._tuples
+            if not parts and (not tuples or self.holds_tuples):
+                return b""
+            self._urgent, self._urgent_bytes = [], 0
             while tuples and size < CHUNK_BYTES and not self.holds_tuples:
                 data = tuples.popleft()[1]
                 parts.append(data)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 
 _READ_BYTES = 65_536
 # When a child has ended, what it left in its pipes is read: as much as a pipe may hold (1 MiB, when
@@ -69,6 +71,9 @@ class ChildProcess:
         self._writing = False  # waiting until stdin takes more
         for fd in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(fd, False)
+        poll = select.poll()
+        poll.register(self._stdout, select.POLLIN)
+        self._has_come = poll.poll
         self._loop.add_reader(self._stdout, self._read_output)
         self._loop.add_reader(self._stderr, self._read_errors)
         self._loop.add_reader(self._pidfd, self._ended)
@@ -106,11 +111,23 @@ class ChildProcess:
         if not self._read(self._stdout, self._on_output):
             self._close_stdout()
 
-    def read_now(self) -> bytes:
-        """What it has written since; empty when nothing, or when it has closed its stdout. What is
-        returned does not go to `on_output`."""
+    def read_within(self, secs: float) -> bytes:
+        """What it writes within so many seconds, without going back to the loop; empty when there
+        is nothing, or when it has closed its stdout. What is returned does not go to `on_output`.
+
+        Looks again and again, and lets others have the core in between: the child may be waiting
+        for this very one."""
         if self._stdout is None:
             return b""
+        has_come = self._has_come
+        if not has_come(0):
+            until = perf_counter() + secs
+            while True:
+                os.sched_yield()
+                if has_come(0):
+                    break
+                if perf_counter() >= until:
+                    return b""
         try:
             return os.read(self._stdout, _READ_BYTES)
         except BlockingIOError:

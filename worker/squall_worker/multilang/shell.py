@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import logging
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 
 from squall.errors import SquallError
@@ -317,8 +317,7 @@ class Shell:
         process, outbox = self._process, self.outbox
         if process is None or process.is_full:
             return
-        while outbox:
-            chunk = outbox.chunk()
+        while chunk := outbox.chunk():
             n = process.write(chunk)
             outbox.wrote(n)
             if n < len(chunk):
@@ -334,29 +333,33 @@ class Shell:
 
     def _said(self, data: bytes) -> None:
         self._hear(data)
-        if self._answered and self._linger.begins(time.perf_counter()):
-            self._wait_a_moment()
+        if self._answered:
+            self._converse()
 
-    def _wait_a_moment(self) -> None:
-        """See `linger`."""
-        linger, clock = self._linger, time.perf_counter
-        start = clock()
-        end = start + linger.TOTAL_SECS
-        while self._answered and self._process is not None and not self.outbox:
-            read = self._process.read_now
-            until = clock() + linger.secs
-            while not (data := read()):
-                if clock() >= until:
-                    return
+    def _converse(self) -> None:
+        """It was just given what it waits for. Stay for its next word, if that pays (`linger`)."""
+        linger, clock = self._linger, perf_counter
+        now = clock()
+        if not linger.begins(now):
+            return
+        end = now + linger.TOTAL_SECS
+        secs = linger.secs
+        answers = 0
+        while self._answered and now < end and (process := self._process) and not process.is_full:
+            data = process.read_within(secs)
+            if not data:
+                break
             self._hear(data)
+            answers += self._answered
             now = clock()
-            if now >= end or (self._answered and not linger.begins(now)):
-                return
+        linger.goes_on(answers)
 
     def _hear(self, data: bytes) -> None:
         if self._killed_why is not None:
             return
-        self.life.heard(self._now())
+        life = self.life
+        if life.owes:
+            life.heard(self._now())
         self._answered = False
         self._hearing = True
         dispatch = self._dispatch
@@ -374,8 +377,8 @@ class Shell:
                     self._fault(error.message)
         finally:
             self._hearing = False
-        if self.outbox:
-            self.flush()
+        # What it waits for comes first: it works while we do.
+        self.flush()
         self._owner.child_paused()
 
     def _dispatch(self, command: Command) -> None:

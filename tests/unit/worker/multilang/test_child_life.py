@@ -153,6 +153,17 @@ def test_only_tuples_of_which_nothing_was_written_are_kept_for_the_next_child() 
     assert not box  # held
 
 
+def test_nothing_is_written_twice() -> None:
+    box = Outbox()
+    box.holds_tuples = False
+    for i in range(3):
+        box.add_tuple(str(i), b"tuple-%d|" % i)
+        box.wrote(len(box.chunk()))
+        assert not box.chunk()
+    box.add_urgent(b"ids|")
+    assert bytes(box.chunk()) == b"ids|"
+
+
 def choices(rate_asleep: int, rate_awake: int, *, secs: float = 10.0) -> tuple[float, float]:
     """Seconds asleep and awake, with a child that makes so many answers a second each way."""
     linger = Linger(0.00005)
