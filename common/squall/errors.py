@@ -51,3 +51,7 @@ class PackageError(SquallError):
 
 class NimbusError(SquallError):
     """Nimbus cannot be reached, or refused a call."""
+
+
+class NimbusConnectionError(NimbusError):
+    """The connection broke during a call, or no answer came in time."""

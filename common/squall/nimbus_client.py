@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from squall.errors import NimbusError
+from squall.errors import NimbusConnectionError, NimbusError
 from squall.logs import get_logger
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
@@ -110,8 +110,8 @@ class NimbusClient:
     async def call(self, method: str, *args: Any, timeout_secs: float | None = None) -> Any:
         """Call a method of Storm's service Nimbus. Raises what the method declares
         (`storm.NotAliveException` ...) as it is, `ThriftApplicationError` for what Nimbus could
-        not do, and NimbusError when an argument does not fit into Storm's types, the connection
-        fails or no answer comes in time."""
+        not do, NimbusError when an argument does not fit into Storm's types, and
+        NimbusConnectionError when the connection fails or no answer comes in time."""
         try:
             return await self._client.call(method, *args, timeout_secs=timeout_secs)
         except EncodeError as error:  # a number or a text of the user's; nothing was sent
@@ -127,7 +127,13 @@ class NimbusClient:
                         f"; it has {size} bytes, and Nimbus takes {self._frame_bytes_max} unless "
                         "its nimbus.thrift.max_buffer_size says otherwise"
                     )
-            raise NimbusError(f"{method}: {error}", hint=hint) from error
+            raise NimbusConnectionError(f"{method}: {error}", hint=hint) from error
+
+    async def reconnect(self, conf: Mapping[str, Any]) -> None:
+        """Connect anew, to who leads now, as `connect` does and raising what it raises."""
+        await self._client.close()
+        fresh = await self.connect(conf)
+        self._client, self.host, self.port = fresh._client, fresh.host, fresh.port
 
     async def close(self) -> None:
         """Close the connection."""

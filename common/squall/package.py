@@ -2,20 +2,27 @@
 
 A package is a folder, or an archive (`.zip`, `.jar`, `.pyz`, `.pex`). Its top level is what a
 worker puts first on `sys.path`; `resources/` in it is where shell components run. A folder is
-packed into a zip that is the same bytes for the same files, without what no worker needs. A project
-with `pyproject.toml` and a `src/` folder has the content of `src/` at the top level.
+packed into a zip that is the same bytes for the same files, without what no worker needs and what
+its `.stormignore` names (the patterns of a .gitignore). A project with `pyproject.toml` and a
+`src/` folder has the content of `src/` at the top level.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from squall.archive import Limits, extract
 from squall.errors import PackageError
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 _SKIPPED_FOLDERS = frozenset(
     {
@@ -23,6 +30,7 @@ _SKIPPED_FOLDERS = frozenset(
         ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".idea", ".vscode",
     }
 )  # fmt: skip
+IGNORE_FILE = ".stormignore"
 _SKIPPED_ENDS = (".pyc", ".pyo", ".egg-info", ".swp", "~")
 # Zip knows no time before 1980; one fixed time makes the same files the same bytes.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
@@ -46,6 +54,28 @@ def build_package(source: Path, folder: Path) -> Path:
         return source
     except OSError as error:
         raise PackageError(f"package {source} cannot be read: {error.strerror or error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class PackageFacts:
+    """What is told of a package."""
+
+    size_bytes: int
+    unpacked_bytes: int
+    files: int
+    sha256: str
+
+
+def describe_package(archive: Path) -> PackageFacts:
+    """Sizes and hash of an archive."""
+    with zipfile.ZipFile(archive) as file:
+        members = [info for info in file.infolist() if not info.is_dir()]
+    return PackageFacts(
+        archive.stat().st_size,
+        sum(info.file_size for info in members),
+        len(members),
+        hashlib.sha256(archive.read_bytes()).hexdigest(),
+    )
 
 
 def unpack_package(archive: Path, folder: Path) -> Path:
@@ -119,8 +149,11 @@ def _files(source: Path) -> Iterator[tuple[str, Path]]:
         and not (src / "__init__.py").exists()
     )
     seen: set[str] = set()
+    ignored = _ignored(source)
     for path in _walk(source, frozenset()):
         relative = path.relative_to(source)
+        if ignored is not None and ignored.match_file(relative.as_posix()):
+            continue
         if hoisted and relative.parts[0] == "src":
             relative = relative.relative_to("src")
         name = relative.as_posix()
@@ -131,6 +164,22 @@ def _files(source: Path) -> Iterator[tuple[str, Path]]:
             )
         seen.add(name)
         yield name, path
+
+
+def _ignored(source: Path) -> GitIgnoreSpec | None:
+    """What the package's `.stormignore` leaves out; the file itself too."""
+    try:
+        lines = (source / IGNORE_FILE).read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise PackageError(f"{source / IGNORE_FILE} is no text: {error}") from error
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines([*lines, f"/{IGNORE_FILE}"])
+    except ValueError as error:
+        raise PackageError(f"{source / IGNORE_FILE}: {error}") from error
 
 
 def _walk(folder: Path, above: frozenset[str]) -> Iterator[Path]:

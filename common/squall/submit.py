@@ -15,8 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,9 +38,6 @@ from squall.system_topology import validate_topology
 if TYPE_CHECKING:
     from squall.local import LocalCluster
     from squall.nimbus_client import NimbusClient
-
-# As Storm's clients upload: well below nimbus.thrift.max_buffer_size.
-_CHUNK_BYTES = 307_200
 
 
 @dataclass(slots=True)
@@ -164,6 +160,7 @@ def _submit_to_cluster(
     # Imported here: `storm local` needs no Thrift, and here it loads while the check runs.
     from squall.model_thrift import to_thrift
     from squall.nimbus_client import run_nimbus
+    from squall.upload import upload_package
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
 
@@ -175,7 +172,7 @@ def _submit_to_cluster(
         if not await nimbus.call("isTopologyNameAllowed", name):
             raise _name_taken(name)
         if session.location is None:
-            session.location = await _upload(nimbus, session.archive)
+            session.location = await upload_package(nimbus, session.archive, session.conf)
         status = storm.TopologyInitialStatus[initial_status]
         options = storm.SubmitOptions(initial_status=status)
         print(f"submitting topology {name!r} ...", file=sys.stderr, flush=True)
@@ -204,26 +201,6 @@ def _name_taken(name: str) -> NimbusError:
         f"there is a topology named {name!r} already",
         hint=f"choose another name, or end it first: storm kill {name}",
     )
-
-
-async def _upload(nimbus: NimbusClient, archive: Path) -> str:
-    """Upload the package in chunks; returns Nimbus' handle for it."""
-    location: str = await nimbus.call("beginFileUpload")
-    with archive.open("rb") as file, _progress(os.fstat(file.fileno()).st_size) as advance:
-        while chunk := file.read(_CHUNK_BYTES):
-            await nimbus.call("uploadChunk", location, chunk)
-            advance(len(chunk))
-    await nimbus.call("finishFileUpload", location)
-    return location
-
-
-def _progress(total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
-    """A progress bar on a terminal's stderr; elsewhere nothing."""
-    if not sys.stderr.isatty():
-        return nullcontext(lambda _bytes: None)
-    from squall.progress import transfer_bar
-
-    return transfer_bar("uploading package", total_bytes)
 
 
 # ---- In this process ----

@@ -36,6 +36,7 @@ class _Upload:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
+        self.resumed = False  # chunks come with their offsets
         self.file: BinaryIO = path.open("wb")
 
     def write(self, chunk: bytes) -> None:
@@ -95,18 +96,34 @@ class Inbox:
     async def chunk(self, handle: str, chunk: bytes) -> None:
         """Append. A full disk or too large a file ends the upload and removes it: SquallError."""
         async with self._sessions.use(handle) as upload:
-            try:
-                if upload.size + len(chunk) > self._upload_bytes_max:
-                    raise SquallError(
-                        f"the package is larger than {self._upload_bytes_max} bytes",
-                        hint="The limit is nimbus.upload.bytes.max.",
-                    )
-                with disk_errors("the upload", self._folder):
-                    await asyncio.to_thread(upload.write, chunk)
-            except SquallError:
-                self._sessions.remove(handle)
-                upload.abort()
-                raise
+            if upload.resumed:
+                raise SquallError(f"upload {handle!r} goes on over another connection")
+            await self._append(handle, upload, chunk)
+
+    async def chunk_at(self, handle: str, offset: int, chunk: bytes) -> int:
+        """Append what is to stand at `offset`, unless it is there, for an upload that goes on after
+        its connection broke; returns the size. Chunks of the old connection that are still under
+        way are refused from now on. Raises as `chunk` does, and for an offset that leaves a gap."""
+        async with self._sessions.use(handle) as upload:
+            upload.resumed = True
+            if not 0 <= offset <= upload.size:
+                raise SquallError(f"upload {handle!r} has {upload.size} bytes, not {offset}")
+            await self._append(handle, upload, chunk[upload.size - offset :])
+            return upload.size
+
+    async def _append(self, handle: str, upload: _Upload, chunk: bytes) -> None:
+        try:
+            if upload.size + len(chunk) > self._upload_bytes_max:
+                raise SquallError(
+                    f"the package is larger than {self._upload_bytes_max} bytes",
+                    hint="The limit is nimbus.upload.bytes.max.",
+                )
+            with disk_errors("the upload", self._folder):
+                await asyncio.to_thread(upload.write, chunk)
+        except SquallError:
+            self._sessions.remove(handle)
+            upload.abort()
+            raise
 
     async def finish(self, handle: str) -> None:
         """The upload is whole: from now on it can be submitted."""

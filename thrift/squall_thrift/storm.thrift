@@ -845,6 +845,11 @@ service Nimbus {
         throws (1: AuthorizationException e1);
     void uploadChunk(1: string location, 2: binary chunk)
         throws (1: AuthorizationException e1);
+    // Squall's own, for an upload that goes on after its connection broke: appends unless the bytes
+    // at `offset` are there already; returns the size. uploadChunk is refused from then on, since a
+    // chunk of the old connection may still be under way.
+    i64 uploadChunkAt(1: string location, 2: i64 offset, 3: binary chunk)
+        throws (1: AuthorizationException e1);
     void finishFileUpload(1: string location)
         throws (1: AuthorizationException e1);
     binary downloadChunk(1: string id)

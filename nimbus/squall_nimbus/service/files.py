@@ -19,6 +19,14 @@ class FileCalls(Calls):
         await self.nimbus.inbox.chunk(needed(location, "location"), needed(chunk, "chunk"))
 
     @operation("fileUpload")
+    async def uploadChunkAt(
+        self, call: Call, location: str | None, offset: int | None, chunk: bytes | None
+    ) -> int:
+        return await self.nimbus.inbox.chunk_at(
+            needed(location, "location"), needed(offset, "offset"), needed(chunk, "chunk")
+        )
+
+    @operation("fileUpload")
     async def finishFileUpload(self, call: Call, location: str | None) -> None:
         await self.nimbus.inbox.finish(needed(location, "location"))
 

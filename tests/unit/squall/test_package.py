@@ -150,3 +150,31 @@ def test_the_modules_of_a_package_are_listed_for_messages(folder):
     (folder / "jobs" / "__init__.py").write_text("")
     (folder / "not-one.py").write_text("")
     assert modules_in(folder) == ["jobs", "jobs.daily", "wordcount"]
+
+
+# ---- .stormignore ----
+
+
+def test_stormignore_leaves_out_what_a_gitignore_would(folder, tmp_path):
+    (folder / "data").mkdir()
+    for name in ("data/big.bin", "data/keep.bin", "notes.txt", "jobs/notes.txt"):
+        (folder / name).write_text("x")
+    (folder / ".stormignore").write_text("# not for workers\ndata/*\n!data/keep.bin\n/notes.txt\n")
+    assert names(build_package(folder, tmp_path / "out")) == [
+        "data/keep.bin",
+        "jobs/daily.py",
+        "jobs/notes.txt",
+        "wordcount.py",
+    ]
+
+
+def test_a_stormignore_that_leaves_nothing_is_an_error(folder, tmp_path):
+    (folder / ".stormignore").write_text("*\n")
+    with pytest.raises(PackageError, match="is empty"):
+        build_package(folder, tmp_path / "out")
+
+
+def test_a_stormignore_that_is_no_text_is_an_error(folder, tmp_path):
+    (folder / ".stormignore").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PackageError, match=r"\.stormignore is no text"):
+        build_package(folder, tmp_path / "out")

@@ -1,0 +1,63 @@
+"""`storm package`: make the archive that `storm jar` would upload."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from squall_cli.options import json_option
+from squall_cli.output import print_json
+
+
+@click.command("package", no_args_is_help=True)
+@click.argument("package", metavar="PACKAGE", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write it; by default NAME.zip in this folder.",
+)
+@json_option
+def command(package: Path, output: Path | None, as_json: bool) -> None:
+    """Make the archive of a topology's code, without submitting anything.
+
+    PACKAGE is the folder that `storm jar` would be given; its .stormignore names what is left out.
+    The same files make the same bytes.
+    """
+    from squall.errors import PackageError
+    from squall.package import build_package, describe_package
+    from squall.upload import size_text
+
+    if package.is_file():
+        raise PackageError(f"{package} is a package already", hint="give it to `storm jar`")
+    target = output or Path(f"{package.resolve().name or 'package'}.zip")
+    try:
+        with tempfile.TemporaryDirectory(prefix="squall-package-") as folder:
+            archive = build_package(package, Path(folder))
+            described = describe_package(archive)
+            # Beside it and renamed: a reader never sees a half of it.
+            fresh = target.with_name(f".{target.name}.{os.getpid()}")
+            try:
+                fresh.write_bytes(archive.read_bytes())
+                fresh.replace(target)
+            finally:
+                fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise PackageError(f"cannot write {target}: {error.strerror or error}") from error
+    if as_json:
+        print_json(
+            {
+                "package": str(target),
+                "bytes": described.size_bytes,
+                "unpacked_bytes": described.unpacked_bytes,
+                "files": described.files,
+                "sha256": described.sha256,
+            }
+        )
+        return
+    click.echo(
+        f"{target}: {described.files} files, {size_text(described.size_bytes)} "
+        f"({size_text(described.unpacked_bytes)} unpacked), sha256 {described.sha256}"
+    )

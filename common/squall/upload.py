@@ -1,0 +1,125 @@
+"""Uploading a package to Nimbus in chunks, over as many connections as it takes.
+
+A broken connection costs nothing of what is there: over a new one the chunk that was under way is
+sent again with its offset (`uploadChunkAt`, which Nimbus takes once). Only a Nimbus that does not
+know the upload any more, as after a change of leaders, gets the package from its start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from squall.errors import NimbusConnectionError
+from squall.logs import get_logger
+from squall_thrift.client import ThriftApplicationError
+
+if TYPE_CHECKING:
+    from squall.nimbus_client import NimbusClient
+
+log = get_logger(__name__)
+
+# As Storm's clients upload: well below nimbus.thrift.max_buffer_size.
+CHUNK_BYTES = 307_200
+# Without a chunk that got through in between. Each reconnection has the retries of its own that
+# storm.nimbus.retry.times gives it.
+_BREAKS_MAX = 5
+_STARTS_MAX = 3
+
+
+async def upload_package(nimbus: NimbusClient, archive: Path, conf: Mapping[str, Any]) -> str:
+    """Upload a package; returns Nimbus' handle for it. Raises NimbusError when the connection
+    breaks again and again, ThriftApplicationError for what Nimbus does not take."""
+    with archive.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        print(f"uploading {archive.name}, {size_text(size)} ...", file=sys.stderr, flush=True)
+        for start in range(1, _STARTS_MAX + 1):
+            file.seek(0)
+            upload = _Upload(nimbus, conf, await nimbus.call("beginFileUpload"))
+            with _progress(size) as advance:
+                try:
+                    while chunk := file.read(CHUNK_BYTES):
+                        await upload.send(chunk)
+                        advance(len(chunk))
+                    await upload.finish()
+                    return upload.location
+                except ThriftApplicationError as error:
+                    if start == _STARTS_MAX or not upload.is_lost(error):
+                        raise
+                    log.warning("upload_begins_again", reason=error)
+    raise AssertionError("unreachable")
+
+
+class _Upload:
+    """One upload under way."""
+
+    def __init__(self, nimbus: NimbusClient, conf: Mapping[str, Any], location: str) -> None:
+        self.location = location
+        self._nimbus = nimbus
+        self._conf = conf
+        self._offset = 0
+        self._resumed = False
+
+    async def send(self, chunk: bytes) -> None:
+        """Send the next chunk."""
+        for _ in range(_BREAKS_MAX):
+            try:
+                await self._send(chunk)
+                break
+            except NimbusConnectionError as error:
+                await self._resume(error)
+        else:
+            await self._send(chunk)
+        self._offset += len(chunk)
+
+    async def _send(self, chunk: bytes) -> None:
+        if self._resumed:
+            await self._nimbus.call("uploadChunkAt", self.location, self._offset, chunk)
+        else:
+            await self._nimbus.call("uploadChunk", self.location, chunk)
+
+    async def finish(self) -> None:
+        """Say that all is there."""
+        try:
+            await self._nimbus.call("finishFileUpload", self.location)
+        except NimbusConnectionError as error:
+            await self._resume(error)
+            try:
+                await self._nimbus.call("finishFileUpload", self.location)
+            except ThriftApplicationError as unknown:
+                # The first call may have taken effect; if not, the submit that follows says so.
+                if not self.is_lost(unknown):
+                    raise
+
+    async def _resume(self, error: NimbusConnectionError) -> None:
+        log.warning("upload_interrupted", error=error)
+        await self._nimbus.reconnect(self._conf)
+        self._resumed = True
+
+    def is_lost(self, error: ThriftApplicationError) -> bool:
+        """Whether Nimbus does not know the upload any more."""
+        return self._resumed and "there is no file upload" in str(error)
+
+
+def size_text(size: int) -> str:
+    """Bytes for a person: `913 bytes`, `12.4 kB`, `3.1 MB`."""
+    if size < 1000:
+        return f"{size} bytes"
+    for unit in ("kB", "MB", "GB"):
+        size_in = size / {"kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+        if size_in < 999.95 or unit == "GB":
+            return f"{size_in:.1f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def _progress(total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+    """A progress bar on a terminal's stderr; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        return nullcontext(lambda _bytes: None)
+    from squall.progress import transfer_bar
+
+    return transfer_bar("uploading package", total_bytes)
