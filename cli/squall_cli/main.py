@@ -32,6 +32,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "deactivate",
         "rebalance",
         "get-errors",
+        "profile",
     ),
     "Cluster on this machine": ("dev", "dev-zookeeper"),
     "Daemons": ("nimbus", "supervisor", "kill_workers"),

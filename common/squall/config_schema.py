@@ -179,6 +179,8 @@ SCHEMA: dict[str, Kind] = {
     "supervisor.scheduler.meta": map_of(TEXT),
     "worker.heartbeat.frequency.secs": SECS,
     "worker.max.timeout.secs": SECS,
+    "worker.profiler.enabled": YES_NO,
+    "worker.profiler.command": TEXT,
     "task.heartbeat.frequency.secs": SECS,
     "task.refresh.poll.secs": SECS,
     "task.credentials.poll.secs": SECS,

@@ -37,6 +37,8 @@ class SupervisorSettings:
     thrift_port: int
     thrift_frame_bytes_max: int
     insecure: bool
+    profiler_enabled: bool
+    profiler_command: str
     scheduler_meta: Mapping[str, str]
     resources: Mapping[str, float]
 
@@ -128,6 +130,8 @@ class SupervisorSettings:
                 number("supervisor.thrift.max_buffer_size", 1048576.0, least=1024.0)
             ),
             insecure=conf.get("storm.security.insecure") is True,
+            profiler_enabled=conf.get("worker.profiler.enabled") is not False,
+            profiler_command=str(conf.get("worker.profiler.command") or "py-spy"),
             scheduler_meta={
                 str(k): str(v) for k, v in (conf.get("supervisor.scheduler.meta") or {}).items()
             },

@@ -41,6 +41,7 @@ from squall_supervisor.slot_table import (
     Reassigned,
     RelaunchDue,
     ReleaseBlobs,
+    RestartRequested,
     RetryDue,
     State,
     TasksStarted,
@@ -288,6 +289,8 @@ class Slot:
                     self.beat_at = at
             case TasksStarted():
                 self.running_since = now
+            case RestartRequested():
+                self.relaunches = 0
             case WorkerExited():
                 self.worker_id = self.kill_at = None
                 self._back_off(now)

@@ -45,6 +45,7 @@ from squall_supervisor.slot_table import (
     LaunchWorker,
     LocalizeBlobs,
     ReleaseBlobs,
+    RestartRequested,
     State,
     TerminateWorker,
     UpdateBlobs,
@@ -142,6 +143,13 @@ class SlotRunner:
     def blobs_changed(self) -> None:
         """Nimbus has another version of the topology that this slot has."""
         self._feed(BlobsChanged())
+
+    def restart(self) -> bool:
+        """End the worker as a stop does and start it again; False when none runs its tasks."""
+        if self.slot.state is not State.RUNNING:
+            return False
+        self._feed(RestartRequested())
+        return True
 
     def forgive(self) -> None:
         """This process was stopped for a while: hold no heartbeat against its worker yet."""

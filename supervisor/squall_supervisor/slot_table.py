@@ -141,6 +141,11 @@ class RetryDue:
     """It is time to try the download again."""
 
 
+@dataclass(frozen=True, slots=True)
+class RestartRequested:
+    """Somebody wants the worker ended and started again; it does not count as a short life."""
+
+
 Event = (
     Assigned
     | Reassigned
@@ -160,6 +165,7 @@ Event = (
     | WorkerGone
     | RelaunchDue
     | RetryDue
+    | RestartRequested
 )
 
 
@@ -244,6 +250,7 @@ TABLE: dict[tuple[State, type[Any]], tuple[State, tuple[type[Any], ...]]] = {
     (_RUNNING,      HeartbeatReceived):   (_RUNNING,     ()),
     (_RUNNING,      HeartbeatTimedOut):   (_RELAUNCH,    (KillWorker,)),
     (_RUNNING,      WorkerExited):        (_RELAUNCH,    ()),
+    (_RUNNING,      RestartRequested):    (_RELAUNCH,    (TerminateWorker,)),
     (_RUNNING,      BlobsChanged):        (_KILL_UPDATE, (TerminateWorker,)),
     (_RUNNING,      Reassigned):          (_KILL,        (TerminateWorker,)),
     (_RUNNING,      Unassigned):          (_KILL,        (TerminateWorker,)),

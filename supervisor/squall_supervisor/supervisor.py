@@ -32,6 +32,7 @@ from squall_supervisor.machine import Machine
 from squall_supervisor.memory import Memory
 from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
 from squall_supervisor.nimbus_blobs import NimbusBlobs
+from squall_supervisor.profiling import Profiling
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot_runner import Node
@@ -147,6 +148,14 @@ class Supervisor:
             clock=self._clock,
             probe=self._probe,
         )
+        self._profiling = Profiling(
+            self._cluster,
+            self._slots.runners,
+            settings,
+            supervisor_id=self.id,
+            clock=self._clock,
+            tasks=self._tasks,
+        )
         self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
         self._server = self._make_server(
             storm.Supervisor,
@@ -250,6 +259,7 @@ class Supervisor:
             waiting.cancel()
         self._tasks.start("assignments", self._sync.run())
         self._tasks.start("registration", self._register())
+        self._tasks.start("profile requests", self._profiling.run())
 
     async def _say_waiting(self) -> None:
         wait_secs = _WAITING_FIRST_SECS
@@ -267,6 +277,7 @@ class Supervisor:
         if state is ConnectionState.CONNECTED:
             self._registration_due.set()
             self._sync.request()
+            self._profiling.request()
 
     async def _register(self) -> None:
         """Keep this node's entry: renewed regularly, when its used ports change, and at once after
@@ -322,6 +333,7 @@ class Supervisor:
         self._clean_up_due.set()
 
     def _on_slot_change(self) -> None:
+        self._profiling.request()
         self._registration_due.set()
         self._clean_up_due.set()
 

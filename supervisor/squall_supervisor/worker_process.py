@@ -78,6 +78,11 @@ class WorkerProcess:
         """Ask it to end (SIGTERM)."""
         return processes.send_signal(self._pidfd, signal.SIGTERM)
 
+    def dump_stacks(self) -> bool:
+        """Have it write the stacks of its threads to its stderr (SIGUSR1). Only a worker that has
+        come as far as its first heartbeat handles it: one before would die."""
+        return processes.send_signal(self._pidfd, signal.SIGUSR1)
+
     def kill(self) -> bool:
         """End it (SIGKILL). What it started follows in `clean_up`."""
         return processes.send_signal(self._pidfd, signal.SIGKILL)

@@ -19,7 +19,8 @@ log = get_logger(__name__)
 
 
 class HeartbeatThread:
-    """Start it first and stop it last. `turn_age_secs` and `report` run on the thread."""
+    """Start it first and stop it last. `turn_age_secs`, `report` and `look`, which is called after
+    each beat, run on the thread."""
 
     def __init__(
         self,
@@ -29,12 +30,14 @@ class HeartbeatThread:
         report_secs: float,
         turn_age_secs: Callable[[], float],
         report: Callable[[], None],
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = HeartbeatWriter(path)
         self._beat_secs = beat_secs
         self._report_secs = report_secs
         self._turn_age_secs = turn_age_secs
         self._report = report
+        self._look = look
         self._phase = Phase.STARTING
         self._wake = threading.Event()
         self._stopped = False
@@ -71,6 +74,7 @@ class HeartbeatThread:
                     self._report()
                 except Exception as error:
                     log.error("heartbeat_report_failed", error=error, exc_info=error)
+            self._look()
             self._wake.wait(self._beat_secs)
 
     def _beat(self) -> None:

@@ -18,7 +18,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall.clock import Clock, SystemClock
@@ -33,6 +33,7 @@ from squall.model import WorkerSlot
 from squall.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall.tasks import TaskGroup
 from squall_worker.cluster_view import ClusterView
+from squall_worker.dumps import Dumps, heading
 from squall_worker.errors import ErrorReporter
 from squall_worker.heartbeats import HeartbeatThread
 from squall_worker.peers import Peers
@@ -112,6 +113,13 @@ class Worker:
             report_secs=self.settings.report_secs,
             turn_age_secs=self._turn_age_secs,
             report=self._report_heartbeat,
+            look=Dumps(
+                spec.worker_dir,
+                spec.artifacts_dir,
+                about=self._about,
+                loop=self._loop,
+                executors=self._executor_lines,
+            ).look,
         )
 
     async def run(self) -> int:
@@ -337,6 +345,27 @@ class Worker:
     def _report_heartbeat(self) -> None:
         if self._report is not None and self._state is not None:
             self._state.put_worker_beat_nowait(self.slot, self._report.heartbeat())
+
+    def _about(self) -> str:
+        """The head of a dump."""
+        return heading(
+            {
+                "topology": self.spec.topology_id,
+                "worker": f"{self.spec.hostname}:{self.spec.port}",
+                "pid": os.getpid(),
+                "incarnation": self.spec.incarnation,
+                "phase": self._heartbeats.phase.name,
+                "age_secs": self._age(),
+                "turn_age_secs": f"{self._turn_age_secs():.3f}",
+            }
+        )
+
+    def _executor_lines(self) -> Iterable[str]:
+        if self._engine is None:
+            return ()
+        from squall_worker.engine.describing import describe_tasks
+
+        return describe_tasks(self._engine.built, self._clock.monotonic())
 
     # -- end ----------------------------------------------------------------------------------
 

@@ -6,15 +6,19 @@ import click
 
 from squall_cli.options import json_option
 from squall_cli.output import print_json
-from squall_cli.version import squall_version
+from squall_cli.version import core_name, squall_version
+
+_WHY = {"pure": " (in Python, two to three times slower: a C compiler at installation compiles it)"}
 
 
 @click.command("version")
 @json_option
 def command(as_json: bool) -> None:
-    """Print the versions of Squall and of Python."""
+    """Print the versions of Squall and of Python, and which core its workers run."""
+    core = core_name()
     if as_json:
-        print_json({"squall": squall_version(), "python": platform.python_version()})
+        print_json({"squall": squall_version(), "python": platform.python_version(), "core": core})
     else:
         click.echo(f"Squall {squall_version()}")
         click.echo(f"Python {platform.python_version()}")
+        click.echo(f"Core {core}" + ("" if core == "compiled" else _WHY.get(core, "")))

@@ -24,6 +24,7 @@ from squall_supervisor.slot_table import (
     LaunchWorker,
     LocalizeBlobs,
     ReleaseBlobs,
+    RestartRequested,
     State,
     TerminateWorker,
     UpdateBlobs,
@@ -134,6 +135,11 @@ class SlotMachine(RuleBasedStateMachine):
     @rule()
     def blobs_change(self) -> None:
         self.feed(BlobsChanged())
+
+    @precondition(lambda self: self.slot.state is State.RUNNING)
+    @rule()
+    def restart_is_requested(self) -> None:
+        self.feed(RestartRequested())
 
     @rule()
     def supervisor_was_stopped(self) -> None:

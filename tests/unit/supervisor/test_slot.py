@@ -17,6 +17,7 @@ from squall_supervisor.slot_table import (
     LaunchWorker,
     LocalizeBlobs,
     ReleaseBlobs,
+    RestartRequested,
     State,
     TerminateWorker,
     UpdateBlobs,
@@ -291,6 +292,27 @@ def test_changed_code_ends_the_worker_fetches_and_starts_it_again() -> None:
     assert slot.advance(6.25) == [UpdateBlobs(WORDS)]
     assert slot.handle(BlobsLocalized(), 7.0) == [LaunchWorker(WORDS)]
     slot.validate()
+
+
+def test_a_restart_that_was_asked_for_drains_the_worker_and_starts_it_at_once() -> None:
+    slot = running_slot()
+    assert slot.handle(RestartRequested(), 2.0) == [TerminateWorker("w1")]
+    assert slot.state is State.KILL_AND_RELAUNCH
+    assert slot.handle(WorkerExited("w1", 0), 3.0) == [LaunchWorker(WORDS)]
+    relaunch(slot, "w2", 3.5)
+    assert slot.state is State.RUNNING
+
+
+def test_a_worker_that_does_not_restart_within_the_grace_is_killed() -> None:
+    slot = running_slot()
+    slot.handle(RestartRequested(), 2.0)
+    assert slot.deadline() == 2.0 + SETTINGS.worker_shutdown_secs
+    assert slot.advance(slot.deadline()) == [KillWorker("w1")]
+
+
+def test_only_a_running_worker_is_restarted() -> None:
+    with pytest.raises(IllegalEventError):
+        started_slot().handle(RestartRequested(), 1.0)
 
 
 def test_an_adopted_worker_goes_on_and_is_told_apart_from_a_hung_one() -> None:

@@ -1,0 +1,275 @@
+"""`storm profile`: what the workers of a topology spend their time on."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from squall_thrift import storm
+
+_POLL_SECS = 0.3
+# What a supervisor may take beside the profile itself: to see the request (its watch, at the latest
+# its next reading), to write the file.
+_SLACK_SECS = 60.0
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request to one worker."""
+
+    supervisor_id: str
+    host: str
+    port: int
+    component: str  # one that runs there: Nimbus lists pending requests by component
+    file: str
+    folder: Path | None  # its log folder, when the worker runs on this machine
+    done: bool = False
+    error: str | None = None
+    copy: Path | None = None
+
+    @property
+    def worker(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@click.command("profile")
+@click.argument("topology_name")
+@click.option(
+    "--worker",
+    "only",
+    metavar="HOST:PORT",
+    help="Only this worker (default: every worker of the topology).",
+)
+@click.option(
+    "--secs",
+    type=click.IntRange(1, 3600),
+    default=10,
+    show_default=True,
+    help="How long to sample for the flame graph.",
+)
+@click.option(
+    "--stack",
+    "what",
+    flag_value="stack",
+    help="Instead: the stacks of threads and asyncio tasks, and the state of every executor.",
+)
+@click.option("--heap", "what", flag_value="heap", help="Instead: the objects in memory, by type.")
+@click.option(
+    "--restart", "what", flag_value="restart", help="Instead: drain the worker and start it again."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    default=Path(),
+    help="Where copies go of what this machine's workers wrote (default: here).",
+)
+@json_option
+@settings_options
+def command(
+    settings: Settings,
+    topology_name: str,
+    only: str | None,
+    secs: int,
+    what: str | None,
+    output: Path,
+    as_json: bool,
+) -> int:
+    """See what the workers of a topology do: a flame graph of each, or their stacks.
+
+    The files lie beside the worker's logs on its machine; those of this machine are copied here.
+    """
+    from squall.errors import SquallError
+    from squall_cli.nimbus import call_nimbus
+    from squall_thrift import storm
+
+    conf = settings.load()
+    what = what or "flamegraph"
+    summary = call_nimbus(conf, "getTopologySummaryByName", topology_name)
+    page = call_nimbus(conf, "getTopologyPageInfo", summary.id, ":all-time", True)
+    workers = _workers(page.workers or [], topology_name, only)
+    now_ms = int(time.time() * 1000)
+    stamp = now_ms + secs * 1000 if what == "flamegraph" else now_ms
+    action = {
+        "flamegraph": storm.ProfileAction.JPROFILE_START,
+        "stack": storm.ProfileAction.JSTACK_DUMP,
+        "heap": storm.ProfileAction.JMAP_DUMP,
+        "restart": storm.ProfileAction.JVM_RESTART,
+    }[what]
+    output.mkdir(parents=True, exist_ok=True)
+    asked = [_ask(conf, summary.id, worker, what, action, stamp) for worker in workers]
+    if not as_json:
+        for one in asked:
+            say(f"{_DOING[what]} {one.worker} ..." + (f" {secs} s" if what == "flamegraph" else ""))
+    limit = _SLACK_SECS + (secs if what == "flamegraph" else 0)
+    try:
+        _wait(conf, topology_name, summary.id, asked, action, time.monotonic() + limit)
+    except KeyboardInterrupt:
+        if what == "flamegraph":
+            say("Interrupted: the workers are sampled on; their files come when that is over.")
+        raise
+    for one in asked:
+        _fetch(one, topology_name, output, what)
+    if as_json:
+        print_json([_as_json(one, summary.id, what) for one in asked])
+    else:
+        for one in asked:
+            _tell(one, summary.id, what)
+    failed = [one for one in asked if one.error is not None]
+    if failed and not as_json:
+        raise SquallError("; ".join(f"{one.worker}: {one.error}" for one in failed))
+    return 1 if failed else 0
+
+
+_DOING = {
+    "flamegraph": "Sampling",
+    "stack": "Asking for the stacks of",
+    "heap": "Asking for the objects of",
+    "restart": "Restarting",
+}
+
+
+def _workers(found: list[storm.WorkerSummary], topology_name: str, only: str | None) -> list[Any]:
+    """The workers that are meant. (Any: Thrift has every field optional, Nimbus sets them.)"""
+    from squall.errors import SquallError
+
+    found = sorted(found, key=lambda one: (one.host or "", one.port or 0))
+    names = [f"{one.host}:{one.port}" for one in found]
+    if not found:
+        raise SquallError(f"{topology_name} has no worker now")
+    if only is None:
+        return found
+    chosen = [one for one, name in zip(found, names, strict=True) if name == only]
+    if not chosen:
+        raise SquallError(
+            f"{topology_name} has no worker {only}", hint=f"It has {', '.join(names)}."
+        )
+    return chosen
+
+
+def _ask(
+    conf: Mapping[str, Any],
+    topology_id: str,
+    worker: Any,
+    what: str,
+    action: storm.ProfileAction,
+    stamp: int,
+) -> _Asked:
+    from squall_cli.nimbus import call_nimbus
+    from squall_cli.workers import artifacts_dir
+    from squall_thrift import storm
+
+    folder = artifacts_dir(topology_id, worker.supervisor_id, worker.port)
+    node = storm.NodeInfo(node=worker.supervisor_id, port={worker.port})
+    request = storm.ProfileRequest(nodeInfo=node, action=action, time_stamp=stamp)
+    call_nimbus(conf, "setWorkerProfiler", topology_id, request)
+    file = {
+        "flamegraph": f"flamegraph-{stamp}.svg",
+        "stack": f"stacks-{stamp}.txt",
+        "heap": f"heap-{stamp}.txt",
+        "restart": f"restart-{stamp}",
+    }[what]
+    component = min(worker.component_to_num_tasks or {"__system": 1})
+    return _Asked(worker.supervisor_id, worker.host, worker.port, component, file, folder)
+
+
+def _wait(
+    conf: Mapping[str, Any],
+    topology_name: str,
+    topology_id: str,
+    asked: list[_Asked],
+    action: storm.ProfileAction,
+    deadline: float,
+) -> None:
+    """Until every request is done, failed, or out of time."""
+    from squall_cli.nimbus import call_nimbus
+
+    while True:
+        for one in asked:
+            if one.done:
+                continue
+            pending = call_nimbus(
+                conf, "getComponentPendingProfileActions", topology_id, one.component, action
+            )
+            places = {(request.nodeInfo.node, port) for request in pending
+                      for port in request.nodeInfo.port}  # fmt: skip
+            one.done = (one.supervisor_id, one.port) not in places
+        if all(one.done for one in asked):
+            break
+        if time.monotonic() >= deadline:
+            for one in asked:
+                if not one.done:
+                    one.error = "its supervisor did not answer in time; does it run?"
+            break
+        time.sleep(_POLL_SECS)
+    _read_errors(conf, topology_name, asked)
+
+
+def _read_errors(conf: Mapping[str, Any], topology_name: str, asked: list[_Asked]) -> None:
+    """Requests that failed are errors of the topology that begin with the file's name."""
+    from squall_cli.nimbus import call_nimbus
+    from squall_thrift import storm
+
+    options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
+    info = call_nimbus(conf, "getTopologyInfoByNameWithOpts", topology_name, options)
+    for error in (info.errors or {}).get("__system", ()):
+        for one in asked:
+            head = f"{one.file} of worker {one.worker}: "
+            if error.error.startswith(head):
+                one.error = error.error.removeprefix(head)
+
+
+def _fetch(one: _Asked, topology_name: str, output: Path, what: str) -> None:
+    """Copy the file here if the worker is on this machine."""
+    if one.error is not None or what == "restart" or one.folder is None:
+        return
+    source = one.folder / one.file
+    kind, dot, suffix = one.file.partition("-")[0], ".", one.file.rpartition(".")[2]
+    target = output / f"{topology_name}-{one.host}-{one.port}-{kind}{dot}{suffix}"
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        one.error = f"its file cannot be copied: {error}"
+    else:
+        one.copy = target
+
+
+def _place(one: _Asked, topology_id: str) -> str:
+    """Where the original is."""
+    if one.folder is not None:
+        return str(one.folder / one.file)
+    return f"{one.host}: workers-artifacts/{topology_id}/{one.port}/{one.file}"
+
+
+def _tell(one: _Asked, topology_id: str, what: str) -> None:
+    if one.error is not None:
+        return
+    if what == "restart":
+        say(f"{one.worker} restarts: it drains, ends and is started again.")
+    elif one.copy is not None:
+        click.echo(str(one.copy))
+        say(f"(from {_place(one, topology_id)})")
+    else:
+        click.echo(_place(one, topology_id))
+        say("That is below storm.log.dir of the supervisor there; this machine cannot read it.")
+
+
+def _as_json(one: _Asked, topology_id: str, what: str) -> dict[str, Any]:
+    return {
+        "worker": one.worker,
+        "action": what,
+        "file": None if what == "restart" or one.error else _place(one, topology_id),
+        "copy": None if one.copy is None else str(one.copy),
+        "error": one.error,
+    }
