@@ -76,6 +76,7 @@ STAGES = (
         (_pytest("-q", "-n", "2", "--dist", "loadfile", "--durations=10", "tests/integration"),),
         240,
     ),
+    Stage("conformance", (_pytest("-v", "--durations=10", "tests/conformance"),), 180),
     Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos"),), 480),
 )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.pystorm_env import pystorm_python
 from tests.support.shells import running
+from tests.support.thirdparty import pystorm_python
 
 from squall import ShellBolt, ShellSpout
 

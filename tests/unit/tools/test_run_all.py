@@ -53,4 +53,4 @@ def test_a_pytest_stage_counts_and_names_what_was_skipped(tmp_path: Path) -> Non
 
 def test_an_unknown_stage_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonsense"]) == 2
-    assert "lint, types, unit, pure, integration, chaos" in capsys.readouterr().err
+    assert "lint, types, unit, pure, integration, conformance, chaos" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""Projects of streamparse, submitted, listed and killed with its own `sparse`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.conformance.conftest import (
+    Notes,
+    children,
+    errors,
+    kill_and_wait,
+    nimbus,
+    wait_killed,
+)
+from tests.conformance.test_pystorm_cluster import PROJECTS, check_words
+from tests.support.devcluster import DevCluster, wait_for
+from tests.support.thirdparty import streamparse_env
+
+pytestmark = pytest.mark.conformance
+
+
+class Sparse:
+    """`sparse` in a project's folder."""
+
+    def __init__(self, cluster: DevCluster, folder: Path) -> None:
+        self.env = streamparse_env()
+        self.folder = folder
+        self.jar = folder.parent / f"{folder.name}.jar"
+        self._nimbus = ":".join(nimbus(cluster))
+
+    def __call__(self, *arguments: str, cwd: Path | None = None) -> str:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        done = subprocess.run(
+            [self.env / "bin" / "sparse", *arguments],
+            cwd=cwd or self.folder,
+            env={**kept, "PATH": f"{self.env / 'bin'}{os.pathsep}{kept['PATH']}", "LEIN_ROOT": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        assert "Traceback" not in said, said
+        return done.stdout
+
+    def listed(self) -> set[str]:
+        """The topologies that `sparse list` shows: its table breaks their ids where it likes."""
+        ids, part = [], ""
+        for line in self("list").splitlines():
+            if line.startswith("|"):
+                part += line.split("|")[1].strip()
+            elif part:
+                ids.append(part)
+                part = ""
+        return {re.sub(r"-\d+-\d+$", "", topology_id) for topology_id in ids}
+
+    def configure(self) -> None:
+        """What its documentation says: where Nimbus is, and which virtualenv the workers have."""
+        path = self.folder / "config.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        environment = {
+            "nimbus": self._nimbus,
+            "use_ssh_for_nimbus": False,
+            "workers": [],
+            "virtualenv_root": str(self.env.parent),
+            "log": {},
+        }
+        defaults = {"topology_specs": "topologies/", "virtualenv_specs": "virtualenvs/"}
+        path.write_text(json.dumps({**defaults, **known, "envs": {"prod": environment}}))
+
+    def pack(self) -> None:
+        """What `lein jar` makes of a project without Java."""
+        with zipfile.ZipFile(self.jar, "w") as jar:
+            for path in sorted((self.folder / "src").rglob("*.py")):
+                jar.write(path, Path("resources") / path.relative_to(self.folder / "src"))
+
+    def submit(self, name: str, *options: str) -> str:
+        return self(
+            "submit", "-n", name, "--local_jar_path", str(self.jar),
+            "-o", "install_virtualenv=false", "-o", f"virtualenv_name={self.env.name}",
+            *options,
+        )  # fmt: skip
+
+
+def test_a_project_with_reliable_spouts_and_batching_bolts(
+    cluster: DevCluster, notes: Notes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PROJECTS / "streamparse", folder, ignore=ignored)
+    sparse = Sparse(cluster, folder)
+    sparse.configure()
+    sparse.pack()
+    options = [word for key, value in notes.conf.items() for word in ("-o", f"{key}={value}")]
+    assert "done" in sparse.submit("conformance", *options)
+    assert "conformance" in sparse.listed()
+    notes.wait_acked(cluster)
+    notes.check_spout()
+    check_words(notes)
+    assert len(children(cluster, "conformance")) == 6
+    wait_for("the error", lambda: "at the first try" in errors(cluster, "conformance"), 30, 0.5)
+
+    # Once more over the living one: killed, its name free, submitted.
+    before = set(children(cluster, "conformance"))
+    said = sparse.submit("conformance", "--force", "--wait", "0", *options)
+    assert "Killed." in said
+    wait_for("new children", lambda: len(set(children(cluster, "conformance")) - before) == 6)
+    sparse("kill", "-n", "conformance", "--wait", "0")
+    wait_killed(cluster, "conformance")
+    assert "conformance" not in sparse.listed()
+
+
+def test_the_project_that_its_quickstart_makes(cluster: DevCluster, tmp_path: Path) -> None:
+    folder = tmp_path / "quick"
+    sparse = Sparse(cluster, folder)
+    sparse("quickstart", "quick", cwd=tmp_path)
+    sparse.configure()
+    sparse.pack()
+    sparse.submit("wordcount", "-o", "topology.max.spout.pending=100")
+    try:
+        wait_for("words", lambda: "counted [" in worker_logs(cluster, "wordcount"), 40, 0.5)
+        assert "wordcount" in sparse.listed()
+        sparse("kill", "-n", "wordcount", "--wait", "1")
+        wait_killed(cluster, "wordcount")
+    finally:
+        if "wordcount" in cluster.topologies():
+            kill_and_wait(cluster, "wordcount")
+
+
+def worker_logs(cluster: DevCluster, name: str) -> str:
+    logs = (cluster.data_dir / "logs").rglob("*.log*")
+    return "".join(p.read_text(errors="replace") for p in logs if f"{name}-" in str(p))
