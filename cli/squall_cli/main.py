@@ -33,9 +33,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "rebalance",
         "get-errors",
         "profile",
+        "drpc-client",
     ),
     "Cluster on this machine": ("dev", "dev-zookeeper"),
-    "Daemons": ("nimbus", "supervisor", "kill_workers"),
+    "Daemons": ("nimbus", "supervisor", "drpc", "kill_workers"),
     "Information": ("localconfvalue", "remoteconfvalue", "version"),
 }
 

@@ -20,8 +20,8 @@ def test_the_line_of_json_names_every_part_and_each_answers(tmp_path: Path) -> N
     with DevCluster.start(tmp_path, supervisors=2, slots=3) as cluster:
         state = cluster.first_state
         assert {"nimbus", "zookeeper", "supervisors", "data_dir", "conf_file"} <= state.keys()
-        assert state["ui"] is state["logviewer"] is state["drpc"] is None
-        for part in (state["nimbus"], state["zookeeper"]):
+        assert state["ui"] is state["logviewer"] is None
+        for part in (state["nimbus"], state["zookeeper"], state["drpc"]):
             assert is_alive(part["pid"])
             socket.create_connection((part["host"], part["port"]), timeout=5).close()
         assert len({s["id"] for s in state["supervisors"]}) == 2

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     help="Worker slots of each supervisor.",
 )
 @click.option(
-    "--free-ports", is_flag=True, help="Use free ports instead of 2181, 6627 and 6700 on."
+    "--free-ports",
+    is_flag=True,
+    help="Use free ports instead of 2181, 6627, 3772 to 3774 and 6700 on.",
 )
 @json_option
 @settings_options
@@ -51,12 +53,12 @@ def command(
     free_ports: bool,
     as_json: bool,
 ) -> int:
-    """Run ZooKeeper, Nimbus and supervisors on this machine until Ctrl-C.
+    """Run a whole cluster on this machine until Ctrl-C.
 
-    Everything listens on 127.0.0.1. A daemon that dies is started again. Ctrl-C (or SIGTERM) ends
-    all of it, workers included; what was written stays in the data folder, and the next 'storm
-    dev' there goes on with it. With --json, one line of JSON on stdout says where everything is,
-    once all of it answers.
+    ZooKeeper, Nimbus, supervisors and a DRPC server, all on 127.0.0.1. A daemon that dies is
+    started again. Ctrl-C (or SIGTERM) ends all of it, workers included; what was written stays in
+    the data folder, and the next 'storm dev' there goes on with it. With --json, one line of JSON
+    on stdout says where everything is, once all of it answers.
     """
     import asyncio
 
@@ -87,7 +89,7 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
 
     async def live() -> None:
         if not as_json:
-            say("Starting ZooKeeper, Nimbus and the supervisors ...")
+            say("Starting ZooKeeper, Nimbus, the supervisors and DRPC ...")
         async with DevCluster(plan, say) as cluster:
             if as_json:
                 sys.stdout.write(json.dumps(cluster.state()) + "\n")

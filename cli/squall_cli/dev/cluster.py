@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,7 @@ from squall_cli.dev import guardian
 from squall_cli.dev.plan import DevPlan, SupervisorPlan
 from squall_cli.dev.ports import LOOPBACK
 from squall_cli.dev.process import KeptProcess, describe_status
-from squall_cli.dev.ready import registered_supervisors, wait_nimbus, wait_zookeeper
+from squall_cli.dev.ready import registered_supervisors, wait_listening, wait_nimbus, wait_zookeeper
 
 START_TIMEOUT_SECS = 60.0
 # A daemon that ends so often before the cluster stands will not come up: say so instead of trying
@@ -50,6 +51,7 @@ class DevCluster:
         self._failed: asyncio.Future[str] | None = None
         self._zookeeper: KeptProcess | None = None
         self._nimbus: KeptProcess | None = None
+        self._drpc: KeptProcess | None = None
         self._supervisors: dict[str, KeptProcess] = {}
         self._supervisor_ids: dict[int, tuple[str, int | None]] = {}  # number -> (id, port)
 
@@ -87,7 +89,7 @@ class DevCluster:
             "supervisors": [self._supervisor_state(supervisor) for supervisor in plan.supervisors],
             "ui": None,
             "logviewer": None,
-            "drpc": None,
+            "drpc": {"host": LOOPBACK, **asdict(plan.drpc), "pid": _pid(self._drpc)},
             "pid": os.getpid(),
             "data_dir": str(plan.data_dir),
             "log_dir": str(plan.logs),
@@ -189,6 +191,8 @@ class DevCluster:
                 supervisor.name, "squall_supervisor", conf
             )
         self._supervisor_ids = await registered_supervisors(plan)
+        self._drpc = self._keep_daemon("drpc", "squall_drpc", plan.drpc_conf())
+        await wait_listening(plan.drpc.http_port)  # the last that it opens
         await wait_nimbus(plan.nimbus_port, {sid for sid, _ in self._supervisor_ids.values()})
 
     async def _bounded(self, bring_up: Coroutine[Any, Any, None]) -> None:
@@ -239,6 +243,8 @@ class DevCluster:
         await asyncio.gather(
             *(self._kill_workers(name) for name in self._supervisors), return_exceptions=True
         )
+        if self._drpc is not None:
+            await self._drpc.stop(_STOP_GRACE_SECS)
         if self._nimbus is not None:
             await self._nimbus.stop(_STOP_GRACE_SECS)
         if self._zookeeper is not None:

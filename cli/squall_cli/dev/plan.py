@@ -16,6 +16,7 @@ from squall_cli.dev.ports import LOOPBACK
 ZOOKEEPER_PORT = 2181
 NIMBUS_PORT = 6627
 FIRST_SLOT_PORT = 6700
+DRPC_PORTS = (3772, 3773, 3774)
 
 # What the plan itself decides: setting one of these by -c would tear the cluster apart.
 _DECIDED_HERE = {
@@ -29,6 +30,10 @@ _DECIDED_HERE = {
     "nimbus.thrift.port": "--free-ports",
     "supervisor.slots.ports": "--slots",
     "supervisor.thrift.port": None,
+    "drpc.servers": None,
+    "drpc.port": "--free-ports",
+    "drpc.invocations.port": "--free-ports",
+    "drpc.http.port": "--free-ports",
 }
 
 
@@ -52,12 +57,22 @@ class SupervisorPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class DrpcPlan:
+    """The ports of the DRPC server: of callers, of workers, and of callers over HTTP."""
+
+    port: int
+    invocations_port: int
+    http_port: int
+
+
+@dataclass(frozen=True, slots=True)
 class DevPlan:
     """The cluster to start."""
 
     data_dir: Path
     zookeeper_port: int
     nimbus_port: int
+    drpc: DrpcPlan
     supervisors: tuple[SupervisorPlan, ...]
     site_conf: Mapping[str, Any] = field(default_factory=dict)  # defaults and site file
     overrides: Mapping[str, Any] = field(default_factory=dict)  # -c, above what is decided here
@@ -86,7 +101,13 @@ class DevPlan:
 
     def ports(self) -> dict[int, str]:
         """Every port that must be free, and what for."""
-        ports = {self.zookeeper_port: "ZooKeeper", self.nimbus_port: "Nimbus"}
+        ports = {
+            self.zookeeper_port: "ZooKeeper",
+            self.nimbus_port: "Nimbus",
+            self.drpc.port: "DRPC",
+            self.drpc.invocations_port: "DRPC, for workers",
+            self.drpc.http_port: "DRPC over HTTP",
+        }
         for supervisor in self.supervisors:
             ports |= dict.fromkeys(supervisor.slots, f"a slot of {supervisor.name}")
         return ports
@@ -98,6 +119,10 @@ class DevPlan:
             "storm.zookeeper.port": self.zookeeper_port,
             "nimbus.seeds": [LOOPBACK],
             "nimbus.thrift.port": self.nimbus_port,
+            "drpc.servers": [LOOPBACK],
+            "drpc.port": self.drpc.port,
+            "drpc.invocations.port": self.drpc.invocations_port,
+            "drpc.http.port": self.drpc.http_port,
             "storm.local.dir": str(self.folder("client")),
             "storm.log.dir": str(self.logs),
             **self.overrides,
@@ -106,6 +131,10 @@ class DevPlan:
     def nimbus_conf(self) -> dict[str, Any]:
         """The whole configuration of Nimbus."""
         return self._daemon_conf("nimbus", {})
+
+    def drpc_conf(self) -> dict[str, Any]:
+        """The whole configuration of the DRPC server."""
+        return self._daemon_conf("drpc", {})
 
     def supervisor_conf(self, supervisor: SupervisorPlan) -> dict[str, Any]:
         """The whole configuration of one supervisor; its Thrift port is any free one."""
@@ -149,16 +178,18 @@ def make_plan(
             )
     count = supervisors * slots
     if free_ports is not None:
-        zookeeper, nimbus, *slot_ports = _last_ports(data_dir, supervisors, slots, is_free) or (
-            free_ports(2 + count)
+        zookeeper, nimbus, *others = _last_ports(data_dir, supervisors, slots, is_free) or (
+            free_ports(5 + count)
         )
+        drpc, slot_ports = DrpcPlan(*others[:3]), others[3:]
     else:
-        zookeeper, nimbus = ZOOKEEPER_PORT, NIMBUS_PORT
+        zookeeper, nimbus, drpc = ZOOKEEPER_PORT, NIMBUS_PORT, DrpcPlan(*DRPC_PORTS)
         slot_ports = list(range(FIRST_SLOT_PORT, FIRST_SLOT_PORT + count))
     return DevPlan(
         data_dir=data_dir,
         zookeeper_port=zookeeper,
         nimbus_port=nimbus,
+        drpc=drpc,
         supervisors=tuple(
             SupervisorPlan(n + 1, tuple(sorted(slot_ports[n * slots : (n + 1) * slots])))
             for n in range(supervisors)
@@ -176,6 +207,7 @@ def _last_ports(
     try:
         state = json.loads((data_dir / "cluster.json").read_bytes())
         ports = [state["zookeeper"]["port"], state["nimbus"]["port"]]
+        ports += [state["drpc"][key] for key in ("port", "invocations_port", "http_port")]
         shape = [len(supervisor["slots"]) for supervisor in state["supervisors"]]
         ports += [port for supervisor in state["supervisors"] for port in supervisor["slots"]]
     except (OSError, ValueError, KeyError, TypeError):

@@ -18,6 +18,18 @@ async def wait_zookeeper(port: int) -> None:
         await asyncio.sleep(_POLL_SECS)
 
 
+async def wait_listening(port: int) -> None:
+    """Until something accepts connections on this port."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+        except OSError:
+            await asyncio.sleep(_POLL_SECS)
+        else:
+            writer.close()
+            return
+
+
 async def _serves(port: int) -> bool:
     try:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)

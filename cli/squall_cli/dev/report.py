@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from squall_cli.dev.plan import DevPlan
+from squall_cli.dev.ports import LOOPBACK
 from squall_cli.output import console
 
 
@@ -16,9 +17,9 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("PART", "ADDRESS", "PROCESS", "LOG"):
         table.add_column(column, no_wrap=column != "LOG", overflow="fold")
-    for name in ("zookeeper", "nimbus"):
+    for name in ("zookeeper", "nimbus", "drpc"):
         part = state[name]
-        log = plan.logs / ("zookeeper.out" if name == "zookeeper" else "nimbus.log")
+        log = plan.logs / ("zookeeper.out" if name == "zookeeper" else f"{name}.log")
         table.add_row(name, f"{part['host']}:{part['port']}", str(part["pid"]), str(log))
     for planned, part in zip(plan.supervisors, state["supervisors"], strict=True):
         slots = f"slots {_ranges(part['slots'])}"
@@ -32,6 +33,7 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print(
         f"Workers log to  {plan.logs}/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log"
     )
+    out.print(f"DRPC over HTTP  http://{LOOPBACK}:{plan.drpc.http_port}/drpc/FUNCTION/ARGUMENTS")
     out.print(f"Configuration   {plan.conf_file}")
     out.print()
     out.print("In another terminal:")

@@ -39,7 +39,7 @@ def test_usual_ports_are_storms() -> None:
 
 def test_free_ports_are_dealt_out_once_each() -> None:
     free = plan(free_ports=lambda count: list(range(100, 100 + count)))
-    assert sorted(free.ports()) == list(range(100, 108))
+    assert sorted(free.ports()) == list(range(100, 111))
     assert len({free.zookeeper_port, free.nimbus_port}) == 2
 
 
@@ -110,15 +110,16 @@ def test_the_last_ports_of_a_folder_are_taken_again_when_they_are_free(tmp_path:
     state = {
         "zookeeper": {"port": 51},
         "nimbus": {"port": 52},
+        "drpc": {"port": 53, "invocations_port": 54, "http_port": 55},
         "supervisors": [{"slots": [61, 62, 63]}, {"slots": [64, 65, 66]}],
     }
-    assert choose() == set(range(100, 108))
+    assert choose() == set(range(100, 111))
     (tmp_path / "cluster.json").write_text(json.dumps(state))
-    assert choose() == {51, 52, 61, 62, 63, 64, 65, 66}
-    assert choose(is_free=lambda port: port != 65) == set(range(100, 108))
-    assert choose(slots=2) == set(range(100, 106))
+    assert choose() == {51, 52, 53, 54, 55, 61, 62, 63, 64, 65, 66}
+    assert choose(is_free=lambda port: port != 65) == set(range(100, 111))
+    assert choose(slots=2) == set(range(100, 109))
     (tmp_path / "cluster.json").write_text('{"zookeeper": 3')
-    assert choose() == set(range(100, 108))
+    assert choose() == set(range(100, 111))
 
 
 def test_a_state_file_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:

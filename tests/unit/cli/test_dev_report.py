@@ -27,6 +27,7 @@ def test_the_report_says_where_everything_is(capsys: pytest.CaptureFixture[str])
     state = {
         "zookeeper": {"host": "127.0.0.1", "port": 2181, "pid": 11},
         "nimbus": {"host": "127.0.0.1", "port": 6627, "pid": 12},
+        "drpc": {"host": "127.0.0.1", "port": 3772, "pid": 15},
         "supervisors": supervisors,
     }
     print_report(plan, state)
@@ -36,10 +37,12 @@ def test_the_report_says_where_everything_is(capsys: pytest.CaptureFixture[str])
         "PART          ADDRESS               PROCESS  LOG",
         "zookeeper     127.0.0.1:2181        11       /data/logs/zookeeper.out",
         "nimbus        127.0.0.1:6627        12       /data/logs/nimbus.log",
+        "drpc          127.0.0.1:3772        15       /data/logs/drpc.log",
         "supervisor-1  slots 6700-6702       13       /data/logs/supervisor-1/supervisor.log",
         "supervisor-2  slots 6703,6705,6709  14       /data/logs/supervisor-2/supervisor.log",
         "",
         "Workers log to  /data/logs/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log",
+        "DRPC over HTTP  http://127.0.0.1:3774/drpc/FUNCTION/ARGUMENTS",
         "Configuration   /data/storm.yaml",
         "",
         "In another terminal:",

@@ -17,6 +17,7 @@ ALLOWED = {
     "nimbus/squall_nimbus": {"squall", "squall_thrift"},
     "supervisor/squall_supervisor": {"squall", "squall_thrift"},
     "worker/squall_worker": {"squall", "squall_thrift"},
+    "drpc/squall_drpc": {"squall", "squall_thrift"},
     "cli/squall_cli": {"squall", "squall_thrift"},
 }
 # Local mode and the test kit are part of the API and run the worker's engine: they import it when
@@ -24,6 +25,8 @@ ALLOWED = {
 EXCEPTIONS = {
     ("common/squall/local.py", "squall_worker"),
     ("common/squall/testing.py", "squall_worker"),
+    # A client is no daemon.
+    ("cli/squall_cli/commands/drpc_client.py", "squall_drpc"),
 }
 
 

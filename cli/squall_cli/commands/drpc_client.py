@@ -1,0 +1,66 @@
+"""`storm drpc-client`: call DRPC functions."""
+
+from __future__ import annotations
+
+import click
+
+from squall_cli.options import Settings, json_option, settings_options
+
+
+@click.command("drpc-client", no_args_is_help=True)
+@click.option(
+    "-f",
+    "--function",
+    metavar="NAME",
+    help="Call this function, once for each argument.",
+)
+@click.option(
+    "--timeout",
+    "timeout_secs",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECS",
+    help="How long to wait for each result (default: drpc.request.timeout.secs).",
+)
+@click.argument("arguments", nargs=-1, metavar="[FUNCTION ARGUMENT]...")
+@json_option
+@settings_options
+def command(
+    settings: Settings,
+    function: str | None,
+    timeout_secs: float | None,
+    arguments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Call DRPC functions, one after the other, and print the results.
+
+    Without --function, arguments come in pairs: a function and what it is asked. The servers are
+    those of drpc.servers, else one on this machine.
+    """
+    calls = _calls(function, arguments)
+    from squall_drpc.client import DRPCClient
+
+    conf = settings.load()
+    conf["drpc.servers"] = conf.get("drpc.servers") or ["127.0.0.1"]
+    results = []
+    with DRPCClient.from_conf(conf) as client:
+        for name, argument in calls:
+            result = client.execute(name, argument, timeout_secs=timeout_secs)
+            if as_json:
+                results.append({"function": name, "args": argument, "result": result})
+            else:
+                click.echo(result)
+    if as_json:
+        from squall_cli.output import print_json
+
+        print_json(results)
+
+
+def _calls(function: str | None, arguments: tuple[str, ...]) -> list[tuple[str, str]]:
+    if function is not None:
+        return [(function, argument) for argument in arguments or ("",)]
+    if len(arguments) % 2:
+        raise click.UsageError(
+            f"function {arguments[-1]!r} has no argument: give pairs of FUNCTION and ARGUMENT, or "
+            "--function NAME."
+        )
+    return list(zip(arguments[::2], arguments[1::2], strict=True))

@@ -1,0 +1,214 @@
+"""Calling DRPC functions.
+
+    async with AsyncDRPCClient("127.0.0.1", 3772) as client:      # calls may overlap
+        result = await client.execute("reach", "foo.com/blog/1")
+
+    with DRPCClient.from_conf(conf) as client:                     # from plain code, any thread
+        result = client.execute("reach", "foo.com/blog/1")
+
+`execute` raises DRPCError when there is no result; its `reason` says whose the failure is. With
+several servers each call goes to the next one. A call that cannot have been sent is made again at
+another server; one that may have been carried out is never repeated: the caller knows whether that
+does harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from squall.errors import SquallError
+from squall_drpc.requests import Reason
+from squall_thrift import storm
+from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
+from squall_thrift.wire import EncodeError
+
+Address = tuple[str, int]
+
+_CONNECT_TIMEOUT_SECS = 5.0
+_REPLY_BYTES_MAX = 64 * 1024 * 1024
+# Above the server's own time-out, which has the better message.
+_TIMEOUT_MARGIN_SECS = 5.0
+_IDLE_MAX = 256  # connections that are kept for later calls
+
+
+class DRPCError(SquallError):
+    """A DRPC request that has no result. `reason` None: it did not get an answer at all."""
+
+    def __init__(
+        self, message: str, *, reason: Reason | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+def server_addresses(conf: Mapping[str, Any], port_key: str = "drpc.port") -> list[Address]:
+    """The hosts of `drpc.servers`, with the port of that key. Raises DRPCError when there are
+    none."""
+    servers = conf.get("drpc.servers")
+    if not servers:
+        raise DRPCError(
+            "no DRPC server is configured",
+            hint="Set drpc.servers to the hosts on which `storm drpc` runs.",
+        )
+    return [(str(server), int(conf[port_key])) for server in servers]
+
+
+class AsyncDRPCClient:
+    """A client for asyncio. A call has a connection of its own while it waits; connections are
+    used again."""
+
+    def __init__(
+        self,
+        host: str | Sequence[Address] = "127.0.0.1",
+        port: int = 3772,
+        *,
+        timeout_secs: float = 605.0,
+    ) -> None:
+        """`host` may be a list of (host, port)."""
+        self._addresses = [(host, port)] if isinstance(host, str) else list(host)
+        if not self._addresses:
+            raise DRPCError("no DRPC server is named")
+        self._timeout_secs = timeout_secs
+        self._next = 0
+        self._idle: dict[Address, deque[ThriftClient]] = {a: deque() for a in self._addresses}
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> Self:
+        """A client of `drpc.servers`. Raises DRPCError when there are none."""
+        timeout_secs = float(conf["drpc.request.timeout.secs"]) + _TIMEOUT_MARGIN_SECS
+        return cls(server_addresses(conf), timeout_secs=timeout_secs)
+
+    async def execute(
+        self, function: str, args: str = "", *, timeout_secs: float | None = None
+    ) -> str:
+        """The function's result. Raises DRPCError."""
+        secs = self._timeout_secs if timeout_secs is None else timeout_secs
+        reasons = []
+        for _ in self._addresses:
+            address = self._addresses[self._next % len(self._addresses)]
+            self._next += 1
+            try:
+                return await self._execute(address, function, args, secs)
+            except ThriftTransportError as error:
+                if error.sent:
+                    raise DRPCError(
+                        str(error), hint="Whether the request was carried out is not known."
+                    ) from error
+                reasons.append(str(error))
+        raise DRPCError(
+            "no DRPC server can be reached: " + "; ".join(reasons),
+            hint="Is one running? drpc.servers and drpc.port say where they are looked for.",
+        )
+
+    async def close(self) -> None:
+        """Close the connections that no call uses."""
+        for idle in self._idle.values():
+            while idle:
+                await idle.pop().close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _execute(self, address: Address, function: str, args: str, secs: float) -> str:
+        idle = self._idle[address]
+        while idle:
+            # One that the server has closed meanwhile says so before anything is sent.
+            client = idle.pop()
+            try:
+                return await self._call(client, idle, function, args, secs)
+            except ThriftTransportError as error:
+                if error.sent:
+                    raise
+        client = ThriftClient(
+            storm.DistributedRPC,
+            *address,
+            frame_bytes_max=_REPLY_BYTES_MAX,
+            connect_timeout_secs=_CONNECT_TIMEOUT_SECS,
+        )
+        await client.connect()
+        return await self._call(client, idle, function, args, secs)
+
+    async def _call(
+        self, client: ThriftClient, idle: deque[ThriftClient], function: str, args: str, secs: float
+    ) -> str:
+        whole = False
+        try:
+            result: str = await client.call("execute", function, args, timeout_secs=secs)
+            whole = True
+            return result
+        except storm.DRPCExecutionException as error:
+            whole = True
+            raise DRPCError(error.msg, reason=_reason(error.type)) from error
+        except storm.AuthorizationException as error:
+            whole = True
+            raise DRPCError(f"not allowed: {error.msg}") from error
+        except (ThriftApplicationError, EncodeError) as error:
+            raise DRPCError(f"the request cannot be made: {error}") from error
+        finally:
+            if whole and len(idle) < _IDLE_MAX:
+                idle.append(client)
+            else:
+                await client.close()
+
+
+class DRPCClient:
+    """A client for plain code. It has an event loop of its own; calls from several threads take
+    turns."""
+
+    def __init__(
+        self,
+        host: str | Sequence[Address] = "127.0.0.1",
+        port: int = 3772,
+        *,
+        timeout_secs: float = 605.0,
+    ) -> None:
+        """`host` may be a list of (host, port)."""
+        self._client = AsyncDRPCClient(host, port, timeout_secs=timeout_secs)
+        self._runner = asyncio.Runner()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> Self:
+        """A client of `drpc.servers`. Raises DRPCError when there are none."""
+        timeout_secs = float(conf["drpc.request.timeout.secs"]) + _TIMEOUT_MARGIN_SECS
+        return cls(server_addresses(conf), timeout_secs=timeout_secs)
+
+    def execute(self, function: str, args: str = "", *, timeout_secs: float | None = None) -> str:
+        """The function's result. Raises DRPCError."""
+        with self._lock:
+            return self._runner.run(self._client.execute(function, args, timeout_secs=timeout_secs))
+
+    def close(self) -> None:
+        """Close its connections. Idempotent."""
+        with self._lock:
+            self._runner.run(self._client.close())
+            self._runner.close()
+            self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _reason(kind: int | None) -> Reason:
+    return Reason.FAILED_REQUEST if kind is None else Reason(int(kind))

@@ -1,0 +1,189 @@
+"""The DRPC server's process: configuration, logs, signals, three listeners.
+
+Once all of them listen, it says so in one line on stdout:
+`{"drpc": {"host": ..., "port": 3772, "invocations_port": 3773, "http_port": 3774, "pid": 4711}}`.
+It keeps nothing on disk and needs no ZooKeeper: what was under way when it ends is answered with
+SERVER_SHUTDOWN, or, when it is killed, by the end of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from squall.config import default_conf
+from squall.errors import ConfigError, SquallError
+from squall.logs import get_logger, set_up_logging
+from squall_drpc.batches import INVOCATIONS
+from squall_drpc.exchange import Exchange
+from squall_drpc.http import DrpcHttp
+from squall_drpc.services import CallerService, WorkerService
+from squall_thrift import storm
+from squall_thrift.server import InsecureListenerError, ThriftServer
+
+log = get_logger(__name__)
+
+_STOP_GRACE_SECS = 5.0
+_FILES_BESIDE_CONNECTIONS = 64
+_WORKER_CONNECTIONS_MAX = 1024
+
+
+def main() -> int:
+    """Run with the configuration that the environment names; returns the exit status."""
+    try:
+        return run(read_conf(os.environ))
+    except SquallError as error:
+        print(f"drpc: {error}", file=sys.stderr)
+        return 1
+
+
+def read_conf(env: Mapping[str, str]) -> dict[str, Any]:
+    """The merged configuration of the file in SQUALL_DAEMON_CONF. Raises ConfigError."""
+    path = env.get("SQUALL_DAEMON_CONF")
+    if not path:
+        raise ConfigError(
+            "SQUALL_DAEMON_CONF is not set", hint="Start the server with the command `storm drpc`."
+        )
+    try:
+        conf = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    if not isinstance(conf, dict):
+        raise ConfigError(f"the configuration {path} is no JSON object")
+    return {**default_conf(), **conf}
+
+
+def run(conf: Mapping[str, Any]) -> int:
+    """Run the server until SIGTERM or SIGINT. Raises SquallError for what a person can put
+    right."""
+    level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
+    folder = conf.get("storm.log.dir")
+    set_up_logging(Path(folder) / "drpc.log" if folder else None, level=level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(conf))
+
+
+class DrpcServer:
+    """The three listeners of a DRPC server and what they share."""
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self.exchange = Exchange(conf)
+        host = str(conf.get("storm.bind.host") or "127.0.0.1")
+        insecure = bool(conf.get("storm.security.insecure", False))
+        bytes_max = int(conf["drpc.max_buffer_size"])
+        # A caller waits on its connection, so that there are as many as requests, and some idle.
+        callers_max = _files_max(2 * int(conf["drpc.requests.max"]) + 256)
+        self.callers = ThriftServer(
+            storm.DistributedRPC,
+            CallerService(self.exchange),
+            host=host,
+            port=int(conf["drpc.port"]),
+            frame_bytes_max=bytes_max,
+            connections_max=callers_max,
+            insecure=insecure,
+        )
+        self.workers = ThriftServer(
+            INVOCATIONS,
+            WorkerService(self.exchange),
+            host=host,
+            port=int(conf["drpc.invocations.port"]),
+            # Results come in batches of a frame's length or less, see `remote`.
+            frame_bytes_max=4 * bytes_max,
+            connections_max=_WORKER_CONNECTIONS_MAX,
+            insecure=insecure,
+        )
+        self.http = DrpcHttp(self.exchange).server(
+            host=host,
+            port=int(conf["drpc.http.port"]),
+            body_bytes_max=bytes_max,
+            insecure=insecure,
+        )
+
+    async def start(self) -> None:
+        """Listen on all ports. Raises SquallError, with none of them listening."""
+        try:
+            for server, key in (
+                (self.callers, "drpc.port"),
+                (self.workers, "drpc.invocations.port"),
+            ):
+                try:
+                    await server.start()
+                except InsecureListenerError as error:
+                    raise SquallError(str(error)) from error
+                except OSError as error:
+                    raise _cannot_listen(server.port, key, error) from error
+            await self.http.start()
+        except BaseException:
+            await self.stop(0)
+            raise
+
+    async def stop(self, grace_secs: float = _STOP_GRACE_SECS) -> None:
+        """Answer what is under way with SERVER_SHUTDOWN, then close everything."""
+        self.exchange.stop()
+        await asyncio.gather(
+            self.callers.stop(grace_secs), self.workers.stop(grace_secs), self.http.stop()
+        )
+
+
+def _cannot_listen(port: int, key: str, error: OSError) -> SquallError:
+    if error.errno == errno.EADDRINUSE:
+        return SquallError(
+            f"port {port} is in use",
+            hint=f"Is another DRPC server running? Stop it, or choose another {key}.",
+        )
+    return SquallError(
+        f"cannot listen on port {port}: {error.strerror or error}",
+        hint=f"See storm.bind.host and {key}.",
+    )
+
+
+def _files_max(wanted: int) -> int:
+    """How many connections there may be, after the process' limit of open files was raised as far
+    as need be and the system allows."""
+    beside = _FILES_BESIDE_CONNECTIONS + 2 * _WORKER_CONNECTIONS_MAX
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = wanted + beside
+    if soft != resource.RLIM_INFINITY and soft < min(wanted + beside, hard):
+        with contextlib.suppress(ValueError, OSError):
+            soft = min(wanted + beside, hard)
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            )
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(64, min(wanted, soft - beside))
+
+
+async def _run(conf: Mapping[str, Any]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = DrpcServer(conf)
+    await server.start()
+    ready = {
+        "host": str(conf.get("storm.bind.host") or "127.0.0.1"),
+        "port": server.callers.port,
+        "invocations_port": server.workers.port,
+        "http_port": server.http.port,
+        "pid": os.getpid(),
+    }
+    log.info("drpc_started", **ready)
+    print(json.dumps({"drpc": ready}), flush=True)
+    await stop.wait()
+    log.info("drpc_stopping", under_way=server.exchange.under_way)
+    await server.stop()
+    return 0

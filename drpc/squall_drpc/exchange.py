@@ -1,0 +1,171 @@
+"""`Requests` on an event loop: callers wait for answers, workers for requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from squall.clock import Clock, SystemClock
+from squall.logs import get_logger
+from squall_drpc.requests import Batch, BusyError, Failure, Outcome, Reason, Requests
+from squall_thrift import storm
+
+log = get_logger(__name__)
+
+FUNCTION_BYTES_MAX = 512  # of a function's name
+FETCH_MOST = 1000  # requests that one call may take
+FETCH_WAIT_SECS_MAX = 5.0
+_EXPIRY_SECS_MIN = 0.05  # so often at most it is looked for what has timed out
+
+
+class CallRefusedError(Exception):
+    """A call that makes no sense, such as one of a function without a name."""
+
+
+class Exchange:
+    """The requests of one server. All methods are called on the loop that runs."""
+
+    def __init__(self, conf: Mapping[str, Any], *, clock: Clock | None = None) -> None:
+        """`conf` is the merged configuration (drpc.*)."""
+        self._now = (clock or SystemClock()).monotonic
+        self._requests = Requests(
+            os.urandom(6).hex(),
+            timeout_secs=float(conf["drpc.request.timeout.secs"]),
+            taker_timeout_secs=float(conf["drpc.worker.timeout.secs"]),
+            waiting_max=int(conf["drpc.function.requests.max"]),
+            requests_max=int(conf["drpc.requests.max"]),
+        )
+        # Workers that wait for a function's requests, the longest first; none is empty.
+        self._fetching: dict[str, OrderedDict[asyncio.Future[None], None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._ending = False
+
+    @property
+    def under_way(self) -> int:
+        """How many requests have not ended."""
+        return len(self._requests)
+
+    async def execute(self, function: str, args: str) -> str:
+        """Ask a function. Raises storm.DRPCExecutionException when there is no result, BusyError
+        when a bound is reached, CallRefusedError for a name that no function can have."""
+        _check_name(function)
+        if self._ending:
+            raise failure_exception(_SHUTDOWN)
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def end(outcome: Outcome) -> None:
+            if not answer.done():
+                answer.set_result(outcome)
+
+        request = self._requests.add(function, args, self._now(), end)
+        self._set_timer()
+        self._wake_one(function)
+        try:
+            outcome = await answer
+        except asyncio.CancelledError:
+            self._requests.withdraw(request.id)
+            raise
+        if isinstance(outcome, Failure):
+            raise failure_exception(outcome)
+        return outcome
+
+    async def fetch(
+        self,
+        function: str,
+        most: int = 1,
+        wait_secs: float = 0.0,
+        taker: str | None = None,
+        have: int = 0,
+    ) -> Batch:
+        """Requests for a worker, as `Requests.take`; when there is none, wait for one so long."""
+        _check_name(function)
+        most = max(0, min(most, FETCH_MOST))
+        batch = self._take(function, most, taker, have)
+        if batch.requests or wait_secs <= 0 or most == 0 or self._ending:
+            return batch
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._fetching.setdefault(function, OrderedDict())[woken] = None
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(wait_secs, FETCH_WAIT_SECS_MAX)):
+                    await woken
+        finally:
+            waiting = self._fetching.get(function)
+            if waiting is not None:
+                waiting.pop(woken, None)
+                if not waiting:
+                    del self._fetching[function]
+        return self._take(function, most, taker, have)
+
+    def settle(self, request_id: str, outcome: Outcome) -> None:
+        """A worker's answer. One that comes too late is dropped."""
+        if not self._requests.settle(request_id, outcome):
+            log.debug("late_answer_dropped", request_id=request_id)
+
+    def stop(self) -> None:
+        """End every request with SERVER_SHUTDOWN, and take none on any more."""
+        self._ending = True
+        self._requests.end_all(_SHUTDOWN)
+        for waiting in list(self._fetching.values()):
+            for woken in list(waiting):
+                if not woken.done():
+                    woken.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _take(self, function: str, most: int, taker: str | None, have: int) -> Batch:
+        batch = self._requests.take(function, most, self._now(), taker, have)
+        self._set_timer()
+        return batch
+
+    def _wake_one(self, function: str) -> None:
+        waiting = self._fetching.get(function)
+        while waiting:
+            woken, _ = waiting.popitem(last=False)
+            if not woken.done():
+                woken.set_result(None)
+                return
+
+    def _set_timer(self) -> None:
+        at = self._requests.next_expiry()
+        if at is None or at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        secs = max(_EXPIRY_SECS_MIN, at - self._now())
+        self._timer = asyncio.get_running_loop().call_later(secs, self._expire)
+        self._timer_at = at
+
+    def _expire(self) -> None:
+        self._timer, self._timer_at = None, math.inf
+        self._requests.expire(self._now())
+        self._set_timer()
+
+
+_SHUTDOWN = Failure(Reason.SERVER_SHUTDOWN, "the DRPC server is shutting down")
+
+
+def failure_exception(failure: Failure) -> storm.DRPCExecutionException:
+    """A failure as Storm's exception."""
+    return storm.DRPCExecutionException(
+        msg=failure.message, type=storm.DRPCExceptionType(int(failure.reason))
+    )
+
+
+def _check_name(function: str) -> None:
+    if not function:
+        raise CallRefusedError("a DRPC function needs a name")
+    if len(function.encode()) > FUNCTION_BYTES_MAX:
+        raise CallRefusedError(
+            f"the name of a DRPC function has at most {FUNCTION_BYTES_MAX} bytes"
+        )
+
+
+__all__ = ["Batch", "BusyError", "CallRefusedError", "Exchange", "failure_exception"]

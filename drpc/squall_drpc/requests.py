@@ -1,0 +1,241 @@
+"""The requests of a DRPC server: who asked, who has taken, what came of it. No clock, no I/O.
+
+    add ──▶ waiting, by function ──take──▶ taken ──settle──▶ ended
+                 │                           │
+                 └────── time-out ───────────┴── time-out, or its taker is gone
+
+Each request ends exactly once, and with that everything about it is forgotten: what comes for it
+later is dropped. An id is never used again, not even by the next server on the same port: it begins
+with the server's own random text, so that a late result of an earlier life answers nobody.
+
+A *taker* is a worker that fetches in batches. It gives itself a name, and shows that it lives by
+asking again and again; what it took fails when it has not asked for `taker_timeout_secs`: nobody
+else would ever answer. Of a batch whose answer was lost on the way the taker knows nothing; it asks
+with the number of the last batch that it *has*, and gets the lost one again. Storm's own workers
+take one by one, without a name: what they lose ends by the time-out.
+
+What callers can make it hold is bounded: `waiting_max` requests for one function, `requests_max` in
+all; a function that nobody asked for, or nobody serves, leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+class Reason(enum.IntEnum):
+    """Why a request failed: the numbers of Storm's DRPCExceptionType."""
+
+    INTERNAL_ERROR = 0
+    SERVER_SHUTDOWN = 1
+    SERVER_TIMEOUT = 2
+    FAILED_REQUEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An end without a result."""
+
+    reason: Reason
+    message: str
+
+
+Outcome = str | Failure
+
+
+class BusyError(Exception):
+    """A bound is reached: the request was not taken on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request on its way to a topology."""
+
+    id: str
+    args: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests for one taker. `number` 0: for one without a name."""
+
+    number: int
+    requests: tuple[Request, ...]
+
+
+@dataclass(slots=True)
+class _Pending:
+    request: Request
+    function: str
+    deadline: float
+    on_end: Callable[[Outcome], None]
+    taker: str | None = None
+
+
+@dataclass(slots=True)
+class _Taker:
+    seen: float
+    number: int = 0  # of the last batch that it was given
+    last: tuple[str, ...] = ()  # the requests of that batch
+    holds: set[str] = field(default_factory=set)
+
+
+class Requests:
+    """All of a server's requests. Times are seconds of one monotonic clock."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        timeout_secs: float,
+        taker_timeout_secs: float,
+        waiting_max: int,
+        requests_max: int,
+    ) -> None:
+        """`server` is a text that no other server's life has ever had."""
+        self._server = server
+        self._timeout_secs = timeout_secs
+        self._taker_timeout_secs = taker_timeout_secs
+        self._waiting_max = waiting_max
+        self._requests_max = requests_max
+        self._number = 0
+        # All time-outs are equally long: the oldest request is the first to end.
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._waiting: dict[str, OrderedDict[str, None]] = {}  # by function; none is empty
+        self._takers: dict[str, _Taker] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def waiting_functions(self) -> list[str]:
+        """The functions for which requests wait."""
+        return list(self._waiting)
+
+    def add(
+        self, function: str, args: str, now: float, on_end: Callable[[Outcome], None]
+    ) -> Request:
+        """Take a request on. `on_end` is called once, within the time-out. Raises BusyError."""
+        if len(self._pending) >= self._requests_max:
+            raise BusyError(f"the server has {self._requests_max} requests under way")
+        queue = self._waiting.get(function)
+        if queue is not None and len(queue) >= self._waiting_max:
+            raise BusyError(f"{self._waiting_max} requests wait for function {function!r} already")
+        self._number += 1
+        request = Request(f"{self._server}-{self._number}", args)
+        self._pending[request.id] = _Pending(request, function, now + self._timeout_secs, on_end)
+        self._waiting.setdefault(function, OrderedDict())[request.id] = None
+        return request
+
+    def take(
+        self, function: str, most: int, now: float, taker: str | None = None, have: int = 0
+    ) -> Batch:
+        """The oldest waiting requests of a function, at most `most`. A `taker` that has another
+        batch than it was last given gets that one again, without what has ended since."""
+        known = self._takers.get(taker) if taker is not None else None
+        if known is not None:
+            known.seen = now
+            if have != known.number and known.last:
+                again = [self._pending[i].request for i in known.last if i in known.holds]
+                if again:
+                    return Batch(known.number, tuple(again))
+        taken: list[Request] = []
+        queue = self._waiting.get(function)
+        while queue and len(taken) < most:
+            request_id, _ = queue.popitem(last=False)
+            pending = self._pending[request_id]
+            pending.taker = taker
+            taken.append(pending.request)
+        if queue is not None and not queue:
+            del self._waiting[function]
+        if taker is None or not taken:
+            return Batch(0 if taker is None else have, tuple(taken))
+        if known is None:
+            known = self._takers[taker] = _Taker(now, number=have)
+        known.number = have + 1
+        known.last = tuple(request.id for request in taken)
+        known.holds.update(known.last)
+        return Batch(known.number, tuple(taken))
+
+    def settle(self, request_id: str, outcome: Outcome) -> bool:
+        """The answer to a request; False when it has ended already, or never was."""
+        pending = self._forget(request_id)
+        if pending is None:
+            return False
+        pending.on_end(outcome)
+        return True
+
+    def withdraw(self, request_id: str) -> None:
+        """Nobody waits for this answer any more: `on_end` is not called."""
+        self._forget(request_id)
+
+    def expire(self, now: float) -> None:
+        """End what has timed out, and what was taken by workers that are gone."""
+        while self._pending:
+            oldest = next(iter(self._pending.values()))
+            if oldest.deadline > now:
+                break
+            what = (
+                "nobody has taken it"
+                if oldest.request.id in self._waiting.get(oldest.function, ())
+                else "the topology has not answered"
+            )
+            self.settle(
+                oldest.request.id,
+                Failure(
+                    Reason.SERVER_TIMEOUT,
+                    f"no answer from function {oldest.function!r} within "
+                    f"{self._timeout_secs:g} s: {what}",
+                ),
+            )
+        for name, taker in list(self._takers.items()):
+            if now - taker.seen < self._taker_timeout_secs:
+                continue
+            for request_id in list(taker.holds):
+                self.settle(
+                    request_id,
+                    Failure(Reason.FAILED_REQUEST, "the worker that took the request is gone"),
+                )
+            self._takers.pop(name, None)
+
+    def end_all(self, failure: Failure) -> None:
+        """End every request."""
+        for request_id in list(self._pending):
+            self.settle(request_id, failure)
+        self._takers.clear()
+
+    def next_expiry(self) -> float | None:
+        """When `expire` has something to do, at the earliest; None: nothing is there."""
+        times = [taker.seen + self._taker_timeout_secs for taker in self._takers.values()]
+        if self._pending:
+            times.append(next(iter(self._pending.values())).deadline)
+        return min(times, default=None)
+
+    def _forget(self, request_id: str) -> _Pending | None:
+        pending = self._pending.pop(request_id, None)
+        if pending is None:
+            return None
+        queue = self._waiting.get(pending.function)
+        if queue is not None:
+            queue.pop(request_id, None)
+            if not queue:
+                del self._waiting[pending.function]
+        if pending.taker is not None:
+            taker = self._takers.get(pending.taker)
+            if taker is not None:
+                taker.holds.discard(request_id)
+        return pending
+
+    def validate(self) -> None:
+        """Assert what must always hold."""
+        for function, queue in self._waiting.items():
+            assert queue, function
+            for request_id in queue:
+                assert self._pending[request_id].function == function
+                assert self._pending[request_id].taker is None
+        for name, taker in self._takers.items():
+            for request_id in taker.holds:
+                assert self._pending[request_id].taker == name

@@ -1,0 +1,168 @@
+"""DRPC over HTTP, spoken to in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from squall.errors import SquallError
+from squall.web import Route, WebServer
+from squall_drpc.daemon import DrpcServer
+
+from .conftest import Serve, until
+
+LONG_SECS = 30.0
+
+
+async def ask(
+    server: DrpcServer, line: str, body: bytes = b"", *headers: str, host: str = "127.0.0.1"
+) -> tuple[int, dict[str, str], str]:
+    """One request on a connection of its own: status, headers, body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.http.port)
+    lines = [f"{line} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    try:
+        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        async with asyncio.timeout(LONG_SECS):
+            answer = (await reader.read()).decode()
+    finally:
+        writer.close()
+    head, _, text = answer.partition("\r\n\r\n")
+    status, *rest = head.split("\r\n")
+    found = dict(h.split(": ", 1) for h in rest)
+    return int(status.split()[1]), found, text
+
+
+async def answer_with(server: DrpcServer, function: str) -> str:
+    """Answer one request of a function with its arguments, in brackets; return these."""
+    async with asyncio.timeout(LONG_SECS):
+        while not (batch := await server.exchange.fetch(function, 1, 1.0)).requests:
+            pass
+    [request] = batch.requests
+    server.exchange.settle(request.id, f"<{request.args}>")
+    return request.args
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "args"),
+    [
+        ("POST /drpc/f", "größer".encode(), "größer"),
+        ("GET /drpc/f/a%20b", b"", "a b"),
+        ("GET /drpc/f/http://x/y", b"", "http://x/y"),
+        ("GET /drpc/f", b"", ""),
+        ("GET /drpc/f/", b"", ""),
+    ],
+)
+async def test_storms_paths(serve: Serve, line: str, body: bytes, args: str) -> None:
+    async with serve() as server:
+        (status, headers, text), seen = await asyncio.gather(
+            ask(server, line, body), answer_with(server, "f")
+        )
+        assert (status, text, seen) == (200, f"<{args}>", args)
+        # A result that looks like a page is none.
+        assert headers["Content-Type"].startswith("text/plain")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_failures_have_storms_status(serve: Serve) -> None:
+    async with serve(**{"drpc.request.timeout.secs": 0.1}) as server:
+        status, headers, text = await ask(server, "GET /drpc/nobody/x")
+        assert status == 504
+        assert json.loads(text)["error"] == "SERVER_TIMEOUT"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_full_queue_is_503(serve: Serve) -> None:
+    async with serve(**{"drpc.requests.max": 1}) as server:
+        first = asyncio.create_task(ask(server, "GET /drpc/f/1"))
+        await until(lambda: server.exchange.under_way)
+        status, _, text = await ask(server, "GET /drpc/f/2")
+        assert (status, json.loads(text)["error"]) == (503, "BUSY")
+        await answer_with(server, "f")
+        assert (await first)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "headers", "status"),
+    [
+        ("POST /drpc/f", b"x" * 2048, (), 413),
+        ("POST /drpc/f", b"\xff\xfe", (), 400),
+        ("DELETE /drpc/f", b"", (), 405),
+        ("GET /nothing", b"", (), 404),
+        ("GET /drpc/f/x", b"", ("Sec-Fetch-Site: cross-site",), 403),
+        ("GET /drpc/" + "f" * 600, b"", (), 400),
+    ],
+)
+async def test_what_is_refused(
+    serve: Serve, line: str, body: bytes, headers: tuple[str, ...], status: int
+) -> None:
+    async with serve(**{"drpc.max_buffer_size": 1024}) as server:
+        answer = await ask(server, line, body, *headers)
+        assert answer[0] == status
+        assert json.loads(answer[2]).keys() == {"error", "errorMessage"}
+        assert server.exchange.under_way == 0
+
+
+async def test_another_sites_name_for_loopback_is_refused(serve: Serve) -> None:
+    async with serve() as server:
+        assert (await ask(server, "GET /drpc/f/x", host="evil.example"))[0] == 421
+        assert (await ask(server, "GET /x", host="localhost:3774"))[0] == 404
+
+
+async def test_who_hangs_up_is_not_answered(serve: Serve) -> None:
+    async with serve() as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.http.port)
+        writer.write(b"GET /drpc/f/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(LONG_SECS):
+            await until(lambda: server.exchange.under_way)
+            writer.close()
+            await until(lambda: not server.exchange.under_way)
+
+
+async def test_a_connection_that_sends_no_whole_head_is_closed() -> None:
+    server = WebServer([], name="test", idle_timeout_secs=0.2)
+    await server.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: ")
+        async with asyncio.timeout(LONG_SECS):
+            await reader.read()
+        writer.close()
+    finally:
+        await server.stop()
+
+
+async def test_connections_are_bounded() -> None:
+    server = WebServer([], name="test", connections_max=2)
+    await server.start()
+    held = []
+    try:
+        for _ in range(2):
+            held.append(await asyncio.open_connection("127.0.0.1", server.port))
+            await until(lambda: len(server._runner.server.connections) == len(held))  # type: ignore[union-attr]
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        async with asyncio.timeout(LONG_SECS):
+            try:
+                assert await reader.read() == b""
+            except ConnectionResetError:
+                pass
+        writer.close()
+    finally:
+        for _, writer in held:
+            writer.close()
+        await server.stop()
+
+
+async def test_a_listener_elsewhere_without_authentication_does_not_start() -> None:
+    with pytest.raises(SquallError, match="without authentication"):
+        await WebServer([], name="test", host="0.0.0.0").start()
+
+
+def test_a_route_without_a_permission_is_refused() -> None:
+    async def handle(request: object) -> object: ...
+
+    with pytest.raises(TypeError, match="no permission is declared for GET /x"):
+        WebServer([Route("GET", "/x", handle, permission="")], name="test")  # type: ignore[arg-type]
