@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-features soak format clean
+.PHONY: help setup demo test check bench bench-features bench-latency bench-idle \
+  bench-memory bench-scale soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +53,18 @@ bench: $(BENCH_STAMP) ## The headline figures: table, JSON and plot; never part 
 
 bench-features: $(BENCH_STAMP) ## What each default-on feature costs
 	$(BIN)/python -m bench features
+
+bench-latency: $(BENCH_STAMP) ## Complete latency at 1,000 messages a second
+	$(BIN)/python -m bench latency
+
+bench-idle: $(BENCH_STAMP) ## CPU and memory of an idle cluster
+	$(BIN)/python -m bench idle
+
+bench-memory: $(BENCH_STAMP) ## Memory of every process while a bolt is stuck
+	$(BIN)/python -m bench memory
+
+bench-scale: $(BENCH_STAMP) ## Workers, tasks, bytes and fan-out: is there a cliff?
+	$(BIN)/python -m bench scale
 
 soak: $(STAMP) ## Property and chaos tests for much longer
 	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos

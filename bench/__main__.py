@@ -31,7 +31,7 @@ from bench.tables import show
 OUTPUT = Path(__file__).resolve().parent.parent / "build" / "bench"
 # Every module has `take(pairs, only) -> report` and `tables(report)`; the number is the default of
 # --pairs: runs of each case.
-SUBJECTS = {"headline": 7, "features": 7}
+SUBJECTS = {"headline": 7, "features": 15, "latency": 5, "idle": 3, "memory": 1, "scale": 3}
 
 
 def main() -> int:

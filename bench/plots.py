@@ -21,7 +21,8 @@ def draw(name: str, report: Mapping[str, Any], folder: Path) -> Path | None:
     # The same figures give the same file: no time in it, and ids that do not change.
     matplotlib.rcParams.update(
         {
-            "svg.hashsalt": "squall", "font.size": 9, "axes.spines.top": False,
+            "svg.hashsalt": "squall", "svg.fonttype": "none", "font.size": 9,
+            "axes.spines.top": False,
             "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
             "axes.axisbelow": True, "figure.constrained_layout.use": True,
         }
@@ -84,7 +85,92 @@ def _features(report: Mapping[str, Any]) -> Any:
     return figure
 
 
+def _latency(report: Mapping[str, Any]) -> Any:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.5, 3.2))
+    for name, row in report["cases"].items():
+        curve = row["curve_us"]
+        share = [100.0 * at / (len(curve) - 1) for at in range(len(curve))]
+        bare = name == "echo"
+        axes.plot(
+            curve,
+            share,
+            label=row["title"],
+            ls=":" if bare else "-",
+            color=_OTHER if bare else None,
+        )
+    axes.set_xscale("log")
+    axes.set_xlabel("µs from emit to ack")
+    axes.set_ylabel("% of messages")
+    axes.legend(loc="lower right")
+    return figure
+
+
+def _memory(report: Mapping[str, Any]) -> Any:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.5, 3.2))
+    for row in report["cases"].values():
+        workers = [name for name in row["peaks_mb"] if name.startswith("worker")]
+        most = max(workers, key=lambda name: row["peaks_mb"][name])
+        curve = row["curve"]
+        axes.plot([p["secs"] for p in curve], [p[most] for p in curve], label=row["title"])
+        axes.axvspan(row["stuck_at_secs"], row["freed_at_secs"], color=_OTHER, alpha=0.06)
+    axes.axhline(max(row["goal_mb"] for row in report["cases"].values()), color=_GOAL, lw=1)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds; the bolt is stuck where it is grey")
+    axes.set_ylabel("RSS of the larger worker, MB")
+    axes.legend(loc="lower right", fontsize=7)
+    return figure
+
+
+def _scale(report: Mapping[str, Any]) -> Any:
+    from matplotlib import pyplot
+
+    axes_of: dict[str, list[Mapping[str, Any]]] = {}
+    for row in report["cases"].values():
+        axes_of.setdefault(row["axis"], []).append(row)
+    figure, plots = pyplot.subplots(
+        1, len(axes_of), figsize=(2.6 * len(axes_of), 2.8), squeeze=False
+    )
+    for axes, (axis, rows) in zip(plots[0], axes_of.items(), strict=True):
+        values = [row["value"] for row in rows]
+        axes.plot(values, [row["cpu_us_a_tuple"] for row in rows], "o-", color=_OURS, ms=3)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks(values, [f"{value:g}" for value in values], fontsize=7)
+        axes.xaxis.set_minor_formatter("")
+        axes.set_xlabel(axis.replace("_", " "))
+        right = axes.twinx()
+        right.plot(values, [row["wall_millions_sec"] for row in rows], "s--", color=_OTHER, ms=3)
+        right.set_yscale("log")
+        right.grid(visible=False)
+        for vertical in (axes.yaxis, right.yaxis):
+            vertical.set_major_formatter("{x:g}")
+            vertical.set_minor_formatter("")
+    plots[0][0].set_ylabel("CPU, µs a tuple (blue)")
+    right.set_ylabel("M tuples/s of time (grey)")
+    return figure
+
+
+def _peers(report: Mapping[str, Any]) -> Any:
+    rows = [row for row in report["cases"].values() if "cpu_us_a_word" in row]
+    figure = _bars(
+        [row["title"] for row in rows],
+        [row["cpu_us_a_word"] for row in rows],
+        "CPU, µs a word",
+        [_OURS if row["ours"] else _OTHER for row in rows],
+    )
+    figure.axes[0].set_xscale("log")
+    return figure
+
+
 _DRAWINGS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "headline": _headline,
     "features": _features,
+    "latency": _latency,
+    "memory": _memory,
+    "scale": _scale,
+    "peers": _peers,
 }

@@ -1,0 +1,115 @@
+"""Complete latency at 1,000 messages a second: from the spout's emit to its ack, through
+spout -> split -> count with every word acked, in one worker and across two."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench import echo
+from bench.machine import Watch
+from bench.runs import Case, run
+from bench.tables import Table, met, number
+from bench.topologies import WORDS_A_LINE
+from squall_worker.engine import core
+
+RATE = 1_000
+TOTAL, UNMEASURED = 6_000, 1_000
+ECHO_SECS = 3.0
+# case -> goals for p50 and p99, us
+GOALS = {"one_worker": (100, 1_000), "two_workers": (500, 2_000)}
+_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+_CURVE = 200  # points of the distribution that are kept for the plot
+
+
+def cases() -> list[Case]:
+    def case(name: str, title: str, workers: int) -> Case:
+        return Case(
+            name,
+            "shapes.paced_word_count",
+            {"rate": RATE, "total": TOTAL, "unmeasured": UNMEASURED, "tasks": workers},
+            TOTAL * WORDS_A_LINE,
+            executed={"split": TOTAL, "count": TOTAL * WORDS_A_LINE},
+            messages=TOTAL,
+            workers=workers,
+            core=core.NAME,
+            title=title,
+        )
+
+    return [
+        case("one_worker", "word count, acked, one worker", 1),
+        case("two_workers", "word count, acked, two workers over TCP", 2),
+    ]
+
+
+def percentiles(latencies: Sequence[float]) -> dict[str, float]:
+    """Of latencies in us."""
+    ranked = sorted(latencies)
+    last = len(ranked) - 1
+    found = {name: ranked[round(share * last)] for name, share in _SHARES.items()}
+    return {name: round(value, 1) for name, value in found.items()}
+
+
+def _summary(title: str, runs: Sequence[Sequence[float]], busy: Sequence[float]) -> dict[str, Any]:
+    """Medians of the runs' percentiles; the curve is of all runs together."""
+    each = [percentiles(latencies) for latencies in runs]
+    ranked = sorted(value for latencies in runs for value in latencies)
+    steps = [round(at * (len(ranked) - 1) / _CURVE) for at in range(_CURVE + 1)]
+    return {
+        "title": title,
+        "messages": len(ranked),
+        **{name: round(statistics.median(one[name] for one in each), 1) for name in _SHARES},
+        "p50_all": [one["p50"] for one in each],
+        "p99_all": [one["p99"] for one in each],
+        "max": ranked[-1],
+        "others_percent": [round(value, 1) for value in busy],
+        "curve_us": [ranked[step] for step in steps],
+    }
+
+
+def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
+    """Every case `pairs` times by turns, each beside an echo."""
+    chosen = [case for case in cases() if only is None or case.name in only]
+    found: dict[str, list[list[float]]] = {"echo": [], **{case.name: [] for case in chosen}}
+    busy: dict[str, list[float]] = {name: [] for name in found}
+    for number_of_round in range(pairs):
+        print(f"round {number_of_round + 1} of {pairs}", file=sys.stderr, flush=True)
+        for case in [None, *chosen]:
+            watch = Watch()
+            if case is None:
+                name = "echo"
+                latencies = [1e6 * secs for secs in echo.measure(RATE, ECHO_SECS)]
+            else:
+                name = case.name
+                result = run(case)
+                latencies = [us for figures in result.figures for us in figures["latencies_us"]]
+            found[name].append(latencies)
+            busy[name].append(watch.report()["others_percent"])
+    titles = {case.name: case.title for case in chosen}
+    titles["echo"] = "for comparison: a bare echo between two processes"
+    rows = {name: _summary(titles[name], found[name], busy[name]) for name in [*titles]}
+    for name, (p50, p99) in GOALS.items():
+        if name in rows:
+            rows[name] |= {"goal_p50": p50, "goal_p99": p99}
+    return {"pairs": pairs, "rate": RATE, "counts_checked": True, "cases": rows}
+
+
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    rows = []
+    for row in report["cases"].values():
+        goal = verdict = ""
+        if "goal_p50" in row:
+            goal = f"p50 {row['goal_p50']:,}, p99 {row['goal_p99']:,}"
+            verdicts = {met(row[p], row[f"goal_{p}"], None, at_most=True) for p in ("p50", "p99")}
+            verdict = "yes" if verdicts == {"yes"} else "NO"
+        others = f"{statistics.median(row['others_percent']):.0f} %"
+        values = [number(row[name]) for name in _SHARES]
+        rows.append([row["title"], *values, number(row["max"]), others, goal, verdict])
+    columns = ["us from emit to ack", *_SHARES, "max", "machine busy with others", "goal", "met"]
+    note = (
+        f"At {report['rate']:,} messages a second; medians of {report['pairs']} runs. On a busy "
+        "machine the echo is late too: the ratio to it says more than the figure."
+    )
+    return [Table("Complete latency", columns, rows, [note])]

@@ -1,0 +1,90 @@
+"""The other subjects of the benchmark: what they make of what was measured."""
+
+import json
+
+import pytest
+from bench import latency, memory, plots, scale
+from bench.runs import measure
+
+from squall_worker.engine import core
+
+
+def test_percentiles_are_of_the_sorted_latencies():
+    found = latency.percentiles([float(n) for n in range(1000, -1, -1)])
+    assert found == {"p50": 500, "p90": 900, "p99": 990, "p999": 999}
+
+
+def latency_report(p99):
+    latencies = [50.0] * 95 + [p99] * 5
+    row = latency._summary("one", [latencies], [12.0])
+    return {"pairs": 1, "rate": 1000, "cases": {"one": row | {"goal_p50": 100, "goal_p99": 1000}}}
+
+
+@pytest.mark.parametrize(("p99", "verdict"), [(999.0, "yes"), (1001.0, "NO")])
+def test_both_goals_of_a_latency_are_to_be_met(p99, verdict):
+    (table,) = latency.tables(latency_report(p99))
+    assert table.rows[0][-1] == verdict
+
+
+def scale_row(axis, value, cost):
+    return {
+        "axis": axis,
+        "value": value,
+        "cpu_us_a_tuple": cost,
+        "millions_a_core_sec": 1 / cost,
+        "wall_millions_sec": 1 / cost,
+    }
+
+
+def test_a_steep_step_is_called_a_cliff():
+    costs = {10: 1.0, 30: 1.9, 100: 4.0}
+    rows = {f"tasks_{n}": scale_row("tasks", n, cost) for n, cost in costs.items()}
+    (table,) = scale.tables({"pairs": 1, "cases": rows})
+    assert [row[2] for row in table.rows] == ["", "1.90x", "2.11x CLIFF"]
+
+
+def test_larger_tuples_may_cost_more():
+    rows = {f"bytes_{n}": scale_row("bytes", n, n) for n in (1, 10)}
+    (table,) = scale.tables({"pairs": 1, "cases": rows})
+    assert [row[2] for row in table.rows] == ["", "10.00x"]
+
+
+@pytest.mark.parametrize("name", ["tasks_10", "fan_out_16", "bytes_10"])
+def test_what_scales_is_counted(name):
+    """With a thousandth of the tuples."""
+    (case,) = [case for case in scale.cases() if case.name == name]
+    if name == "tasks_10":
+        from bench.headline import word_count
+
+        case = word_count(name, tasks=5, lines=50, rounds=1, core=core.NAME)
+    else:
+        from dataclasses import replace
+
+        total = case.messages // 1000
+        case = replace(
+            case,
+            arguments={**case.arguments, "total": total},
+            tuples=case.tuples // 1000,
+            messages=total,
+            executed={name: n // 1000 for name, n in case.executed.items()},
+        )
+    report = measure([case], 1)
+    assert report["cases"][name]["tuples_checked"] == case.tuples > 0
+    assert "ratio_to_plain" not in report["cases"][name]
+
+
+def test_counts_of_all_tasks_are_added_up(tmp_path):
+    for task, sent in ((1, 5), (2, 7)):
+        counts = {"sent": sent, "acked": sent, "failed": 0}
+        (tmp_path / f"source-{task}.json").write_text(json.dumps(counts))
+    (tmp_path / "stuck-3.json").write_text('{"taken": 11}')
+    (tmp_path / "stuck").touch()
+    assert memory.totals(tmp_path) == {"sent": 12, "acked": 12, "failed": 0, "taken": 11}
+
+
+def test_plots_are_drawn_and_the_same_again(tmp_path):
+    pytest.importorskip("matplotlib")
+    report = latency_report(99.0)
+    first = plots.draw("latency", report, tmp_path).read_bytes()
+    assert plots.draw("latency", report, tmp_path).read_bytes() == first
+    assert plots.draw("no such subject", report, tmp_path) is None
