@@ -154,6 +154,8 @@ SCHEMA: dict[str, Kind] = {
     "nimbus.blobstore.expiration.secs": SECS,
     "nimbus.topology.blobstore.deletion.delay.ms": COUNT,
     "nimbus.code.sync.freq.secs": SECS,
+    "nimbus.admins": list_of(TEXT),
+    "nimbus.supervisor.users": list_of(TEXT),
     "nimbus.executors.perTopology": POSITIVE,
     "nimbus.slots.perTopology": POSITIVE,
     "supervisor.slots.ports": list_of(FIXED_PORT),

@@ -101,6 +101,7 @@ class Assigner:
         storms, assignments, supervisors = await asyncio.gather(
             read_storms(self._state), self._state.all_assignments(), self._state.supervisors()
         )
+        await self._catalog.have(storms.bases)
         return _Round(
             storms=storms.bases,
             current={topology_id: found[0] for topology_id, found in assignments.items()},

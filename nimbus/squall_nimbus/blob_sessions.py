@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from squall.errors import SquallError
+from squall_nimbus.assigner import Fence
 from squall_nimbus.blobs import Access, BlobMeta, BlobStore, BlobWriter
+from squall_nimbus.replication import Replication
 from squall_nimbus.sessions import Sessions
 
 _LIST_KEYS_MAX = 100  # keys in one answer of a listing
@@ -80,11 +82,18 @@ class BlobSessions:
                 self._uploads.remove(session)
                 raise
 
-    async def finish_upload(self, session: str) -> BlobMeta:
-        """Make the upload the blob's present version, on disk."""
+    async def finish_upload(self, session: str, replication: Replication, fence: Fence) -> BlobMeta:
+        """Make the upload the blob's present version, here and on another Nimbus."""
         async with self._uploads.use(session) as writer:
             self._uploads.remove(session)
-            return await asyncio.to_thread(writer.commit)
+            try:
+                with replication.writing([writer.key]):
+                    above = await replication.version_above(writer.key)
+                    meta = await asyncio.to_thread(writer.commit, above=above)
+                    await replication.publish([writer.key], fence)
+                    return meta
+            finally:
+                writer.abort()
 
     async def cancel_upload(self, session: str) -> None:
         """Forget an upload."""
@@ -107,12 +116,14 @@ class BlobSessions:
                 file.close()
             return chunk
 
-    async def list_keys(self, session: str) -> tuple[list[str], str]:
-        """Some keys, and the session to ask again with; no keys at the end. An empty `session`
-        starts a listing."""
+    async def list_keys(
+        self, session: str, shown: Callable[[str], bool] = lambda key: True
+    ) -> tuple[list[str], str]:
+        """Some of the keys that are `shown`, and the session to ask again with; no keys at the end.
+        An empty `session` starts a listing."""
         if not session:
             self._listings.check_room()
-            session = self._listings.add(_Listing(self.store.all_keys()))
+            session = self._listings.add(_Listing([k for k in self.store.all_keys() if shown(k)]))
         async with self._listings.use(session) as listing:
             keys = listing.keys[listing.next : listing.next + _LIST_KEYS_MAX]
             listing.next += len(keys)

@@ -8,6 +8,11 @@ crash leaves either the old version or the new one, and what belongs to neither 
 next start. A reader keeps its file open and reads one version to the end, whatever is written or
 deleted meanwhile. Folders are named by a hash, so that no key can leave the folder or be too long.
 
+Which version of a blob counts in the whole cluster is not decided here but in ZooKeeper
+(`replication`). What ZooKeeper does not know is put aside for a while before it is deleted:
+
+    {blobs}/aside/{sha256 of the key}.{epoch milliseconds}/
+
 Everything here blocks on the disk: the sessions (`blob_sessions`) call it from threads.
 """
 
@@ -23,18 +28,23 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from squall.cluster.values import Access, BlobMeta
 from squall.errors import SquallError
 from squall.files import sync_dir, write_atomic
 from squall.logs import get_logger
 
 log = get_logger(__name__)
 
-_KEY_FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f]")
+# A key is one node's name in ZooKeeper.
+_KEY_FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _KEY_BYTES_MAX = 512
+
+
+__all__ = ["Access", "BlobExistsError", "BlobMeta", "BlobNotFoundError", "BlobStore", "BlobWriter"]
 
 
 class BlobNotFoundError(Exception):
@@ -43,27 +53,6 @@ class BlobNotFoundError(Exception):
 
 class BlobExistsError(Exception):
     """The key to create is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One entry of an access list: type 1 OTHER, 2 USER; access bits READ 1, WRITE 2, ADMIN 4."""
-
-    type: int
-    name: str | None
-    access: int
-
-
-@dataclass(frozen=True, slots=True)
-class BlobMeta:
-    """What is known of a blob beside its content."""
-
-    key: str
-    version: int  # grows with every write, also over a deletion: epoch milliseconds at least
-    size: int
-    sha256: str
-    acl: tuple[Access, ...] = ()
-    replication: int = 1
 
 
 def key_error(key: str) -> str | None:
@@ -99,6 +88,7 @@ class BlobStore:
         self._lock = threading.Lock()
         self._metas: dict[str, BlobMeta] = {}
         self._writing = folder / "writing"
+        self._aside = folder / "aside"
         self._last_version = 0
 
     def open(self) -> None:
@@ -106,8 +96,9 @@ class BlobStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self._writing, ignore_errors=True)
         self._writing.mkdir()
+        self._aside.mkdir(exist_ok=True)
         for home in self.folder.iterdir():
-            if home == self._writing or not home.is_dir():
+            if home in {self._writing, self._aside} or not home.is_dir():
                 continue
             meta = _read_meta(home / "meta.json")
             if meta is None or self._home(meta.key) != home:
@@ -161,15 +152,17 @@ class BlobStore:
         self._check(key, create)
         return BlobWriter(self, key, self._writing, create, acl, replication)
 
-    def put(self, key: str, data: bytes) -> BlobMeta:
+    def put(self, key: str, data: bytes, *, acl: tuple[Access, ...] | None = None) -> BlobMeta:
         """Store a blob whole, in a new version when it is there already with other content."""
         if key in self and self.meta(key).sha256 == hashlib.sha256(data).hexdigest():
             return self.meta(key)
-        writer = self.write(key, create=key not in self)
+        writer = self.write(key, create=key not in self, acl=acl)
         writer.write(data)
         return writer.commit()
 
-    def put_file(self, key: str, source: Path) -> BlobMeta:
+    def put_file(
+        self, key: str, source: Path, *, acl: tuple[Access, ...] | None = None
+    ) -> BlobMeta:
         """Store a finished file as a new blob, sharing its bytes on disk where that is possible."""
         with disk_errors(f"blob {key}", self.folder):
             target = self._writing / f"link.{os.urandom(8).hex()}"
@@ -180,7 +173,31 @@ class BlobStore:
             with target.open("rb") as file:
                 os.fsync(file.fileno())
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return self._commit(target, key, key not in self, digest, None, None)
+        return self._commit(target, key, key not in self, digest, acl, None)
+
+    def receive(self, meta: BlobMeta) -> BlobWriter:
+        """Begin a copy of a version that another Nimbus has: it takes the place of what is here."""
+        if (why := key_error(meta.key)) is not None:
+            raise SquallError(why)
+        return BlobWriter(self, meta.key, self._writing, True, meta.acl, meta.replication)
+
+    def put_aside(self, key: str) -> None:
+        """Take a blob away without deleting its bytes yet. Raises BlobNotFoundError."""
+        with self._lock:
+            self.meta(key)
+            home = self._home(key)
+            with disk_errors(f"blob {key}", self.folder):
+                home.rename(self._aside / f"{home.name}.{time.time_ns() // 1_000_000}")
+                sync_dir(self.folder)
+            del self._metas[key]
+
+    def remove_aside(self, older_than_secs: float) -> None:
+        """Delete what was put aside longer ago."""
+        oldest = time.time() - older_than_secs
+        for entry in self._aside.iterdir():
+            since = entry.name.rpartition(".")[2]
+            if not since.isdecimal() or int(since) / 1000 <= oldest:
+                shutil.rmtree(entry, ignore_errors=True)
 
     def set_meta(self, key: str, *, acl: tuple[Access, ...] | None = None,
                  replication: int | None = None) -> None:  # fmt: skip
@@ -224,13 +241,19 @@ class BlobStore:
         sha256: str,
         acl: tuple[Access, ...] | None,
         replication: int | None,
+        *,
+        above: int = 0,
+        exactly: int | None = None,
     ) -> BlobMeta:
         """Make the finished `file` (synced) the present version; it is gone in any case."""
         try:
             with self._lock, disk_errors(f"blob {key}", self.folder):
-                self._check(key, create)
+                if exactly is None:
+                    self._check(key, create)
                 old = self._metas.get(key)
-                version = max(self._last_version + 1, time.time_ns() // 1_000_000)
+                version = exactly or max(
+                    self._last_version + 1, above + 1, time.time_ns() // 1_000_000
+                )
                 meta = BlobMeta(
                     key,
                     version,
@@ -245,10 +268,10 @@ class BlobStore:
                 _write_meta(home, meta)
                 if old is None:
                     sync_dir(self.folder)
-                else:
+                elif old.version != version:
                     (home / f"data.{old.version}").unlink(missing_ok=True)
                 self._metas[key] = meta
-                self._last_version = version
+                self._last_version = max(self._last_version, version)
                 return meta
         finally:
             file.unlink(missing_ok=True)
@@ -288,9 +311,40 @@ class BlobWriter:
         self._hash.update(chunk)
         self.size += len(chunk)
 
-    def commit(self) -> BlobMeta:
-        """Make it the present version, on disk. Raises BlobExistsError or BlobNotFoundError when
-        another was faster, SquallError on an error of the disk; then nothing has changed."""
+    def commit(self, *, above: int = 0) -> BlobMeta:
+        """Make it the present version, on disk, with a version number greater than `above`. Raises
+        BlobExistsError or BlobNotFoundError when another was faster, SquallError on an error of
+        the disk; then nothing has changed."""
+        self._finish()
+        return self._store._commit(
+            self._path,
+            self.key,
+            self._create,
+            self._hash.hexdigest(),
+            self._acl,
+            self._replication,
+            above=above,
+        )
+
+    def commit_as(self, meta: BlobMeta) -> BlobMeta:
+        """Make it the present version, which must be the one that `meta` tells. Raises SquallError
+        when other bytes came, or on an error of the disk; then nothing has changed."""
+        self._finish()
+        if (self.size, self._hash.hexdigest()) != (meta.size, meta.sha256):
+            self._path.unlink(missing_ok=True)
+            raise SquallError(f"blob {meta.key}: other bytes came than version {meta.version} has")
+        return self._store._commit(
+            self._path,
+            self.key,
+            self._create,
+            meta.sha256,
+            meta.acl,
+            meta.replication,
+            exactly=meta.version,
+        )
+
+    def _finish(self) -> None:
+        """All bytes on disk."""
         try:
             with disk_errors(f"blob {self.key}", self._path.parent):
                 self._file.flush()
@@ -299,14 +353,6 @@ class BlobWriter:
             self.abort()
             raise
         self._file.close()
-        return self._store._commit(
-            self._path,
-            self.key,
-            self._create,
-            self._hash.hexdigest(),
-            self._acl,
-            self._replication,
-        )
 
     def abort(self) -> None:
         """Forget it."""

@@ -12,20 +12,27 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.cluster.values import StormBase
+from squall.cluster.store import StoreError
+from squall.cluster.values import Access, StormBase
 from squall.errors import SquallError
 from squall.files import sync_dir, write_atomic
+from squall.logs import get_logger
 from squall.model import Executor, Topology
 from squall.model_thrift import from_thrift
 from squall.names import code_blob_key, conf_blob_key, jar_blob_key
 from squall.system_topology import component_tasks, compute_executors, system_topology
-from squall_nimbus.blobs import BlobNotFoundError, BlobStore, disk_errors
+from squall_nimbus.blobs import BlobStore, disk_errors
 from squall_thrift import codec, storm
+
+log = get_logger(__name__)
+
+# How long an action on a topology waits for its code to come from another Nimbus.
+_FETCH_SECS = 5.0
 
 _BLOB_OF_TOPOLOGY = re.compile(r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser)")
 
@@ -78,28 +85,58 @@ def topology_of_blob(key: str) -> str | None:
     return match["id"] if match else None
 
 
-class Catalog:
-    """The topologies whose code this Nimbus has."""
+def topology_blob_keys(topology_id: str) -> tuple[str, str, str]:
+    """What a topology consists of."""
+    return jar_blob_key(topology_id), code_blob_key(topology_id), conf_blob_key(topology_id)
 
-    def __init__(self, blobs: BlobStore, stormdist: Path) -> None:
+
+async def _from_nowhere(keys: Collection[str]) -> None:
+    """There is no other Nimbus."""
+
+
+class Catalog:
+    """The topologies whose code this Nimbus has. `ensure(keys)` fetches blobs from others."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        stormdist: Path,
+        ensure: Callable[[Collection[str]], Awaitable[None]] = _from_nowhere,
+    ) -> None:
         self._blobs = blobs
         self._stormdist = stormdist
+        self._ensure = ensure
         self._cache: dict[str, tuple[tuple[int, int], StoredTopology]] = {}
 
     def open(self) -> None:
         """Make the folder."""
         self._stormdist.mkdir(parents=True, exist_ok=True)
 
-    async def store(self, topology: StoredTopology, package: Path) -> None:
-        """Put package, code and configuration on the disk, synced. Raises SquallError."""
-        await asyncio.to_thread(self._store, topology, package)
+    async def have(self, topology_ids: Collection[str]) -> None:
+        """Fetch the code of these topologies where this Nimbus lacks it, as far as it can be had
+        soon."""
+        lacking = [
+            key for i in topology_ids for key in topology_blob_keys(i) if key not in self._blobs
+        ]
+        if not lacking:
+            return
+        try:
+            async with asyncio.timeout(_FETCH_SECS):
+                await self._ensure(lacking)
+        except (TimeoutError, StoreError, SquallError) as error:
+            log.warning("code_not_fetched", keys=" ".join(lacking), error=error)
 
-    def _store(self, topology: StoredTopology, package: Path) -> None:
+    async def store(self, topology: StoredTopology, package: Path, owner: str | None) -> None:
+        """Put package, code and configuration on the disk, synced. Raises SquallError."""
+        await asyncio.to_thread(self._store, topology, package, owner)
+
+    def _store(self, topology: StoredTopology, package: Path, owner: str | None) -> None:
         code = codec.to_bytes(topology.submitted)
         conf = _conf_bytes(topology.conf)
-        self._blobs.put_file(jar_blob_key(topology.id), package)
-        self._blobs.put(code_blob_key(topology.id), code)
-        self._blobs.put(conf_blob_key(topology.id), conf)
+        acl = (Access(2, owner, 7),) if owner else ()
+        self._blobs.put_file(jar_blob_key(topology.id), package, acl=acl)
+        self._blobs.put(code_blob_key(topology.id), code, acl=acl)
+        self._blobs.put(conf_blob_key(topology.id), conf, acl=acl)
         folder = self._stormdist / topology.id
         with disk_errors(f"topology {topology.id}", self._stormdist):
             folder.mkdir(exist_ok=True)
@@ -148,21 +185,9 @@ class Catalog:
         return ids | {entry.name for entry in self._stormdist.iterdir()}
 
     async def delete(self, topology_id: str) -> None:
-        """Remove all that is on the disk of a topology; fine when nothing is."""
+        """Remove what is on the disk of a topology beside its blobs; fine when nothing is."""
         self._cache.pop(topology_id, None)
-        await asyncio.to_thread(self._delete, topology_id)
-
-    def _delete(self, topology_id: str) -> None:
-        for key in (
-            jar_blob_key(topology_id),
-            code_blob_key(topology_id),
-            conf_blob_key(topology_id),
-        ):
-            try:
-                self._blobs.delete(key)
-            except BlobNotFoundError:
-                pass
-        shutil.rmtree(self._stormdist / topology_id, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self._stormdist / topology_id, ignore_errors=True)
 
 
 def _conf_bytes(conf: Mapping[str, Any]) -> bytes:

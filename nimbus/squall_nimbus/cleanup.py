@@ -16,15 +16,21 @@ from collections.abc import Callable, Collection
 from squall.clock import Clock
 from squall.cluster.state import ClusterState
 from squall.cluster.values import StormBase
+from squall.errors import SquallError
 from squall.logs import get_logger
 from squall_nimbus.assigner import Fence
-from squall_nimbus.catalog import Catalog
+from squall_nimbus.blobs import BlobNotFoundError
+from squall_nimbus.catalog import Catalog, topology_blob_keys, topology_of_blob
 from squall_nimbus.control import topology_name_of_or_none
 from squall_nimbus.history import History
 from squall_nimbus.monitor import Monitor
+from squall_nimbus.replication import Replication
 from squall_nimbus.uploads import Inbox
 
 log = get_logger(__name__)
+
+# Storm's clients name the blobs of a topology's dependencies like this.
+_DEPENDENCY = "dep-"
 
 
 class Cleanup:
@@ -34,6 +40,7 @@ class Cleanup:
         self,
         state: ClusterState,
         catalog: Catalog,
+        replication: Replication,
         monitor: Monitor,
         history: History,
         inbox: Inbox,
@@ -44,6 +51,7 @@ class Cleanup:
     ) -> None:
         self._state = state
         self._catalog = catalog
+        self._replication = replication
         self._monitor = monitor
         self._history = history
         self._inbox = inbox
@@ -51,12 +59,13 @@ class Cleanup:
         self._delay_secs = delay_secs
         self._submitting = submitting
         self._ownerless_since: dict[str, float] = {}
+        self._unused_since: dict[str, float] = {}
 
     async def remove(self, topology_id: str, base: StormBase, fence: Fence) -> None:
         """Delete all that there is of a topology."""
         self._history.add(topology_id, base.owner, int(self._clock.time()))
         await self._state.remove_assignment(topology_id, guard=fence)
-        await fence.transaction([])  # deleting files asks once more
+        await self._replication.delete(topology_blob_keys(topology_id), fence)
         await self._catalog.delete(topology_id)
         await self._state.remove_topology(topology_id, guard=fence)
         self._monitor.forget(topology_id)
@@ -66,7 +75,10 @@ class Cleanup:
     async def search(self, fence: Fence) -> None:
         """Delete what belongs to no topology."""
         kept = await self._state.topologies_with_state()
-        with_code = self._catalog.ids()
+        blob_keys = await self._state.blob_keys()
+        with_code = self._catalog.ids() | {
+            found for key in blob_keys if (found := topology_of_blob(key))
+        }
         # Read after both: what a submit has made meanwhile has its /storms/ID by now, or is in
         # `submitting`.
         busy = set(self._submitting())
@@ -82,7 +94,28 @@ class Cleanup:
         ownerless = with_code - live - busy
         self._ownerless_since = {i: self._ownerless_since.get(i, now) for i in ownerless}
         for topology_id, since in sorted(self._ownerless_since.items()):
-            if now - since >= self._delay_secs:
-                await fence.transaction([])
+            if now - since < self._delay_secs or topology_id in self._submitting():
+                continue
+            if await self._state.storm(topology_id) is None:
+                await self._replication.delete(topology_blob_keys(topology_id), fence)
                 await self._catalog.delete(topology_id)
                 log.info("leftover_code_removed", topology_id=topology_id)
+        await self._search_dependencies(blob_keys, live | busy, now, fence)
+
+    async def _search_dependencies(
+        self, blob_keys: Collection[str], topologies: Collection[str], now: float, fence: Fence
+    ) -> None:
+        """Delete dependencies that clients uploaded and no topology uses (any more)."""
+        used: set[str] = set()
+        try:
+            for topology_id in topologies:
+                used |= self._catalog.get(topology_id).blob_keys
+        except (BlobNotFoundError, SquallError):
+            self._unused_since.clear()  # it may use any of them
+            return
+        unused = {key for key in blob_keys if key.startswith(_DEPENDENCY)} - used
+        self._unused_since = {key: self._unused_since.get(key, now) for key in unused}
+        for key, since in sorted(self._unused_since.items()):
+            if now - since >= self._delay_secs and not self._submitting():
+                await self._replication.delete([key], fence)
+                log.info("unused_dependency_removed", key=key)

@@ -17,7 +17,7 @@ from squall.cluster.store import StoreError
 from squall.cluster.values import StormBase
 from squall.errors import SquallError
 from squall.logs import get_logger
-from squall.names import topology_name_of
+from squall.names import conf_blob_key, topology_name_of
 from squall.tasks import TaskGroup
 from squall_nimbus.assigner import Assigner, Fence
 from squall_nimbus.blobs import BlobNotFoundError
@@ -40,6 +40,7 @@ from squall_nimbus.lifecycle import (
     state_of,
 )
 from squall_nimbus.locks import NamedLocks
+from squall_nimbus.replication import Replication
 from squall_nimbus.storms import read_storms
 
 log = get_logger(__name__)
@@ -74,6 +75,7 @@ class Control:
         self,
         state: ClusterState,
         catalog: Catalog,
+        replication: Replication,
         assigner: Assigner,
         *,
         fence: Callable[[], Awaitable[Fence]],
@@ -83,6 +85,7 @@ class Control:
         self.locks = NamedLocks()  # by topology name
         self._state = state
         self._catalog = catalog
+        self._replication = replication
         self._assigner = assigner
         self._fence = fence
         self._remove = remove
@@ -155,6 +158,7 @@ class Control:
     ) -> DoRebalance | Remove | None:
         """Decide and carry out; returns an event that is due at once."""
         fence = await self._fence()
+        await self._catalog.have([topology_id])
         commands = decide(base, event, message_timeout_secs=self._message_timeout_secs(topology_id))
         due = None
         for command in commands:
@@ -196,7 +200,10 @@ class Control:
             raise SquallError(f"Nimbus does not have the code of {topology_id}") from error
         conf = {**stored.conf, **json.loads(overrides)}
         await fence.transaction([])  # still ours to change
-        await self._catalog.store_conf(topology_id, conf)
+        key = conf_blob_key(topology_id)
+        with self._replication.writing([key]):
+            await self._catalog.store_conf(topology_id, conf)
+            await self._replication.publish([key], fence)
 
     def _message_timeout_secs(self, topology_id: str) -> int:
         try:

@@ -24,7 +24,9 @@ from squall_nimbus.control import Control
 from squall_nimbus.history import History
 from squall_nimbus.leader import LeaderDesk
 from squall_nimbus.monitor import Monitor
+from squall_nimbus.peers import ThriftPeers
 from squall_nimbus.reader import Reader
+from squall_nimbus.replication import Peers, Replication
 from squall_nimbus.settings import Settings
 from squall_nimbus.submit import Submitter
 from squall_nimbus.uploads import Inbox
@@ -38,6 +40,8 @@ log = get_logger(__name__)
 STORM_VERSION = "2.8.0"
 # A supervisor that goes is looked at once more when its heartbeats may have become too old.
 _SETTLE_SECS = 0.2
+# A new leader waits so long for blobs that it lacks before it begins.
+_SYNC_PATIENCE_SECS = 2.0
 
 
 class Nimbus:
@@ -52,6 +56,7 @@ class Nimbus:
         *,
         address: tuple[str, int],
         clock: Clock | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
         self.host, self.port = address
@@ -78,7 +83,21 @@ class Nimbus:
             blob_bytes_max=upload_bytes_max,
             clock=monotonic,
         )
-        self.catalog = Catalog(self.blobs, local / "nimbus" / "stormdist")
+        delay_ms = float(conf.get("nimbus.topology.blobstore.deletion.delay.ms", 300_000))
+        self.replication = Replication(
+            self.blobs,
+            state,
+            peers or ThriftPeers(),
+            address=address,
+            clock=self.clock,
+            fence=lambda: self.desk.leadership(),
+            wait_secs=float(conf.get("topology.max.replication.wait.time.sec", 60)),
+            copies=int(conf.get("topology.min.replication.count") or 1),
+            keep_aside_secs=delay_ms / 1000,
+        )
+        self.catalog = Catalog(
+            self.blobs, local / "nimbus" / "stormdist", ensure=self.replication.ensure
+        )
         self.inbox = Inbox(
             local / "nimbus" / "inbox",
             idle_secs=float(conf.get("nimbus.file.copy.expiration.secs", 600)),
@@ -106,6 +125,7 @@ class Nimbus:
         self.control = Control(
             state,
             self.catalog,
+            self.replication,
             self.assigner,
             fence=self.fence,
             remove=self._remove,
@@ -115,16 +135,17 @@ class Nimbus:
             state,
             self.catalog,
             self.blobs,
+            self.replication,
             self.inbox,
             self.control,
             conf=self.conf,
             clock=self.clock,
             fence=self.fence,
         )
-        delay_ms = float(conf.get("nimbus.topology.blobstore.deletion.delay.ms", 300_000))
         self.cleanup = Cleanup(
             state,
             self.catalog,
+            self.replication,
             self.monitor,
             self.history,
             self.inbox,
@@ -151,6 +172,10 @@ class Nimbus:
         self.monitor.session_timeout_secs = self.state.store.session_timeout_secs
         self.state.store.add_listener(self._connection_changed)
         await self._announce()
+        self.tasks.start(
+            "blobs",
+            self.replication.follow(float(self.conf.get("nimbus.code.sync.freq.secs", 120))),
+        )
         await self.desk.start()
         freq = float(self.conf.get("nimbus.monitor.freq.secs", 10))
         self.tasks.start("nimbus_loop", self._loop(freq))
@@ -193,12 +218,22 @@ class Nimbus:
         while not leadership.ended:
             try:
                 await self._announce()
+                await self._settle_blobs()
                 await self.control.take_over()
                 break
             except (StoreError, SquallError) as error:
                 log.warning("take_over_failed", error=error)
                 await asyncio.sleep(0.5)
         self._wake.set()
+
+    async def _settle_blobs(self) -> None:
+        """Have what the records say before acting on it, as far as that can be done soon; a
+        topology whose code is not here is left as it is until the code comes."""
+        try:
+            async with asyncio.timeout(_SYNC_PATIENCE_SECS):
+                await self.replication.sync()
+        except TimeoutError:
+            log.warning("blobs_still_coming")
 
     async def _announce(self) -> None:
         await self.state.register_nimbus(
@@ -222,6 +257,7 @@ class Nimbus:
             self.monitor.pause()
             return
         self.tasks.start("announce", self._announce_again())
+        self.replication.request()
         # Whoever leads: verdicts are the leader's, and a term that is not active at this moment (no
         # request has been answered yet) may go on.
         self.monitor.resume(self.clock.monotonic())

@@ -1,19 +1,22 @@
 """A submit, from the call to a topology that runs (design, "The life of a topology").
 
 Everything that can be wrong is found before anything is written. Then package, code and
-configuration are on the disk, synced, before /storms/ID makes the topology exist; from there on the
-life-cycle table takes it to its first assignment and its initial status, in this process or, after
-a crash, in the next leader's.
+configuration are on the disk, synced, of this Nimbus and of another one (see `replication`), before
+/storms/ID makes the topology exist; from there on the life-cycle table takes it to its first
+assignment and its initial status, in this process or, after a crash, in the next leader's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from squall.blob_map import parse_blob_map
 from squall.clock import Clock
+from squall.cluster.leader import NotLeaderError
 from squall.cluster.state import ClusterState
 from squall.cluster.store import ConnectionLostError, NodeExistsError, StoreError
 from squall.cluster.values import Credentials, StormBase, TopologyStatus
@@ -24,10 +27,12 @@ from squall.model_thrift import from_thrift
 from squall.names import make_topology_id, topology_name_error
 from squall.system_topology import component_parallelism, validate_topology
 from squall_nimbus.assigner import Fence
+from squall_nimbus.blob_access import READ, Caller, check_access
 from squall_nimbus.blobs import BlobStore
-from squall_nimbus.catalog import Catalog, StoredTopology, compile_topology
+from squall_nimbus.catalog import Catalog, StoredTopology, compile_topology, topology_blob_keys
 from squall_nimbus.control import Control, TopologyNotAliveError
 from squall_nimbus.lifecycle import MonitorDue
+from squall_nimbus.replication import Replication
 from squall_nimbus.uploads import Inbox
 from squall_thrift import storm
 
@@ -59,6 +64,7 @@ class Submitter:
         state: ClusterState,
         catalog: Catalog,
         blobs: BlobStore,
+        replication: Replication,
         inbox: Inbox,
         control: Control,
         *,
@@ -69,6 +75,7 @@ class Submitter:
         self._state = state
         self._catalog = catalog
         self._blobs = blobs
+        self._replication = replication
         self._inbox = inbox
         self._control = control
         self._conf = conf
@@ -132,25 +139,28 @@ class Submitter:
         except ConfigError as error:
             raise InvalidTopologyError(error.message, hint=error.hint) from error
         validate_topology(topology, conf)
-        self._check_blobs(conf, submission.topology)
+        self._check_blobs(conf, submission)
         self._count += 1
         topology_id = make_topology_id(submission.name, self._count, int(self._clock.time()))
         compiled = compile_topology(topology_id, submission.topology, conf)
         self._check_limits(conf, len(compiled.component_of(self._base(submission, compiled))))
         return compiled
 
-    def _check_blobs(self, conf: Mapping[str, Any], topology: storm.StormTopology) -> None:
-        problems = []
-        for key, options in (conf.get("topology.blobstore.map") or {}).items():
+    def _check_blobs(self, conf: Mapping[str, Any], submission: Submission) -> None:
+        """The blobs that it names exist, the submitter may read them (a key is no secret), and
+        their local names do no harm in a worker's folder (CVE-2026-82427)."""
+        topology, caller = submission.topology, Caller.from_conf(submission.owner, self._conf)
+        links, problems = parse_blob_map(conf.get("topology.blobstore.map"))
+        named = [(f"topology.blobstore.map names blob {link.key!r}", link.key) for link in links]
+        named += [
+            (f"dependency blob {key!r}", key)
+            for key in (*(topology.dependency_jars or ()), *(topology.dependency_artifacts or ()))
+        ]
+        for what, key in named:
             if key not in self._blobs:
-                problems.append(f"topology.blobstore.map names blob {key!r}, which does not exist")
-            local = (options or {}).get("localname", key)
-            # It becomes a name in the worker's folder (CVE-2026-82427).
-            if not isinstance(local, str) or local in {"", ".", ".."} or "/" in local:
-                problems.append(f"topology.blobstore.map: localname {local!r} is no plain name")
-        for key in (*(topology.dependency_jars or ()), *(topology.dependency_artifacts or ())):
-            if key not in self._blobs:
-                problems.append(f"dependency blob {key!r} does not exist")
+                problems.append(f"{what}, which does not exist")
+            elif check_access(self._blobs.meta(key).acl, caller, READ, key) is not None:
+                problems.append(f"{what}, which {caller.name} may not read")
         if problems:
             raise InvalidTopologyError.listing(problems)
 
@@ -181,18 +191,33 @@ class Submitter:
     async def _create(
         self, topology: StoredTopology, submission: Submission, package: Any, fence: Fence
     ) -> None:
+        keys = topology_blob_keys(topology.id)
+        with self._replication.writing(keys):
+            await self._create_written(topology, submission, package, fence, keys)
+
+    async def _create_written(
+        self,
+        topology: StoredTopology,
+        submission: Submission,
+        package: Any,
+        fence: Fence,
+        keys: Sequence[str],
+    ) -> None:
         try:
-            await self._catalog.store(topology, package)
+            await self._catalog.store(topology, package, submission.owner)
+            await self._replication.publish(keys, fence)
             if submission.credentials is not None:
                 credentials = Credentials(dict(submission.credentials), submission.owner)
                 await self._state.put_credentials(topology.id, credentials, guard=fence)
             base = self._base(submission, topology)
             await self._state.create_topology(topology.id, base, guard=fence)
-        except ConnectionLostError:
+        except (ConnectionLostError, NotLeaderError):
             # What was on its way may still arrive. (So it is when this task is cancelled.) The
-            # search finds what is left over.
+            # search finds what is left over, the next leader's too.
             raise
         except Exception as error:
+            with contextlib.suppress(StoreError):  # or the search does it
+                await self._replication.delete(keys, fence)
             await self._catalog.delete(topology.id)
             if isinstance(error, NodeExistsError):  # leftovers that a search has not found yet
                 raise SquallError(

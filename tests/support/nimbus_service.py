@@ -17,10 +17,11 @@ from typing import Any, Self
 from squall.clock import Clock
 from squall.cluster.memory import MemoryEnsemble, MemoryStore
 from squall.cluster.state import ClusterState
-from squall.cluster.values import ExecutorStats, SupervisorInfo, WorkerHeartbeat
+from squall.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
 from squall.config import default_conf
 from squall.model import Executor, WorkerSlot
 from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.replication import PeerError
 from squall_nimbus.service import NimbusService
 from squall_thrift import storm
 from squall_thrift.authorization import Call
@@ -78,6 +79,29 @@ async def eventually(
         raise AssertionError(f"not within {timeout_secs} s: {what}") from None
 
 
+class LocalPeers:
+    """How the Nimbus nodes of one test reach each other: through their services, by port."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, LocalNimbus] = {}
+        self.cut: set[int] = set()  # ports that nobody reaches now
+
+    async def fetch(
+        self, host: str, port: int, meta: BlobMeta, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        other = self.running.get(port)
+        if other is None or port in self.cut:
+            raise PeerError(f"{host}:{port} cannot be reached")
+        try:
+            began = await other.call("beginBlobDownload", meta.key)
+            if began.version != meta.version:
+                raise PeerError(f"it has version {began.version}")
+            while chunk := await other.call("downloadBlobChunk", began.session):
+                await write(chunk)
+        except storm.KeyNotFoundException as error:
+            raise PeerError(str(error)) from error
+
+
 class LocalNimbus:
     """One Nimbus on `folder`; several may share an ensemble."""
 
@@ -90,6 +114,7 @@ class LocalNimbus:
         port: int = 6627,
         clock: Clock | None = None,
         session_timeout_secs: float = 20.0,
+        peers: "LocalPeers | None" = None,
     ) -> None:
         self.ensemble = ensemble or MemoryEnsemble()
         self.store = MemoryStore(
@@ -99,15 +124,22 @@ class LocalNimbus:
         self.conf = {**default_conf(), "storm.local.dir": str(folder), **(conf or {})}
         self.port = port
         self.clock = clock
+        self.peers = peers
         self.nimbus: Nimbus
         self.service: NimbusService
 
     async def __aenter__(self) -> Self:
         await self.state.start()
         self.nimbus = Nimbus(
-            self.conf, self.state, address=("127.0.0.1", self.port), clock=self.clock
+            self.conf,
+            self.state,
+            address=("127.0.0.1", self.port),
+            clock=self.clock,
+            peers=self.peers,
         )
         self.service = NimbusService(self.nimbus)
+        if self.peers is not None:
+            self.peers.running[self.port] = self
         await self.nimbus.start()
         return self
 
@@ -122,6 +154,8 @@ class LocalNimbus:
 
     async def crash(self) -> None:
         """The process dies: nothing is written any more, its session ends."""
+        if self.peers is not None:
+            self.peers.running.pop(self.port, None)
         if (leadership := self.nimbus.desk.leadership()) is not None:
             leadership.end()
         self.nimbus.control.step_down()

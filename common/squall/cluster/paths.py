@@ -107,3 +107,16 @@ def profilerconfigs(topology_id: str) -> str:
 
 def profilerconfig(topology_id: str, host: str, port: int, action: str) -> str:
     return f"{PROFILERCONFIGS}/{topology_id}/{host}_{port}_{action}"
+
+
+def blob(key: str) -> str:
+    """Keys are checked before they come here: none has a "/"."""
+    return f"{BLOBSTORE}/{key}"
+
+
+def key_of_blob(path: str) -> str:
+    return path.removeprefix(f"{BLOBSTORE}/")
+
+
+def blob_holder(key: str, holder: str) -> str:
+    return f"{BLOBSTORE}/{key}/{holder}"

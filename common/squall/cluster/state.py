@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from squall.cluster import codec, paths
+from squall.cluster import blob_codec, codec, paths
 from squall.cluster.store import (
     BadVersionError,
     Create,
@@ -33,6 +33,8 @@ from squall.cluster.store import (
 )
 from squall.cluster.values import (
     Assignment,
+    BlobHolder,
+    BlobRecord,
     Credentials,
     ErrorInfo,
     LogConfig,
@@ -290,6 +292,57 @@ class ClusterState:
     async def register_nimbus(self, info: NimbusInfo) -> None:
         """Announce a Nimbus, or renew what is known of it; its node goes with this session."""
         await self._put_ephemeral(paths.nimbus(info.host, info.port), codec.encode_nimbus(info))
+
+    # Blobs: which version of each counts, and which Nimbus has it
+
+    async def blob_keys(self, watch: Watcher | None = None) -> list[str]:
+        """All blobs, sorted. The watch fires when one comes or goes."""
+        return await self._names(paths.BLOBSTORE, watch)
+
+    async def blob(self, key: str, watch: Watcher | None = None) -> tuple[BlobRecord, int] | None:
+        """A blob's record and the version of its node; None when there is no such blob."""
+        found = await self._read(paths.blob(key), blob_codec.decode_blob_record, watch)
+        return None if found is None else (found[0], found[1].version)
+
+    async def put_blobs(
+        self,
+        records: Sequence[tuple[BlobRecord, int | None]],
+        *,
+        guard: Guard | None = None,
+    ) -> None:
+        """Write records in one transaction: each over the node's version given with it, or (None)
+        as a new blob. Raises BadVersionError, NoNodeError, NodeExistsError; then none is written.
+        """
+        ops: list[Op] = []
+        for record, version in records:
+            path = paths.blob(record.meta.key)
+            value = blob_codec.encode_blob_record(record)
+            ops.append(Create(path, value) if version is None else Set(path, value, version))
+        await self._transact(ops, guard)
+
+    async def remove_blob(self, key: str, *, guard: Guard | None = None) -> None:
+        """Forget a blob and who has it, in one transaction; fine when it is not there."""
+        await self._delete_tree(paths.blob(key), guard)
+
+    async def blob_holders(self, key: str, watch: Watcher | None = None) -> list[BlobHolder]:
+        """Every Nimbus that is connected and has a version of the blob."""
+        names = await self._names(paths.blob(key), watch)
+        return [one for name in names if (one := blob_codec.parse_holder(name)) is not None]
+
+    async def announce_blob(self, key: str, holder: BlobHolder) -> bool:
+        """Say that this Nimbus has a version; what its earlier sessions and versions have said is
+        removed. The node goes with this session. False when there is no such blob (any more)."""
+        mine = blob_codec.holder_name(holder)
+        for name in await self._names(paths.blob(key)):
+            other = blob_codec.parse_holder(name)
+            same = other is not None and (other.host, other.port) == (holder.host, holder.port)
+            if same and name != mine:
+                await self._delete_tree(paths.blob_holder(key, name), None)
+        try:
+            await self._put_ephemeral(paths.blob_holder(key, mine), b"")
+        except NoNodeError:
+            return False
+        return True
 
     # Secrets, log levels, profiling
 

@@ -226,3 +226,47 @@ class LocalAssignment:
     topology_id: str
     executors: tuple[Executor, ...]
     owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One entry of a blob's access list: type 1 OTHER, 2 USER; access bits READ 1, WRITE 2,
+    ADMIN 4."""
+
+    type: int
+    name: str | None
+    access: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlobMeta:
+    """What is known of a blob beside its content."""
+
+    key: str
+    version: int  # grows with every write, also over a deletion: epoch milliseconds at least
+    size: int
+    sha256: str
+    acl: tuple[Access, ...] = ()
+    replication: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRecord:
+    """/blobstore/KEY: the version of a blob that counts, whatever lies on anybody's disk.
+
+    `pending`: its writer has not been answered, since not enough Nimbus nodes have it yet. When it
+    gets lost now, the blob goes back to `previous` (None: it was to be a new blob).
+    """
+
+    meta: BlobMeta
+    pending: bool = False
+    previous: BlobMeta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobHolder:
+    """/blobstore/KEY/HOST:PORT-VERSION: a Nimbus that has a version of a blob on its disk."""
+
+    host: str
+    port: int
+    version: int

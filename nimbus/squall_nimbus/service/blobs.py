@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 
-from squall_nimbus.blobs import Access
+from squall.cluster.values import Access, BlobMeta
+from squall_nimbus.assigner import Fence
+from squall_nimbus.blob_access import (
+    ADMIN,
+    READ,
+    WRITE,
+    Caller,
+    check_access,
+    may_see,
+    normalized,
+)
 from squall_nimbus.catalog import topology_of_blob
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_thrift import storm
@@ -18,7 +28,19 @@ def _access(meta: storm.SettableBlobMeta) -> tuple[Access, ...]:
 
 
 class BlobCalls(Calls):
-    """Writing goes to the leader; reading works wherever the blob is."""
+    """Writing goes to the leader; reading works wherever the blob is. The permission of a call is
+    the authorizer's affair; what the caller may do with this blob is its access list's."""
+
+    def _caller(self, call: Call) -> Caller:
+        return Caller.from_conf(call.principal, self.nimbus.conf)
+
+    def _allowed(self, call: Call, key: str, bits: int) -> BlobMeta:
+        """The blob's meta when the caller may. Raises BlobNotFoundError, AuthorizationException."""
+        meta = self.nimbus.blobs.meta(key)
+        why = check_access(meta.acl, self._caller(call), bits, key)
+        if why is not None:
+            raise storm.AuthorizationException(msg=why)
+        return meta
 
     def _check_not_of_topology(self, key: str) -> None:
         """What a topology consists of is Nimbus' own to write."""
@@ -35,8 +57,9 @@ class BlobCalls(Calls):
         key, meta = needed(key, "key"), needed(meta, "meta")
         self._check_not_of_topology(key)
         replication = meta.replication_factor
+        acl = normalized(_access(meta), self._caller(call), READ | WRITE | ADMIN)
         return self.nimbus.blob_sessions.begin_create(
-            key, _access(meta), max(1, replication) if replication else None
+            key, acl, max(1, replication) if replication else None
         )
 
     @operation("beginUpdateBlob")
@@ -44,6 +67,7 @@ class BlobCalls(Calls):
         await self.nimbus.desk.require()
         key = needed(key, "key")
         self._check_not_of_topology(key)
+        self._allowed(call, key, WRITE)
         return self.nimbus.blob_sessions.begin_update(key)
 
     @operation("uploadBlobChunk")
@@ -54,7 +78,11 @@ class BlobCalls(Calls):
 
     @operation("finishBlobUpload")
     async def finishBlobUpload(self, call: Call, session: str | None) -> None:
-        await self.nimbus.blob_sessions.finish_upload(needed(session, "session"))
+        """Answers when another Nimbus has it, too, if there is one."""
+        fence: Fence = await self.nimbus.desk.require()
+        await self.nimbus.blob_sessions.finish_upload(
+            needed(session, "session"), self.nimbus.replication, fence
+        )
 
     @operation("cancelBlobUpload")
     async def cancelBlobUpload(self, call: Call, session: str | None) -> None:
@@ -62,7 +90,11 @@ class BlobCalls(Calls):
 
     @operation("getBlobMeta")
     async def getBlobMeta(self, call: Call, key: str | None) -> storm.ReadableBlobMeta:
-        meta = self.nimbus.blobs.meta(needed(key, "key"))
+        key = needed(key, "key")
+        meta = self.nimbus.blobs.meta(key)
+        caller = self._caller(call)
+        if not may_see(meta.acl, caller, key):  # Storm: READ, WRITE or ADMIN, any of them
+            raise storm.AuthorizationException(msg=f"{caller.name} has no access to blob {key}")
         acl = [
             storm.AccessControl(
                 type=storm.AccessControlType(one.type), name=one.name, access=one.access
@@ -78,20 +110,25 @@ class BlobCalls(Calls):
     async def setBlobMeta(
         self, call: Call, key: str | None, meta: storm.SettableBlobMeta | None
     ) -> None:
-        await self.nimbus.desk.require()
+        fence: Fence = await self.nimbus.desk.require()
         key, meta = needed(key, "key"), needed(meta, "meta")
         self._check_not_of_topology(key)
+        present = self._allowed(call, key, ADMIN)
         replication = meta.replication_factor
-        await asyncio.to_thread(
-            self.nimbus.blobs.set_meta,
-            key,
-            acl=_access(meta),
-            replication=max(1, replication) if replication else None,
+        await self.nimbus.replication.set_meta(
+            replace(
+                present,
+                acl=normalized(_access(meta), self._caller(call), READ | ADMIN),
+                replication=max(1, replication) if replication else present.replication,
+            ),
+            fence,
         )
 
     @operation("beginBlobDownload")
     async def beginBlobDownload(self, call: Call, key: str | None) -> storm.BeginDownloadResult:
-        session, meta = self.nimbus.blob_sessions.begin_download(needed(key, "key"))
+        key = needed(key, "key")
+        self._allowed(call, key, READ)
+        session, meta = self.nimbus.blob_sessions.begin_download(key)
         return storm.BeginDownloadResult(version=meta.version, session=session, data_size=meta.size)
 
     @operation("downloadBlobChunk")
@@ -100,15 +137,15 @@ class BlobCalls(Calls):
 
     @operation("deleteBlob")
     async def deleteBlob(self, call: Call, key: str | None) -> None:
-        await self.nimbus.desk.require()
+        fence: Fence = await self.nimbus.desk.require()
         key = needed(key, "key")
-        self.nimbus.blobs.meta(key)
+        self._allowed(call, key, WRITE)
         used_by = await self._users_of(key)
         if used_by:
             raise storm.IllegalStateException(
                 msg=f"blob {key} is used by {', '.join(used_by)}; kill it first"
             )
-        await asyncio.to_thread(self.nimbus.blobs.delete, key)
+        await self.nimbus.replication.delete([key], fence)
 
     async def _users_of(self, key: str) -> list[str]:
         """Live topologies that need the blob."""
@@ -117,6 +154,7 @@ class BlobCalls(Calls):
         own = topology_of_blob(key)
         if own is not None:
             return [own] if own in live else []
+        await nimbus.catalog.have(live)
         return [
             topology_id
             for topology_id in sorted(live & nimbus.catalog.ids())
@@ -125,29 +163,39 @@ class BlobCalls(Calls):
 
     @operation("listBlobs")
     async def listBlobs(self, call: Call, session: str | None) -> storm.ListBlobsResult:
-        keys, session = await self.nimbus.blob_sessions.list_keys(session or "")
+        """The keys of blobs that the caller has any access to."""
+        caller, blobs = self._caller(call), self.nimbus.blobs
+
+        def shown(key: str) -> bool:
+            return key in blobs and may_see(blobs.meta(key).acl, caller, key)
+
+        keys, session = await self.nimbus.blob_sessions.list_keys(session or "", shown)
         return storm.ListBlobsResult(keys=keys, session=session)
 
     @operation("getBlobReplication")
     async def getBlobReplication(self, call: Call, key: str | None) -> int:
-        self.nimbus.blobs.meta(needed(key, "key"))
-        return 1  # the store of this Nimbus: what is wanted is in the blob's meta
+        """How many Nimbus nodes have it now; how many are wanted is in its meta."""
+        key = needed(key, "key")
+        self._allowed(call, key, READ)
+        return await self.nimbus.replication.holders(key)
 
     @operation("updateBlobReplication")
     async def updateBlobReplication(
         self, call: Call, key: str | None, replication: int | None
     ) -> int:
-        await self.nimbus.desk.require()
+        fence: Fence = await self.nimbus.desk.require()
         key, wanted = needed(key, "key"), needed(replication, "replication")
         if not 1 <= wanted <= _REPLICATION_MAX:
             raise refused(f"replication {wanted} is not in 1 to {_REPLICATION_MAX}")
-        await asyncio.to_thread(self.nimbus.blobs.set_meta, key, replication=wanted)
-        return 1
+        self._check_not_of_topology(key)
+        present = self._allowed(call, key, WRITE)
+        await self.nimbus.replication.set_meta(replace(present, replication=wanted), fence)
+        return await self.nimbus.replication.holders(key)
 
     @operation("createStateInZookeeper")
     async def createStateInZookeeper(self, call: Call, key: str | None) -> None:
-        # Storm's clients announce a blob after its upload, so that other Nimbuses fetch it. The
-        # blob is on this one, and it is the only one that keeps it.
+        # Storm's clients announce a blob after its upload, so that the other Nimbus nodes fetch it.
+        # Here that is done before the upload's last call is answered.
         if needed(key, "key") not in self.nimbus.blobs:
             raise refused(f"there is no blob {key}")
 

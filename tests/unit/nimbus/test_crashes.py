@@ -74,7 +74,7 @@ async def crash(nimbus: LocalNimbus) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_submit_that_dies_anywhere_is_whole_or_gone(tmp_path: Path, after: bool) -> None:
     outcomes = []
-    for writes in range(6):
+    for writes in range(20):
         folder = tmp_path / str(writes)
         first = await LocalNimbus(folder, conf=CONF | {"nimbus.monitor.freq.secs": 60}).__aenter__()
         await first.leads()

@@ -1,9 +1,12 @@
 """The blob calls of the Thrift service, as Storm's clients make them."""
 
+import errno
+
 import pytest
-from tests.support.nimbus_service import LocalNimbus
+from tests.support.nimbus_service import LocalNimbus, eventually
 
 from squall_thrift import storm
+from squall_thrift.authorization import Call
 from squall_thrift.messages import ThriftApplicationError
 
 META = storm.SettableBlobMeta(
@@ -31,7 +34,9 @@ async def test_create_read_update_delete(nimbus) -> None:
         await nimbus.call("getBlobMeta", "words")
     await create(nimbus, "words", b"0123456789")
     meta = await nimbus.call("getBlobMeta", "words")
-    assert meta.settable == META
+    # An entry without a name is the caller's own.
+    mine = storm.AccessControl(type=storm.AccessControlType.USER, name="anonymous", access=7)
+    assert meta.settable == storm.SettableBlobMeta(acl=[mine], replication_factor=2)
     begin = await nimbus.call("beginBlobDownload", "words")
     assert (begin.version, begin.data_size) == (meta.version, 10)
     chunks = [await nimbus.call("downloadBlobChunk", begin.session) for _ in range(4)]
@@ -83,6 +88,11 @@ async def test_meta_and_replication_can_be_set(nimbus) -> None:
     version = (await nimbus.call("getBlobMeta", "words")).version
     acl = [storm.AccessControl(type=storm.AccessControlType.OTHER, access=1)]
     await nimbus.call("setBlobMeta", "words", storm.SettableBlobMeta(acl=acl))
+    with pytest.raises(storm.AuthorizationException, match="anonymous does not have WRITE"):
+        await nimbus.call("updateBlobReplication", "words", 3)
+    # Who sets a list keeps the right to set another one.
+    acl.append(storm.AccessControl(type=storm.AccessControlType.USER, name="anonymous", access=7))
+    await nimbus.call("setBlobMeta", "words", storm.SettableBlobMeta(acl=acl))
     assert await nimbus.call("updateBlobReplication", "words", 3) == 1
     assert await nimbus.call("getBlobReplication", "words") == 1
     meta = await nimbus.call("getBlobMeta", "words")
@@ -118,3 +128,107 @@ async def test_only_nimbus_writes_what_a_topology_consists_of(nimbus) -> None:
 async def test_a_file_download_never_exists(nimbus) -> None:
     with pytest.raises(ThriftApplicationError, match="no file download '/etc/passwd'"):
         await nimbus.call("downloadChunk", "/etc/passwd")
+
+
+async def as_user(nimbus: LocalNimbus, user: str, name: str, *args: object) -> object:
+    """A call of somebody who has proved who he is."""
+    return await getattr(nimbus.service, name)(Call(name, "127.0.0.1:1", user), *args)
+
+
+async def test_access_lists_are_enforced(nimbus) -> None:
+    """Owner, other, a named user, a supervisor, an administrator: each may what Storm lets him."""
+    nimbus.nimbus.conf["nimbus.admins"] = ["root"]
+    nimbus.nimbus.conf["nimbus.supervisor.users"] = ["node"]
+    acl = [
+        storm.AccessControl(type=storm.AccessControlType.USER, name="bob", access=1),
+        storm.AccessControl(type=storm.AccessControlType.OTHER, access=0),
+    ]
+    meta = storm.SettableBlobMeta(acl=acl)
+    session = await as_user(nimbus, "alice", "beginCreateBlob", "words", meta)
+    await as_user(nimbus, "alice", "finishBlobUpload", session)
+    whole = (await as_user(nimbus, "alice", "getBlobMeta", "words")).settable
+    reads = ("beginBlobDownload", "getBlobMeta", "getBlobReplication")
+    may = {
+        "alice": {*reads, "beginUpdateBlob", "setBlobMeta"},
+        "bob": {*reads},
+        "eve": set(),
+        "node": {*reads},
+        "root": {*reads, "beginUpdateBlob", "setBlobMeta"},
+    }
+    for user, allowed in may.items():
+        for name in (*reads, "beginUpdateBlob", "setBlobMeta"):
+            args = ("words", whole) if name == "setBlobMeta" else ("words",)
+            try:
+                await as_user(nimbus, user, name, *args)
+            except storm.AuthorizationException:
+                assert name not in allowed, (user, name)
+            else:
+                assert name in allowed, (user, name)
+        listed = await as_user(nimbus, user, "listBlobs", "")
+        assert listed.keys == (["words"] if allowed else []), user
+    with pytest.raises(storm.AuthorizationException, match="eve does not have WRITE"):
+        await as_user(nimbus, "eve", "deleteBlob", "words")
+    await as_user(nimbus, "alice", "deleteBlob", "words")
+
+
+async def test_a_topology_may_use_only_blobs_that_its_owner_may_read(nimbus) -> None:
+    acl = [storm.AccessControl(type=storm.AccessControlType.OTHER, access=0)]
+    session = await as_user(
+        nimbus, "alice", "beginCreateBlob", "words", storm.SettableBlobMeta(acl=acl)
+    )
+    await as_user(nimbus, "alice", "finishBlobUpload", session)
+    with pytest.raises(storm.InvalidTopologyException, match="anonymous may not read"):
+        await nimbus.submit(conf={"topology.blobstore.map": {"words": {}}})
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        [(1, None, 1), (1, None, 2)],
+        [(2, "bob", 1), (2, "bob", 2)],
+        [(2, "bob", 8)],
+        [(2, "bob", -1)],
+    ],
+)
+async def test_a_list_that_says_nothing_clear_is_refused(nimbus, acl) -> None:
+    entries = [
+        storm.AccessControl(type=storm.AccessControlType(kind), name=name, access=access)
+        for kind, name, access in acl
+    ]
+    with pytest.raises(ThriftApplicationError, match="access"):
+        await nimbus.call("beginCreateBlob", "words", storm.SettableBlobMeta(acl=entries))
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "a/b", "a\\b", "a\x00b", "x" * 600, "\uf000"])
+async def test_a_key_that_cannot_name_a_blob_is_refused(nimbus, key) -> None:
+    with pytest.raises(ThriftApplicationError, match="blob key"):
+        await nimbus.call("beginCreateBlob", key, META)
+
+
+async def test_a_full_disk_is_a_clear_error_and_leaves_nothing(nimbus, monkeypatch) -> None:
+    await create(nimbus, "words", b"old")
+    session = await nimbus.call("beginUpdateBlob", "words")
+    await nimbus.call("uploadBlobChunk", session, b"new")
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("squall_nimbus.blobs.os.fsync", full)
+    with pytest.raises(ThriftApplicationError, match="the disk of Nimbus is full"):
+        await nimbus.call("finishBlobUpload", session)
+    monkeypatch.undo()
+    assert nimbus.nimbus.blobs.read("words") == b"old"
+    assert list((nimbus.nimbus.blobs.folder / "writing").iterdir()) == []
+
+
+async def test_the_dependencies_that_nobody_uses_any_more_go(tmp_path) -> None:
+    conf = {"nimbus.topology.blobstore.deletion.delay.ms": 0, "nimbus.monitor.freq.secs": 0.05}
+    async with LocalNimbus(tmp_path, conf=conf) as nimbus:
+        await nimbus.leads()
+        await create(nimbus, "words", b"a user's own")
+        await create(nimbus, "dep-unused.whl", b"x")
+
+        async def gone() -> bool:
+            return (await nimbus.call("listBlobs", "")).keys == ["words"]
+
+        await eventually(gone, "the dependency is removed")
