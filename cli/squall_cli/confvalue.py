@@ -17,7 +17,7 @@ def print_value(conf: Mapping[str, Any], name: str, *, as_json: bool) -> None:
     if name not in conf:
         import difflib
 
-        near = difflib.get_close_matches(name, list(conf), n=3)
+        near = difflib.get_close_matches(name, list(conf), n=3, cutoff=0.75)
         raise ConfigError(
             f"the configuration has no key {name!r}",
             hint=f"Did you mean {' or '.join(near)}?" if near else None,
