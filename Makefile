@@ -9,7 +9,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale soak format clean
+  bench-memory bench-scale bench-spark soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-memory: $(BENCH_STAMP) ## Memory of every process while a bolt is stuck
 
 bench-scale: $(BENCH_STAMP) ## Workers, tasks, bytes and fan-out: is there a cliff?
 	$(BIN)/python -m bench scale
+
+bench-spark: $(STAMP) ## Word count on Spark against hand-written PySpark, as JSON
+	$(BIN)/python -m bench.spark
 
 soak: $(STAMP) ## Property and chaos tests for much longer
 	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos

@@ -77,6 +77,8 @@ STAGES = (
         240,
     ),
     Stage("conformance", (_pytest("-v", "--durations=10", "tests/conformance"),), 180),
+    # One process: they share one Spark session.
+    Stage("spark", (_pytest("-q", "--durations=10", "tests/spark"),), 240),
     Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos"),), 480),
 )
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from squall.package import build_package
@@ -28,28 +28,32 @@ def run_entry(
     settings: Settings,
     mode: str,
     local_ttl_secs: int | None = None,
+    program: str = "squall.entry",
+    environment: Mapping[str, str] | None = None,
 ) -> int:
     """Run an entry point of a package and return its exit status (128 + N when signal N ended it).
 
     A folder is packed first; a package that cannot be used raises PackageError before anything
-    runs. SIGINT reaches the child from the terminal, and this process waits for it to finish.
+    runs. `program` is the module that runs the entry point; `environment` is added to its own.
+    SIGINT reaches the child from the terminal, and this process waits for it to finish.
     """
     conf = settings.load()
     with tempfile.TemporaryDirectory(prefix="squall-package-") as folder:
         archive = build_package(package, Path(folder))
-        environment = {
+        child_environment = {
             **os.environ,
+            **(environment or {}),
             "STORM_JAR": str(archive),
             "SQUALL_MODE": mode,
             "SQUALL_CLIENT_CONF": json.dumps(conf),
             "SQUALL_CLIENT_OVERRIDES": json.dumps(settings.parsed_overrides()),
         }
         if local_ttl_secs is not None:
-            environment["SQUALL_LOCAL_TTL"] = str(local_ttl_secs)
-        argv = [sys.executable, "-P", "-m", "squall.entry", entry, *arguments]
+            child_environment["SQUALL_LOCAL_TTL"] = str(local_ttl_secs)
+        argv = [sys.executable, "-P", "-m", program, entry, *arguments]
         sys.stdout.flush()
         sys.stderr.flush()
-        child = subprocess.Popen(argv, env=environment)
+        child = subprocess.Popen(argv, env=child_environment)
         status = _wait(child)
     return 128 - status if status < 0 else status
 

@@ -25,6 +25,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Topologies": (
         "jar",
         "local",
+        "spark",
         "package",
         "list",
         "kill",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from squall.errors import SquallError as SquallError
     from squall.groupings import CustomGrouping as CustomGrouping
     from squall.local import LocalCluster as LocalCluster
+    from squall.state import KeyValueState as KeyValueState
+    from squall.state import StatefulBolt as StatefulBolt
     from squall.submit import submit_topology as submit_topology
     from squall.tuples import Tuple as Tuple
 
@@ -35,6 +37,7 @@ _EXPORTS = {
     "ConfigError": "errors",
     "CustomGrouping": "groupings",
     "InvalidTopologyError": "errors",
+    "KeyValueState": "state",
     "LocalCluster": "local",
     "NimbusError": "errors",
     "PackageError": "errors",
@@ -42,6 +45,7 @@ _EXPORTS = {
     "ShellSpout": "component",
     "Spout": "component",
     "SquallError": "errors",
+    "StatefulBolt": "state",
     "Stream": "component",
     "TopologyBuilder": "builder",
     "TopologyContext": "context",

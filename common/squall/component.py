@@ -163,6 +163,12 @@ class Spout(Component):
         """Called when the topology is deactivated or killed: `next_tuple` is called no more;
         `ack` and `fail` still are."""
 
+    def exhausted(self) -> bool:
+        """Whether the source has ended, so that `next_tuple` will emit nothing any more. A spout
+        that defines this is *bounded*: `storm spark run` can run it to its end. A cluster does not
+        ask."""
+        return False
+
     def close(self) -> None:
         """Called at a graceful stop. There is no such call when the worker is killed."""
 
@@ -246,6 +252,9 @@ class Bolt(Component):
     auto_ack: bool = True
     #: Anchor what is emitted to the current tuple, unless `anchors` says otherwise.
     auto_anchor: bool = True
+    #: Keeps nothing from one tuple to the next that matters: it may run on a stream on Spark, where
+    #: every micro-batch makes it anew. (A bolt that keeps something is a `StatefulBolt`.)
+    stateless: bool = False
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Called once, before anything else, in the worker. `conf` is the topology's
@@ -291,6 +300,11 @@ class Bolt(Component):
         `auto_anchor` off). Raises when the values do not match the stream's fields or a row is
         settled already; then nothing or a part was emitted."""
         self._bound("emit_columns").emit_columns(columns, origins=origins, stream=stream)
+
+    def flush(self) -> Any:
+        """Called on Spark when the input has ended (of a micro-batch, on a stream), before
+        `cleanup`: emit what was held back. May be `async def`. On a cluster input has no end and
+        nobody calls it; a bolt that is driven by ticks usually calls it itself on each tick."""
 
     def cleanup(self) -> None:
         """Called at a graceful stop. There is no such call when the worker is killed."""

@@ -29,8 +29,9 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -44,6 +45,7 @@ from squall.submit import Session, set_session
 
 if TYPE_CHECKING:
     from squall.local import LocalCluster
+    from squall.model import Topology
 
 ARCHIVE_VARIABLE = "STORM_JAR"
 CONF_VARIABLE = "SQUALL_CLIENT_CONF"
@@ -152,8 +154,13 @@ def run_entry(entry: EntryPoint, arguments: Sequence[str], code: Path) -> None:
         raise SystemExit(status)
 
 
-def main(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
-    """Run the entry point that `argv` names; returns the exit status."""
+def main(
+    argv: Sequence[str],
+    env: Mapping[str, str] = os.environ,
+    runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None = None,
+) -> int:
+    """Run the entry point that `argv` names; returns the exit status. `runner` is given what it
+    submits when SQUALL_MODE is spark: the session, name, configuration and topology."""
     if not argv:
         print("error: usage: python -m squall.entry ENTRY ARGS...", file=sys.stderr)
         return 1
@@ -161,7 +168,7 @@ def main(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
         signal.signal(number, _exit_on_signal)  # so that the temporary folder goes
     with tempfile.TemporaryDirectory(prefix="squall-entry-") as folder:
         try:
-            return _run(argv[0], argv[1:], Path(folder), env)
+            return _run(argv[0], argv[1:], Path(folder), env, runner)
         except SquallError as error:
             print_error(error)
             return 1
@@ -173,8 +180,16 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _run(name: str, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
-    session = _session(folder, env)
+def _run(
+    name: str,
+    arguments: Sequence[str],
+    folder: Path,
+    env: Mapping[str, str],
+    runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None,
+) -> int:
+    session = _session(folder, env, "spark" if runner is not None else "local")
+    if runner is not None:
+        session.runner = partial(runner, session)
     entry = find_entry(name, session.code)
     set_session(session)
     if session.mode == "local":
@@ -206,12 +221,12 @@ def _say_what_ran(cluster: LocalCluster) -> None:
             print(_printable(f"{name}: {error.component}: last errors: {told}"), file=sys.stderr)
 
 
-def _session(folder: Path, env: Mapping[str, str]) -> Session:
+def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
     archive, mode = env.get(ARCHIVE_VARIABLE), env.get(MODE_VARIABLE, "cluster")
     if not archive:
         raise SquallError(f"{ARCHIVE_VARIABLE} does not name a package", hint="use `storm jar`")
-    if mode not in ("cluster", "local"):
-        raise SquallError(f"{MODE_VARIABLE} is {mode!r}; expected cluster or local")
+    if mode not in ("cluster", other):
+        raise SquallError(f"{MODE_VARIABLE} is {mode!r}; expected cluster or {other}")
     given = env.get(CONF_VARIABLE)
     conf: dict[str, Any] = json.loads(given) if given else default_conf()
     return Session(

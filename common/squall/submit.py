@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class Session:
     """What the entry point of one package does in this process."""
 
-    mode: Literal["cluster", "local"]
+    mode: Literal["cluster", "local", "spark"]
     archive: Path  # the package, as it is uploaded
     code: Path  # the same, unpacked
     conf: Mapping[str, Any]  # the client's configuration
@@ -53,6 +53,9 @@ class Session:
     local_cluster: LocalCluster | None = None  # not None once something runs in local mode
     location: str | None = None  # Nimbus' handle of the package, once uploaded
     checked: set[Recorded] = field(default_factory=set)  # what is known to import
+    # Runs a topology elsewhere than in a cluster of ours: (name, its conf, the topology). Not None
+    # in mode "spark" only.
+    runner: Callable[[str, Mapping[str, Any], Topology], None] | None = None
 
 
 _session: Session | None = None
@@ -98,7 +101,11 @@ def submit_topology(
     if check is not None:
         check.start()
     try:
-        if session.mode == "local":
+        if session.runner is not None:
+            if check is not None:
+                check.wait_result()
+            session.runner(name, merged, topology)
+        elif session.mode == "local":
             if check is not None:
                 check.wait_result()
             _run_locally(session, name, merged, topology, initial_status)

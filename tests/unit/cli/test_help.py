@@ -16,6 +16,8 @@ from squall_cli.main import SECTIONS, run, storm
 
 SNAPSHOTS = Path(__file__).parent / "help"
 COMMANDS = [name for names in SECTIONS.values() for name in names]
+# Commands of commands; their snapshots have "_" for " ".
+NESTED = ["spark run"]
 
 
 def check_snapshot(name: str, text: str) -> None:
@@ -42,6 +44,12 @@ def test_help_of_each_command(name: str, capsys: pytest.CaptureFixture[str]) -> 
     check_snapshot(name, capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("name", NESTED)
+def test_help_of_each_nested_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*name.split(), "--help"]) == 0
+    check_snapshot(name.replace(" ", "_"), capsys.readouterr().out)
+
+
 def test_every_command_of_the_issue_is_there() -> None:
     wanted = (
         "jar local list kill activate deactivate rebalance nimbus supervisor dev-zookeeper dev "
@@ -58,7 +66,11 @@ def test_every_module_of_commands_is_reachable() -> None:
 
 
 def test_no_snapshot_is_left_of_a_command_that_is_gone() -> None:
-    assert {path.stem for path in SNAPSHOTS.iterdir()} == {"storm", *COMMANDS}
+    assert {path.stem for path in SNAPSHOTS.iterdir()} == {
+        "storm",
+        *COMMANDS,
+        *(name.replace(" ", "_") for name in NESTED),
+    }
 
 
 def test_version_imports_no_more_than_it_needs() -> None:

@@ -18,6 +18,8 @@ ALLOWED = {
     "supervisor/squall_supervisor": {"squall", "squall_thrift"},
     "worker/squall_worker": {"squall", "squall_thrift"},
     "drpc/squall_drpc": {"squall", "squall_thrift"},
+    # A task on Spark is run by the worker's engine, with Spark for its transport.
+    "pipeline/squall_spark": {"squall", "squall_thrift", "squall_worker"},
     "cli/squall_cli": {"squall", "squall_thrift"},
 }
 # Local mode and the test kit are part of the API and run the worker's engine: they import it when

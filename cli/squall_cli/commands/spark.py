@@ -1,0 +1,89 @@
+"""`storm spark`: topologies on Apache Spark. (PySpark is imported in a process of its own, by
+`squall_spark`: this one starts without it.)"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from squall_cli.options import Settings, settings_options
+
+
+@click.group("spark", no_args_is_help=True)
+def command() -> None:
+    """Run topologies on Apache Spark."""
+
+
+def _conf_pairs(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for value in values:
+        key, equals, rest = value.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+        pairs.append((key, rest))
+    return tuple(pairs)
+
+
+@command.command("run", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
+@click.argument("package", type=click.Path(path_type=Path))
+@click.argument("entry")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SPOUT=[FORMAT:]PATH",
+    help="Data in place of a spout (repeatable): parquet, json, csv, text, table.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="[BOLT=][FORMAT:]PATH",
+    help="Where a stream is written (repeatable): parquet, json, table. Without BOLT: a folder "
+    "for each stream that nobody consumes.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option(
+    "--spark-conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_conf_pairs,
+    help="Set a property of Spark's (repeatable).",
+)
+@click.option(
+    "--log",
+    "log_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="spark.log",
+    show_default=True,
+    help="File for what Spark itself prints.",
+)
+@settings_options
+def run(
+    settings: Settings, package: Path, entry: str, arguments: tuple[str, ...], **options: Any
+) -> int:
+    """Run a topology over data, as a batch job on Spark.
+
+    PACKAGE, ENTRY and ARGS are those of `storm jar`; options stand before PACKAGE. A name with a
+    stream is COMPONENT:STREAM.
+    """
+    from squall_cli.entry import run_entry
+
+    job = {**options, "log_file": os.path.abspath(options["log_file"])}
+    return run_entry(
+        package,
+        entry,
+        arguments,
+        settings=settings,
+        mode="spark",
+        program="squall_spark.entry",
+        environment={"SQUALL_SPARK_JOB": json.dumps(job)},
+    )

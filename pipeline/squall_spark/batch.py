@@ -1,0 +1,211 @@
+"""A plan as a batch job: builds a data frame for each stage, and runs what somebody waits for.
+
+Data frames are lazy: a chain of components is one job of Spark's, a stage between two shuffles. A
+component that is read more than once (two consumers, an output) is kept on the executors' disks, so
+that it is computed once; it is as large as its sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from squall.errors import SquallError
+from squall_spark import datasets
+from squall_spark.bindings import Format
+from squall_spark.columns import TypeGuess
+from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
+from squall_spark.progress import Step, silent
+from squall_spark.stages import (
+    GUESSES_DDL,
+    SECTIONS_DDL,
+    Code,
+    StateAt,
+    bolt_stage,
+    bounded_stage,
+    data_stage,
+    guess_stage,
+    write_stage,
+)
+from squall_spark.task import TaskSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of an output."""
+
+    sink: Sink
+    rows: int
+
+
+@dataclass(slots=True)
+class Frames:
+    """The data frames of a plan's stages."""
+
+    spark: SparkSession
+    plan: SparkPlan
+    code: Code | None = None
+    states: Mapping[str, StateAt] = field(default_factory=dict)
+    # In place of what --input names: by component, one data frame for each of its streams.
+    data: Mapping[str, Sequence[DataFrame]] = field(default_factory=dict)
+    of: dict[str, DataFrame] = field(default_factory=dict)
+    kept: list[DataFrame] = field(default_factory=list)
+
+    def build(self) -> None:
+        """Describe every stage; nothing runs. Raises SquallError for data that is not there or
+        lacks a field."""
+        from pyspark import StorageLevel
+
+        aligned = {i for stage in self.plan.stages if not stage.moves for i in stage.inputs}
+        for stage in self.plan.stages:
+            if stage.kind is StageKind.DATA:
+                frame = self._data(stage, stage.component in aligned)
+            elif stage.kind is StageKind.BOUNDED or not stage.inputs:
+                frame = self._bounded(stage)
+            else:
+                frame = self._bolt(stage)
+            if stage.readers > 1:
+                frame = frame.persist(StorageLevel.DISK_ONLY)
+                self.kept.append(frame)
+            self.of[stage.component] = frame
+
+    def release(self) -> None:
+        """Forget what was kept."""
+        for frame in self.kept:
+            frame.unpersist()
+
+    def _data(self, stage: Stage, aligned: bool) -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        component = self.plan.topology.components[stage.component]
+        streams = [
+            (s.stream.stream, component.streams[s.stream.stream].fields) for s in stage.sources
+        ]
+        given = self.data.get(stage.component)
+        frames = given or [
+            datasets.read(self.spark, source, fields)
+            for source, (_, fields) in zip(stage.sources, streams, strict=True)
+        ]
+        if len(frames) == 1:
+            frame = frames[0]
+        else:
+            # One frame of all: the number of the stream, and the columns of each, null elsewhere.
+            wide = [
+                f.select(
+                    sf.lit(i).alias("stream"),
+                    *(f[f"`{name}`"].alias(f"{i}.{name}") for name in f.columns),
+                )
+                for i, f in enumerate(frames)
+            ]
+            frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), wide)
+        if aligned:
+            tasks = len(stage.tasks)
+            enough = frame.rdd.getNumPartitions() >= tasks
+            frame = frame.coalesce(tasks) if enough else frame.repartition(tasks)
+        spec = TaskSpec(self.plan, stage.component, from_data=True)
+        sizes = [(stream, len(fields)) for stream, fields in streams]
+        return frame.mapInArrow(data_stage(spec, self.code, sizes), SECTIONS_DDL)
+
+    def _bounded(self, stage: Stage) -> DataFrame:
+        tasks = len(stage.tasks)
+        spec = TaskSpec(self.plan, stage.component, from_data=False)
+        frame = self.spark.range(0, tasks, 1, tasks)
+        return frame.mapInArrow(bounded_stage(spec, self.code), SECTIONS_DDL)
+
+    def _bolt(self, stage: Stage) -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        first, last = stage.tasks[0], stage.tasks[-1]
+        parts = [self.of[i].filter(sf.col("to").between(first, last)) for i in stage.inputs]
+        frame = reduce(lambda a, b: a.union(b), parts)
+        if stage.moves:
+            frame = frame.repartitionById(len(stage.tasks), sf.col("to") - sf.lit(first))
+        spec = TaskSpec(self.plan, stage.component, from_data=False)
+        state = self.states.get(stage.component) if stage.stateful else None
+        return frame.mapInArrow(bolt_stage(spec, self.code, state), SECTIONS_DDL)
+
+    def sections(self, sink: Sink) -> DataFrame:
+        """What a sink was sent."""
+        from pyspark.sql import functions as sf
+
+        return self.of[sink.stream.component].filter(sf.col("to") == sink.task)
+
+    def guess(self, sink: Sink) -> tuple[TypeGuess, int]:
+        """The types of a sink's values, and how many tuples there are. Computes the component."""
+        stage = guess_stage(self.plan, sink, self.code)
+        merged, rows = TypeGuess(sink.fields), 0
+        for row in self.sections(sink).mapInArrow(stage, GUESSES_DDL).collect():
+            merged.merge(TypeGuess.from_json(sink.fields, row["guess"]))
+            rows += row["rows"]
+        return merged, rows
+
+    def typed(self, sink: Sink, guess: TypeGuess) -> DataFrame:
+        """A sink's tuples as columns."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = guess.schema()
+        types: Any = from_arrow_schema(schema)
+        stage = write_stage(self.plan, sink, self.code, schema)
+        return self.sections(sink).mapInArrow(stage, types)
+
+    def unread(self) -> list[str]:
+        """Components that nobody reads and that must run for what they do."""
+        return [stage.component for stage in self.plan.stages if not stage.readers]
+
+
+def run_batch(
+    spark: SparkSession,
+    plan: SparkPlan,
+    code: Code | None,
+    *,
+    overwrite: bool = False,
+    step: Step = silent,
+) -> list[Written]:
+    """Run a plan to its end. Raises SquallError: for data, for an output that exists already
+    (unless `overwrite`), and with the component's error when a tuple fails."""
+    for sink in plan.sinks:
+        if not overwrite and _is_there(spark, sink):
+            what = "table" if sink.format is Format.TABLE else "folder"
+            raise SquallError(
+                f"--output {sink.stream}: the {what} {sink.path} exists already",
+                hint="choose another, or replace it: --overwrite",
+            )
+    frames = Frames(spark, plan, code)
+    frames.build()
+    written = []
+    try:
+        for sink in plan.sinks:
+            with step(str(sink.stream)):
+                guess, rows = frames.guess(sink)
+            with step(f"writing {sink.path}"):
+                write(frames.typed(sink, guess), sink, mode="overwrite" if overwrite else "error")
+            written.append(Written(sink, rows))
+        for component in frames.unread():
+            with step(component):
+                frames.of[component].write.format("noop").mode("overwrite").save()
+    finally:
+        frames.release()
+    return written
+
+
+def write(frame: DataFrame, sink: Sink, *, mode: str) -> None:
+    """Write typed columns where a sink says."""
+    writer = frame.write.mode(mode)
+    if sink.format is Format.TABLE:
+        writer.saveAsTable(sink.path)
+    elif sink.format is Format.JSON:
+        # A field without a value is null, not absent: every line has the same keys.
+        writer.option("ignoreNullFields", False).json(sink.path)
+    else:
+        writer.parquet(sink.path)
+
+
+def _is_there(spark: SparkSession, sink: Sink) -> bool:
+    if sink.format is Format.TABLE:
+        return bool(spark.catalog.tableExists(sink.path))
+    return datasets.exists(spark, sink.path)

@@ -1,0 +1,143 @@
+"""`--input` and `--output`: which data set stands for a spout, and where a stream is written.
+
+    --input  sentences=/data/sentences/*.parquet      the stream "default" of spout "sentences"
+    --input  shop:orders=json:/data/orders            stream "orders" of spout "shop", JSON lines
+    --output counts=/out/counts                       the stream "default" of bolt "counts"
+    --output counts=table:wordcounts                  into a table
+    --output /out                       the streams that nobody consumes, a folder each
+
+A path's format is the one before its colon, else that of its ending, else that of the files in it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from squall.errors import SquallError
+from squall.names import DEFAULT_STREAM
+
+
+class Format(enum.Enum):
+    """How a data set is stored."""
+
+    PARQUET = "parquet"
+    JSON = "json"  # JSON lines
+    CSV = "csv"
+    TEXT = "text"
+    TABLE = "table"
+    KAFKA = "kafka"  # streams only
+    SOCKET = "socket"  # streams only, for trying things out
+
+
+_ENDINGS = {
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+    ".csv": Format.CSV,
+    ".txt": Format.TEXT,
+    ".text": Format.TEXT,
+    ".log": Format.TEXT,
+}
+_COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
+_PREFIX = re.compile(r"(?P<format>[a-z]+):(?!//)(?P<rest>.*)", re.DOTALL)
+READABLE = frozenset(Format)
+WRITABLE = frozenset({Format.PARQUET, Format.JSON, Format.TABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class StreamName:
+    """One stream of one component."""
+
+    component: str
+    stream: str = DEFAULT_STREAM
+
+    def __str__(self) -> str:
+        if self.stream == DEFAULT_STREAM:
+            return self.component
+        return f"{self.component}:{self.stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A data set that stands for a stream of a spout. `format` None: look at the files."""
+
+    stream: StreamName
+    path: str
+    format: Format | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a stream is written. `stream` None: every stream that nobody consumes."""
+
+    stream: StreamName | None
+    path: str
+    format: Format
+
+
+def parse_input(text: str) -> Source:
+    """`STREAM=[FORMAT:]PATH`. Raises SquallError."""
+    name, equals, where = text.partition("=")
+    if not equals or not name.strip() or not where.strip():
+        raise SquallError(
+            f"--input {text!r} is not COMPONENT=PATH", hint="for example: --input sentences=/data"
+        )
+    format_, path = _split_format(where.strip(), f"--input {text!r}", READABLE)
+    return Source(_stream_name(name.strip()), path, format_ or format_of_path(path))
+
+
+def parse_output(text: str) -> Target:
+    """`[STREAM=][FORMAT:]PATH`. Raises SquallError."""
+    name, equals, where = text.partition("=")
+    if not equals or "/" in name:
+        name, where = "", text
+    elif not name.strip():
+        raise SquallError(f"--output {text!r} names no component before '='")
+    if not where.strip():
+        raise SquallError(
+            f"--output {text!r} names no place", hint="for example: --output counts=/data/counts"
+        )
+    format_, path = _split_format(where.strip(), f"--output {text!r}", WRITABLE)
+    if format_ is None:
+        guessed = format_of_path(path)
+        format_ = guessed if guessed in WRITABLE else Format.PARQUET
+    if format_ is Format.TABLE and not name:
+        raise SquallError(
+            f"--output {text!r}: a table holds one stream",
+            hint="name it: --output COMPONENT=table:NAME",
+        )
+    return Target(_stream_name(name.strip()) if name else None, path, format_)
+
+
+def format_of_path(path: str) -> Format | None:
+    """By its ending (compressed or not); None when that says nothing."""
+    name = PurePosixPath(path).name.lower()
+    for ending in _COMPRESSIONS:
+        name = name.removesuffix(ending)
+    return _ENDINGS.get(PurePosixPath(name).suffix)
+
+
+def _split_format(where: str, told: str, allowed: frozenset[Format]) -> tuple[Format | None, str]:
+    match = _PREFIX.fullmatch(where)
+    if match is None:
+        return None, where
+    known = {f.value: f for f in allowed}
+    format_ = known.get(match["format"])
+    if format_ is None:
+        raise SquallError(
+            f"{told}: {match['format']!r} is no format for this",
+            hint=f"there are {', '.join(sorted(known))}; write ./ before a path that has a colon",
+        )
+    if not match["rest"]:
+        raise SquallError(f"{told} names no place after {match['format']}:")
+    return format_, match["rest"]
+
+
+def _stream_name(text: str) -> StreamName:
+    component, colon, stream = text.partition(":")
+    return StreamName(component, stream if colon else DEFAULT_STREAM)

@@ -1,0 +1,125 @@
+"""The child of `storm spark run`: runs a package's entry point, and what it submits on Spark.
+
+    python -P -m squall_spark.entry ENTRY ARGS...
+
+The environment says the rest: what `squall.entry` reads, and SQUALL_SPARK_JOB (see `job`). The job
+runs inside `submit_topology`, which returns when it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from squall.config import default_conf, normalize_topology_conf
+from squall.entry import main as run_entry
+from squall.entry import print_error
+from squall.errors import SquallError
+from squall.model import Topology
+from squall.submit import Session
+from squall_spark.job import JOB_VARIABLE, Job
+from squall_spark.plan import SparkPlan, make_plan
+from squall_spark.session import check_requirements, spark_session
+from squall_spark.traits import traits_of
+
+_TASK_ERROR = re.compile(
+    r"squall\w*\.[\w.]*Error: (?P<message>[^\n]*(?:\n(?!\s|Caused|Driver|\tat)[^\n]+)?)"
+)
+
+
+def plan_of(
+    job: Job,
+    session_conf: Mapping[str, Any],
+    name: str,
+    conf: Mapping[str, Any],
+    topology: Topology,
+) -> SparkPlan:
+    """The plan of a submitted topology. Raises SquallError."""
+    stored = normalize_topology_conf(conf, {**default_conf(), **session_conf}, name=name)
+    return make_plan(
+        name,
+        topology,
+        stored,
+        traits_of(topology),
+        job.sources(),
+        job.targets(),
+        streaming=job.streaming,
+    )
+
+
+def run_on_spark(
+    job: Job, session: Session, name: str, conf: Mapping[str, Any], topology: Topology
+) -> None:
+    """What `submit_topology` does under `storm spark run`. Raises SquallError."""
+    if session.submitted:
+        raise SquallError(
+            f"{name!r} is the second topology that this entry point submits; --input and --output "
+            "are for one",
+            hint=f"{session.submitted[0]!r} has run; let an argument of the entry point pick one",
+        )
+    plan = plan_of(job, session.conf, name, conf, topology)
+    _say(f"running topology {name!r} on Spark at {job.master} (its log: {job.log_file})")
+
+    from squall_spark.batch import run_batch
+    from squall_spark.progress import Progress
+    from squall_spark.stages import code_of
+
+    with spark_session(
+        name, master=job.master, conf=job.spark_conf, log_file=Path(job.log_file)
+    ) as spark:
+        if not job.master.startswith("local"):
+            spark.sparkContext.addFile(str(session.archive))
+        code = code_of(session.code, session.archive)
+        try:
+            progress = Progress(spark.sparkContext)
+            written = run_batch(spark, plan, code, overwrite=job.overwrite, step=progress.step)
+        except SquallError:
+            raise
+        except Exception as error:
+            raise spark_error(error, job.log_file) from error
+    for one in written:
+        _say(f"wrote {one.rows} tuples of {str(one.sink.stream)!r} to {one.sink.path}")
+    _say(f"topology {name!r} has run")
+
+
+def spark_error(error: Exception, log_file: str) -> SquallError:
+    """An error of Spark's as one of ours: what a task raised, without the stacks around it."""
+    text = str(error)
+    if type(error).__module__.startswith(("pyspark", "py4j")):
+        found = _TASK_ERROR.search(text)
+        if found is not None:
+            return SquallError(found["message"].strip(), hint=f"{log_file} has the whole traceback")
+        from squall_spark.datasets import first_line
+
+        return SquallError(f"Spark: {first_line(error)}", hint=f"{log_file} says more")
+    raise error
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
+    """Returns the exit status."""
+    try:
+        job = Job.from_json(env[JOB_VARIABLE])
+        check_requirements(env)
+    except SquallError as error:
+        print_error(error)
+        return 1
+
+    def run(session: Session, name: str, conf: Mapping[str, Any], topology: Topology) -> None:
+        run_on_spark(job, session, name, conf, topology)
+
+    return run_entry(argv, env, run)
+
+
+if __name__ == "__main__":
+    # As a module of its own, not `__main__`: what Spark pickles is found by its name.
+    from squall_spark import entry as _entry
+
+    sys.exit(_entry.main(sys.argv[1:]))

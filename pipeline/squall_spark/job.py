@@ -1,0 +1,59 @@
+"""What `storm spark run` asks for: parsed on the command line, carried to the process that does it
+in one environment variable."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from squall_spark.bindings import Format, Source, Target, parse_input, parse_output
+
+JOB_VARIABLE = "SQUALL_SPARK_JOB"
+# What stands in place of a path is a name.
+_NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET})
+
+
+def absolute(path: str) -> str:
+    """A path of this machine from its root; a URL as it is."""
+    if "://" in path or path.startswith("file:"):
+        return path
+    return os.path.abspath(os.path.expanduser(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run. Paths of files on this machine are absolute."""
+
+    inputs: tuple[str, ...]  # as on the command line; see `bindings`
+    outputs: tuple[str, ...] = ()
+    master: str = "local[*]"
+    spark_conf: tuple[tuple[str, str], ...] = ()
+    log_file: str = "spark.log"
+    overwrite: bool = False
+    streaming: bool = False
+    checkpoint: str | None = None  # not None when streaming
+    trigger_secs: float = 1.0  # streaming: a micro-batch so often
+    available_now: bool = False  # streaming: what is there now, then end
+
+    def sources(self) -> list[Source]:
+        """Raises SquallError."""
+        sources = [parse_input(text) for text in self.inputs]
+        return [replace(s, path=absolute(s.path)) if s.format not in _NAMED else s for s in sources]
+
+    def targets(self) -> list[Target]:
+        """Raises SquallError."""
+        targets = [parse_output(text) for text in self.outputs]
+        return [replace(t, path=absolute(t.path)) if t.format not in _NAMED else t for t in targets]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        values: dict[str, Any] = json.loads(text)
+        for name in ("inputs", "outputs"):
+            values[name] = tuple(values[name])
+        values["spark_conf"] = tuple((key, value) for key, value in values["spark_conf"])
+        return cls(**values)

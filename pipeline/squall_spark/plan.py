@@ -1,0 +1,417 @@
+"""From a topology to stages on Spark: pure, and nothing starts before it has agreed.
+
+A *stage* is one component, computed once: over a data set (a spout that --input replaces), over
+nothing (a bounded spout that runs itself), or over the sections that its sources emitted for it.
+A bolt has one partition a task. Its rows are moved to the partition of their task unless they are
+there already: local-or-shuffle from a component with as many tasks.
+
+Task ids are those of the cluster: numbered over the compiled topology, ackers included, although no
+acker runs here. The streams that are written get a task each at the end of the numbers, a *sink*.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from squall.errors import InvalidTopologyError
+from squall.model import (
+    Component,
+    ComponentKind,
+    ForeignObject,
+    GlobalStreamId,
+    Grouping,
+    GroupingKind,
+    PythonObject,
+    Topology,
+)
+from squall.names import ACKER_COMPONENT, EVENTLOGGER_COMPONENT, SYSTEM_COMPONENT, is_system_id
+from squall.system_topology import component_tasks, system_topology
+from squall_spark.bindings import Format, Source, StreamName, Target
+from squall_spark.traits import Traits
+
+_NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
+_TICKS = "topology.tick.tuple.freq.secs"
+_NOT_ON_SPARK = frozenset({ACKER_COMPONENT, EVENTLOGGER_COMPONENT})
+_STREAM_SOURCES = frozenset({Format.KAFKA, Format.SOCKET})
+
+
+class StageKind(enum.Enum):
+    DATA = "data set"
+    BOUNDED = "bounded spout"
+    BOLT = "bolt"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One component."""
+
+    component: str
+    kind: StageKind
+    tasks: tuple[int, ...]
+    inputs: tuple[str, ...] = ()  # components whose sections it reads; BOLT only
+    moves: bool = True  # False: a row is in the partition of its task already
+    sources: tuple[Source, ...] = ()  # DATA only
+    readers: int = 0  # how often its sections are read; computed once all the same
+    stateful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A stream that is written. `task` receives its tuples."""
+
+    stream: StreamName
+    fields: tuple[str, ...]
+    task: int
+    path: str
+    format: Format
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    """What runs, sources before consumers. `topology` is as the engine gets it, `task_to_component`
+    without ackers and with the sinks."""
+
+    name: str
+    topology: Topology
+    conf: Mapping[str, Any]
+    task_to_component: Mapping[int, str]
+    stages: tuple[Stage, ...]
+    sinks: tuple[Sink, ...]
+
+    def stage(self, component: str) -> Stage:
+        return next(stage for stage in self.stages if stage.component == component)
+
+    def tasks_of(self, component: str) -> list[int]:
+        return sorted(t for t, c in self.task_to_component.items() if c == component)
+
+    @property
+    def sink_tasks(self) -> frozenset[int]:
+        return frozenset(sink.task for sink in self.sinks)
+
+
+def make_plan(
+    name: str,
+    topology: Topology,
+    conf: Mapping[str, Any],
+    traits: Mapping[str, Traits],
+    inputs: Sequence[Source],
+    outputs: Sequence[Target],
+    *,
+    streaming: bool = False,
+) -> SparkPlan:
+    """`conf` is the topology's, normalized as Nimbus would. Raises InvalidTopologyError that lists
+    all that Spark cannot run, and all that is wrong with the inputs and outputs."""
+    problems = [
+        *_component_problems(topology, conf, traits, inputs, streaming=streaming),
+        *_cycle_problems(topology),
+        *_input_problems(topology, inputs, streaming=streaming),
+        *_output_problems(topology, outputs),
+    ]
+    if problems:
+        raise InvalidTopologyError.listing(problems)
+    numbered = component_tasks(topology, conf)
+    tasks = {task: id_ for task, id_ in numbered.items() if id_ not in _NOT_ON_SPARK}
+    sinks = _sinks(topology, outputs, first_task=max(numbered, default=0) + 1)
+    return SparkPlan(
+        name=name,
+        topology=_for_the_engine(topology, conf, sinks),
+        conf={**conf, _TICKS: None},
+        task_to_component={**tasks, **{sink.task: _sink_id(sink) for sink in sinks}},
+        stages=tuple(_stages(topology, tasks, traits, inputs, sinks)),
+        sinks=tuple(sinks),
+    )
+
+
+# ---- What is refused ----
+
+
+def _component_problems(
+    topology: Topology,
+    conf: Mapping[str, Any],
+    traits: Mapping[str, Traits],
+    inputs: Sequence[Source],
+    *,
+    streaming: bool,
+) -> Iterable[str]:
+    bound = {source.stream.component for source in inputs}
+    for component in topology.components.values():
+        where = f"{component.kind.value} {component.id!r}"
+        made_of, has = component.object, traits.get(component.id, Traits())
+        if isinstance(made_of, ForeignObject):
+            yield f"{where} is a Java object, which only a JVM of Storm's can run"
+        elif isinstance(made_of, PythonObject) and made_of.class_path.startswith("squall_drpc"):
+            yield f"{where} belongs to DRPC: requests and answers have no meaning on Spark"
+        elif component.kind is ComponentKind.SPOUT:
+            if component.id not in bound:
+                yield from _unbound_problems(where, component, has, streaming=streaming)
+        else:
+            yield from _bolt_problems(where, component, conf, has, streaming=streaming)
+        for source, grouping in component.inputs.items():
+            if grouping.kind is GroupingKind.CUSTOM_SERIALIZED:
+                yield f"{where}: its grouping on {str(source)!r} is a Java object"
+
+
+def _unbound_problems(
+    where: str, component: Component, has: Traits, *, streaming: bool
+) -> Iterable[str]:
+    use = f"give it data: --input {component.id}=PATH"
+    if streaming:
+        yield f"{where} is bound to no stream; {use}"
+    elif not has.bounded:
+        yield f"{where} has no end (its class defines no exhausted()); {use}"
+    elif has.hears_acks:
+        yield f"{where} depends on acks (its class defines ack() or fail()), and none come; {use}"
+
+
+def _bolt_problems(
+    where: str, component: Component, conf: Mapping[str, Any], has: Traits, *, streaming: bool
+) -> Iterable[str]:
+    # A tick frequency of the whole topology makes no bolt one that is driven by ticks.
+    if component.conf.get(_TICKS) and not has.flushes:
+        yield (
+            f"{where} is driven by ticks, and none come: define flush(), "
+            "which is called at the end of the input"
+        )
+    if streaming and not (has.stateful or has.stateless):
+        yield (
+            f"{where} would lose what it keeps between two micro-batches: derive it from "
+            "squall.StatefulBolt, or set `stateless = True` in its class"
+        )
+
+
+def _cycle_problems(topology: Topology) -> Iterable[str]:
+    """A line for each cycle found, as a path."""
+    consumers: dict[str, list[str]] = {id_: [] for id_ in topology.components}
+    for component in topology.components.values():
+        for source in component.inputs:
+            if source.component in consumers:
+                consumers[source.component].append(component.id)
+    done: set[str] = set()
+    for start in topology.components:
+        path: list[str] = []
+        # Depth first without recursion: a topology may be a long chain.
+        stack = [(start, iter(consumers[start]))] if start not in done else []
+        path = [start] if stack else []
+        while stack:
+            id_, rest = stack[-1]
+            following = next(rest, None)
+            if following is None:
+                done.add(id_)
+                stack.pop()
+                path.pop()
+            elif following in path:
+                cycle = [*path[path.index(following) :], following]
+                yield f"{' -> '.join(cycle)} is a cycle: Spark computes a component once"
+            elif following not in done:
+                path.append(following)
+                stack.append((following, iter(consumers[following])))
+
+
+def _input_problems(
+    topology: Topology, inputs: Sequence[Source], *, streaming: bool
+) -> Iterable[str]:
+    seen: set[StreamName] = set()
+    for source in inputs:
+        where = f"--input {source.stream}"
+        component = topology.components.get(source.stream.component)
+        if source.stream in seen:
+            yield f"{where} is given twice; one path may be a pattern or a folder of many files"
+        seen.add(source.stream)
+        if component is None or component.kind is not ComponentKind.SPOUT:
+            spouts = ", ".join(map(repr, topology.spouts)) or "none"
+            what = "is a bolt" if component is not None else "is no component"
+            yield f"{where}: {source.stream.component!r} {what} (spouts: {spouts})"
+        elif source.stream.stream not in component.streams:
+            yield f"{where}: the spout has no such stream (it has {_names(component.streams)})"
+        elif component.streams[source.stream.stream].direct:
+            yield f"{where}: a direct stream needs a spout that picks the tasks"
+        if source.format in _STREAM_SOURCES and not streaming:
+            yield f"{where}: {source.format.value} is for --streaming"
+        if source.format is Format.TABLE and streaming:
+            yield f"{where}: a table is no stream"
+    for spout in topology.spouts.values():
+        unbound = set(spout.streams) - {s.stream for s in seen if s.component == spout.id}
+        if any(s.component == spout.id for s in seen):
+            for consumer in topology.components.values():
+                for stream in consumer.inputs:
+                    if stream.component == spout.id and stream.stream in unbound:
+                        yield (
+                            f"spout {spout.id!r}: {consumer.id!r} reads its stream "
+                            f"{stream.stream!r}; bind that too: --input "
+                            f"{spout.id}:{stream.stream}=PATH"
+                        )
+
+
+def _output_problems(topology: Topology, outputs: Sequence[Target]) -> Iterable[str]:
+    for target in outputs:
+        name = target.stream
+        if name is None:
+            if not _leaves(topology):
+                yield (
+                    f"--output {target.path}: every stream is consumed; name one: "
+                    f"--output COMPONENT={target.path}"
+                )
+            continue
+        component = topology.components.get(name.component)
+        if component is None:
+            known = ", ".join(map(repr, topology.components))
+            yield f"--output {name}: there is no component {name.component!r} (there are {known})"
+        elif name.stream not in component.streams:
+            yield (
+                f"--output {name}: {name.component!r} has no stream {name.stream!r} "
+                f"(it has {_names(component.streams)})"
+            )
+        elif not component.streams[name.stream].fields:
+            yield f"--output {name}: the stream has no fields"
+        elif component.streams[name.stream].direct:
+            yield f"--output {name}: a direct stream goes to tasks only"
+    places = [target.path for target in outputs]
+    for path in sorted({path for path in places if places.count(path) > 1}):
+        yield f"--output {path} is given twice"
+
+
+def _names(streams: Iterable[str]) -> str:
+    return ", ".join(map(repr, streams)) or "none"
+
+
+# ---- What runs ----
+
+
+def _leaves(topology: Topology) -> list[StreamName]:
+    """The streams of bolts that nobody consumes and that have fields."""
+    read = {source for c in topology.components.values() for source in c.inputs}
+    return [
+        StreamName(component.id, stream)
+        for component in topology.bolts.values()
+        for stream, info in component.streams.items()
+        if info.fields and not info.direct and GlobalStreamId(component.id, stream) not in read
+    ]
+
+
+def _sinks(topology: Topology, outputs: Sequence[Target], *, first_task: int) -> list[Sink]:
+    wanted: dict[StreamName, tuple[str, Format]] = {}
+    for target in outputs:
+        if target.stream is None:
+            for leaf in _leaves(topology):
+                folder = str(leaf).replace(":", ".").replace("/", "_")
+                wanted.setdefault(leaf, (f"{target.path.rstrip('/')}/{folder}", target.format))
+    for target in outputs:
+        if target.stream is not None:
+            wanted[target.stream] = (target.path, target.format)
+    return [
+        Sink(
+            stream,
+            topology.components[stream.component].streams[stream.stream].fields,
+            first_task + i,
+            *place,
+        )
+        for i, (stream, place) in enumerate(wanted.items())
+    ]
+
+
+def _sink_id(sink: Sink) -> str:
+    return f"output of {sink.stream}"
+
+
+def _for_the_engine(topology: Topology, conf: Mapping[str, Any], sinks: Sequence[Sink]) -> Topology:
+    """The compiled topology without acking and ticks, and with the sinks."""
+    untracked = {**conf, "topology.acker.executors": 0, "topology.eventlogger.executors": 0}
+    compiled = system_topology(topology, untracked)
+    components = {
+        id_: replace(c, conf={**c.conf, _TICKS: None}) if not is_system_id(id_) else c
+        for id_, c in compiled.components.items()
+    }
+    for sink in sinks:
+        components[_sink_id(sink)] = Component(
+            id=_sink_id(sink),
+            kind=ComponentKind.BOLT,
+            object=PythonObject("squall_spark:sink", _NO_ARGUMENTS),  # never made
+            inputs={
+                GlobalStreamId(sink.stream.component, sink.stream.stream): Grouping(
+                    GroupingKind.GLOBAL
+                )
+            },
+            parallelism=1,
+        )
+    return replace(compiled, components=components)
+
+
+def _stages(
+    topology: Topology,
+    tasks: Mapping[int, str],
+    traits: Mapping[str, Traits],
+    inputs: Sequence[Source],
+    sinks: Sequence[Sink],
+) -> Iterable[Stage]:
+    mine: dict[str, list[int]] = {}
+    for task in sorted(tasks):
+        mine.setdefault(tasks[task], []).append(task)
+    mine.pop(SYSTEM_COMPONENT, None)
+    readers = dict.fromkeys(topology.components, 0)
+    for component in topology.components.values():
+        for source in {s.component for s in component.inputs}:
+            readers[source] += 1
+    for sink in sinks:
+        readers[sink.stream.component] += 2  # once for the types, once to write
+    for id_ in _sources_first(topology):
+        component = topology.components[id_]
+        sources = tuple(s for s in inputs if s.stream.component == id_)
+        if component.kind is ComponentKind.BOLT:
+            kind = StageKind.BOLT
+        else:
+            kind = StageKind.DATA if sources else StageKind.BOUNDED
+        yield Stage(
+            component=id_,
+            kind=kind,
+            tasks=tuple(mine[id_]),
+            inputs=tuple(sorted({s.component for s in component.inputs})),
+            moves=not _stays(component, mine),
+            sources=sources,
+            readers=readers[id_],
+            stateful=traits.get(id_, Traits()).stateful,
+        )
+
+
+def _stays(component: Component, tasks: Mapping[str, Sequence[int]]) -> bool:
+    """Whether what the only source of a bolt emits is where its task is."""
+    sources = {source.component for source in component.inputs}
+    return (
+        len(sources) == 1
+        and all(g.kind is GroupingKind.LOCAL_OR_SHUFFLE for g in component.inputs.values())
+        and len(tasks[next(iter(sources))]) == len(tasks[component.id])
+    )
+
+
+def _sources_first(topology: Topology) -> list[str]:
+    """The components in an order in which sources stand before what reads them. No cycles here."""
+    waiting = {
+        id_: {s.component for s in topology.components[id_].inputs}
+        for id_ in sorted(topology.components)
+    }
+    order: list[str] = []
+    while waiting:
+        ready = [id_ for id_, sources in waiting.items() if sources <= set(order)]
+        assert ready, "a cycle"
+        order += ready
+        for id_ in ready:
+            del waiting[id_]
+    return order
+
+
+def near_tasks(plan: SparkPlan, task: int) -> frozenset[int]:
+    """The tasks that a local-or-shuffle grouping of `task` prefers: as if task i of every component
+    ran in worker i, and where a component has fewer tasks than another, in worker i modulo that
+    number."""
+    component = plan.task_to_component[task]
+    own = plan.tasks_of(component)
+    index = own.index(task)
+    near: set[int] = set()
+    for consumer in plan.topology.components.values():
+        if any(source.component == component for source in consumer.inputs):
+            theirs = plan.tasks_of(consumer.id)
+            workers = min(len(own), len(theirs)) or 1
+            near.update(t for i, t in enumerate(theirs) if i % workers == index % workers)
+    return frozenset(near - plan.sink_tasks)

@@ -1,0 +1,142 @@
+"""The Spark session of a run: checks what must be there, keeps Spark's own output in a file.
+
+The JVM that PySpark starts inherits this process's stdout and stderr, and its Python workers write
+to the JVM's; so both are the log file while it is started, and ours again afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from squall.errors import SquallError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17
+_PYSPARK_HINT = "pip install 'squall[spark]'"
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+_OURS: Mapping[str, str] = {
+    # Partition i is task i: nobody may merge or split them.
+    "spark.sql.adaptive.enabled": "false",
+    # A row of ours is a section of many tuples, up to 256 KiB.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "false",
+}
+
+
+def check_requirements(env: Mapping[str, str] = os.environ) -> None:
+    """Raises SquallError when PySpark or Java is missing or too old."""
+    for name in ("pyspark", "pandas", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise SquallError(f"Spark needs the Python package {name}", hint=_PYSPARK_HINT)
+    home = env.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=env.get("PATH"))
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "none on PATH"
+        raise SquallError(
+            f"Spark needs a Java runtime: {where}",
+            hint="apt-get install default-jre-headless, or set JAVA_HOME",
+        )
+    try:
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SquallError(f"{java} does not run: {error}") from error
+    found = _VERSION.search(done.stderr + done.stdout)
+    if done.returncode != 0 or found is None:
+        raise SquallError(f"{java} does not run: {(done.stderr or done.stdout).strip()[:200]}")
+    if int(found[1]) < JAVA_VERSION_MIN:
+        raise SquallError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or later; {java} is Java {found[1]}",
+            hint="set JAVA_HOME to a newer one",
+        )
+
+
+@contextlib.contextmanager
+def spark_session(
+    name: str,
+    *,
+    master: str = "local[*]",
+    conf: Iterable[tuple[str, str]] = (),
+    log_file: Path | None = None,
+) -> Iterator[SparkSession]:
+    """A session, stopped at the end. `conf` overrides what we set. Raises SquallError when Java,
+    PySpark or the master is not there."""
+    check_requirements()
+    # Spark's workers must be this very Python: they import squall and what the topology needs.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    # Not `.config` one by one: what a session of this process set before must not stay behind.
+    settings = {"spark.app.name": name, "spark.master": master, **_OURS}
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings |= dict(conf)
+    builder: Any = SparkSession.builder
+    with _output_to(log_file):
+        try:
+            session = builder.config(map=settings).getOrCreate()
+        except Exception as error:
+            raise _not_started(master, error, log_file) from error
+    try:
+        yield session
+    finally:
+        with _output_to(log_file), contextlib.suppress(Exception):
+            session.stop()
+
+
+def _not_started(master: str, error: Exception, log_file: Path | None) -> SquallError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = lines[0] if lines else type(error).__name__
+    if "Could not parse Master URL" in str(error):
+        return SquallError(
+            f"{master!r} is no master of Spark's",
+            hint="local[*], local[4], spark://host:7077, yarn or k8s://...",
+        )
+    return SquallError(
+        f"Spark did not start with master {master}: {told}",
+        hint=None if log_file is None else f"{log_file} says more",
+    )
+
+
+@contextlib.contextmanager
+def _output_to(log_file: Path | None) -> Iterator[None]:
+    """Let file descriptors 1 and 2 be the log file: children started now keep it."""
+    if log_file is None:
+        yield
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise SquallError(f"the log file {log_file} cannot be written: {error.strerror}") from error
+    saved = os.dup(1), os.dup(2)
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, was in enumerate(saved, start=1):
+            os.dup2(was, number)
+            os.close(was)
+        os.close(log)

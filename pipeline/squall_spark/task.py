@@ -1,0 +1,411 @@
+"""Runs one task of a topology over sections, with the engine of a worker.
+
+To the engine this is a worker with one task: every other task is on a peer of its own, and what is
+sent to a peer is what leaves the partition. Nothing is acked (no tuple has a root), there are no
+ticks, and the random numbers are the task's own, so that a partition that Spark runs again makes
+the same choices.
+
+A cluster replays what failed; Spark has nothing to replay from within a stage. So a tuple that
+fails, by an exception or by `fail`, fails the partition, and with it the job: nothing is lost
+silently. What a component shows with `report_error` is printed to its log and the task goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from squall.component import Spout
+from squall.config import default_conf
+from squall.errors import SquallError
+from squall.model import Component, ComponentKind, Executor, WorkerSlot
+from squall.state import KeyValueState, StatefulBolt
+from squall_spark.plan import SparkPlan, near_tasks
+from squall_worker.engine import ComponentStartError, Engine
+from squall_worker.engine.building import on_thread
+from squall_worker.engine.executors import BoltTask
+from squall_worker.engine.executors_thread import ThreadBolt
+from squall_worker.engine.loading import describe, make_user_object
+
+Row = tuple[int, bytes]  # the task that receives it, and a section
+
+# What a turn works on before it sends: sections of a useful size, however many targets there are.
+_TURN_MS = 20
+_SPINS = 200  # turns that found nothing new before we sleep between two looks
+_NAP_SECS = 0.001
+_DRAIN_BYTES = 1024 * 1024
+_CHUNK_ROWS = 2_000  # rows of a data set that a spout emits at once
+_OUT_BYTES = 4 * 1024 * 1024  # what a bounded spout may run ahead of Spark
+
+
+class TaskFailedError(SquallError):
+    """A tuple failed, or a component raised: the message names component and task."""
+
+
+class _Transport:
+    """The engine's way in and out: lists."""
+
+    def __init__(self, out_bytes: int) -> None:
+        """`out_bytes`: a spout waits while more than this has been emitted and not taken."""
+        self._out_bytes = out_bytes
+        self.arrived: list[bytes] = []
+        self.leaving: list[Row] = []
+        self.leaving_bytes = 0
+        self.wakeup: Callable[[], None] = lambda: None
+
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+        for section in sections:
+            self.leaving.append((peer.port, section))
+            self.leaving_bytes += len(section)
+
+    def drain(self, limit_bytes: int) -> list[bytes]:
+        taken, size = 0, 0
+        while taken < len(self.arrived) and size < limit_bytes:
+            size += len(self.arrived[taken])
+            taken += 1
+        sections = self.arrived[:taken]
+        del self.arrived[:taken]
+        return sections
+
+    def backlog_bytes(self, peer: WorkerSlot) -> int:
+        # Above the engine's limit, the spout waits.
+        return sys.maxsize if self.leaving_bytes > self._out_bytes else 0
+
+    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+        self.wakeup = wakeup
+
+
+class _Near(frozenset[int]):
+    """A set of tasks that others count as members of, too."""
+
+    others: frozenset[int]
+
+    @classmethod
+    def of(cls, mine: frozenset[int], others: frozenset[int]) -> _Near:
+        made = cls(mine)
+        made.others = others
+        return made
+
+    def __contains__(self, task: object) -> bool:
+        return task in self.others or super().__contains__(task)
+
+
+class _TaskEngine(Engine):
+    """An engine that remembers what it could not deliver."""
+
+    refused: Exception | None = None
+
+    def reject(self, component: str, task: int, error: Exception, roots: Any) -> None:
+        self.refused = error
+        super().reject(component, task, error, roots)
+
+
+class DataSpout(Spout):
+    """Stands for a spout that --input replaces: emits the rows it is given."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, Sequence[Sequence[Any]]]] = []
+
+    def next_tuple(self) -> None:
+        if self.waiting:
+            stream, columns = self.waiting[0]
+            self.emit_columns([c[:_CHUNK_ROWS] for c in columns], stream=stream)
+            rest = [c[_CHUNK_ROWS:] for c in columns]
+            if rest[0]:
+                self.waiting[0] = (stream, rest)
+            else:
+                del self.waiting[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """What a partition must know of its task. Pickled to Spark's Python workers."""
+
+    plan: SparkPlan
+    component: str
+    from_data: bool  # a DataSpout instead of the user's
+
+
+class TaskRunner:
+    """One task, from `prepare` to `cleanup`. Use it in a `with` statement, on a thread without an
+    event loop; what was emitted is taken with `take`."""
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        index: int,
+        *,
+        code_dir: Path | None = None,
+        state: KeyValueState | None = None,
+    ) -> None:
+        """`index` is that of the task among its component's. `state` is given to a StatefulBolt
+        (None: one in memory)."""
+        self._spec = spec
+        self._plan = spec.plan
+        self._component = spec.component
+        self.task = self._plan.stage(spec.component).tasks[index]
+        self._code_dir = code_dir
+        self._state = state
+        # What a data set gives is bounded by the size of Spark's batches.
+        self._transport = _Transport(sys.maxsize if spec.from_data else _OUT_BYTES)
+        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._engine: _TaskEngine | None = None
+        self._user: Any = None
+        self._reported: BaseException | None = None  # the last error
+        self._raised: BaseException | None = None  # by a spout's next_tuple
+        self._died: BaseException | None = None
+
+    def __enter__(self) -> TaskRunner:
+        try:
+            self._loop.run_until_complete(self._start())
+        except BaseException:
+            self._loop.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._engine is not None:
+                self._loop.run_until_complete(self._engine.stop(0))
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+    # ---- life ----
+
+    async def _start(self) -> None:
+        plan = self._plan
+        conf = {
+            **default_conf(),
+            **plan.conf,
+            "topology.run.turn.ms": _TURN_MS,
+            "topology.max.spout.pending": None,  # nothing is pending
+            "topology.bolt.die.on.error": False,
+        }
+        engine = self._engine = _TaskEngine(
+            plan.topology,
+            conf,
+            topology_id=f"{plan.name}-0-0",
+            task_to_component=plan.task_to_component,
+            executors=[Executor(self.task, self.task)],
+            slot=WorkerSlot("spark", self.task),
+            transport=self._transport,
+            report_error=self._on_report,
+            on_fatal=self._on_fatal,
+            code_dir=self._code_dir,
+            seed=zlib.crc32(f"{plan.name}/{self._component}/{self.task}".encode()),
+            make_object=self._make,
+        )
+        # While outputs are built, what is near counts as local to local-or-shuffle groupings. To
+        # everything else each other task is on a peer of its own.
+        mine = engine.plan.local_tasks
+        engine.plan.local_tasks = _Near.of(mine, near_tasks(plan, self.task))
+        try:
+            await engine.start()
+        except ComponentStartError as error:
+            raise TaskFailedError(error.message, hint=error.hint) from error
+        finally:
+            engine.plan.local_tasks = mine
+        engine.set_routes({t: WorkerSlot("spark", t) for t in plan.task_to_component})
+        engine.set_active(True)
+        engine.set_ready(True)
+        await self._settle()
+
+    def _make(self, component: Component, task: int) -> Any:
+        if self._spec.from_data:
+            self._user = DataSpout()
+            return self._user
+        user = self._user = make_user_object(component, task)
+        if component.kind is ComponentKind.SPOUT:
+            _watch(user, self._on_raised)
+        elif isinstance(user, StatefulBolt) and self._state is not None:
+            _bind_state(user, self._state)
+        sinks = self._plan.sink_tasks
+        if sinks and any(
+            source.component == component.id
+            for id_, other in self._plan.topology.components.items()
+            if id_.startswith("output of ")
+            for source in other.inputs
+        ):
+            _hide_tasks(user, sinks)
+        return user
+
+    def _on_raised(self, error: BaseException) -> None:
+        self._raised = error
+
+    def _on_report(self, component: str, task: int, error: BaseException) -> None:
+        self._reported = error
+        print(f"{component}:{task}: {describe(error)}", file=sys.stderr, flush=True)
+
+    def _on_fatal(self, error: BaseException) -> None:
+        self._died = error
+
+    # ---- work ----
+
+    def feed(self, sections: Iterable[bytes]) -> None:
+        """Process what other tasks emitted, to the end. Raises TaskFailedError."""
+        self._transport.arrived += sections
+        self._loop.run_until_complete(self._settle())
+
+    def feed_columns(self, stream: str, columns: Sequence[Sequence[Any]]) -> None:
+        """Emit rows of a data set, one list a field, as the spout. Raises TaskFailedError."""
+        if columns and columns[0]:
+            self._user.waiting.append((stream, columns))
+            self._loop.run_until_complete(self._settle())
+
+    def finish(self) -> Iterator[list[Row]]:
+        """The end of the input: flush the bolt, or run a bounded spout to its end. Yields what is
+        emitted meanwhile, in portions. Raises TaskFailedError."""
+        if isinstance(self._user, DataSpout):
+            pass  # it has emitted what it was given
+        elif isinstance(self._user, Spout):
+            while not self._loop.run_until_complete(self._run_spout()):
+                yield self.take()
+        else:
+            self._loop.run_until_complete(self._flush())
+        yield self.take()
+
+    def take(self) -> list[Row]:
+        """What was emitted since the last call: the receiving task and a section, each."""
+        transport = self._transport
+        rows, transport.leaving, transport.leaving_bytes = transport.leaving, [], 0
+        return rows
+
+    async def _settle(self) -> None:
+        """Let the engine turn until nothing is in flight."""
+        engine, transport = self._engine, self._transport
+        assert engine is not None
+        self._wake()
+        spins = 0
+        while True:
+            self._check()
+            waiting = isinstance(self._user, DataSpout) and self._user.waiting
+            if not (waiting or transport.arrived) and engine.is_drained():
+                return
+            await asyncio.sleep(0 if spins < _SPINS else _NAP_SECS)
+            spins += 1
+
+    async def _run_spout(self) -> bool:
+        """Let a bounded spout run until it has emitted enough, or has ended: then True."""
+        engine, transport = self._engine, self._transport
+        assert engine is not None
+        while transport.leaving_bytes <= _OUT_BYTES:
+            self._check()
+            if self._user.exhausted() and engine.is_drained():
+                await self._settle()
+                return True
+            await asyncio.sleep(0 if transport.leaving else _NAP_SECS)
+        return False
+
+    async def _flush(self) -> None:
+        assert self._engine is not None
+        user = self._user
+        if not hasattr(user, "flush"):
+            return  # a shell component
+        try:
+            task = self._engine.built[0].task
+            if isinstance(task, ThreadBolt):
+                await on_thread(task, user.flush)
+            else:
+                result = user.flush()
+                if inspect.isawaitable(result):
+                    await result
+        except Exception as error:
+            raise self._failed("flush() failed", error) from error
+        await self._settle()
+
+    def _wake(self) -> None:
+        self._transport.wakeup()
+        if isinstance(self._user, Spout):
+            self._user.context.wake()
+
+    def _check(self) -> None:
+        """Raise what has failed meanwhile."""
+        engine = self._engine
+        assert engine is not None
+        if self._died is not None:
+            raise self._failed("it died", self._died) from self._died
+        if engine.refused is not None:
+            raise self._failed("a tuple cannot be sent", engine.refused) from engine.refused
+        if self._raised is not None:
+            raise self._failed("next_tuple() failed", self._raised) from self._raised
+        for built in engine.built:
+            if isinstance(built.task, BoltTask) and built.task.counts.failed:
+                cause = self._reported
+                if cause is None:
+                    raise self._failed("it failed a tuple, and Spark replays nothing", None)
+                raise self._failed("a tuple failed", cause) from cause
+
+    def _failed(self, what: str, cause: BaseException | None) -> TaskFailedError:
+        why = "" if cause is None else f": {describe(cause)}"
+        return TaskFailedError(f"component {self._component!r}, task {self.task}: {what}{why}")
+
+
+def _watch(spout: Any, on_raised: Callable[[BaseException], None]) -> None:
+    """Tell of what next_tuple raises: the engine of a worker would report it and ask again."""
+    plain = spout.next_tuple
+    if inspect.iscoroutinefunction(plain):
+
+        async def watched_async() -> Any:
+            try:
+                return await plain()
+            except Exception as error:
+                on_raised(error)
+                raise
+
+        object.__setattr__(spout, "next_tuple", watched_async)
+        return
+
+    def watched() -> Any:
+        try:
+            return plain()
+        except Exception as error:
+            on_raised(error)
+            raise
+
+    object.__setattr__(spout, "next_tuple", watched)
+
+
+def _bind_state(bolt: StatefulBolt, state: KeyValueState) -> None:
+    bind = bolt._bind
+
+    def with_state(collector: Any, context: Any) -> None:
+        bind(collector, context)
+        object.__setattr__(bolt, "state", state)
+
+    object.__setattr__(bolt, "_bind", with_state)
+
+
+def _hide_tasks(component: Any, hidden: frozenset[int]) -> None:
+    """`emit` returns the ids of the tasks that a cluster would have; a sink is none of them."""
+    bind = component._bind
+
+    def bind_hiding(collector: Any, context: Any) -> None:
+        bind(collector, context)
+        for name in ("emit", "emit_direct"):
+            if name in vars(component):
+                object.__setattr__(component, name, _without(vars(component)[name], hidden))
+
+    object.__setattr__(component, "_bind", bind_hiding)
+
+
+def _without(emit: Callable[..., Sequence[int]], hidden: frozenset[int]) -> Callable[..., Any]:
+    known: dict[Sequence[int], tuple[int, ...]] = {}
+
+    def emit_hiding(*args: Any, **kwargs: Any) -> Sequence[int]:
+        ids = emit(*args, **kwargs)
+        try:
+            return known[ids]
+        except KeyError:
+            shown = known[ids] = tuple(task for task in ids if task not in hidden)
+            return shown
+
+    return emit_hiding

@@ -1,0 +1,50 @@
+"""What the planner must know of the users' classes: looked up once, in the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from squall.component import Bolt, Spout
+from squall.errors import PackageError
+from squall.model import Component, PythonObject, Topology
+from squall.serialization import load_class
+from squall.state import StatefulBolt
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a component's class defines. All False for a shell component: nothing of this can be
+    said of a program."""
+
+    flushes: bool = False  # Bolt.flush
+    bounded: bool = False  # Spout.exhausted
+    hears_acks: bool = False  # Spout.ack or Spout.fail
+    stateful: bool = False  # a StatefulBolt
+    stateless: bool = False  # Bolt.stateless
+
+
+def traits_of(topology: Topology) -> dict[str, Traits]:
+    """Of every component. Raises PackageError when a class cannot be imported."""
+    return {id_: _traits(component) for id_, component in topology.components.items()}
+
+
+def _traits(component: Component) -> Traits:
+    if not isinstance(component.object, PythonObject):
+        return Traits()
+    try:
+        cls = load_class(component.object.class_path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise PackageError(
+            f"component {component.id!r}: {component.object.class_path} cannot be imported: {error}"
+        ) from error
+    return Traits(
+        flushes=_defines(cls, "flush", Bolt),
+        bounded=_defines(cls, "exhausted", Spout),
+        hears_acks=_defines(cls, "ack", Spout) or _defines(cls, "fail", Spout),
+        stateful=isinstance(cls, type) and issubclass(cls, StatefulBolt),
+        stateless=getattr(cls, "stateless", False) is True,
+    )
+
+
+def _defines(cls: type, name: str, base: type) -> bool:
+    return issubclass(cls, base) and getattr(cls, name, None) is not getattr(base, name)

@@ -1,0 +1,34 @@
+"""One Spark session for all tests of a process: starting one takes ten seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = [
+    ("spark.driver.memory", "768m"),
+    ("spark.sql.shuffle.partitions", "2"),
+    ("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session on local[2]; Spark's log is in its temporary folder."""
+    from squall_spark.session import spark_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    # Spark's workers import tests.support.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    conf = [
+        *CONF,
+        ("spark.local.dir", str(folder / "local")),
+        ("spark.sql.warehouse.dir", str(folder / "warehouse")),
+    ]
+    with spark_session("tests", master="local[2]", conf=conf, log_file=folder / "log") as session:
+        yield session

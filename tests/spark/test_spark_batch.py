@@ -1,0 +1,167 @@
+"""Plans on a real Spark: inputs, outputs, groupings, errors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.support import spark_topologies as st
+from tests.support.spark_plans import plan_for, run_here
+
+from squall import SquallError, TopologyBuilder
+from squall_spark.batch import run_batch
+from squall_spark.entry import spark_error
+from squall_spark.plan import SparkPlan
+
+SENTENCES = ["the cow jumped", "over the moon", "the moon", "a cow"]
+COUNTS = Counter(" ".join(SENTENCES).split())
+
+
+def word_count() -> TopologyBuilder:
+    builder = TopologyBuilder()
+    builder.spout("sentences", st.Endless())
+    builder.bolt("split", st.Split(), parallelism=2).shuffle("sentences")
+    builder.bolt("count", st.Count(), parallelism=3).fields("split", "word")
+    return builder
+
+
+def run(spark: Any, plan: SparkPlan) -> dict[str, int]:
+    """Rows written by output."""
+    return {str(one.sink.stream): one.rows for one in run_batch(spark, plan, None)}
+
+
+def write_input(folder: Path, kind: str) -> str:
+    """The sentences, stored that way; what --input says of it."""
+    if kind == "partitioned parquet":
+        for i, sentence in enumerate(SENTENCES):
+            part = folder / "in" / f"day={i % 2}"
+            part.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"sentence": [sentence], "n": [i]}), part / f"{i}.parquet")
+        return str(folder / "in")
+    if kind == "json lines":
+        lines = "".join(json.dumps({"x": 1, "sentence": s}) + "\n" for s in SENTENCES)
+        (folder / "in.jsonl").write_text(lines)
+        return str(folder / "in.jsonl")
+    if kind == "csv":
+        (folder / "in.csv").write_text("id,sentence\n" + "".join(f"1,{s}\n" for s in SENTENCES))
+        return str(folder / "in.csv")
+    for i, sentence in enumerate(SENTENCES):
+        (folder / f"in-{i}.txt").write_text(sentence + "\n")
+    return str(folder / "in-*.txt")
+
+
+@pytest.mark.parametrize("kind", ["partitioned parquet", "json lines", "csv", "text glob"])
+def test_word_count_from_every_format(spark: Any, tmp_path: Path, kind: str) -> None:
+    where = write_input(tmp_path, kind)
+    plan = plan_for(word_count(), [f"sentences={where}"], [f"count={tmp_path / 'out'}"])
+    assert run(spark, plan) == {"count": len(COUNTS)}
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert {row["word"]: row["count"] for row in rows} == COUNTS
+    assert len(rows) == len(COUNTS)
+
+
+def test_streams_as_json_lines_and_as_a_table_of_a_component_that_runs_once(
+    spark: Any, tmp_path: Path
+) -> None:
+    where = write_input(tmp_path, "text glob")
+    outputs = [f"split=json:{tmp_path / 'words'}", "count=table:squall_counts"]
+    assert run(spark, plan_for(word_count(), [f"sentences={where}"], outputs)) == {
+        "split": sum(COUNTS.values()),
+        "count": len(COUNTS),
+    }
+    lines = [
+        json.loads(line)
+        for file in (tmp_path / "words").glob("*.json")
+        for line in file.read_text().splitlines()
+    ]
+    assert Counter(line["word"] for line in lines) == COUNTS
+    table = spark.table("squall_counts").collect()
+    assert {row["word"]: row["count"] for row in table} == COUNTS
+    spark.sql("drop table squall_counts")
+
+
+def test_the_same_tuples_as_without_spark(spark: Any, tmp_path: Path) -> None:
+    """Bounded spouts, several streams, two consumers, direct and all, tasks told by emit."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", st.Numbers(60), parallelism=2)
+    builder.bolt("streams", st.Streams(), parallelism=2).local_or_shuffle("numbers")
+    odd_and_even = builder.bolt("told", st.Told(), parallelism=3)
+    odd_and_even.fields("streams", "number", stream="odd").all("streams", stream="even")
+    builder.bolt("direct", st.SendsDirect("target")).global_("streams", stream="even")
+    builder.bolt("target", st.Told(), parallelism=2).direct("direct")
+    plan = plan_for(builder, outputs=[str(tmp_path / "out")])
+    expected = run_here(plan)
+    assert run(spark, plan) == {name: len(rows) for name, rows in expected.items()}
+    for name, rows in expected.items():
+        found = pq.read_table(tmp_path / "out" / name).to_pylist()
+        told = Counter(tuple(row.values())[:2] for row in found)
+        assert told == Counter(tuple(row)[:2] for row in rows)
+
+
+def test_a_bolt_without_output_runs_for_what_it_does(spark: Any, tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    builder.spout("numbers", st.Numbers(10))
+    builder.bolt("writes", st.WritesFiles(str(tmp_path)), parallelism=2).shuffle("numbers")
+    run_batch(spark, plan_for(builder, outputs=[]), None)
+    written = sorted(int(line) for f in tmp_path.iterdir() for line in f.read_text().split())
+    assert written == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("bolt", "message"),
+    [
+        (st.Raises, r"^component 'b', task \d+: a tuple failed: ValueError: cannot take \d"),
+        (st.Prepares, r"^component 'b': prepare\(\) failed: RuntimeError: no database here"),
+    ],
+)
+def test_a_component_that_fails_is_named(
+    spark: Any, tmp_path: Path, bolt: type, message: str
+) -> None:
+    builder = TopologyBuilder()
+    builder.spout("numbers", st.Numbers(10))
+    builder.bolt("b", bolt()).shuffle("numbers")
+    with pytest.raises(Exception) as caught:
+        run_batch(spark, plan_for(builder, outputs=[str(tmp_path / "out")]), None)
+    told = spark_error(caught.value, "spark.log")
+    with pytest.raises(SquallError, match=message):
+        raise told
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("sentences={}/nowhere/x.csv", "there is no .*/nowhere/x.csv"),
+        ("sentences={}/*.nothing", "no file matches"),
+        ("sentences={}/empty", "its format is not clear"),
+        ("sentences={}/lacks.jsonl", r"no field 'sentence', which the spout emits \(it has 'text'"),
+        ("sentences={}/bad.jsonl", "--input sentences=.*bad.jsonl"),
+        ("sentences=table:no_such_table", "there is no such table"),
+    ],
+)
+def test_data_that_does_not_fit_is_one_clear_error(
+    spark: Any, tmp_path: Path, given: str, message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "lacks.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "bad.jsonl").write_text('{"sentence": "a"}\n{"sentence": \n')
+    inputs = [given.format(tmp_path)]
+    with pytest.raises(SquallError, match=message):
+        run_batch(spark, plan_for(word_count(), inputs, [str(tmp_path / "out")]), None)
+
+
+def test_an_output_that_exists_is_not_touched(spark: Any, tmp_path: Path) -> None:
+    where = write_input(tmp_path, "csv")
+    (tmp_path / "out").mkdir()
+    plan = plan_for(word_count(), [f"sentences={where}"], [f"count={tmp_path / 'out'}"])
+    with pytest.raises(SquallError, match="exists already") as caught:
+        run_batch(spark, plan, None)
+    assert caught.value.hint is not None
+    assert "--overwrite" in caught.value.hint
+    run_batch(spark, plan, None, overwrite=True)
+    assert pq.read_table(tmp_path / "out").num_rows == len(COUNTS)

@@ -1,0 +1,121 @@
+"""`storm spark run` from outside."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STORM = [sys.executable, "-m", "squall_cli.main"]
+
+WORD_COUNT = """
+from collections import Counter
+from squall import Bolt, Spout, TopologyBuilder, submit_topology
+import helpers
+
+class Sentences(Spout):
+    outputs = ["sentence"]
+    def next_tuple(self):
+        pass
+
+class Split(Bolt):
+    outputs = ["word"]
+    def execute(self, tup):
+        for word in helpers.words(tup["sentence"]):
+            self.emit([word])
+
+class Count(Bolt):
+    outputs = ["word", "count"]
+    def prepare(self, conf, context):
+        self.counts = Counter()
+    def execute(self, tup):
+        self.counts[tup["word"]] += 1
+    def flush(self):
+        for pair in self.counts.items():
+            self.emit(list(pair))
+
+def main():
+    builder = TopologyBuilder()
+    builder.spout("sentences", Sentences())
+    builder.bolt("split", Split(), parallelism=2).shuffle("sentences")
+    builder.bolt("count", Count(), parallelism=2).fields("split", "word")
+    submit_topology("wordcount", {}, builder.build())
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "wordcount.py").write_text(WORD_COUNT)
+    (folder / "helpers.py").write_text("def words(text):\n    return text.split()\n")
+    (tmp_path / "in.txt").write_text("the cow\nthe moon\n")
+    return folder
+
+
+def storm(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*STORM, "spark", "run", *arguments],
+        cwd=folder,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def counts(folder: Path) -> dict[str, int]:
+    return {row["word"]: row["count"] for row in pq.read_table(folder).to_pylist()}
+
+
+def test_word_count_from_the_command_line(package: Path) -> None:
+    here = package.parent
+    done = storm(
+        here, "--master", "local[2]", "--spark-conf", "spark.driver.memory=512m",
+        "--input", "sentences=in.txt", "--output", "out", "package", "wordcount:main",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + (here / "spark.log").read_text()[-3000:]
+    assert counts(here / "out" / "count") == {"the": 2, "cow": 1, "moon": 1}
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("running topology 'wordcount' on Spark at local[2] (its log: ")
+    assert lines[-2:] == [
+        f"wrote 3 tuples of 'count' to {here}/out/count",
+        "topology 'wordcount' has run",
+    ]
+    assert not [line for line in lines if "WARN" in line or "Exception" in line]
+    assert "WARN" in (here / "spark.log").read_text()
+
+
+def test_without_java_there_is_one_clear_error(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    done = storm(
+        package.parent, "--input", "sentences=in.txt", "package", "wordcount:main",
+        PATH=str(tmp_path / "bin"), JAVA_HOME="",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "error: Spark needs a Java runtime: none on PATH"
+    assert not (package.parent / "spark.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "error: spout 'sentences' has no end"),
+        (("--input", "nonsense"), "error: --input 'nonsense' is not COMPONENT=PATH"),
+        (("--input", "cnt=x.csv"), "error: 2 things are wrong with this topology"),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_starts(
+    package: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = storm(package.parent, *arguments, "package", "wordcount:main")
+    assert done.returncode == 1
+    assert done.stderr.startswith(message)
+    assert "Traceback" not in done.stderr
+    assert not (package.parent / "spark.log").exists()

@@ -1,0 +1,66 @@
+"""Plans on Spark without Spark: the stages run one after the other in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from squall import TopologyBuilder
+from squall.config import default_conf, normalize_topology_conf
+from squall_spark.bindings import parse_input, parse_output
+from squall_spark.plan import SparkPlan, StageKind, make_plan
+from squall_spark.stages import Reader
+from squall_spark.task import TaskRunner, TaskSpec
+from squall_spark.traits import traits_of
+
+
+def plan_for(
+    builder: TopologyBuilder,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = ("/out",),
+    conf: Mapping[str, Any] | None = None,
+    *,
+    streaming: bool = False,
+) -> SparkPlan:
+    """As `storm spark run` makes it."""
+    topology = builder.build()
+    stored = normalize_topology_conf(conf or {}, default_conf(), name="test")
+    return make_plan(
+        "test",
+        topology,
+        stored,
+        traits_of(topology),
+        [parse_input(text) for text in inputs],
+        [parse_output(text) for text in outputs],
+        streaming=streaming,
+    )
+
+
+def run_here(
+    plan: SparkPlan, data: Mapping[str, Sequence[Sequence[Any]]] | None = None
+) -> dict[str, list[list[Any]]]:
+    """The tuples of each output. `data` are the columns of data sets by spout."""
+    sections: dict[int, list[bytes]] = {}
+    for stage in plan.stages:
+        from_data = stage.kind is StageKind.DATA
+        spec = TaskSpec(plan, stage.component, from_data=from_data)
+        for index, task in enumerate(stage.tasks):
+            with TaskRunner(spec, index) as runner:
+                rows = []
+                if from_data and index == 0:
+                    runner.feed_columns("default", (data or {})[stage.component])
+                for section in sections.get(task, ()):
+                    runner.feed((section,))
+                    rows += runner.take()
+                for portion in runner.finish():
+                    rows += portion
+            for to, section in rows:
+                sections.setdefault(to, []).append(section)
+    return {
+        str(sink.stream): [
+            list(row)
+            for section in sections.get(sink.task, ())
+            for row in Reader(plan, sink).rows(section)
+        ]
+        for sink in plan.sinks
+    }

@@ -1,0 +1,48 @@
+"""--input and --output."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall import SquallError
+from squall_spark.bindings import Format, Source, StreamName, Target, parse_input, parse_output
+
+
+@pytest.mark.parametrize(
+    ("text", "component", "stream", "path", "format_"),
+    [
+        ("s=/d/x.parquet", "s", "default", "/d/x.parquet", Format.PARQUET),
+        ("s=/d/*.json.gz", "s", "default", "/d/*.json.gz", Format.JSON),
+        ("s=/d/x.NDJSON", "s", "default", "/d/x.NDJSON", Format.JSON),
+        ("s:late=/d/x.csv", "s", "late", "/d/x.csv", Format.CSV),
+        ("s=text:/d/x", "s", "default", "/d/x", Format.TEXT),
+        ("s=table:db.t", "s", "default", "db.t", Format.TABLE),
+        ("s=s3a://bucket/x", "s", "default", "s3a://bucket/x", None),
+        ("s=/d", "s", "default", "/d", None),
+        ("s=./a:b.csv", "s", "default", "./a:b.csv", Format.CSV),
+    ],
+)
+def test_inputs(text: str, component: str, stream: str, path: str, format_: Format | None) -> None:
+    assert parse_input(text) == Source(StreamName(component, stream), path, format_)
+
+
+def test_outputs() -> None:
+    parquet, json = Format.PARQUET, Format.JSON
+    assert parse_output("/out") == Target(None, "/out", parquet)
+    assert parse_output("/o/a=b") == Target(None, "/o/a=b", parquet)
+    assert parse_output("json:/out") == Target(None, "/out", json)
+    assert parse_output("c=/out") == Target(StreamName("c"), "/out", parquet)
+    assert parse_output("c:late=/out.json") == Target(StreamName("c", "late"), "/out.json", json)
+    assert parse_output("c=table:t") == Target(StreamName("c"), "t", Format.TABLE)
+
+
+@pytest.mark.parametrize("text", ["/d/x.csv", "=x", "s=", "s= ", "s=avro:/x", "s=csv:"])
+def test_a_wrong_input_is_one_clear_error(text: str) -> None:
+    with pytest.raises(SquallError, match="--input"):
+        parse_input(text)
+
+
+@pytest.mark.parametrize("text", ["", "c=", "=x", "table:t", "c=csv:/x"])
+def test_a_wrong_output_is_one_clear_error(text: str) -> None:
+    with pytest.raises(SquallError, match="--output"):
+        parse_output(text)
