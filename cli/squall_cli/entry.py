@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from squall.package import build_package
+from squall_cli.dependencies import DependencyOptions, prepare_dependencies
 from squall_cli.options import Settings
 
 
@@ -27,6 +28,7 @@ def run_entry(
     *,
     settings: Settings,
     mode: str,
+    dependencies: DependencyOptions | None = None,
     local_ttl_secs: int | None = None,
     program: str = "squall.entry",
     environment: Mapping[str, str] | None = None,
@@ -40,8 +42,16 @@ def run_entry(
     conf = settings.load()
     with tempfile.TemporaryDirectory(prefix="squall-package-") as folder:
         archive = build_package(package, Path(folder))
+        found = (
+            {}
+            if dependencies is None
+            else prepare_dependencies(
+                dependencies, package, Path(folder), None if mode == "local" else conf
+            )
+        )
         child_environment = {
             **os.environ,
+            **found,
             **(environment or {}),
             "STORM_JAR": str(archive),
             "SQUALL_MODE": mode,

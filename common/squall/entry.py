@@ -10,6 +10,8 @@ the package. The parent says the rest in the environment:
     SQUALL_CLIENT_CONF        the client's configuration, JSON
     SQUALL_CLIENT_OVERRIDES   what -c set in it, JSON (optional): it overrides the topology's conf
     SQUALL_LOCAL_TTL          in local mode, how many seconds the topologies run (optional)
+    SQUALL_ENVIRONMENT        what the package depends on, installed (optional; squall.dependencies)
+    SQUALL_WHEELS             the same as wheels for the cluster, JSON (optional)
 
 The exit status is 1 after an error, else what the entry point exits with. Expected errors are one
 message; an exception of the user's own shows its traceback, without our frames.
@@ -40,7 +42,13 @@ from squall.config import default_conf
 from squall.errors import PackageError, SquallError
 from squall.import_check import MODE_VARIABLE
 from squall.logs import set_up_logging
-from squall.package import code_paths, modules_in, unpack_package
+from squall.package import (
+    code_paths,
+    import_paths,
+    modules_in,
+    offer_to_children,
+    unpack_package,
+)
 from squall.submit import Session, set_session
 
 if TYPE_CHECKING:
@@ -51,6 +59,8 @@ ARCHIVE_VARIABLE = "STORM_JAR"
 CONF_VARIABLE = "SQUALL_CLIENT_CONF"
 OVERRIDES_VARIABLE = "SQUALL_CLIENT_OVERRIDES"
 LOCAL_TTL_VARIABLE = "SQUALL_LOCAL_TTL"
+ENVIRONMENT_VARIABLE = "SQUALL_ENVIRONMENT"
+WHEELS_VARIABLE = "SQUALL_WHEELS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +143,7 @@ def _file_of(module: str, code: Path) -> Path | None:
 
 
 def run_entry(entry: EntryPoint, arguments: Sequence[str], code: Path) -> None:
-    """Run an entry point in this process, as if its package were installed."""
-    sys.path[:0] = code_paths(code)
+    """Run an entry point in this process; what it imports is on sys.path."""
     sys.argv = [str(entry.file), *arguments]
     if entry.function is None:
         runpy.run_module(entry.module, run_name="__main__", alter_sys=True)
@@ -192,6 +201,9 @@ def _run(
         session.runner = partial(runner, session)
     entry = find_entry(name, session.code)
     set_session(session)
+    sys.path[:0] = import_paths(session.code, session.environment)
+    if session.environment is not None:
+        offer_to_children(session.environment)
     if session.mode == "local":
         level = str(session.conf.get("storm.log.level") or "INFO")
         set_up_logging(level=logging.getLevelNamesMapping()[level])
@@ -228,6 +240,7 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
     if mode not in ("cluster", other):
         raise SquallError(f"{MODE_VARIABLE} is {mode!r}; expected cluster or {other}")
     given = env.get(CONF_VARIABLE)
+    environment = env.get(ENVIRONMENT_VARIABLE)
     conf: dict[str, Any] = json.loads(given) if given else default_conf()
     return Session(
         mode=cast(Any, mode),
@@ -235,6 +248,8 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
         code=unpack_package(Path(archive), folder),
         conf=conf,
         overrides=json.loads(env.get(OVERRIDES_VARIABLE) or "{}"),
+        environment=Path(environment) if environment else None,
+        wheels=tuple(Path(path) for path in json.loads(env.get(WHEELS_VARIABLE) or "[]")),
     )
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from squall.arguments import decode_arguments, import_path
 from squall.errors import InvalidTopologyError, PackageError, SquallError
 from squall.model import PythonObject, Topology
-from squall.package import code_paths
+from squall.package import import_paths
 
 MODE_VARIABLE = "SQUALL_MODE"
 CHECK_MODE = "import-check"
@@ -63,11 +63,13 @@ def recorded_in(topology: Topology) -> list[Recorded]:
 class ImportCheck:
     """A check that runs beside the caller: `start`, then `wait_result`, or `cancel`."""
 
-    def __init__(self, code: Path | None, recorded: Sequence[Recorded]) -> None:
-        """`code` is the unpacked package."""
+    def __init__(
+        self, code: Path | None, recorded: Sequence[Recorded], environment: Path | None = None
+    ) -> None:
+        """`code` is the unpacked package, `environment` what it depends on, installed."""
         self._question = json.dumps(
             {
-                "paths": [] if code is None else code_paths(code),
+                "paths": [] if code is None else import_paths(code, environment),
                 "recorded": [
                     [r.where, r.object.class_path, base64.b64encode(r.object.arguments).decode()]
                     for r in recorded

@@ -84,3 +84,17 @@ def code_blob_key(topology_id: str) -> str:
 def conf_blob_key(topology_id: str) -> str:
     """Blob key of a topology's normalized configuration, as JSON."""
     return f"{topology_id}-stormconf.ser"
+
+
+_DEPENDENCY_KEY = re.compile(r"dep-([0-9a-f]{64})-([A-Za-z0-9._+!-]{1,200}\.whl)")
+
+
+def dependency_key(sha256: str, filename: str) -> str:
+    """Blob key of a wheel that topologies depend on: it names its content."""
+    return f"dep-{sha256}-{filename}"
+
+
+def parse_dependency_key(key: str) -> tuple[str, str] | None:
+    """The hash and the file's name in a dependency's blob key; None for any other key."""
+    match = _DEPENDENCY_KEY.fullmatch(key)
+    return None if match is None else (match[1], match[2])

@@ -101,6 +101,22 @@ def code_paths(code: Path) -> list[str]:
     return [str(code), *(str(path) for path in bundled if path.is_dir())]
 
 
+def import_paths(code: Path, environment: Path | None) -> list[str]:
+    """What goes first on `sys.path` for an unpacked package and the environment that it depends on
+    (`squall.dependencies`), if any."""
+    paths = code_paths(code)
+    return paths if environment is None else [*paths, str(environment / "site")]
+
+
+def offer_to_children(environment: Path) -> None:
+    """Let the processes that this one starts, shell components say, find the modules and programs
+    of an environment."""
+    paths = {"PYTHONPATH": environment / "site", "PATH": environment / "bin"}
+    for name, path in paths.items():
+        before = os.environ.get(name)
+        os.environ[name] = f"{path}{os.pathsep}{before}" if before else str(path)
+
+
 def modules_in(code: Path) -> list[str]:
     """The names of the modules of an unpacked package, sorted; for messages."""
     found = set()

@@ -51,6 +51,8 @@ class Session:
     overrides: Mapping[str, Any] = field(default_factory=dict)  # -c key=value
     submitted: list[str] = field(default_factory=list)  # names
     local_cluster: LocalCluster | None = None  # not None once something runs in local mode
+    environment: Path | None = None  # what the package depends on, installed
+    wheels: tuple[Path, ...] = ()  # the same, for the cluster
     location: str | None = None  # Nimbus' handle of the package, once uploaded
     checked: set[Recorded] = field(default_factory=set)  # what is known to import
     # Runs a topology elsewhere than in a cluster of ours: (name, its conf, the topology). Not None
@@ -97,7 +99,7 @@ def submit_topology(
         )
     merged = _check(name, conf, topology, session.overrides, initial_status)
     recorded = [r for r in recorded_in(topology) if r not in session.checked]
-    check = ImportCheck(session.code, recorded) if recorded else None
+    check = ImportCheck(session.code, recorded, session.environment) if recorded else None
     if check is not None:
         check.start()
     try:
@@ -167,7 +169,7 @@ def _submit_to_cluster(
     # Imported here: `storm local` needs no Thrift, and here it loads while the check runs.
     from squall.model_thrift import to_thrift
     from squall.nimbus_client import run_nimbus
-    from squall.upload import upload_package
+    from squall.upload import upload_package, upload_wheels
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
 
@@ -178,6 +180,8 @@ def _submit_to_cluster(
     async def submit(nimbus: NimbusClient) -> str:
         if not await nimbus.call("isTopologyNameAllowed", name):
             raise _name_taken(name)
+        if session.wheels:
+            struct.dependency_artifacts = await upload_wheels(nimbus, session.wheels)
         if session.location is None:
             session.location = await upload_package(nimbus, session.archive, session.conf)
         status = storm.TopologyInitialStatus[initial_status]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.errors import NimbusConnectionError
+from squall.errors import NimbusConnectionError, NimbusError
 from squall.logs import get_logger
+from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ CHUNK_BYTES = 307_200
 # storm.nimbus.retry.times gives it.
 _BREAKS_MAX = 5
 _STARTS_MAX = 3
+_READ = 1  # of a blob's access bits
 
 
 async def upload_package(nimbus: NimbusClient, archive: Path, conf: Mapping[str, Any]) -> str:
@@ -103,6 +105,54 @@ class _Upload:
     def is_lost(self, error: ThriftApplicationError) -> bool:
         """Whether Nimbus does not know the upload any more."""
         return self._resumed and "there is no file upload" in str(error)
+
+
+async def upload_wheels(nimbus: NimbusClient, paths: Sequence[Path]) -> list[str]:
+    """Upload the wheels that the cluster does not have; returns the keys of all. Raises
+    NimbusError, ThriftApplicationError, storm.AuthorizationException."""
+    from squall.dependencies import read_wheel
+
+    wheels = [read_wheel(path) for path in paths]
+    missing = [wheel for wheel in wheels if not await _has_blob(nimbus, wheel.key)]
+    if not missing:
+        print(f"the cluster has all {len(wheels)} wheels already", file=sys.stderr, flush=True)
+    for number, wheel in enumerate(missing, 1):
+        size = wheel.path.stat().st_size
+        print(
+            f"uploading wheel {number} of {len(missing)}: {wheel.path.name}, {size_text(size)} ...",
+            file=sys.stderr,
+            flush=True,
+        )
+        try:
+            await _create_blob(nimbus, wheel.key, wheel.path)
+        except storm.KeyAlreadyExistsException:
+            continue  # somebody else has uploaded it meanwhile, and Nimbus has checked it
+    return [wheel.key for wheel in wheels]
+
+
+async def _has_blob(nimbus: NimbusClient, key: str) -> bool:
+    try:
+        await nimbus.call("getBlobMeta", key)
+    except storm.KeyNotFoundException:
+        return False
+    return True
+
+
+async def _create_blob(nimbus: NimbusClient, key: str, path: Path) -> None:
+    # Whose blob it is follows from the connection; everybody may read what they know the hash of.
+    everybody = storm.AccessControl(type=storm.AccessControlType.OTHER, access=_READ)
+    session = await nimbus.call(
+        "beginCreateBlob", key, storm.SettableBlobMeta(acl=[everybody], replication_factor=1)
+    )
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                await nimbus.call("uploadBlobChunk", session, chunk)
+    except BaseException:
+        with suppress(NimbusError, ThriftApplicationError):
+            await nimbus.call("cancelBlobUpload", session)
+        raise
+    await nimbus.call("finishBlobUpload", session)
 
 
 def size_text(size: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from squall.errors import SquallError
+from squall.names import parse_dependency_key
 from squall_nimbus.assigner import Fence
 from squall_nimbus.blobs import Access, BlobMeta, BlobStore, BlobWriter
 from squall_nimbus.replication import Replication
@@ -87,6 +88,12 @@ class BlobSessions:
         async with self._uploads.use(session) as writer:
             self._uploads.remove(session)
             try:
+                dependency = parse_dependency_key(writer.key)
+                if dependency is not None and dependency[0] != writer.sha256:
+                    # Its name is its content: who finds it by that name is to get nothing else.
+                    raise SquallError(
+                        f"what was uploaded as {writer.key} has the hash {writer.sha256}"
+                    )
                 with replication.writing([writer.key]):
                     above = await replication.version_above(writer.key)
                     meta = await asyncio.to_thread(writer.commit, above=above)

@@ -311,6 +311,11 @@ class BlobWriter:
         self._hash.update(chunk)
         self.size += len(chunk)
 
+    @property
+    def sha256(self) -> str:
+        """Of what was written so far, in hexadecimal."""
+        return self._hash.hexdigest()
+
     def commit(self, *, above: int = 0) -> BlobMeta:
         """Make it the present version, on disk, with a version number greater than `above`. Raises
         BlobExistsError or BlobNotFoundError when another was faster, SquallError on an error of

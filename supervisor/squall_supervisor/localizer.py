@@ -4,6 +4,7 @@
         stormcode.ser, stormconf.ser   as Nimbus has them
         code/                          the unpacked package
         resources -> code/resources    (a folder, empty, when the package has none)
+        environment -> ../../environments/KEY   what it depends on, if anything
         versions.json                  of the blobs, by key
 
 Everything is fetched into a temporary folder, fsynced, and renamed: a crash at any moment leaves
@@ -21,7 +22,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from squall.archive import Limits, extract
 from squall.clock import Clock
@@ -29,6 +30,9 @@ from squall.errors import PackageError
 from squall.files import sync_dir
 from squall.logs import get_logger
 from squall.names import code_blob_key, conf_blob_key, decode_znode, encode_znode, jar_blob_key
+
+if TYPE_CHECKING:
+    from squall_supervisor.environments import Environments, Lease
 
 log = get_logger(__name__)
 
@@ -38,6 +42,7 @@ _BAD_PACKAGE_SECS = 60.0
 _CODE = "stormcode.ser"
 _CONF = "stormconf.ser"
 _VERSIONS = "versions.json"
+_ENVIRONMENT = "environment"
 
 
 class LocalizeError(Exception):
@@ -81,6 +86,7 @@ class Localizer:
         *,
         limits: Limits,
         downloads_max: int,
+        environments: Environments,
         on_bad_package: Callable[[str, str], None] = lambda topology_id, message: None,
     ) -> None:
         self._stormdist = stormdist
@@ -89,6 +95,7 @@ class Localizer:
         self._clock = clock
         self._limits = limits
         self._downloads = asyncio.Semaphore(downloads_max)
+        self._environments = environments
         self._on_bad_package = on_bad_package
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
@@ -98,6 +105,14 @@ class Localizer:
         self._stormdist.mkdir(parents=True, exist_ok=True, mode=0o700)
         shutil.rmtree(self._temporary, ignore_errors=True)
         self._temporary.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._environments.prepare(self._environments_in_use)
+
+    def _environments_in_use(self) -> set[str]:
+        return {
+            os.path.basename(os.readlink(link))
+            for link in self._stormdist.glob(f"*/{_ENVIRONMENT}")
+            if link.is_symlink()
+        }
 
     def path_of(self, topology_id: str) -> Path:
         return self._stormdist / encode_znode(topology_id)
@@ -113,6 +128,8 @@ class Localizer:
         try:
             conf = json.loads((path / _CONF).read_bytes())
             complete = (path / _CODE).is_file() and (path / "code").is_dir()
+            link = path / _ENVIRONMENT
+            complete = complete and (link.is_dir() or not link.is_symlink())
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -165,6 +182,7 @@ class Localizer:
         except FileNotFoundError:
             return
         shutil.rmtree(doomed, ignore_errors=True)
+        self._environments.remove_unused()
 
     async def close(self) -> None:
         """Give up the downloads that are under way."""
@@ -200,7 +218,13 @@ class Localizer:
             async with self._downloads:
                 folder.mkdir(mode=0o700)
                 versions = await self._source.fetch({k: folder / n for k, n in names.items()})
-            await asyncio.to_thread(self._complete, topology_id, folder, versions)
+                dependencies = await asyncio.to_thread(_dependencies, folder / _CODE)
+                lease = await self._environments.obtain(dependencies) if dependencies else None
+            try:
+                await asyncio.to_thread(self._complete, topology_id, folder, versions, lease)
+            finally:
+                if lease is not None:
+                    lease.release()
         except PackageError as error:
             self._bad[topology_id] = (self._clock.monotonic() + _BAD_PACKAGE_SECS, str(error))
             self._on_bad_package(topology_id, str(error))
@@ -215,7 +239,9 @@ class Localizer:
             ms=round((self._clock.monotonic() - began) * 1000),
         )
 
-    def _complete(self, topology_id: str, folder: Path, versions: dict[str, int]) -> None:
+    def _complete(
+        self, topology_id: str, folder: Path, versions: dict[str, int], lease: Lease | None
+    ) -> None:
         """Unpack, check, make durable, and give it its name."""
         package = folder / _PACKAGE
         code = folder / "code"
@@ -231,6 +257,8 @@ class Localizer:
                 raise ValueError("no JSON object")
         except ValueError as error:
             raise BlobError(f"the configuration of {topology_id} is damaged: {error}") from error
+        if lease is not None:
+            (folder / _ENVIRONMENT).symlink_to(lease.path)
         (folder / _VERSIONS).write_text(json.dumps(versions))
         for name in (_CODE, _CONF, _VERSIONS):
             _sync_file(folder / name)
@@ -241,6 +269,19 @@ class Localizer:
 
 
 _PACKAGE = "stormjar.jar"
+
+
+def _dependencies(code: Path) -> list[str]:
+    """The blob keys of the wheels that a stored topology depends on. (dependency_jars are for
+    Storm's JVM.)"""
+    from squall_thrift import storm
+    from squall_thrift.codec import from_bytes
+
+    try:
+        topology = from_bytes(storm.StormTopology, code.read_bytes())
+    except ValueError as error:
+        raise BlobError(f"the topology in {code.name} is damaged: {error}") from error
+    return sorted(topology.dependency_artifacts or ())
 
 
 def _blob_names(topology_id: str) -> dict[str, str]:

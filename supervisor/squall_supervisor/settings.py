@@ -11,6 +11,7 @@ from typing import Any
 
 from squall.archive import Limits
 from squall.errors import ConfigError
+from squall.platforms import META_KEY, this_platform
 from squall_supervisor.slot import SlotSettings
 
 
@@ -49,6 +50,10 @@ class SupervisorSettings:
     @property
     def stormdist_dir(self) -> Path:
         return self.supervisor_dir / "stormdist"
+
+    @property
+    def environments_dir(self) -> Path:
+        return self.supervisor_dir / "environments"
 
     @property
     def temporary_dir(self) -> Path:
@@ -133,7 +138,10 @@ class SupervisorSettings:
             profiler_enabled=conf.get("worker.profiler.enabled") is not False,
             profiler_command=str(conf.get("worker.profiler.command") or "py-spy"),
             scheduler_meta={
-                str(k): str(v) for k, v in (conf.get("supervisor.scheduler.meta") or {}).items()
+                **{
+                    str(k): str(v) for k, v in (conf.get("supervisor.scheduler.meta") or {}).items()
+                },
+                META_KEY: str(this_platform()),
             },
             resources={
                 "supervisor.memory.capacity.mb": number("supervisor.memory.capacity.mb", 4096.0),

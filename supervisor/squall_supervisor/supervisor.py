@@ -25,6 +25,7 @@ from squall.names import SYSTEM_COMPONENT
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import Assignments, PortAssignment, Unreadable, desired_ports
 from squall_supervisor.environment import import_path
+from squall_supervisor.environments import Environments
 from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
 from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
 from squall_supervisor.localizer import BlobSource, Localizer
@@ -116,6 +117,12 @@ class Supervisor:
             self._clock,
             limits=settings.package_limits,
             downloads_max=settings.downloads_max,
+            environments=Environments(
+                settings.environments_dir,
+                settings.temporary_dir,
+                self._blobs,
+                version=_version(),
+            ),
             on_bad_package=self._on_bad_package,
         )
         await asyncio.to_thread(localizer.prepare)

@@ -20,6 +20,7 @@ from squall.cluster.state import ClusterState
 from squall.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
 from squall.config import default_conf
 from squall.model import Executor, WorkerSlot
+from squall.platforms import META_KEY
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.replication import PeerError
 from squall_nimbus.service import NimbusService
@@ -206,14 +207,26 @@ class LocalNimbus:
         return (await self.nimbus.control.find(name))[0]
 
     async def supervisor(
-        self, supervisor_id: str, ports: Sequence[int] = (6700, 6701), host: str = "host"
+        self,
+        supervisor_id: str,
+        ports: Sequence[int] = (6700, 6701),
+        host: str = "host",
+        platform: str | None = None,
     ) -> ClusterState:
         """A supervisor that only says that it is there, in a session of its own."""
         state = ClusterState(MemoryStore(self.ensemble))
         await state.start()
         await state.register_supervisor(
             supervisor_id,
-            SupervisorInfo(0, host, supervisor_id, meta=tuple(ports), uptime_secs=7, version="1"),
+            SupervisorInfo(
+                0,
+                host,
+                supervisor_id,
+                meta=tuple(ports),
+                uptime_secs=7,
+                version="1",
+                scheduler_meta={} if platform is None else {META_KEY: platform},
+            ),
         )
         return state
 

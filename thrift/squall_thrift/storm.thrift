@@ -854,6 +854,10 @@ service Nimbus {
         throws (1: AuthorizationException e1);
     binary downloadChunk(1: string id)
         throws (1: AuthorizationException e1);
+    // Squall's own: what all supervisors can run ("cp3.11 linux_x86_64 glibc2.36"), for choosing
+    // wheels; empty when none tells.
+    string getClusterPlatform()
+        throws (1: AuthorizationException e1);
     string getNimbusConf()
         throws (1: AuthorizationException e1);
     ClusterSummary getClusterInfo()

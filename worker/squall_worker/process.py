@@ -175,7 +175,7 @@ class Worker:
         )
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)
-        put_on_path(stored.code_dir)
+        put_on_path(stored)
         await connecting
         assert self._state is not None
         view = ClusterView(self._state, spec.topology_id, self.slot, self._changed.set)

@@ -25,6 +25,7 @@ class StoredTopology:
     conf: Mapping[str, Any]  # the topology's own, normalized
     task_to_component: Mapping[int, str]
     code_dir: Path
+    environment: Path | None  # what it depends on
 
 
 def load(stormdist: Path) -> StoredTopology:
@@ -47,13 +48,18 @@ def load(stormdist: Path) -> StoredTopology:
             f"the topology in {stormdist} cannot be read: {type(error).__name__}: {error}",
             hint="The supervisor downloads it again when the folder is removed.",
         ) from error
-    return StoredTopology(topology, conf, tasks, stormdist / "code")
+    environment = stormdist / "environment"
+    return StoredTopology(
+        topology, conf, tasks, stormdist / "code", environment if environment.is_dir() else None
+    )
 
 
-def put_on_path(code_dir: Path) -> None:
-    """Make the modules of the unpacked package, and what it bundles, importable before all others:
-    what a script's folder is to a script."""
-    from squall.package import code_paths
+def put_on_path(stored: StoredTopology) -> None:
+    """Make the modules of the unpacked package, what it bundles, and what it depends on, importable
+    before all others: what a script's folder is to a script. Shell components find the last too."""
+    from squall.package import import_paths, offer_to_children
 
-    first = code_paths(code_dir)
+    first = import_paths(stored.code_dir, stored.environment)
     sys.path[:] = [*first, *(path for path in sys.path if path not in first)]
+    if stored.environment is not None:
+        offer_to_children(stored.environment)

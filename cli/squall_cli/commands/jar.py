@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, settings_options
 
 
@@ -11,8 +12,17 @@ from squall_cli.options import Settings, settings_options
 @click.argument("package", type=click.Path(path_type=Path))
 @click.argument("entry")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@dependency_options
 @settings_options
-def command(settings: Settings, package: Path, entry: str, arguments: tuple[str, ...]) -> int:
+def command(
+    settings: Settings,
+    package: Path,
+    entry: str,
+    arguments: tuple[str, ...],
+    requirements: Path | None,
+    wheels: Path | None,
+    no_dependencies: bool,
+) -> int:
     """Run a topology's entry point and submit it to the cluster.
 
     PACKAGE is a folder, or a .zip, .jar, .pyz or .pex file. ENTRY names the program in it that
@@ -21,4 +31,11 @@ def command(settings: Settings, package: Path, entry: str, arguments: tuple[str,
     """
     from squall_cli.entry import run_entry
 
-    return run_entry(package, entry, arguments, settings=settings, mode="cluster")
+    return run_entry(
+        package,
+        entry,
+        arguments,
+        settings=settings,
+        mode="cluster",
+        dependencies=DependencyOptions(requirements, wheels, no_dependencies),
+    )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, settings_options
 
 
@@ -20,6 +21,7 @@ from squall_cli.options import Settings, settings_options
     metavar="SECS",
     help="End the topology after so many seconds.",
 )
+@dependency_options
 @settings_options
 def command(
     settings: Settings,
@@ -27,6 +29,9 @@ def command(
     entry: str,
     arguments: tuple[str, ...],
     local_ttl_secs: int,
+    requirements: Path | None,
+    wheels: Path | None,
+    no_dependencies: bool,
 ) -> int:
     """Run a topology in this one process, without a cluster.
 
@@ -40,5 +45,6 @@ def command(
         arguments,
         settings=settings,
         mode="local",
+        dependencies=DependencyOptions(requirements, wheels, no_dependencies),
         local_ttl_secs=local_ttl_secs,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+from squall.platforms import common_platform, platform_texts
 from squall_nimbus import views
 from squall_nimbus.redact import redact
 from squall_nimbus.service.base import Calls, needed, operation, refused
@@ -28,6 +29,12 @@ class ClusterCalls(Calls):
         return storm.ClusterSummary(
             supervisors=list(supervisors.values()), topologies=topologies, nimbuses=nimbuses
         )
+
+    @operation("getClusterInfo")
+    async def getClusterPlatform(self, call: Call) -> str:
+        infos = (await self.nimbus.reader.supervisors()).values()
+        texts = platform_texts((info.hostname, info.scheduler_meta) for info in infos)
+        return str(common_platform(texts) or "")
 
     @operation("getLeader")
     async def getLeader(self, call: Call) -> storm.NimbusSummary:

@@ -23,7 +23,10 @@ from squall_supervisor.localizer import BlobError
 from squall_supervisor.slot_runner import SlotRunner
 from squall_supervisor.slot_table import State
 from squall_supervisor.supervisor import Supervisor
+from squall_thrift import storm
+from squall_thrift.codec import to_bytes
 
+CODE = to_bytes(storm.StormTopology(spouts={}, bolts={}, state_spouts={}))
 SCRIPT = Path(__file__).with_name("standin_worker.py")
 WAIT_SECS = 20.0
 
@@ -60,7 +63,7 @@ class FakeBlobs:
     ) -> None:  # fmt: skip
         jar = package({"app.py": b"x = 1\n", "resources/run.sh": b"#\n"}) if jar is None else jar
         self.blobs[jar_blob_key(topology_id)] = (version, jar)
-        self.blobs[code_blob_key(topology_id)] = (version, b"code")
+        self.blobs[code_blob_key(topology_id)] = (version, CODE)
         self.blobs[conf_blob_key(topology_id)] = (version, json.dumps(conf or {}).encode())
 
     async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:

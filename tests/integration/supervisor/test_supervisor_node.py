@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.supervisor.standin import TestNode, package, wait_until
+from tests.integration.supervisor.standin import CODE, TestNode, package, wait_until
 
 from squall.cluster.memory import MemoryStore
 from squall.cluster.state import ClusterState
@@ -50,7 +50,7 @@ async def test_an_assignment_becomes_a_running_worker(node: TestNode) -> None:
     assert spec.daemon_conf == node.conf
     assert (spec.stormdist / "code" / "app.py").read_bytes() == b"x = 1\n"
     assert (spec.stormdist / "resources" / "run.sh").exists()
-    assert (spec.stormdist / "stormcode.ser").read_bytes() == b"code"
+    assert (spec.stormdist / "stormcode.ser").read_bytes() == CODE
     assert stat.S_IMODE(worker_dir.stat().st_mode) == 0o700
     assert stat.S_IMODE((worker_dir / "launch.json").stat().st_mode) == 0o600
     assert os.readlink(f"/proc/{pid}/cwd") == str(worker_dir)

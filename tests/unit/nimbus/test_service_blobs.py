@@ -1,10 +1,12 @@
 """The blob calls of the Thrift service, as Storm's clients make them."""
 
 import errno
+import hashlib
 
 import pytest
 from tests.support.nimbus_service import LocalNimbus, eventually
 
+from squall.names import dependency_key
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 from squall_thrift.messages import ThriftApplicationError
@@ -232,3 +234,21 @@ async def test_the_dependencies_that_nobody_uses_any_more_go(tmp_path) -> None:
             return (await nimbus.call("listBlobs", "")).keys == ["words"]
 
         await eventually(gone, "the dependency is removed")
+
+
+async def test_a_dependency_must_have_the_content_that_its_key_names(nimbus) -> None:
+    data = b"a wheel"
+    name = "one-1.0-py3-none-any.whl"
+    key = dependency_key(hashlib.sha256(data).hexdigest(), name)
+    session = await nimbus.call("beginCreateBlob", key, META)
+    await nimbus.call("uploadBlobChunk", session, b"something else")
+    with pytest.raises(ThriftApplicationError, match="has the hash"):
+        await nimbus.call("finishBlobUpload", session)
+    assert await nimbus.call("isRemoteBlobExists", key) is False
+    await create(nimbus, key, data)
+    session = await nimbus.call("beginUpdateBlob", key)
+    await nimbus.call("uploadBlobChunk", session, b"something else")
+    with pytest.raises(ThriftApplicationError, match="has the hash"):
+        await nimbus.call("finishBlobUpload", session)
+    begin = await nimbus.call("beginBlobDownload", key)
+    assert begin.data_size == len(data)

@@ -1,5 +1,6 @@
 """What clients are told: summaries and pages with numbers from heartbeats, and no secrets."""
 
+import asyncio
 import json
 
 import pytest
@@ -275,3 +276,21 @@ async def test_a_live_name_is_not_allowed_and_a_free_one_is(nimbus, topology_id)
 async def test_an_id_that_is_no_topology_is_not_alive(nimbus, method, more, topology_id) -> None:
     with pytest.raises(storm.NotAliveException):
         await nimbus.call(method, topology_id, *more)
+
+
+async def test_what_all_supervisors_can_run_is_told(nimbus) -> None:
+    async with asyncio.timeout(20):
+        assert await nimbus.call("getClusterPlatform") == ""
+        states = [
+            await nimbus.supervisor("old", host="a", platform="cp3.11 linux_x86_64 glibc2.31"),
+            await nimbus.supervisor("new", host="b", platform="cp3.11 linux_x86_64 glibc2.36"),
+            await nimbus.supervisor("silent", host="c"),
+        ]
+        assert await nimbus.call("getClusterPlatform") == "cp3.11 linux_x86_64 glibc2.31"
+        states.append(
+            await nimbus.supervisor("other", host="d", platform="cp3.12 linux_x86_64 glibc2.36")
+        )
+        with pytest.raises(ThriftApplicationError, match=r"d has cp3\.12"):
+            await nimbus.call("getClusterPlatform")
+        for state in states:
+            await state.close()

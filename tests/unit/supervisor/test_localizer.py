@@ -7,13 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.wheels import make_wheel
 
 from squall.archive import Limits
 from squall.clock import SystemClock
+from squall.dependencies import read_wheel
 from squall.names import conf_blob_key, jar_blob_key
-from squall_supervisor.localizer import Localizer
+from squall_supervisor.environments import Environments
+from squall_supervisor.localizer import LocalizeError, Localizer
+from squall_thrift import storm
+from squall_thrift.codec import to_bytes
 
 TOPOLOGY = "wc-1-1"
+
+
+def code(*dependencies: str) -> bytes:
+    return to_bytes(
+        storm.StormTopology(
+            spouts={}, bolts={}, state_spouts={}, dependency_artifacts=list(dependencies)
+        )
+    )
 
 
 class Blobs:
@@ -21,6 +34,8 @@ class Blobs:
 
     def __init__(self) -> None:
         self.fetched = 0
+        self.code = code()
+        self.more: dict[str, bytes] = {}
 
     async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
         self.fetched += 1
@@ -32,10 +47,12 @@ class Blobs:
         return dict.fromkeys(keys, 1)
 
     def _blob(self, key: str) -> bytes:
+        if key in self.more:
+            return self.more[key]
         if key == conf_blob_key(TOPOLOGY):
             return b"{}"
         if key != jar_blob_key(TOPOLOGY):
-            return b"code"
+            return self.code
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
             archive.writestr("wc.py", "")
@@ -91,6 +108,7 @@ async def localizer(tmp_path: Path, blobs: Blobs) -> Localizer:
         SystemClock(),
         limits=Limits(),
         downloads_max=2,
+        environments=Environments(tmp_path / "environments", tmp_path / "tmp", blobs, version="1"),
     )
     made.prepare()
     await made.localize(TOPOLOGY)
@@ -113,3 +131,44 @@ async def test_versions_that_say_nothing_are_not_the_present_ones(localizer: Loc
     assert not await localizer.changed(TOPOLOGY)
     versions_of_another_kind(localizer.path_of(TOPOLOGY))
     assert await localizer.changed(TOPOLOGY)
+
+
+# ---- Dependencies ----
+
+
+async def test_a_topology_with_dependencies_has_an_environment(
+    tmp_path: Path, localizer: Localizer, blobs: Blobs
+) -> None:
+    wheel = make_wheel(tmp_path / "wheels", "one")
+    key = read_wheel(wheel).key
+    blobs.more[key] = wheel.read_bytes()
+    blobs.code = code(key)
+    await localizer.remove(TOPOLOGY)
+    await localizer.localize(TOPOLOGY)
+    link = localizer.path_of(TOPOLOGY) / "environment"
+    assert (link / "site" / "one.py").is_file()
+    environment = link.resolve()
+    # It goes with the last topology that uses it, and comes back when it is missing.
+    shutil.rmtree(environment)
+    assert localizer.read(TOPOLOGY) is None
+    await localizer.localize(TOPOLOGY)
+    assert (link / "site" / "one.py").is_file()
+    localizer.prepare()
+    assert environment.is_dir()
+    await localizer.remove(TOPOLOGY)
+    assert not environment.exists()
+
+
+async def test_a_dependency_that_is_no_wheel_is_told(localizer: Localizer, blobs: Blobs) -> None:
+    blobs.code = code("dep-x")
+    await localizer.remove(TOPOLOGY)
+    with pytest.raises(LocalizeError, match="no wheel"):
+        await localizer.localize(TOPOLOGY)
+    assert localizer.topologies() == []
+
+
+async def test_code_that_cannot_be_read_is_an_error(localizer: Localizer, blobs: Blobs) -> None:
+    blobs.code = b"\x0b\x00\x01\x7f\xff\xff\xff"
+    await localizer.remove(TOPOLOGY)
+    with pytest.raises(LocalizeError, match="damaged"):
+        await localizer.localize(TOPOLOGY)

@@ -1,0 +1,129 @@
+"""`--requirements`, `--wheels`: what a topology needs beside its package, found beforehand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from squall.dependencies import Wheel
+    from squall.platforms import Platform
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyOptions:
+    """What the user said."""
+
+    requirements: Path | None = None
+    wheels: Path | None = None
+    none: bool = False  # also not those of the project's own pyproject.toml
+
+
+def dependency_options(function: Callable[..., _R]) -> Callable[..., _R]:
+    """Add the options, and pass the function `requirements`, `wheels` and `no_dependencies`."""
+    options = (
+        click.option(
+            "--requirements",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Ship what this file requires: a requirements file, or a pyproject.toml. By "
+            "default the pyproject.toml of PACKAGE, where it has one.",
+        ),
+        click.option(
+            "--wheels",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Ship the wheels of this folder; with --requirements, look there first.",
+        ),
+        click.option("--no-dependencies", is_flag=True, help="Ship the package alone."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def prepare_dependencies(
+    options: DependencyOptions,
+    package: Path,
+    folder: Path,
+    cluster_conf: Mapping[str, Any] | None,
+) -> dict[str, str]:
+    """Find the wheels and install them into `folder`, for the process that runs the entry point;
+    returns the environment variables that tell it (see `squall.entry`). `cluster_conf` leads to the
+    cluster that they are for; None for this machine. Raises SquallError."""
+    wanted = _wanted(options, package)
+    if wanted is None and options.wheels is None:
+        return {}
+    from squall.dependencies import build_environment
+    from squall.platforms import this_platform
+    from squall.upload import size_text
+
+    here = this_platform()
+    cluster = here if cluster_conf is None else _cluster_platform(cluster_conf)
+    wheels = _find(wanted, options.wheels, cluster, folder / "cluster")
+    if not wheels:
+        return {}
+    size = sum(wheel.path.stat().st_size for wheel in wheels)
+    print(f"dependencies: {len(wheels)} wheels, {size_text(size)}", file=sys.stderr, flush=True)
+    local = (
+        wheels if _all_fit(wheels, here) else _find(wanted, options.wheels, here, folder / "here")
+    )
+    environment = folder / "environment"
+    build_environment(local, environment, sys.executable)
+    return {
+        "SQUALL_ENVIRONMENT": str(environment),
+        "SQUALL_WHEELS": json.dumps([str(wheel.path) for wheel in wheels]),
+    }
+
+
+def _cluster_platform(conf: Mapping[str, Any]) -> Platform:
+    """What the cluster's supervisors have in common; with none there yet, what this machine is."""
+    from squall.nimbus_client import run_nimbus
+    from squall.platforms import Platform, this_platform
+
+    text: str = run_nimbus(conf, lambda nimbus: nimbus.call("getClusterPlatform"))
+    if not text:
+        print("note: no supervisor tells its platform; this machine's is taken", file=sys.stderr)
+    return Platform.parse(text) if text else this_platform()
+
+
+def _wanted(options: DependencyOptions, package: Path) -> Path | None:
+    if options.none:
+        if options.requirements is not None or options.wheels is not None:
+            raise click.UsageError("--no-dependencies excludes --requirements and --wheels.")
+        return None
+    if options.requirements is not None:
+        return options.requirements
+    own = package / "pyproject.toml"
+    if options.wheels is None and own.is_file():
+        from squall.resolution import project_requirements
+
+        return own if project_requirements(own) else None
+    return None
+
+
+def _find(
+    wanted: Path | None, wheels_dir: Path | None, platform: Platform, folder: Path
+) -> list[Wheel]:
+    from squall.resolution import resolve, take_wheels
+
+    if wanted is None:
+        assert wheels_dir is not None
+        return take_wheels(wheels_dir, platform)
+    folder.mkdir()
+    print(f"finding what {wanted} requires, for {platform} ...", file=sys.stderr, flush=True)
+    return resolve(wanted, wheels_dir, platform, folder)
+
+
+def _all_fit(wheels: list[Wheel], platform: Platform) -> bool:
+    from squall.dependencies import fits
+
+    return all(fits(wheel.path.name, platform) for wheel in wheels)

@@ -1,0 +1,219 @@
+"""Wheels: what they are called, what they need, and installing them without running them."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from tests.support.wheels import make_wheel
+
+from squall.dependencies import build_environment, environment_key, fits, read_wheel
+from squall.errors import PackageError
+from squall.names import parse_dependency_key
+from squall.platforms import Platform, this_platform
+from squall.resolution import project_requirements, resolve, take_wheels
+
+LINUX = Platform.parse("cp3.11 linux_x86_64 glibc2.31")
+
+
+def run(environment, code):
+    env = {**os.environ, "PYTHONPATH": str(environment / "site")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+# ---- Names ----
+
+
+def test_a_key_names_its_content(tmp_path):
+    one = read_wheel(make_wheel(tmp_path / "a", "one"))
+    other = read_wheel(make_wheel(tmp_path / "b", "one", files={"one.py": "x = 2\n"}))
+    assert one.path.name == other.path.name
+    assert one.key != other.key
+    assert parse_dependency_key(one.key) == (one.sha256, "one-1.0-py3-none-any.whl")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["wc-1-1-stormjar.jar", "dep-abc-x.whl", f"dep-{'a' * 64}-../x.whl", f"dep-{'a' * 64}-x.zip",
+     f"dep-{'a' * 64}-x\n.whl", ""],
+)  # fmt: skip
+def test_other_keys_are_no_dependencies(key):
+    assert parse_dependency_key(key) is None
+
+
+def test_an_environment_is_its_wheels_its_platform_and_squall():
+    key = environment_key(["a", "b"], LINUX, "1")
+    assert environment_key(["b", "a", "a"], LINUX, "1") == key
+    others = {
+        environment_key(["a"], LINUX, "1"),
+        environment_key(["a", "b"], this_platform(), "1"),
+        environment_key(["a", "b"], Platform.parse("cp3.12 linux_x86_64 glibc2.31"), "1"),
+        environment_key(["a", "b"], LINUX, "2"),
+    }
+    assert len(others | {key}) == 5
+
+
+@pytest.mark.parametrize(
+    ("tag", "runs"),
+    [("py3-none-any", True), ("cp311-cp311-manylinux_2_17_x86_64", True),
+     ("cp311-cp311-manylinux_2_35_x86_64", False), ("cp38-abi3-manylinux2014_x86_64", True),
+     ("cp312-cp312-manylinux2014_x86_64", False), ("cp311-cp311-win_amd64", False),
+     ("cp311-cp311-manylinux2014_aarch64", False)],
+)  # fmt: skip
+def test_a_wheel_fits_by_its_tags(tag, runs):
+    assert fits(f"one-1.0-{tag}.whl", LINUX) is runs
+
+
+# ---- Installing ----
+
+
+def test_wheels_are_installed_with_their_programs(tmp_path):
+    wheels = [
+        read_wheel(make_wheel(tmp_path, "one", scripts={"say-one": "one:main"})),
+        read_wheel(make_wheel(tmp_path, "two", "2.0")),
+    ]
+    build_environment(wheels, tmp_path / "environment", sys.executable)
+    assert run(tmp_path / "environment", "import one, two; print(one.VERSION, two.VERSION)") == (
+        "1.0 2.0"
+    )
+    program = tmp_path / "environment" / "bin" / "say-one"
+    assert os.access(program, os.X_OK)
+    assert program.read_text().startswith(f"#!{sys.executable}\n")
+
+
+def test_no_code_of_a_wheel_runs(tmp_path):
+    files = {
+        "evil.pth": "import os; os.mkdir('ran')\n",
+        "setup.py": "raise SystemExit\n",
+        "evil.py": "",
+    }
+    build_environment(
+        [read_wheel(make_wheel(tmp_path, "evil", files=files))],
+        tmp_path / "environment",
+        sys.executable,
+    )
+    assert run(tmp_path / "environment", "import evil, os; print(os.path.exists('ran'))") == "False"
+
+
+@pytest.mark.parametrize(
+    ("member", "why"),
+    [("../../out.py", "leads out"), ("/out.py", "absolute"), ("evil-1.0.data/data/../../x", "out")],
+)
+def test_a_wheel_that_leads_out_of_its_folder_is_refused(tmp_path, member, why):
+    wheel = read_wheel(make_wheel(tmp_path, "evil", files={member: "x"}))
+    with pytest.raises(PackageError, match=why):
+        build_environment([wheel], tmp_path / "environment", sys.executable)
+    assert not (tmp_path / "out.py").exists()
+
+
+def test_a_damaged_wheel_is_named(tmp_path):
+    spoiled = make_wheel(tmp_path, "one", spoil="one.py")
+    cut = make_wheel(tmp_path, "two")
+    cut.write_bytes(cut.read_bytes()[:-40])
+    no_record = tmp_path / "three-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(no_record, "w") as archive:
+        archive.writestr("three.py", "")
+    for number, path in enumerate([spoiled, cut, no_record]):
+        with pytest.raises(PackageError, match=path.name):
+            build_environment([read_wheel(path)], tmp_path / str(number), sys.executable)
+
+
+def test_two_wheels_with_the_same_file_are_refused(tmp_path):
+    wheels = [
+        read_wheel(make_wheel(tmp_path, name, files={"same.py": "x = 1\n"}))
+        for name in ("one", "two")
+    ]
+    with pytest.raises(PackageError, match=r"two-1.0.*'same\.py'"):
+        build_environment(wheels, tmp_path / "environment", sys.executable)
+
+
+# ---- A folder of wheels ----
+
+
+def test_a_folder_of_wheels_is_taken_whole(tmp_path):
+    make_wheel(tmp_path, "one", requires=["two>=1", "orjson", 'nothing; python_version < "3"'])
+    make_wheel(tmp_path, "two", "1.5", requires=['extra-thing; extra == "more"'])
+    assert [w.path.name for w in take_wheels(tmp_path, LINUX)] == [
+        "one-1.0-py3-none-any.whl",
+        "two-1.5-py3-none-any.whl",
+    ]
+
+
+def test_what_a_folder_of_wheels_lacks_is_named(tmp_path):
+    for number, (made, message) in enumerate(
+        [
+            ([("one", {"requires": ["two>=1"]})], r"one-1\.0.* requires two>=1, which is not in"),
+            (
+                [("one", {"requires": ["two>=3"]}), ("two", {})],
+                r"requires two>=3; .* has two 1\.0",
+            ),
+            (
+                [("one", {"tag": "cp312-cp312-win_amd64"})],
+                r"one-1\.0.* does not run on the cluster",
+            ),
+            ([("one", {}), ("one", {"version": "2.0"})], r"holds one twice: 1\.0 and 2\.0"),
+            ([], "holds no wheels"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, options in made:
+            make_wheel(folder, name, **options)
+        with pytest.raises(PackageError, match=message):
+            take_wheels(folder, LINUX)
+
+
+# ---- Requirements ----
+
+
+def test_a_projects_own_requirements_leave_squall_out(tmp_path):
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "x"\ndependencies = ["squall>=0.1", "one==1.0"]\n')
+    assert project_requirements(project) == ["one==1.0"]
+    project.write_text("[tool.x]\n")
+    assert project_requirements(project) == []
+    for text in ("[project", "[project]\ndependencies = 3\n", '[project]\ndependencies = ["!"]\n'):
+        project.write_text(text)
+        with pytest.raises(PackageError, match=r"pyproject\.toml"):
+            project_requirements(project)
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """pip without an index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
+def test_requirements_become_wheels_of_the_newest_version_that_fits(tmp_path, offline):
+    shelf = tmp_path / "shelf"
+    make_wheel(shelf, "one", requires=["two<2"])
+    for version in ("1.0", "1.9", "2.0"):
+        make_wheel(shelf, "two", version)
+    make_wheel(shelf, "two", "1.95", tag="cp311-cp311-win_amd64")
+    file = tmp_path / "requirements.txt"
+    file.write_text("# what we need\none\n")
+    (tmp_path / "work").mkdir()
+    wheels = resolve(file, shelf, LINUX, tmp_path / "work")
+    assert [w.path.name for w in wheels] == [
+        "one-1.0-py3-none-any.whl",
+        "two-1.9-py3-none-any.whl",
+    ]
+
+
+def test_what_cannot_be_resolved_is_one_message(tmp_path, offline):
+    shelf = tmp_path / "shelf"
+    make_wheel(shelf, "one", requires=["orjson<1"])
+    make_wheel(shelf, "two", tag="cp312-cp312-win_amd64")
+    for number, (line, message) in enumerate(
+        [("nowhere", "nowhere"), ("one", "orjson"), ("two", "two")]
+    ):
+        work = tmp_path / str(number)
+        work.mkdir()
+        with pytest.raises(PackageError, match=f"cannot be had as wheels for cp3.11.*{message}"):
+            resolve([line], shelf, LINUX, work)
+    with pytest.raises(PackageError, match="there is no file"):
+        resolve(tmp_path / "none.txt", None, LINUX, tmp_path)
