@@ -151,7 +151,8 @@ class Spout(Component):
         raise NotImplementedError(f"{type(self).__name__} does not define next_tuple()")
 
     def ack(self, msg_id: Any) -> None:
-        """The message with this id was processed by everybody: the source may forget it."""
+        """The message with this id was processed by everybody, or (`topology.max.replays`) its dead
+        letter was: the source may forget it."""
 
     def fail(self, msg_id: Any) -> None:
         """The message with this id failed or timed out: emit it again, or give it up."""

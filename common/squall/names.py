@@ -19,6 +19,19 @@ ACKER_ACK_STREAM = "__ack_ack"
 ACKER_FAIL_STREAM = "__ack_fail"
 ACKER_RESET_TIMEOUT_STREAM = "__ack_reset_timeout"
 
+# Of a spout: its messages that failed more often than topology.max.replays allows.
+DEAD_LETTER_STREAM = "__dead_letter"
+DEAD_LETTER_FIELDS = (
+    "message_id",
+    "values",
+    "stream",
+    "reason",
+    "component",
+    "task",
+    "worker",
+    "replays",
+)
+
 EVENTLOGGER_COMPONENT = "__eventlogger"
 EVENTLOGGER_STREAM = "__eventlog"
 

@@ -40,6 +40,8 @@ from squall.names import (
     ACKER_FAIL_STREAM,
     ACKER_INIT_STREAM,
     ACKER_RESET_TIMEOUT_STREAM,
+    DEAD_LETTER_FIELDS,
+    DEAD_LETTER_STREAM,
     EVENTLOGGER_COMPONENT,
     EVENTLOGGER_STREAM,
     METRICS_STREAM,
@@ -58,6 +60,7 @@ _ID_BYTES_MAX = 500  # ids become znode and file names, URL-encoded
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
 _BY_ID = Grouping(GroupingKind.FIELDS, fields=("id",))
 _DIRECT = Grouping(GroupingKind.DIRECT)
+_DEAD_LETTERS = StreamInfo(DEAD_LETTER_FIELDS)
 _EVENTLOG_FIELDS = ("component", "messageId", "ts", "values")
 
 
@@ -149,6 +152,8 @@ def _input_problems(
         yield f"subscribes to {source.component!r}, and there is no such component{near}"
         return
     info = component.streams.get(source.stream)
+    if source.stream == DEAD_LETTER_STREAM and component.kind is ComponentKind.SPOUT:
+        info = _DEAD_LETTERS
     if info is None:
         streams = component.streams
         if not streams:
@@ -212,7 +217,7 @@ def system_topology(topology: Topology, conf: Mapping[str, Any]) -> Topology:
     One that has been through here already is returned as it is."""
     if SYSTEM_COMPONENT in topology.components:
         return topology
-    components = dict(topology.components)
+    components = {i: _with_dead_letters(c, topology) for i, c in topology.components.items()}
     ackers, eventloggers = num_ackers(conf), num_eventloggers(conf)
     if ackers:
         components = {i: _with_acking(c) for i, c in components.items()}
@@ -233,6 +238,16 @@ def system_topology(topology: Topology, conf: Mapping[str, Any]) -> Topology:
         topology,
         components={i: replace(c, streams={**c.streams, **common}) for i, c in components.items()},
     )
+
+
+def _with_dead_letters(component: Component, topology: Topology) -> Component:
+    """A spout whose dead letters somebody takes declares their stream."""
+    stream = GlobalStreamId(component.id, DEAD_LETTER_STREAM)
+    if component.kind is not ComponentKind.SPOUT or not any(
+        stream in other.inputs for other in topology.components.values()
+    ):
+        return component
+    return replace(component, streams={**component.streams, DEAD_LETTER_STREAM: _DEAD_LETTERS})
 
 
 def _with_acking(component: Component) -> Component:

@@ -268,6 +268,7 @@ class Worker:
             clock=self._clock,
             code_dir=stored.code_dir,
             pid_dir=self.spec.pid_dir,
+            worker=f"{self.spec.hostname}:{self.spec.port}",
         )
 
     # -- afterwards ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from squall.context import TopologyContext, WorkerContext
 from squall.errors import SquallError
 from squall.groupings import CustomGrouping
 from squall.model import Component, GlobalStreamId, Grouping
-from squall.names import is_system_id
+from squall.names import DEAD_LETTER_STREAM, is_system_id
 from squall_worker.engine.core import (
     Batch,
     CarefulCalls,
@@ -51,6 +51,7 @@ from squall_worker.engine.loading import (
     feed_of,
 )
 from squall_worker.engine.plan import Plan
+from squall_worker.engine.replays import Blame, Replays
 from squall_worker.engine.routing import make_grouper
 from squall_worker.engine.stats import TaskCounts
 
@@ -65,6 +66,7 @@ class BuildHost(Host, Protocol):
     make_object: Callable[[Component, int], Any]
     worker_context: WorkerContext
     inspector: Inspector | None
+    replays: Replays | None
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
         """A tuple that cannot be delivered: report the error and fail its trees."""
@@ -153,6 +155,10 @@ def _spout(
         acker=host.plan.acker_of_spout(spout.task),
         on_error=_reporter(host, spout),
     )
+    if host.replays is not None:
+        spout.replays = host.replays.of_spout(spout.component, spout.calls, spout.pending)
+        if spout.replays is not None:
+            spout.calls = spout.replays.recording()
     pending_max = conf.get("topology.max.spout.pending")
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
     spout.listens = frozenset(
@@ -181,6 +187,9 @@ def _bolt(
     context: TopologyContext,
 ) -> BoltTask:
     auto_ack, auto_anchor = bool(user.auto_ack), bool(user.auto_anchor)
+    blame = None
+    if host.replays is not None:
+        blame = Blame(host.replays, made_of[1], made_of[2])
     if feed is Feed.SYNC and auto_anchor:
         bolt = SyncBolt(*made_of)
         bolt.auto_ack = auto_ack
@@ -188,14 +197,17 @@ def _bolt(
             emitter,
             ledger,
             bolt.counts,
-            user.execute,
+            user.execute if blame is None else blame.guard(user.execute),
             auto_ack=auto_ack,
             on_error=_reporter(host, bolt, die=_dies(conf)),
             now=host.now,
             on_outside=host.wake,
             on_settled=_observing(host, bolt),
         )
-        user._bind(bolt.calls, context)
+        bound: Any = bolt.calls
+        if blame is not None:
+            bound = blame.noting(bound, user._calls, settles=False)
+        user._bind(bound, context)
         return bolt
     if feed is Feed.COLUMNS:
         fed = ColumnBolt(*made_of)
@@ -204,12 +216,12 @@ def _bolt(
             emitter,
             ledger,
             fed.counts,
-            user.execute_columns,
+            user.execute_columns if blame is None else blame.guard_columns(user.execute_columns),
             auto_ack=auto_ack,
             auto_anchor=auto_anchor,
             default_anchors=_default_anchors(feed, _no_tuple, auto_anchor, fed.component),
-            on_error=_reporter(host, fed, die=_dies(conf)),
-            on_settled=_observing(host, fed),
+            on_error=_reporter(host, fed, die=_dies(conf), blame=blame),
+            on_settled=_observing(host, fed, blame),
             on_outside=host.wake,
         )
         user._bind(fed.calls, context)
@@ -236,11 +248,14 @@ def _bolt(
         ledger,
         careful.counts,
         default_anchors=_default_anchors(feed, current, auto_anchor, careful.component),
-        on_error=_reporter(host, careful, die=_dies(conf)),
-        on_settled=_observing(host, careful),
+        on_error=_reporter(host, careful, die=_dies(conf), blame=blame),
+        on_settled=_observing(host, careful, blame),
         on_change=None if feed is Feed.THREAD else host.wake,
     )
     calls: Any = careful.calls
+    if blame is not None:
+        names = [*user._calls, "ack", "fail", "reset_timeout", "emit", "emit_direct"]
+        calls = blame.noting(calls, names, settles=True)
     if isinstance(careful, ThreadBolt):
         calls = Locked(calls, careful.lock, host.wake)
     user._bind(calls, context)
@@ -323,10 +338,20 @@ def _default_anchors(
     return of_current
 
 
-def _observing(host: BuildHost, task: BoltTask) -> Callable[[Tuple, bool], None] | None:
+def _observing(
+    host: BuildHost, task: BoltTask, blame: Blame | None = None
+) -> Callable[[Tuple, bool], None] | None:
     """What to call when a tuple was acked or failed."""
     observer = host.observer
     own = task.on_settled if type(task) is AsyncBolt else None
+    if blame is not None:
+        inner, blamed = own, blame.settled
+
+        def own(tup: Tuple, failed: bool) -> None:
+            blamed(tup, failed)
+            if inner is not None:
+                inner(tup, failed)
+
     if observer is None:
         return own
 
@@ -346,8 +371,12 @@ def _dies(conf: Mapping[str, Any]) -> bool:
     return bool(conf.get("topology.bolt.die.on.error"))
 
 
-def _reporter(host: BuildHost, task: Task, *, die: bool = False) -> Callable[[BaseException], None]:
+def _reporter(
+    host: BuildHost, task: Task, *, die: bool = False, blame: Blame | None = None
+) -> Callable[[BaseException], None]:
     def report(error: BaseException) -> None:
+        if blame is not None:
+            blame.raised(error)
         host.report(task.component, task.task, error)
         if die:
             host.die(error)
@@ -360,7 +389,7 @@ def _outputs(
 ) -> dict[str, Output]:
     outputs = {}
     for stream, info in component.streams.items():
-        if is_system_id(stream):
+        if is_system_id(stream) and stream != DEAD_LETTER_STREAM:
             continue
         source = Source(component.id, task, stream, info.fields)
         output = Output(source, direct=info.direct)

@@ -13,10 +13,12 @@ from squall_worker.engine.exchange import Exchange
 from squall_worker.engine.executors import SpoutTask
 from squall_worker.engine.executors_thread import ThreadSpout
 from squall_worker.engine.plan import Plan
+from squall_worker.engine.replays import Replays
 from squall_worker.engine.sections import (
     DONE,
     FAILED,
     FAILS,
+    NOTES,
     RESET,
     RESETS,
     AcksSection,
@@ -28,6 +30,7 @@ from squall_worker.engine.stats import Totals
 
 log = get_logger(__name__)
 
+_NOTES = bytes([NOTES])
 _LOST_ROOTS_A_TURN = 1_000  # failed in a turn after the loss of a worker
 # Roots in flight here are kept longer than an acker's: their tuples are alive, and another worker
 # may have reset their time-out.
@@ -45,8 +48,10 @@ class AckDesk:
         bits: Callable[[int], int],
         *,
         timeouts: bool,
+        replays: Replays | None = None,
     ) -> None:
         """`timeouts` False: `topology.enable.message.timeouts` is off."""
+        self._replays = replays
         self._plan = plan
         self._exchange = exchange
         self._turn = turn
@@ -80,6 +85,8 @@ class AckDesk:
     def settle(self) -> bool:
         """Work in what this turn did to the trees: what is through goes to the spouts, what is not
         to the ackers. True when there was anything."""
+        if self._replays is not None:
+            self._replays.flush()  # reasons leave before the fails
         outcome = self._trees.settle()
         if outcome is not None:
             self._tell(outcome)
@@ -139,6 +146,10 @@ class AckDesk:
 
     def receive_roots(self, data: bytes) -> None:
         """A section of roots, for a spout or an acker of this worker. Raises CodecError."""
+        if data[:1] == _NOTES:
+            if self._replays is not None:
+                self._replays.receive(data)
+            return
         section = parse_roots(data)
         if section.kind in (DONE, FAILED, RESET):
             self._tell_spout(section.kind, section.target, section.roots)
@@ -157,6 +168,8 @@ class AckDesk:
             for spout in self._spouts.values():
                 with spout.lock:
                     worked |= spout.expire(self._turn.bucket)
+        if self._replays is not None:
+            worked |= self._replays.retry()
         self._buckets += 1
         if self._buckets % 10 == 0:
             self._trees.rotate_ackers()
@@ -188,7 +201,7 @@ class AckDesk:
         for spout, roots in list(self._lost.items()):
             portion = [roots.popleft() for _ in range(min(len(roots), _LOST_ROOTS_A_TURN))]
             with spout.lock:
-                spout.failed(portion)
+                spout.failed(portion, lost=True)
             if not roots:
                 del self._lost[spout]
         return True

@@ -50,8 +50,9 @@ from squall_worker.engine.inspecting import (
     ObservingInspector,
     SerializingInspector,
 )
-from squall_worker.engine.loading import ComponentStartError, make_user_object
+from squall_worker.engine.loading import ComponentStartError, describe, make_user_object
 from squall_worker.engine.plan import Plan
+from squall_worker.engine.replays import LOST, Reason, Replays
 from squall_worker.engine.sections import ACKS, TUPLES, AcksSection, TuplesSection
 from squall_worker.engine.stats import Totals, Windows, add_output, executor_stats
 from squall_worker.engine.timing import Every, Rotation, Ticks
@@ -96,13 +97,14 @@ class Engine:
         seed: int | None = None,
         observer: Observer | None = None,
         make_object: Callable[[Component, int], Any] = make_user_object,
+        worker: str = "",
     ) -> None:
         """`topology` is the compiled one (`squall.system_topology.system_topology`), `conf` its
         normalized configuration over the daemons', `task_to_component` names all tasks of the
         topology, `executors` are those of this worker and `slot` is its own. `transport` None:
         every task is local. `seed` makes ids and shuffles repeatable (None: from os.urandom);
         `observer` is told of everything that happens and `make_object` makes the users' objects
-        (both for the test kit).
+        (both for the test kit). `worker` is this one's host:port, to be named in reasons.
 
         `report_error(component, task, error)` is told of each error of a component, from any
         thread (throttling is the caller's). `on_fatal(error)` is called once, on the loop, when
@@ -139,7 +141,8 @@ class Engine:
         now = self.now()
         self.turn = TurnState(now)
         self._transport = transport
-        self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_roots)
+        self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
+        self.replays = Replays.of(self.plan, self._exchange, codec, conf, worker or str(slot))
         self._flow = Flow(self.plan, self._exchange, transport, conf)
         self._desk = AckDesk(
             self.plan,
@@ -147,6 +150,7 @@ class Engine:
             self.turn,
             self.rng.getrandbits,
             timeouts=conf.get("topology.enable.message.timeouts") is not False,
+            replays=self.replays,
         )
         self.ledger = self._desk.ledger
         self.built: list[Built] = []
@@ -252,7 +256,7 @@ class Engine:
         what was not taken goes to the next worker of this slot."""
         if self._transport is not None:
             self._flow.catch_up(self.ledger)
-            self.ledger.fail(self._flow.give_up())
+            self._fail_lost(self._flow.give_up())
             self._desk.settle()
             self._desk.give_up()
             self._exchange.flush()
@@ -307,12 +311,15 @@ class Engine:
         # What was for a spout is of no use without it; a lost fail or reset is no more than late.
         for section in self._exchange.read(sections):
             if isinstance(section, TuplesSection):
-                self._fail_roots(section.trees())
+                self._fail_lost(section.trees())
             elif isinstance(section, AcksSection):
                 self._desk.give_up_acks(section)
                 self._schedule()
 
-    def _fail_roots(self, roots: Collection[int]) -> None:
+    def _fail_lost(self, roots: Collection[int]) -> None:
+        """Trees fail that nobody is to blame for."""
+        if self.replays is not None:
+            self.replays.note(roots, LOST)
         self.ledger.fail(roots)
         self._schedule()
 
@@ -360,6 +367,9 @@ class Engine:
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
         """A tuple that cannot be delivered: report the error and fail its trees."""
         self.report(component, task, error)
+        if self.replays is not None:
+            reason = Reason(describe(error), component, task, self.replays.worker)
+            self.replays.note(roots, reason)
         self.ledger.fail(roots)
         self._schedule()
 

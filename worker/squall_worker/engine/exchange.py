@@ -113,6 +113,10 @@ class Exchange:
         if good:
             self.send_tuples(output, slot, good)
 
+    def send(self, slot: WorkerSlot, section: bytes) -> None:
+        """A section for the engine of another worker."""
+        self._out.setdefault(slot, []).append(section)
+
     def send_to_acker(self, index: int, sections: Sequence[bytes]) -> None:
         """What the acker with that index is to know. While it has no worker it is lost, and the
         roots time out."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from squall.model import Executor
 from squall_worker.engine.core import (
@@ -31,6 +31,9 @@ from squall_worker.engine.core import (
 )
 from squall_worker.engine.inspecting import Observer
 from squall_worker.engine.stats import TaskCounts
+
+if TYPE_CHECKING:
+    from squall_worker.engine.replays import SpoutReplays
 
 # A slice of an inbox should take about this long, so that the loop stays its own master.
 SLICE_SECS = 0.001
@@ -256,6 +259,7 @@ class SpoutTask(Task):
         self.active = False
         # Which of ack() and fail() the user's class defines; the others need not be called.
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
+        self.replays: SpoutReplays | None = None  # with topology.max.replays
         # Downstream, as the gates need it.
         self.downstream: frozenset[str] = frozenset()
 
@@ -323,9 +327,13 @@ class SpoutTask(Task):
         """These trees are complete."""
         self._tell("ack", self.pending.take(roots, self.host.now()))
 
-    def failed(self, roots: Iterable[int]) -> None:
-        """These trees failed."""
-        self._tell("fail", self.pending.take(roots, self.host.now()))
+    def failed(self, roots: Iterable[int], *, lost: bool = False) -> None:
+        """These trees failed; `lost`: with a worker."""
+        if self.replays is None:
+            self._tell("fail", self.pending.take(roots, self.host.now()))
+            return
+        for root in roots:
+            self._tell("fail", self.pending.take((root,), self.host.now()), root=root, lost=lost)
 
     def expire(self, bucket: int) -> bool:
         """Fail what has timed out; True if anything had."""
@@ -357,10 +365,19 @@ class SpoutTask(Task):
         self._tell("ack", found, timed=False)
         return True
 
-    def _tell(self, what: str, taken: Taken, *, timed: bool = True) -> None:
+    def _tell(
+        self,
+        what: str,
+        taken: Taken,
+        *,
+        timed: bool = True,
+        root: int | None = None,
+        lost: bool = False,
+    ) -> None:
         """Call ack or fail with each message id. An error of one call is reported, and the others
         are made."""
-        if not taken.message_ids:
+        message_ids = taken.message_ids
+        if not message_ids:
             return
         acked = what == "ack"
         counts = self.counts.acked if acked else self.counts.failed
@@ -368,12 +385,17 @@ class SpoutTask(Task):
             self.counts.add(counts, stream, count)
             if acked and timed:
                 self.counts.processed(stream, secs, count)
+        if self.replays is not None:
+            if acked:
+                message_ids = self.replays.acked(message_ids)
+            else:
+                message_ids = self.replays.failed(message_ids, root, lost=lost)
         observer = self.host.observer
         if observer is not None:
-            for message_id in taken.message_ids:
+            for message_id in message_ids:
                 observer.completed(self.component, self.task, message_id, not acked)
-        if what in self.listens:
-            self.call_user(what, taken.message_ids)
+        if message_ids and what in self.listens:
+            self.call_user(what, message_ids)
         self.wake()
 
     def call_user(self, what: str, message_ids: Sequence[Any]) -> None:

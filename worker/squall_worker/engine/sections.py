@@ -12,6 +12,7 @@ All numbers are little-endian. The first byte is the kind:
                   Q root * acks, Q xor * acks, Q root * inits, i spout task * inits
     FAILS, RESETS <B kind, B 0, I acker, I count>  Q root * count      to an acker
     DONE, FAILED, RESET  the same, with a spout task for the acker     to a spout task
+    NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `replays`
 
 The init of a root and its XOR travel in one ACKS section, so that an acker takes both in one step.
 """
@@ -31,6 +32,7 @@ from squall_worker.engine.codec import CodecError, ValueCodec
 from squall_worker.engine.core.values import MANY, UNANCHORED
 
 TUPLES, ACKS, FAILS, RESETS, DONE, FAILED, RESET = range(1, 8)
+NOTES = 16  # for the spouts of a worker
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})
 

@@ -201,6 +201,8 @@ class ShellSpout(AsyncSpout):
         self._idle.set()
         forgotten = len(self.pending)
         self.pending.take(list(self.pending.oldest_first()), self.host.now())
+        if self.replays is not None:
+            self.replays.clear()
         if forgotten:
             error = ShellError(
                 f"{error.message}; {forgotten} message(s) that it had emitted were under way: "
