@@ -1,0 +1,87 @@
+"""Workers that move and restart under load, by a user's own commands: nothing is lost, and what is
+restarted well fails nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.devcluster import DevCluster, wait_for
+from tests.support.ledger import Ledger, text
+from tests.support.submit import submit_ledger
+
+pytestmark = pytest.mark.integration
+
+CONF = {
+    "topology.max.spout.pending": 100,
+    "topology.acker.executors": 1,  # one for all workers
+    # Far above what anything here may take: whoever waits for it is seen.
+    "topology.message.timeout.secs": 300,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    folder: Path = tmp_path_factory.mktemp("moves")
+    with DevCluster.start(folder, supervisors=2, slots=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _no_topology_stays(cluster: DevCluster) -> Iterator[None]:
+    yield
+    for name in cluster.topologies():
+        cluster.storm("kill", name, "-w", "0", check=False)
+        cluster.wait_gone(name)
+
+
+def test_rebalances_from_two_workers_to_four_and_back_with_tuples_in_flight(
+    cluster: DevCluster,
+) -> None:
+    """Lines flow all the time; each move ends when every task has worked again."""
+    with Ledger(text(200_000)) as ledger:
+        ledger.pace(400)
+        submit_ledger(cluster, ledger, workers=2, conf=CONF)
+        cluster.worker_pids(2)
+        ledger.wait_done(100, timeout_secs=60)
+        for workers in (4, 2, 4, 2):
+            cluster.storm("rebalance", "ledger", "-w", "0", "-n", str(workers))
+            cluster.worker_pids(workers)
+            wait_for("ACTIVE", lambda: cluster.topologies()["ledger"]["status"] == "ACTIVE")
+            ledger.watch(16)
+            ledger.wait_watched(60)
+        ledger.serve_up_to(ledger.handed_out())
+        ledger.pace(None)
+        ledger.wait_done(ledger.handed_out(), timeout_secs=60)
+        ledger.check()
+
+
+def test_a_graceful_restart_fails_nothing(cluster: DevCluster) -> None:
+    """One worker after the other drains and comes back while the other sends to it."""
+    with Ledger(text(200_000)) as ledger:
+        ledger.pace(400)
+        # An acker a worker, as by default: a spout's messages are acked by its own worker.
+        conf = {**CONF, "topology.acker.executors": 2}
+        submit_ledger(cluster, ledger, workers=2, conf=conf)
+        cluster.worker_pids(2)
+        ledger.wait_done(100, timeout_secs=60)
+        summary = cluster.call("getTopologySummaryByName", "ledger")
+        page = cluster.call("getTopologyPageInfo", summary.id, ":all-time", True)
+        for worker in sorted(f"{one.host}:{one.port}" for one in page.workers):
+            before = cluster.worker_pids(2)
+            cluster.storm("profile", "ledger", "--restart", "--worker", worker)
+            wait_for(
+                "another process",
+                lambda old=before: (
+                    len(cluster.worker_pids() - old) == 1  # type: ignore[misc]
+                    and len(cluster.worker_pids()) == 2
+                ),
+            )
+            ledger.watch(16)
+            ledger.wait_watched(60)
+        ledger.serve_up_to(ledger.handed_out())
+        ledger.pace(None)
+        ledger.wait_done(ledger.handed_out(), timeout_secs=60)
+        ledger.check()
+        assert ledger.fails == 0
