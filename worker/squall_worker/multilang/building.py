@@ -14,6 +14,7 @@ from typing import Any
 from squall.context import TopologyContext
 from squall.errors import SquallError
 from squall.model import Component, ComponentKind, ShellObject
+from squall.shell_logs import make_log_handler
 from squall_worker.engine.loading import Feed
 from squall_worker.multilang.bolt import ShellBolt
 from squall_worker.multilang.handshake import handshake
@@ -72,12 +73,14 @@ class ShellProgram:
                 conf.get("topology.multilang.message.bytes.max") or _MESSAGE_BYTES_MAX
             ),
             linger_secs=linger_secs(conf),
+            dies_with_us=context.pid_dir is None,
         )
         task.shell = Shell(
             setting,
             make_serializer(conf.get("topology.multilang.serializer")),
             task,
             context.shell_metrics,
+            make_log_handler(conf.get("topology.multilang.log.handler"), context),
             beats=isinstance(task, ShellBolt),
             now=now,
         )

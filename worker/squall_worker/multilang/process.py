@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 from collections import deque
@@ -35,12 +36,14 @@ class ChildProcess:
         *,
         cwd: Path,
         env: Mapping[str, str],
+        dies_with_us: bool,
         on_output: Callable[[bytes], None],
         on_writable: Callable[[], None],
         on_error_line: Callable[[str], None],
         on_exit: Callable[[int], None],
     ) -> None:
-        """Starts it. Raises OSError when that fails. `on_exit(status)` is as
+        """Starts it. Raises OSError when that fails. With `dies_with_us` the kernel kills it when
+        the thread that runs the loop ends, however it does. `on_exit(status)` is as
         `subprocess.Popen.returncode`; everything that the child wrote was handed over before."""
         self._loop = asyncio.get_running_loop()
         self._on_output = on_output
@@ -48,7 +51,7 @@ class ChildProcess:
         self._on_error_line = on_error_line
         self._on_exit = on_exit
         self._process = subprocess.Popen(
-            list(argv),
+            _bound(argv, cwd, env) if dies_with_us else list(argv),
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.PIPE,
@@ -246,3 +249,14 @@ class ChildProcess:
             self._stderr = None
             assert self._process.stderr is not None
             self._process.stderr.close()
+
+
+def _bound(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> list[str]:
+    """The command, started by util-linux's setpriv, which asks the kernel for the signal and then
+    becomes it: a function of ours between fork and exec would not be safe beside threads. Without
+    setpriv, and where the command is not found (which is then said as ever), nothing is asked."""
+    setpriv = shutil.which("setpriv")
+    command = str(cwd / argv[0]) if os.sep in argv[0] else argv[0]
+    if setpriv is None or shutil.which(command, path=env.get("PATH")) is None:
+        return list(argv)
+    return [setpriv, "--pdeathsig", "KILL", *argv]

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from squall.errors import SquallError
 from squall.logs import get_logger
+from squall.shell_logs import ShellLogHandler
 from squall.shell_metrics import ShellMetric
 from squall_worker.multilang.life import BEAT_SECS, ChildLife, Do, State
 from squall_worker.multilang.linger import Linger
@@ -69,6 +70,7 @@ class ShellSetting:
     timeout_secs: float  # of silence
     message_bytes_max: int
     linger_secs: float = 0.0  # see `linger`
+    dies_with_us: bool = False  # when this process is killed; in a worker the supervisor sees to it
 
 
 class Owner(Protocol):
@@ -102,6 +104,7 @@ class Shell:
         serializer: Serializer,
         owner: Owner,
         metrics: dict[str, ShellMetric],
+        log_handler: ShellLogHandler,
         *,
         beats: bool,
         now: Callable[[], float],
@@ -113,7 +116,7 @@ class Shell:
         self._owner = owner
         self._metrics = metrics
         self._now = now
-        self._log = logging.getLogger(f"topology.{setting.component}.{setting.task}")
+        self._log_handler = log_handler
         self._heartbeat = serializer.message(HEARTBEAT)
         self._process: ChildProcess | None = None
         self._reader = serializer.reader(setting.message_bytes_max)
@@ -157,6 +160,7 @@ class Shell:
                 setting.argv,
                 cwd=setting.cwd,
                 env=setting.env,
+                dies_with_us=setting.dies_with_us,
                 on_output=self._said,
                 on_writable=self._writable,
                 on_error_line=self._said_error,
@@ -388,8 +392,7 @@ class Shell:
         elif name is None:
             self._told_pid(command.pid)
         elif name == "log":
-            level = _LEVELS.get(command.level, logging.INFO)  # type: ignore[call-overload]
-            self._log.log(level, "%s", command.msg)
+            self._log_command(command)
         elif name == "error":
             # That its input has ended, and what of the kind comes of being stopped, is no error.
             if self.life.state is not State.STOPPED:
@@ -406,6 +409,16 @@ class Shell:
         if self.life.told_pid(self._now()):
             self.outbox.holds_tuples = False
             self._owner.child_ready()
+
+    def _log_command(self, command: Command) -> None:
+        level = _LEVELS.get(command.level, logging.INFO)  # type: ignore[call-overload]
+        try:
+            self._log_handler.log(level, str(command.msg))
+        except Exception as error:  # of a user's handler
+            raise ShellError(
+                f"{type(self._log_handler).__name__}.log (topology.multilang.log.handler) raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def _metric(self, command: Command) -> None:
         name = command.name
