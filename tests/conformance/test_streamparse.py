@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conformance.conftest import (
@@ -63,7 +64,7 @@ class Sparse:
                 part = ""
         return {re.sub(r"-\d+-\d+$", "", topology_id) for topology_id in ids}
 
-    def configure(self) -> None:
+    def configure(self, **more: str) -> None:
         """What its documentation says: where Nimbus is, and which virtualenv the workers have."""
         path = self.folder / "config.json"
         known = json.loads(path.read_text()) if path.exists() else {}
@@ -73,6 +74,7 @@ class Sparse:
             "workers": [],
             "virtualenv_root": str(self.env.parent),
             "log": {},
+            **more,
         }
         defaults = {"topology_specs": "topologies/", "virtualenv_specs": "virtualenvs/"}
         path.write_text(json.dumps({**defaults, **known, "envs": {"prod": environment}}))
@@ -91,6 +93,10 @@ class Sparse:
         )  # fmt: skip
 
 
+def as_options(conf: dict[str, Any]) -> list[str]:
+    return [word for key, value in conf.items() for word in ("-o", f"{key}={value}")]
+
+
 def test_a_project_with_reliable_spouts_and_batching_bolts(
     cluster: DevCluster, notes: Notes, tmp_path: Path
 ) -> None:
@@ -100,8 +106,7 @@ def test_a_project_with_reliable_spouts_and_batching_bolts(
     sparse = Sparse(cluster, folder)
     sparse.configure()
     sparse.pack()
-    options = [word for key, value in notes.conf.items() for word in ("-o", f"{key}={value}")]
-    assert "done" in sparse.submit("conformance", *options)
+    assert "done" in sparse.submit("conformance", *as_options(notes.conf))
     assert "conformance" in sparse.listed()
     notes.wait_acked(cluster)
     notes.check_spout()
@@ -109,11 +114,22 @@ def test_a_project_with_reliable_spouts_and_batching_bolts(
     assert len(children(cluster, "conformance")) == 6
     wait_for("the error", lambda: "at the first try" in errors(cluster, "conformance"), 30, 0.5)
 
-    # Once more over the living one: killed, its name free, submitted.
+    # Once more over the living one, in streamparse's other serializer: killed, its name free,
+    # submitted.
     before = set(children(cluster, "conformance"))
-    said = sparse.submit("conformance", "--force", "--wait", "0", *options)
+    again = Notes(tmp_path / "again")
+    again.folder.mkdir()
+    sparse.configure(serializer="msgpack")
+    java = "com.parsely.streamparse.MessagePackSerializer"
+    conf = {**again.conf, "topology.multilang.serializer": java}
+    said = sparse.submit("conformance", "--force", "--wait", "0", *as_options(conf))
     assert "Killed." in said
-    wait_for("new children", lambda: len(set(children(cluster, "conformance")) - before) == 6)
+    again.wait_acked(cluster)
+    again.check_spout()
+    check_words(again)
+    now = children(cluster, "conformance")
+    assert len(now) == 6
+    assert not before & set(now)
     sparse("kill", "-n", "conformance", "--wait", "0")
     wait_killed(cluster, "conformance")
     assert "conformance" not in sparse.listed()

@@ -47,7 +47,9 @@ def pystorm_python() -> Path:
 def streamparse_env() -> Path:
     """A virtual environment with streamparse: `bin/sparse`, `bin/streamparse_run`."""
     # It imports pkg_resources, which setuptools 81 no longer has.
-    return _python("streamparse", ("streamparse==5.0.1", "setuptools<81")).parent.parent
+    return _python(
+        "streamparse", ("streamparse==5.0.1", "setuptools<81", "msgpack>=1.0")
+    ).parent.parent
 
 
 def petrel_python() -> Path:

@@ -66,7 +66,7 @@ class JsonReader:
         if self._carriage_return or b"\r" in data:
             data = self._unix_lines(data)
         rest = self._rest
-        if not rest and data.endswith(_END) and data.count(_END) == 1:
+        if not rest and data.find(_END) == len(data) - len(_END):
             # By far the most frequent: a child that waits for the answer.
             try:
                 command = _decode(data[: -len(_END)])

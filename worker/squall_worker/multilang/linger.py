@@ -1,63 +1,86 @@
-"""Whether to wait a moment for a child's next word instead of going back to the event loop. Pure.
+"""Whether to wait a moment for a child's next word instead of going back to the event loop, and
+how. Pure.
 
 A child that asks for task ids, and a spout, work in turns with the worker: one of the two always
-sleeps. Waking a sleeper on another, idle core costs more than the work itself; so after an answer
-the worker may stay awake and look for the child's next message for as long as that usually takes.
-But where others want the cores, what is spent on waiting is taken from the child (the figures are
-in the decision on multilang). Nothing tells the two cases apart but trying: a short while each way,
-then a longer one the way that made more answers a second.
+waits. After an answer the worker may stay for the child's next message, for as long as that usually
+takes, and there are two ways to wait for it:
+
+    ASLEEP   in the kernel, as a plain driver of pipes does: best when both share a core, by the
+             kernel's choice or because others keep the cores busy
+    AWAKE    looking again and again: best with an idle core, since waking a sleeper on another
+             core costs more than the work itself; where others want the cores, what is spent on
+             waiting is taken from the child
+
+Nothing tells the cases apart but trying (the figures are in the decision on multilang): a short
+while each way, then a longer one the way that made most answers a second.
 """
 
 from __future__ import annotations
 
+import enum
+
 _TRIAL_SECS = 0.04
 _CHOSEN_SECS = 1.0
-# Staying awake costs CPU: it must be worth that much. And fewer answers in a trial say nothing.
+# The loop has other work: staying must be worth that much. And few answers say nothing.
 _GAIN_MIN = 1.15
 _ANSWERS_MIN = 100
+
+
+class Stay(enum.Enum):
+    """How to wait for a child's next message."""
+
+    NOT = "in the event loop, beside everything else"
+    ASLEEP = "in the kernel, for that message alone"
+    AWAKE = "looking for it"
+
+
+_TRIALS = (Stay.NOT, Stay.ASLEEP, Stay.AWAKE)
 
 
 class Linger:
     """Decides; the caller reads and measures. Times are in seconds of one monotonic clock."""
 
     # In one go, whatever comes: the loop has other work.
-    TOTAL_SECS = 0.001
+    TOTAL_SECS = 0.002
 
     def __init__(self, secs: float) -> None:
         """`secs` to wait for one message; 0: never."""
         self.secs = secs
-        self._stays = False
-        self._trial: int | None = 0  # 0: asleep, 1: awake, None: neither, the choice is made
+        self._how = Stay.NOT
+        self._trial: int | None = None  # of _TRIALS; None: none, the choice is made
         self._since = 0.0
         self._until = 0.0
         self._answers = 0
-        self._rate_asleep = 0.0
+        self._rates: list[float] = []  # of the trials so far
 
-    def begins(self, now: float) -> bool:
-        """An answer was given at `now`: whether to wait for what comes next."""
+    def begins(self, now: float) -> Stay:
+        """An answer was given at `now`: how to wait for what comes next."""
         if self.secs <= 0:
-            return False
+            return Stay.NOT
         self._answers += 1
         if now >= self._until:
             self._next(now)
-        return self._stays
+        return self._how
 
     def goes_on(self, answers: int) -> None:
         """So many answers more were given in one go."""
         self._answers += answers
 
     def _next(self, now: float) -> None:
-        rate = self._answers / max(now - self._since, 1e-9)
-        enough = self._answers >= _ANSWERS_MIN
-        if self._trial is None or self._since == 0.0:
-            self._trial, self._stays = 0, False
-        elif self._trial == 0:
-            # A child that has little to say is not worth a trial.
-            self._rate_asleep = rate
-            self._trial, self._stays = (1, True) if enough else (None, False)
+        if self._trial is None:
+            self._rates.clear()
+            self._trial = 0
         else:
-            self._trial = None
-            self._stays = enough and rate >= _GAIN_MIN * self._rate_asleep
+            self._rates.append(self._answers / max(now - self._since, 1e-9))
+            self._trial += 1
+            # A child that has little to say is not worth a trial.
+            if self._trial == len(_TRIALS) or (self._trial == 1 and self._answers < _ANSWERS_MIN):
+                self._trial = None
+        self._how = self._best() if self._trial is None else _TRIALS[self._trial]
         self._since = now
         self._until = now + (_CHOSEN_SECS if self._trial is None else _TRIAL_SECS)
         self._answers = 0
+
+    def _best(self) -> Stay:
+        best = max(range(len(self._rates)), key=self._rates.__getitem__)
+        return _TRIALS[best] if self._rates[best] >= _GAIN_MIN * self._rates[0] else Stay.NOT

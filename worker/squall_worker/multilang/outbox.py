@@ -24,6 +24,11 @@ class Outbox:
         return bool(self._head or self._urgent or (self._tuples and not self.holds_tuples))
 
     @property
+    def is_clear(self) -> bool:
+        """Whether what is urgent may be written at once."""
+        return not self._head and not self._urgent
+
+    @property
     def tuples(self) -> int:
         """Tuples of which no byte was written."""
         return len(self._tuples)
@@ -62,6 +67,10 @@ class Outbox:
             self._head = parts[0] if len(parts) == 1 else b"".join(parts)
             self._head_at = 0
         return memoryview(self._head)[self._head_at :] if self._head_at else self._head
+
+    def add_rest(self, data: bytes, n: int) -> None:
+        """Of something urgent that was written at once, while `is_clear`, `n` bytes were taken."""
+        self._head, self._head_at = data, n
 
     def wrote(self, n: int) -> None:
         """`n` bytes of the last chunk were taken."""

@@ -20,7 +20,7 @@ from squall.logs import get_logger
 from squall.shell_logs import ShellLogHandler
 from squall.shell_metrics import ShellMetric
 from squall_worker.multilang.life import BEAT_SECS, ChildLife, Do, State
-from squall_worker.multilang.linger import Linger
+from squall_worker.multilang.linger import Linger, Stay
 from squall_worker.multilang.messages import (
     HEARTBEAT,
     Command,
@@ -79,8 +79,11 @@ class Owner(Protocol):
     def child_ready(self) -> None:
         """A child is there and waits for its first message."""
 
+    def child_emits(self, command: Command) -> None:
+        """An emit. May raise ShellError: reported."""
+
     def child_said(self, name: str, command: Command) -> None:
-        """A command that is not the same for spouts and bolts. May raise ShellError: reported."""
+        """Another command that is not the same for spouts and bolts. May raise ShellError."""
 
     def child_paused(self) -> None:
         """Everything that was read at once has been told."""
@@ -126,6 +129,7 @@ class Shell:
         self._ended: asyncio.Future[None] | None = None
         self._linger = Linger(setting.linger_secs)
         self._answered = False  # it was just given what it waits for
+        self._answers: list[bytes] = []  # to what is being heard
         self._fault_at = float("-inf")
         self._faults = 0  # not reported
         self._hearing = False
@@ -305,8 +309,7 @@ class Shell:
 
     def answer(self, ids: Sequence[int]) -> None:
         """The task ids of an emit; written when everything that it said has been read."""
-        self.outbox.add_urgent(self.serializer.task_ids(ids))
-        self._answered = True
+        self._answers.append(self.serializer.task_ids(ids))
 
     def ask(self, message: dict[str, Any]) -> None:
         """A command that it must answer (spouts). Raises UnserializableError."""
@@ -344,13 +347,14 @@ class Shell:
         """It was just given what it waits for. Stay for its next word, if that pays (`linger`)."""
         linger, clock = self._linger, perf_counter
         now = clock()
-        if not linger.begins(now):
+        how = linger.begins(now)
+        if how is Stay.NOT:
             return
         end = now + linger.TOTAL_SECS
-        secs = linger.secs
+        awake, secs = how is Stay.AWAKE, linger.secs
         answers = 0
         while self._answered and now < end and (process := self._process) and not process.is_full:
-            data = process.read_within(secs)
+            data = process.read_awake(secs) if awake else process.read_asleep()
             if not data:
                 break
             self._hear(data)
@@ -366,28 +370,47 @@ class Shell:
             life.heard(self._now())
         self._answered = False
         self._hearing = True
-        dispatch = self._dispatch
         try:
             for message in self._reader.feed(data):
-                if isinstance(message, Fault):
-                    if message.fatal:
-                        self._kill(f"was killed, because {message}")
-                        break
-                    self._fault(str(message))
-                    continue
                 try:
-                    dispatch(message)
+                    if isinstance(message, Fault):
+                        self._wrong(message)
+                    elif message.command == "emit":
+                        self._owner.child_emits(message)
+                    else:
+                        self._dispatch(message)
                 except ShellError as error:
                     self._fault(error.message)
         finally:
             self._hearing = False
         # What it waits for comes first: it works while we do.
-        self.flush()
+        if self._answers:
+            self._write_answers()
+        if self.outbox:
+            self.flush()
         self._owner.child_paused()
+
+    def _wrong(self, fault: Fault) -> None:
+        if fault.fatal:
+            self._kill(f"was killed, because {fault}")
+        else:
+            self._fault(str(fault))
+
+    def _write_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        data = answers[0] if len(answers) == 1 else b"".join(answers)
+        self._answered = True
+        process, outbox = self._process, self.outbox
+        if process is not None and not process.is_full and outbox.is_clear:
+            n = process.write(data)
+            if n < len(data):
+                outbox.add_rest(data, n)
+        else:
+            outbox.add_urgent(data)
 
     def _dispatch(self, command: Command) -> None:
         name = command.command
-        if name == "emit" or name == "ack":
+        if name == "ack":
             self._owner.child_said(name, command)
         elif name is None:
             self._told_pid(command.pid)

@@ -125,14 +125,12 @@ class ShellSpout(AsyncSpout):
     # -- from the child --
 
     def child_said(self, name: str, command: Command) -> None:
-        if name == "emit":
-            self._emit(command)
-        elif name == "sync":
+        if name == "sync":
             self._synced()
         else:
             raise unknown_command(name)
 
-    def _emit(self, command: Command) -> None:
+    def child_emits(self, command: Command) -> None:
         ids: Any = ()
         direct = command.task
         message_id = command.id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall_worker.multilang.life import ChildLife, Do, State
-from squall_worker.multilang.linger import Linger
+from squall_worker.multilang.linger import Linger, Stay
 from squall_worker.multilang.outbox import CHUNK_BYTES, Outbox
 
 
@@ -164,36 +164,50 @@ def test_nothing_is_written_twice() -> None:
     assert bytes(box.chunk()) == b"ids|"
 
 
-def choices(rate_asleep: int, rate_awake: int, *, secs: float = 10.0) -> tuple[float, float]:
-    """Seconds asleep and awake, with a child that makes so many answers a second each way."""
+def chosen(asleep: int, awake: int, *, loop: int, secs: float = 10.0) -> Stay:
+    """How most of the time is spent with a child that makes so many answers a second each way."""
+    rates = {Stay.NOT: loop, Stay.ASLEEP: asleep, Stay.AWAKE: awake}
     linger = Linger(0.00005)
-    now, spent = 1.0, {False: 0.0, True: 0.0}
-    awake = False
+    now, spent = 1.0, dict.fromkeys(Stay, 0.0)
+    how = Stay.NOT
     while now < 1.0 + secs:
-        step = 1.0 / (rate_awake if awake else rate_asleep)
+        step = 1.0 / rates[how]
         now += step
-        spent[awake] += step
-        awake = linger.begins(now)
-    return spent[False], spent[True]
+        spent[how] += step
+        how = linger.begins(now)
+    best = max(spent, key=lambda stay: spent[stay])
+    assert spent[best] > 0.85 * secs
+    return best
 
 
-def test_lingering_is_chosen_where_it_pays() -> None:
-    _, awake = choices(16_000, 44_000)
-    assert awake > 9.0
+def test_lingering_awake_is_chosen_where_a_core_is_idle() -> None:
+    assert chosen(loop=14_000, asleep=17_000, awake=44_000) is Stay.AWAKE
 
 
-def test_lingering_is_left_where_others_want_the_cores() -> None:
-    asleep, _ = choices(16_000, 9_000)
-    assert asleep > 9.0
-    asleep, _ = choices(16_000, 16_000)
-    assert asleep > 9.0, "for nothing, it is not worth its CPU"
+def test_lingering_asleep_is_chosen_where_others_want_the_cores() -> None:
+    assert chosen(loop=10_000, asleep=18_000, awake=11_000) is Stay.ASLEEP
+
+
+def test_the_loop_has_its_way_where_lingering_gains_nothing() -> None:
+    assert chosen(loop=16_000, asleep=16_000, awake=9_000) is Stay.NOT
 
 
 def test_a_child_that_has_little_to_say_is_not_waited_for() -> None:
-    _, awake = choices(500, 5_000)
-    assert awake == 0.0
+    assert chosen(loop=500, asleep=5_000, awake=5_000) is Stay.NOT
+
+
+def test_answers_that_are_given_in_one_go_count() -> None:
+    linger = Linger(0.00005)
+    now = 1.0
+    for _ in range(1_000):
+        now += 0.001
+        if linger.begins(now) is not Stay.NOT:
+            linger.goes_on(100)
+        else:
+            linger.goes_on(10)
+    assert linger.begins(now) is not Stay.NOT
 
 
 def test_lingering_can_be_turned_off() -> None:
     linger = Linger(0)
-    assert not any(linger.begins(float(now)) for now in range(100))
+    assert {linger.begins(float(now)) for now in range(100)} == {Stay.NOT}
