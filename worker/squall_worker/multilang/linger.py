@@ -12,18 +12,23 @@ takes, and there are two ways to wait for it:
              waiting is taken from the child
 
 Nothing tells the cases apart but trying (the figures are in the decision on multilang): a short
-while each way, then a longer one the way that made most answers a second.
+while each way, then a longer one the way that made most answers a second; asleep when that makes
+no difference, for it takes the least CPU.
 """
 
 from __future__ import annotations
 
 import enum
 
+# A trial lasts until it says something: on a busy machine that takes longer.
 _TRIAL_SECS = 0.04
-_CHOSEN_SECS = 1.0
-# The loop has other work: staying must be worth that much. And few answers say nothing.
+_TRIAL_ANSWERS = 200
+_TRIAL_SECS_MAX = 0.2
+_CHOSEN_SECS = 2.0
+# A child that makes fewer answers a second has little to say: the loop's other work goes first.
+_RATE_MIN = 2_000.0
+# What costs more than sleeping (the CPU of looking, the loop's way around) must be worth it.
 _GAIN_MIN = 1.15
-_ANSWERS_MIN = 100
 
 
 class Stay(enum.Enum):
@@ -51,7 +56,8 @@ class Linger:
         self._since = 0.0
         self._until = 0.0
         self._answers = 0
-        self._rates: list[float] = []  # of the trials so far
+        # Answers a second, each trial half of the new value: neighbours come and go.
+        self._rates: dict[Stay, float] = {}
 
     def begins(self, now: float) -> Stay:
         """An answer was given at `now`: how to wait for what comes next."""
@@ -68,13 +74,16 @@ class Linger:
 
     def _next(self, now: float) -> None:
         if self._trial is None:
-            self._rates.clear()
             self._trial = 0
         else:
-            self._rates.append(self._answers / max(now - self._since, 1e-9))
+            secs = now - self._since
+            if self._answers < _TRIAL_ANSWERS and secs < _TRIAL_SECS_MAX:
+                self._until = now + _TRIAL_SECS / 4
+                return
+            rate = self._answers / max(secs, 1e-9)
+            self._rates[self._how] = (self._rates.get(self._how, rate) + rate) / 2
             self._trial += 1
-            # A child that has little to say is not worth a trial.
-            if self._trial == len(_TRIALS) or (self._trial == 1 and self._answers < _ANSWERS_MIN):
+            if self._trial == len(_TRIALS) or rate < _RATE_MIN:
                 self._trial = None
         self._how = self._best() if self._trial is None else _TRIALS[self._trial]
         self._since = now
@@ -82,5 +91,8 @@ class Linger:
         self._answers = 0
 
     def _best(self) -> Stay:
-        best = max(range(len(self._rates)), key=self._rates.__getitem__)
-        return _TRIALS[best] if self._rates[best] >= _GAIN_MIN * self._rates[0] else Stay.NOT
+        rates = self._rates
+        if len(rates) < len(_TRIALS) or max(rates.values()) < _RATE_MIN:
+            return Stay.NOT
+        best = max(rates, key=rates.__getitem__)
+        return best if rates[best] >= _GAIN_MIN * rates[Stay.ASLEEP] else Stay.ASLEEP
