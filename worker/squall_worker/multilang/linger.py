@@ -25,10 +25,9 @@ _TRIAL_SECS = 0.04
 _TRIAL_ANSWERS = 200
 _TRIAL_SECS_MAX = 0.2
 _CHOSEN_SECS = 2.0
+_LOSSES_MAX = 3
 # A child that makes fewer answers a second has little to say: the loop's other work goes first.
 _RATE_MIN = 2_000.0
-# What costs more than sleeping (the CPU of looking, the loop's way around) must be worth it.
-_GAIN_MIN = 1.15
 
 
 class Stay(enum.Enum):
@@ -40,6 +39,9 @@ class Stay(enum.Enum):
 
 
 _TRIALS = (Stay.NOT, Stay.ASLEEP, Stay.AWAKE)
+# So many times the answers of ASLEEP make another way worth its CPU: that of looking, and of the
+# loop's way around (where two children of one worker have much to say, the loop doubles it).
+_GAIN_MIN = {Stay.AWAKE: 1.15, Stay.NOT: 1.5}
 
 
 class Linger:
@@ -56,6 +58,7 @@ class Linger:
         self._since = 0.0
         self._until = 0.0
         self._answers = 0
+        self._losses = 0
         # Answers a second, each trial half of the new value: neighbours come and go.
         self._rates: dict[Stay, float] = {}
 
@@ -72,12 +75,24 @@ class Linger:
         """So many answers more were given in one go."""
         self._answers += answers
 
+    def lost_core(self, now: float) -> None:
+        """While it looked, awake, others had the core for long. Once too often: it sleeps until
+        the next trial."""
+        self._losses += 1
+        if self._how is Stay.AWAKE and self._losses >= _LOSSES_MAX:
+            self._how = Stay.ASLEEP
+            self._rates[Stay.AWAKE] = self._rates.get(Stay.AWAKE, 0.0) / 2
+            self._losses = 0
+            self._trial = None
+            self._since, self._until, self._answers = now, now + _CHOSEN_SECS, 0
+
     def _next(self, now: float) -> None:
         if self._trial is None:
             self._trial = 0
         else:
             secs = now - self._since
-            if self._answers < _TRIAL_ANSWERS and secs < _TRIAL_SECS_MAX:
+            few = self._answers < _TRIAL_ANSWERS and secs < _TRIAL_SECS_MAX
+            if few and self._how is not Stay.AWAKE:  # which is fast, or not to be prolonged
                 self._until = now + _TRIAL_SECS / 4
                 return
             rate = self._answers / max(secs, 1e-9)
@@ -88,11 +103,11 @@ class Linger:
         self._how = self._best() if self._trial is None else _TRIALS[self._trial]
         self._since = now
         self._until = now + (_CHOSEN_SECS if self._trial is None else _TRIAL_SECS)
-        self._answers = 0
+        self._answers = self._losses = 0
 
     def _best(self) -> Stay:
         rates = self._rates
         if len(rates) < len(_TRIALS) or max(rates.values()) < _RATE_MIN:
             return Stay.NOT
-        best = max(rates, key=rates.__getitem__)
-        return best if rates[best] >= _GAIN_MIN * rates[Stay.ASLEEP] else Stay.ASLEEP
+        worth = [how for how, gain in _GAIN_MIN.items() if rates[how] >= gain * rates[Stay.ASLEEP]]
+        return max(worth, key=rates.__getitem__, default=Stay.ASLEEP)

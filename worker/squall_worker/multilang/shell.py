@@ -46,6 +46,7 @@ _LEVELS = {
 _FAULT_SECS = 1.0
 _STOP_SECS = 1.0  # from SIGTERM to SIGKILL
 _METRICS_MAX = 1_000
+_LOST_SECS = 0.001  # others had the core while this process looked for a message
 
 
 class ShellError(SquallError):
@@ -357,6 +358,10 @@ class Shell:
             data = process.read_awake(secs) if awake else process.read_asleep()
             if not data:
                 break
+            heard = clock()
+            if awake and heard - now > _LOST_SECS:
+                linger.lost_core(heard)
+                end = heard  # `begins` says how to go on
             self._hear(data)
             answers += self._answered
             now = clock()

@@ -213,6 +213,21 @@ def test_answers_that_are_given_in_one_go_count() -> None:
     assert linger.begins(now) is not Stay.NOT
 
 
+def test_a_core_that_was_lost_while_looking_is_slept_for() -> None:
+    linger = Linger(0.00005)
+    now = 1.0
+    while linger.begins(now) is not Stay.AWAKE:
+        now += 0.0001
+    linger.lost_core(now)
+    linger.lost_core(now)
+    assert linger.begins(now) is Stay.AWAKE, "it may happen"
+    linger.lost_core(now)
+    until = now + 1.9
+    while now < until:
+        assert linger.begins(now) is Stay.ASLEEP
+        now += 0.0001
+
+
 def test_lingering_can_be_turned_off() -> None:
     linger = Linger(0)
     assert {linger.begins(float(now)) for now in range(100)} == {Stay.NOT}
