@@ -9,7 +9,8 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-spark soak format clean
+  bench-memory bench-scale bench-multilang bench-peers bench-spark \
+  bench-report soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +69,15 @@ bench-scale: $(BENCH_STAMP) ## Workers, tasks, bytes and fan-out: is there a cli
 
 bench-spark: $(STAMP) ## Word count on Spark against hand-written PySpark, as JSON
 	$(BIN)/python -m bench.spark
+
+bench-multilang: $(BENCH_STAMP) ## One shell bolt against bare pipes
+	$(BIN)/python -m bench multilang
+
+bench-peers: $(BENCH_STAMP) ## Other systems on the same lines, Apache Storm among them (installs them)
+	$(BIN)/python -m bench peers
+
+bench-report: $(BENCH_STAMP) ## Write what was measured into docs/performance.md
+	$(BIN)/python -m bench.report
 
 soak: $(STAMP) ## Property and chaos tests for much longer
 	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos

@@ -7,10 +7,11 @@
     memory      memory of every process while a bolt is stuck
     scale       workers, tasks, sizes and fan-out
     multilang   one shell bolt against bare pipes
-    peers       other systems on the same lines (python -m bench.peers)
+    peers       other systems on the same lines
 
-Results go to build/bench/WHAT.json and WHAT.svg; `python -m bench.report` writes the tables into
-docs/performance.md. Exit status: 0 measured, 1 a wrong count or a run that failed, 2 wrong usage.
+Results go to build/bench/WHAT.json and WHAT.svg (with --only to WHAT-part.json); `python -m
+bench.report` writes the tables into docs/performance.md. Exit status: 0 measured, 1 a wrong count
+or a run that failed, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -29,9 +30,18 @@ from bench.runs import RunError, WrongCountError
 from bench.tables import show
 
 OUTPUT = Path(__file__).resolve().parent.parent / "build" / "bench"
-# Every module has `take(pairs, only) -> report` and `tables(report)`; the number is the default of
-# --pairs: runs of each case.
-SUBJECTS = {"headline": 7, "features": 15, "latency": 5, "idle": 3, "memory": 1, "scale": 3}
+# subject -> module with `cases()`, `take(pairs, only) -> report` and `tables(report)`, and the
+# default of --pairs: runs of each case
+SUBJECTS = {
+    "headline": ("bench.headline", 7),
+    "features": ("bench.features", 15),
+    "latency": ("bench.latency", 5),
+    "idle": ("bench.idle", 3),
+    "memory": ("bench.memory", 1),
+    "scale": ("bench.scale", 3),
+    "multilang": ("bench.shell", 3),
+    "peers": ("bench.peers", 3),
+}
 
 
 def main() -> int:
@@ -48,14 +58,14 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder (build/bench)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout, not tables")
     options = parser.parse_args()
-    subject = importlib.import_module(f"bench.{options.what}")
+    measured_by = subject(options.what)
     only = set(options.only) if options.only else None
-    if only and (unknown := only - {case.name for case in subject.cases()}):
+    if only and (unknown := only - {case.name for case in measured_by.cases()}):
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    pairs = options.pairs or SUBJECTS[options.what]
+    pairs = options.pairs or SUBJECTS[options.what][1]
     watch = Watch()
     try:
-        measured = subject.take(pairs, only)
+        measured = measured_by.take(pairs, only)
     except (RunError, WrongCountError, OSError) as error:
         print(f"error: {options.what}: {error}", file=sys.stderr)
         return 1
@@ -65,14 +75,22 @@ def main() -> int:
         "taken": watch.report(),
         **measured,
     }
-    tables = subject.tables(report)
-    write(options.output, options.what, report)
+    tables = measured_by.tables(report)
+    # A part of the cases is no report of the subject, and must not take the place of one.
+    write(options.output, f"{options.what}-part" if only else options.what, report)
     if options.json:
         print(json.dumps(report, indent=1))
     else:
         show(tables)
         print(f"\nThe machine: {machine_line(report)}")
-    return 0
+    for wrong in report.get("wrong", ()):
+        print(f"error: {options.what}: {wrong}", file=sys.stderr)
+    return 1 if report.get("wrong") else 0
+
+
+def subject(name: str) -> Any:
+    """Its module."""
+    return importlib.import_module(SUBJECTS[name][0])
 
 
 def machine_line(report: dict[str, Any]) -> str:

@@ -52,7 +52,9 @@ def percentiles(latencies: Sequence[float]) -> dict[str, float]:
     return {name: round(value, 1) for name, value in found.items()}
 
 
-def _summary(title: str, runs: Sequence[Sequence[float]], busy: Sequence[float]) -> dict[str, Any]:
+def _summary(
+    title: str, runs: Sequence[Sequence[float]], busy: Sequence[float], cpu: Sequence[float] = ()
+) -> dict[str, Any]:
     """Medians of the runs' percentiles; the curve is of all runs together."""
     each = [percentiles(latencies) for latencies in runs]
     ranked = sorted(value for latencies in runs for value in latencies)
@@ -65,6 +67,7 @@ def _summary(title: str, runs: Sequence[Sequence[float]], busy: Sequence[float])
         "p99_all": [one["p99"] for one in each],
         "max": ranked[-1],
         "others_percent": [round(value, 1) for value in busy],
+        "cpu_us_a_word": round(1e6 * statistics.median(cpu), 2) if cpu else None,
         "curve_us": [ranked[step] for step in steps],
     }
 
@@ -74,6 +77,7 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
     chosen = [case for case in cases() if only is None or case.name in only]
     found: dict[str, list[list[float]]] = {"echo": [], **{case.name: [] for case in chosen}}
     busy: dict[str, list[float]] = {name: [] for name in found}
+    cpu: dict[str, list[float]] = {name: [] for name in found}
     for number_of_round in range(pairs):
         print(f"round {number_of_round + 1} of {pairs}", file=sys.stderr, flush=True)
         for case in [None, *chosen]:
@@ -85,11 +89,12 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
                 name = case.name
                 result = run(case)
                 latencies = [us for figures in result.figures for us in figures["latencies_us"]]
+                cpu[name].append(result.cpu_secs / case.tuples)
             found[name].append(latencies)
             busy[name].append(watch.report()["others_percent"])
     titles = {case.name: case.title for case in chosen}
     titles["echo"] = "for comparison: a bare echo between two processes"
-    rows = {name: _summary(titles[name], found[name], busy[name]) for name in [*titles]}
+    rows = {name: _summary(titles[name], found[name], busy[name], cpu[name]) for name in [*titles]}
     for name, (p50, p99) in GOALS.items():
         if name in rows:
             rows[name] |= {"goal_p50": p50, "goal_p99": p99}
@@ -105,9 +110,11 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
             verdicts = {met(row[p], row[f"goal_{p}"], None, at_most=True) for p in ("p50", "p99")}
             verdict = "yes" if verdicts == {"yes"} else "NO"
         others = f"{statistics.median(row['others_percent']):.0f} %"
-        values = [number(row[name]) for name in _SHARES]
-        rows.append([row["title"], *values, number(row["max"]), others, goal, verdict])
-    columns = ["us from emit to ack", *_SHARES, "max", "machine busy with others", "goal", "met"]
+        values = [number(row[name]) for name in (*_SHARES, "max", "cpu_us_a_word")]
+        rows.append([row["title"], *values, others, goal, verdict])
+    columns = [
+        "us from emit to ack", *_SHARES, "max", "CPU, us a word", "busy with others", "goal", "met",
+    ]  # fmt: skip
     note = (
         f"At {report['rate']:,} messages a second; medians of {report['pairs']} runs. On a busy "
         "machine the echo is late too: the ratio to it says more than the figure."

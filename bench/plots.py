@@ -137,10 +137,12 @@ def _scale(report: Mapping[str, Any]) -> Any:
     for axes, (axis, rows) in zip(plots[0], axes_of.items(), strict=True):
         values = [row["value"] for row in rows]
         axes.plot(values, [row["cpu_us_a_tuple"] for row in rows], "o-", color=_OURS, ms=3)
+        for row in rows:
+            at = (row["value"], row["cpu_us_a_tuple"])
+            axes.annotate(f"{at[1]:.2g}", at, fontsize=6, color=_OURS)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xticks(values, [f"{value:g}" for value in values], fontsize=7)
-        axes.xaxis.set_minor_formatter("")
         axes.set_xlabel(axis.replace("_", " "))
         right = axes.twinx()
         right.plot(values, [row["wall_millions_sec"] for row in rows], "s--", color=_OTHER, ms=3)
@@ -148,7 +150,8 @@ def _scale(report: Mapping[str, Any]) -> Any:
         right.grid(visible=False)
         for vertical in (axes.yaxis, right.yaxis):
             vertical.set_major_formatter("{x:g}")
-            vertical.set_minor_formatter("")
+        for both in (axes, right):
+            both.minorticks_off()
     plots[0][0].set_ylabel("CPU, µs a tuple (blue)")
     right.set_ylabel("M tuples/s of time (grey)")
     return figure

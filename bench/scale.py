@@ -38,9 +38,9 @@ def _case(axis: str, value: int) -> Case:
     if axis == "workers":
         return word_count(name, workers=value, lines=_LINES, rounds=8 // value, core=core.NAME)
     if axis == "tasks":
-        return word_count(name, tasks=value // 2, lines=_LINES, rounds=4, core=core.NAME)
+        return word_count(name, tasks=value // 2, lines=_LINES, rounds=2, core=core.NAME)
     if axis == "remote_tasks":
-        return word_count(name, workers=2, tasks=value // 2, lines=_LINES, rounds=2, core=core.NAME)
+        return word_count(name, workers=2, tasks=value // 2, lines=_LINES, rounds=1, core=core.NAME)
     if axis == "bytes":
         total = min(200_000, 200_000_000 // value)
         return Case(

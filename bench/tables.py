@@ -27,8 +27,8 @@ def show(tables: Sequence[Table]) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    # Wrapped at 80 columns it cannot be read: files and narrow terminals get it whole.
-    console = Console(highlight=False, width=160)
+    # Wrapped it cannot be read: files and narrow terminals get it whole.
+    console = Console(highlight=False, width=400)
     for table in tables:
         # Without a title's centring and colours it reads the same in a file.
         shown = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
