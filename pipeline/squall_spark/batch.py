@@ -22,13 +22,13 @@ from squall_spark.stages import (
     GUESSES_DDL,
     SECTIONS_DDL,
     Code,
-    StateAt,
     bolt_stage,
     bounded_stage,
     data_stage,
     guess_stage,
     write_stage,
 )
+from squall_spark.state import StateAt
 from squall_spark.task import TaskSpec
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Frames:
                 frame = self._bounded(stage)
             else:
                 frame = self._bolt(stage)
-            if stage.readers > 1:
+            # A state is written when its stage ends: once a batch.
+            if stage.readers > 1 or (stage.readers and stage.component in self.states):
                 frame = frame.persist(StorageLevel.DISK_ONLY)
                 self.kept.append(frame)
             self.of[stage.component] = frame
@@ -193,16 +194,17 @@ def run_batch(
     return written
 
 
-def write(frame: DataFrame, sink: Sink, *, mode: str) -> None:
-    """Write typed columns where a sink says."""
+def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -> None:
+    """Write typed columns where a sink says, or to `path`."""
+    path = path or sink.path
     writer = frame.write.mode(mode)
     if sink.format is Format.TABLE:
-        writer.saveAsTable(sink.path)
+        writer.saveAsTable(path)
     elif sink.format is Format.JSON:
         # A field without a value is null, not absent: every line has the same keys.
-        writer.option("ignoreNullFields", False).json(sink.path)
+        writer.option("ignoreNullFields", False).json(path)
     else:
-        writer.parquet(sink.path)
+        writer.parquet(path)
 
 
 def _is_there(spark: SparkSession, sink: Sink) -> bool:

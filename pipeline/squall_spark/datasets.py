@@ -26,7 +26,7 @@ def read(spark: SparkSession, source: Source, fields: Sequence[str]) -> DataFram
     except SquallError:
         raise
     except Exception as error:  # PySpark's own, or Py4J's
-        raise _unreadable(source, error) from error
+        raise unreadable(source, error) from error
     return select_fields(frame, source, fields)
 
 
@@ -116,7 +116,8 @@ def exists(spark: SparkSession, path: str) -> bool:
     return bool(place.getFileSystem(conf).exists(place))
 
 
-def _unreadable(source: Source, error: Any) -> SquallError:
+def unreadable(source: Source, error: Any) -> SquallError:
+    """What went wrong when a data set was opened, as one clear error."""
     condition = error.getCondition() if hasattr(error, "getCondition") else ""
     if condition == "PATH_NOT_FOUND":
         return _not_there(source)

@@ -23,7 +23,7 @@ from squall.model import Topology
 from squall.submit import Session
 from squall_spark.job import JOB_VARIABLE, Job
 from squall_spark.plan import SparkPlan, make_plan
-from squall_spark.session import check_requirements, spark_session
+from squall_spark.session import check_master, check_requirements, spark_session
 from squall_spark.traits import traits_of
 
 _TASK_ERROR = re.compile(
@@ -67,6 +67,7 @@ def run_on_spark(
     from squall_spark.batch import run_batch
     from squall_spark.progress import Progress
     from squall_spark.stages import code_of
+    from squall_spark.streaming import run_stream, say_batch
 
     with spark_session(
         name, master=job.master, conf=job.spark_conf, log_file=Path(job.log_file)
@@ -76,6 +77,18 @@ def run_on_spark(
         code = code_of(session.code, session.archive)
         try:
             progress = Progress(spark.sparkContext)
+            if job.streaming:
+                assert job.checkpoint is not None
+                run_stream(
+                    spark,
+                    plan,
+                    code,
+                    checkpoint=job.checkpoint,
+                    trigger_secs=job.trigger_secs,
+                    available_now=job.available_now,
+                    told=say_batch,
+                )
+                return
             written = run_batch(spark, plan, code, overwrite=job.overwrite, step=progress.step)
         except SquallError:
             raise
@@ -107,6 +120,7 @@ def main(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
     """Returns the exit status."""
     try:
         job = Job.from_json(env[JOB_VARIABLE])
+        check_master(job.master)
         check_requirements(env)
     except SquallError as error:
         print_error(error)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 JAVA_VERSION_MIN = 17
 _PYSPARK_HINT = "pip install 'squall[spark]'"
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[.*\]|yarn|(spark|k8s)://.+")
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 _OURS: Mapping[str, str] = {
@@ -67,6 +68,15 @@ def check_requirements(env: Mapping[str, str] = os.environ) -> None:
         )
 
 
+def check_master(master: str) -> None:
+    """Raises SquallError for what is no URL of a master: Spark would start first, then say so."""
+    if _MASTER.fullmatch(master) is None:
+        raise SquallError(
+            f"{master!r} is no master of Spark's",
+            hint="local[*], local[4], spark://host:7077, yarn or k8s://...",
+        )
+
+
 @contextlib.contextmanager
 def spark_session(
     name: str,
@@ -77,6 +87,7 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """A session, stopped at the end. `conf` overrides what we set. Raises SquallError when Java,
     PySpark or the master is not there."""
+    check_master(master)
     check_requirements()
     # Spark's workers must be this very Python: they import squall and what the topology needs.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -104,11 +115,6 @@ def spark_session(
 def _not_started(master: str, error: Exception, log_file: Path | None) -> SquallError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = lines[0] if lines else type(error).__name__
-    if "Could not parse Master URL" in str(error):
-        return SquallError(
-            f"{master!r} is no master of Spark's",
-            hint="local[*], local[4], spark://host:7077, yarn or k8s://...",
-        )
     return SquallError(
         f"Spark did not start with master {master}: {told}",
         hint=None if log_file is None else f"{log_file} says more",

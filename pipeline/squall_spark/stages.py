@@ -25,6 +25,7 @@ from squall.serialization import Registry
 from squall.state import KeyValueState
 from squall_spark.columns import TypeGuess, rows_to_columns
 from squall_spark.plan import Sink, SparkPlan
+from squall_spark.state import StateAt
 from squall_spark.task import Row, TaskRunner, TaskSpec
 from squall_worker.engine import tune_garbage_collector
 from squall_worker.engine.codec import ValueCodec
@@ -127,7 +128,9 @@ def bolt_stage(spec: TaskSpec, code: Code | None, state: StateAt | None = None) 
 
     def run(batches: Batches) -> Batches:
         index = _partition()
-        kept = None if state is None else state.open(index)
+        if code is not None:
+            code.paths()  # the state may hold the user's types
+        kept = None if state is None else state.open(index, Registry.from_conf(spec.plan.conf))
         with _runner(spec, index, code, kept) as runner:
             for batch in batches:
                 for section in batch.column(1):
@@ -139,13 +142,6 @@ def bolt_stage(spec: TaskSpec, code: Code | None, state: StateAt | None = None) 
             kept.commit()
 
     return run
-
-
-class StateAt:
-    """Where the state of a component's tasks is kept; see `squall_spark.state`."""
-
-    def open(self, index: int) -> Any:
-        raise NotImplementedError
 
 
 def _runner(

@@ -303,3 +303,27 @@ class WritesFiles(Bolt):
 
     def cleanup(self) -> None:
         self.file.close()
+
+
+class PlusOne(Bolt):
+    """Passes on numbers; every third one twice, none above a hundred."""
+
+    outputs = ["number"]
+
+    def execute(self, tup: Any) -> None:
+        number = tup[0] + 1
+        if number <= 100:
+            self.emit([number])
+            if number % 3 == 0:
+                self.emit([number])
+
+
+#: What every `Records` bolt of this process has seen: component and values.
+RECORDED: list[tuple[str, tuple[Any, ...]]] = []
+
+
+class Records(Bolt):
+    """Remembers what it gets."""
+
+    def execute(self, tup: Any) -> None:
+        RECORDED.append((tup.source_component, tuple(tup.values)))

@@ -59,6 +59,29 @@ def _conf_pairs(
     help="Set a property of Spark's (repeatable).",
 )
 @click.option(
+    "--streaming",
+    is_flag=True,
+    help="Run until interrupted, on data as it arrives: new files, kafka:HOST:PORT/TOPIC, "
+    "socket:HOST:PORT.",
+)
+@click.option(
+    "--checkpoint",
+    metavar="FOLDER",
+    help="With --streaming: where it stands is kept here, state included.",
+)
+@click.option(
+    "--trigger-secs",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="With --streaming: start a micro-batch so often.",
+)
+@click.option(
+    "--available-now",
+    is_flag=True,
+    help="With --streaming: process what is there, then end.",
+)
+@click.option(
     "--log",
     "log_file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -70,13 +93,20 @@ def _conf_pairs(
 def run(
     settings: Settings, package: Path, entry: str, arguments: tuple[str, ...], **options: Any
 ) -> int:
-    """Run a topology over data, as a batch job on Spark.
+    """Run a topology over data: as a batch job on Spark, or on a stream.
 
     PACKAGE, ENTRY and ARGS are those of `storm jar`; options stand before PACKAGE. A name with a
     stream is COMPONENT:STREAM.
     """
     from squall_cli.entry import run_entry
 
+    checkpoint = options["checkpoint"]
+    if options["streaming"] and not checkpoint:
+        raise click.UsageError("--streaming needs --checkpoint FOLDER")
+    if not options["streaming"] and (checkpoint or options["available_now"]):
+        raise click.UsageError("--checkpoint and --available-now are for --streaming")
+    if checkpoint and "://" not in checkpoint:
+        options["checkpoint"] = os.path.abspath(checkpoint)
     job = {**options, "log_file": os.path.abspath(options["log_file"])}
     return run_entry(
         package,

@@ -1,0 +1,176 @@
+"""State of stateful bolts between micro-batches: files in the checkpoint folder.
+
+    CHECKPOINT/state/COMPONENT/TASK/000000000007.delta      what batch 7 changed
+    CHECKPOINT/state/COMPONENT/TASK/000000000010.snapshot   everything after batch 10
+
+A task of batch N loads the state after batch N-1 and writes what came after batch N under N's name,
+in one step. Spark runs a batch again, with the same number and the same input, when its driver died
+before the batch was committed: it then loads N-1 again and replaces what N wrote, so that every
+tuple is in the state once. The folder is a local path (on every machine the same one) or a URL that
+fsspec knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.errors import SquallError
+from squall.files import write_atomic
+from squall.names import encode_znode
+from squall.serialization import Registry
+from squall_worker.engine.codec import ValueCodec
+
+SNAPSHOT_EVERY = 10  # batches
+_FILE = re.compile(r"(?P<batch>\d{12})\.(?P<kind>delta|snapshot)")
+_ABSENT = object()
+
+
+class StateDamagedError(SquallError):
+    """A file of the state is missing or cannot be read; the message names it."""
+
+
+class Folder:
+    """A folder of small files, on a local disk or behind a URL."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        self._path = None if "://" in url else Path(url)
+
+    def names(self) -> list[str]:
+        if self._path is not None:
+            return [p.name for p in self._path.iterdir()] if self._path.is_dir() else []
+        system, path = self._system()
+        if not system.exists(path):
+            return []
+        return [str(name).rpartition("/")[2] for name in system.ls(path, detail=False)]
+
+    def read(self, name: str) -> bytes:
+        """Raises OSError."""
+        if self._path is not None:
+            return (self._path / name).read_bytes()
+        system, path = self._system()
+        found: bytes = system.cat_file(f"{path}/{name}")
+        return found
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file in one step. Raises OSError."""
+        if self._path is not None:
+            self._path.mkdir(parents=True, exist_ok=True)
+            write_atomic(self._path / name, data)
+            return
+        system, path = self._system()
+        system.makedirs(path, exist_ok=True)
+        system.pipe_file(f"{path}/{name}", data)
+
+    def delete(self, name: str) -> None:
+        if self._path is not None:
+            (self._path / name).unlink(missing_ok=True)
+            return
+        system, path = self._system()
+        system.rm_file(f"{path}/{name}")
+
+    def _system(self) -> tuple[Any, str]:
+        from fsspec.core import url_to_fs
+
+        found: tuple[Any, str] = url_to_fs(self._url)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """Where the state of a component's tasks is, for one micro-batch. Spark's workers get it."""
+
+    checkpoint: str
+    component: str
+    batch: int
+
+    def open(self, index: int, registry: Registry) -> DurableState:
+        """The state of a task after the batch before. Raises StateDamagedError."""
+        place = f"{self.checkpoint}/state/{encode_znode(self.component)}/{index}"
+        return DurableState(Folder(place), self.batch, ValueCodec(registry, allow_pickle=False))
+
+
+class DurableState:
+    """A `KeyValueState` that is written when its batch ends. All of it is in memory meanwhile."""
+
+    def __init__(self, folder: Folder, batch: int, codec: ValueCodec) -> None:
+        self._folder = folder
+        self._batch = batch
+        self._codec = codec
+        self._values: dict[Hashable, Any] = {}
+        self._changed: dict[Hashable, None] = {}
+        self._load()
+
+    # ---- what bolts use ----
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        return self._values.get(key, default)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        self._values[key] = value
+        self._changed[key] = None
+
+    def delete(self, key: Hashable) -> None:
+        if self._values.pop(key, _ABSENT) is not _ABSENT:
+            self._changed[key] = None
+
+    def iterate(self) -> Iterator[tuple[Any, Any]]:
+        return iter(list(self._values.items()))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    # ---- files ----
+
+    def _load(self) -> None:
+        wanted = self._batch - 1
+        if wanted < 0:
+            return
+        files = self._files()
+        snapshots = [n for n, kind in files if kind == "snapshot" and n <= wanted]
+        first = max(snapshots, default=-1)
+        if snapshots:
+            self._apply(f"{first:012}.snapshot")
+        for batch in range(first + 1, wanted + 1):
+            if (batch, "delta") not in files:
+                raise StateDamagedError(
+                    f"the state after batch {batch} is missing: there is no {batch:012}.delta in "
+                    f"{self._folder._url}",
+                    hint="a stream cannot go on without its state; begin with a new --checkpoint",
+                )
+            self._apply(f"{batch:012}.delta")
+
+    def _files(self) -> set[tuple[int, str]]:
+        found = (_FILE.fullmatch(name) for name in self._folder.names())
+        return {(int(m["batch"]), m["kind"]) for m in found if m is not None}
+
+    def _apply(self, name: str) -> None:
+        try:
+            rows = self._codec.decode_rows(memoryview(self._folder.read(name)))
+            for key, present, value in rows:
+                if present:
+                    self._values[key] = value
+                else:
+                    self._values.pop(key, None)
+        except Exception as error:
+            raise StateDamagedError(
+                f"the state file {self._folder._url}/{name} cannot be read: {error}"
+            ) from error
+
+    def commit(self) -> None:
+        """The batch has ended well: write what it changed, and now and then everything. Raises
+        OSError; ValueNotEncodableError for a value that may not be emitted either."""
+        rows = [[key, key in self._values, self._values.get(key)] for key in self._changed]
+        self._folder.write(f"{self._batch:012}.delta", self._codec.encode_rows(rows))
+        if self._batch and self._batch % SNAPSHOT_EVERY == 0:
+            everything = [[key, True, value] for key, value in self._values.items()]
+            self._folder.write(f"{self._batch:012}.snapshot", self._codec.encode_rows(everything))
+            # This batch may run again, from the state before it: the snapshot before stays.
+            oldest = self._batch - SNAPSHOT_EVERY
+            for batch, kind in self._files():
+                if batch < oldest or (batch == oldest and kind == "delta" and oldest > 0):
+                    self._folder.delete(f"{batch:012}.{kind}")

@@ -1,0 +1,121 @@
+"""A real master and a real worker of Spark's, from the pip package: tasks run in a process that is
+neither the driver nor a child of it, and gets the package from Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+
+
+def wait_in_log(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
+    """The first group of a line that the process has logged."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        found = re.search(pattern, log.read_text())
+        if found is not None:
+            return found[1]
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.1)
+    raise AssertionError(f"{pattern} has not come:\n{log.read_text()}")
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """The URL of a master with one worker of one core, on loopback."""
+    env = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+    }
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, *arguments: str) -> tuple[Path, subprocess.Popen[bytes]]:
+        log = tmp_path / f"{name}.log"
+        command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *arguments]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, env=env, stdout=out, stderr=out, cwd=tmp_path, start_new_session=True
+            )
+        started.append(process)
+        return log, process
+
+    try:
+        ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        log, process = start("master.Master", *ports)
+        url = wait_in_log(log, r"Starting Spark master at (spark://\S+)", process)
+        bound = re.search(r"'sparkMaster' on port (\d+)", log.read_text())
+        if bound is not None:
+            url = f"spark://127.0.0.1:{bound[1]}"
+        log, process = start("worker.Worker", *ports, "--cores", "1", "--memory", "512m", url)
+        wait_in_log(log, r"(Successfully registered)", process)
+        yield url
+    finally:
+        for process in reversed(started):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.mark.timeout(300)
+def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "the cow"}\n{"text": "the moon"}\n')
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", master),
+            *("--spark-conf", "spark.driver.host=127.0.0.1"),
+            *("--spark-conf", "spark.driver.bindAddress=127.0.0.1"),
+            *("--spark-conf", "spark.driver.memory=512m"),
+            *("--spark-conf", "spark.executor.memory=512m"),
+            *("--input", "records=in.jsonl", "--output", "count=out"),
+            *(str(ROOT / "examples" / "history"), "words"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    log = tmp_path / "spark.log"
+    assert done.returncode == 0, done.stderr + (log.read_text()[-3000:] if log.exists() else "")
+    rows = sorted(tuple(row.values()) for row in pq.read_table(tmp_path / "out").to_pylist())
+    assert rows == [("cow", 1), ("moon", 1), ("the", 1), ("the", 2)]
+    # The executor unpacked the package that Spark carried, not this machine's copy of it.
+    assert (tmp_path / "work").is_dir()
+
+
+def test_a_master_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "the cow"}\n')
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", "nonsense"),
+            *("--input", "records=in.jsonl", "--output", "count=out"),
+            *(str(ROOT / "examples" / "history"), "words"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 1
+    assert "error: 'nonsense' is no master of Spark's" in done.stderr
+    assert "Traceback" not in done.stderr
