@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from squall.model import Component, GlobalStreamId, Grouping, Topology
 from squall.names import topology_name_of
 from squall.serialization import Registry
 from squall.shell_metrics import ShellMetric
+
+_Metric = TypeVar("_Metric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class TopologyContext:
         """Index among the component's tasks, from 0."""
         self.shell_metrics: dict[str, ShellMetric] = {}
         """What the task's child has reported, by name, when it is a shell component."""
+        self.metrics: dict[str, tuple[Any, float | None]] = {}
+        """What was registered: name -> (metric, seconds or None)."""
 
     @property
     def topology_id(self) -> str:
@@ -131,6 +135,22 @@ class TopologyContext:
     @property
     def this_targets(self) -> dict[str, dict[str, Grouping]]:
         return self.targets(self.this_component_id)
+
+    def register_metric(
+        self, name: str, metric: _Metric, interval_secs: float | None = None
+    ) -> _Metric:
+        """Have a metric read every so many seconds (None:
+        `topology.builtin.metrics.bucket.size.secs`) and given to the topology's metrics consumers;
+        returns the metric. Only in `open` or `prepare`. Raises ValueError for a name that is taken,
+        and TypeError for what has no `get_value_and_reset`."""
+        if name in self.metrics:
+            raise ValueError(f"{self.this_component_id!r} has a metric {name!r} already")
+        if not callable(getattr(metric, "get_value_and_reset", None)):
+            raise TypeError(f"metric {name!r} has no get_value_and_reset(): {metric!r}")
+        if interval_secs is not None and interval_secs <= 0:
+            raise ValueError(f"metric {name!r}: an interval of {interval_secs} s")
+        self.metrics[name] = (metric, interval_secs)
+        return metric
 
     def wake(self) -> None:
         """There is something to emit: end the spouts' idle wait now. From any thread."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from squall.clock import SystemClock
 from squall.config import default_conf, normalize_topology_conf
 from squall.errors import SquallError
 from squall.logs import get_logger
@@ -38,6 +39,7 @@ from squall.system_topology import (
 if TYPE_CHECKING:
     from squall.cluster.values import ExecutorStats
     from squall_worker.engine import Engine
+    from squall_worker.engine.metrics import Metrics
 
 log = get_logger(__name__)
 
@@ -66,6 +68,7 @@ class _Running:
     active: bool
     errors: list[LocalError] = field(default_factory=list)
     died: BaseException | None = None
+    metrics: Metrics | None = None
 
 
 class LocalTopologies:
@@ -134,6 +137,15 @@ class LocalTopologies:
         except BaseException:
             del self._running[name]
             raise
+        if engine.conf.get("topology.metrics.consumer.register"):
+            from squall_worker.engine.metrics import Metrics
+
+            running.metrics = Metrics.of(
+                engine.built, engine.conf, topology_id=topology_id, host="local", port=_SLOT.port,
+                log_dir=None, clock=SystemClock(), report=report,
+            )  # fmt: skip
+            if running.metrics is not None:
+                running.metrics.start()
         self._set_active(running, initial_status == "ACTIVE")
         log.info("topology_started", topology_id=topology_id, tasks=len(tasks))
         return topology_id
@@ -145,6 +157,8 @@ class LocalTopologies:
         if wait_secs is None:
             wait_secs = float(running.conf.get("topology.message.timeout.secs") or 30)
         drained = await running.engine.stop(wait_secs)
+        if running.metrics is not None:
+            await running.metrics.close()
         self._running.pop(name, None)
         log.info("topology_killed", topology_id=running.id, drained=drained)
 
@@ -226,6 +240,8 @@ class LocalTopologies:
         """Stop every topology, without waiting for what is in flight."""
         for name, running in list(self._running.items()):
             await running.engine.stop(0)
+            if running.metrics is not None:
+                await running.metrics.close()
             self._running.pop(name, None)
 
     def _set_active(self, running: _Running, active: bool) -> None:

@@ -45,6 +45,7 @@ from squall_worker.transport.zmq import Sockets, ZmqTransport, new_sockets
 
 if TYPE_CHECKING:
     from squall_worker.engine import Engine
+    from squall_worker.engine.metrics import Metrics
 
 log = get_logger(__name__)
 
@@ -92,6 +93,7 @@ class Worker:
         self._fatal: BaseException | None = None
         self._engine: Engine | None = None
         self._transport: ZmqTransport | None = None
+        self._metrics: Metrics | None = None
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
         self._peers = Peers(
@@ -184,6 +186,7 @@ class Worker:
         engine = self._engine = self._make_engine(stored, placement, transport)
         await engine.start()
         engine.set_routes(placement.routes)
+        self._start_metrics(engine)
         gc.enable()  # the start ran without (see __main__)
         tune_garbage_collector()
         self._report = StatsReport(
@@ -205,6 +208,29 @@ class Worker:
             secs=self._age(),
         )
         return engine, view, placement
+
+    def _start_metrics(self, engine: Engine) -> None:
+        """Metrics consumers and the event log, when the topology has any."""
+        if engine.conf.get("topology.metrics.consumer.register"):
+            from squall_worker.engine.metrics import Metrics
+
+            self._metrics = Metrics.of(
+                engine.built,
+                engine.conf,
+                topology_id=self.spec.topology_id,
+                host=self.spec.hostname,
+                port=self.spec.port,
+                log_dir=self.spec.artifacts_dir,
+                clock=self._clock,
+                report=self._errors.report,
+            )
+            if self._metrics is not None:
+                self._metrics.start()
+        if engine.events is not None:
+            try:
+                engine.events.open(self.spec.artifacts_dir / "events.log")
+            except OSError as error:
+                log.error("event_log_not_opened", error=error)
 
     async def _connect(self) -> None:
         """The first connection to ZooKeeper, however long it takes."""
@@ -314,6 +340,8 @@ class Worker:
             await self._peers.follow(placement)
             engine.set_routes(placement.routes)
         self._peers.update()
+        if engine.events is not None and base is not None:
+            engine.events.sample(self.spec.topology_id, base.component_debug)
         active = ours and spouts_run(base)
         if active != self._active:
             self._active = active
@@ -407,6 +435,10 @@ class Worker:
             secs = self.settings.stop_secs - _GOODBYE_SECS if graceful else 0.0
             drained = await self._engine.stop(max(0.0, secs))
             log.info("engine_stopped", drained=drained)
+            if self._metrics is not None:
+                await self._metrics.close()
+            if self._engine.events is not None:
+                self._engine.events.close()
         if self._transport is not None:
             left = deadline - self._clock.monotonic()
             settled = await self._transport.close(max(0.1, left) if graceful else 0.0)

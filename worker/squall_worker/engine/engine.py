@@ -41,6 +41,7 @@ from squall_worker.engine.codec import CodecError, ValueCodec
 from squall_worker.engine.complaints import Complaints
 from squall_worker.engine.core import Inspector, Source, TurnState
 from squall_worker.engine.desk import AckDesk
+from squall_worker.engine.events import EventLog
 from squall_worker.engine.exchange import Exchange
 from squall_worker.engine.executors import BoltTask
 from squall_worker.engine.flow import Flow
@@ -136,6 +137,7 @@ class Engine:
         )
         codec = ValueCodec(registry, allow_pickle=bool(conf.get("topology.fall.back.on.pickle")))
         self._checker: SerializingInspector | None = None
+        self.events: EventLog | None = None  # with topology.eventlogger.executors
         self.inspector = self._make_inspector(codec)
 
         now = self.now()
@@ -179,6 +181,8 @@ class Engine:
         inspector: Inspector | None = None
         if self.conf.get("topology.debug"):
             inspector = DebugInspector()
+        if self.conf.get("topology.eventlogger.executors"):
+            inspector = self.events = EventLog(inspector)
         if self.observer is not None:
             inspector = ObservingInspector(self.observer, inspector)
         if self.conf.get("topology.testing.always.try.serialize"):
