@@ -36,6 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "profile",
         "drpc-client",
     ),
+    "Files": ("blobstore",),
     "Cluster on this machine": ("dev", "dev-zookeeper"),
     "Daemons": ("nimbus", "supervisor", "drpc", "kill_workers"),
     "Information": ("localconfvalue", "remoteconfvalue", "version"),

@@ -24,7 +24,7 @@ from squall.files import sync_dir
 from squall.logs import get_logger
 from squall.names import parse_dependency_key
 from squall.platforms import Platform, this_platform
-from squall_supervisor.localizer import BlobError, BlobSource
+from squall_supervisor.blob_source import BlobError, BlobSource
 
 log = get_logger(__name__)
 

@@ -10,6 +10,7 @@ that nothing ties it to the supervisor: it outlives it.
         pids/         one empty file for each process that the worker starts
         tmp/          its TMPDIR
         artifacts, resources   links to its logs, and to the package's resources/
+        blobs.json, LOCALNAME ...   links to the blobs that it was given (blob_cache)
     {storm.log.dir}/workers-artifacts/TOPOLOGY_ID/PORT/    0700
         worker.log    written by the worker
         worker.log.out, worker.log.err   what it prints
@@ -53,8 +54,11 @@ def start_worker(
     record: WorkerRecord,
     environment: dict[str, str],
     command: WorkerCommand = worker_command,
+    *,
+    link_blobs: Callable[[Path], None] | None = None,
 ) -> WorkerProcess:
-    """Make a worker's folders and files and start it. Blocks for some fsyncs: call it in a thread.
+    """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder.
+    Blocks for some fsyncs: call it in a thread.
 
     Raises OSError when anything of it fails (a full disk, no more processes ...); nothing is left
     of the worker then.
@@ -69,6 +73,8 @@ def start_worker(
         make_private(spec.artifacts_dir)
         (worker_dir / "artifacts").symlink_to(spec.artifacts_dir)
         (worker_dir / "resources").symlink_to(spec.stormdist / "resources")
+        if link_blobs is not None:
+            link_blobs(worker_dir)
         spec.write(launch_file)
         record.write(worker_dir)
         process = machine.start(spec, command(spec, launch_file), environment)

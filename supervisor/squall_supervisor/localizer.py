@@ -6,6 +6,7 @@
         resources -> code/resources    (a folder, empty, when the package has none)
         environment -> ../../environments/KEY   what it depends on, if anything
         versions.json                  of the blobs, by key
+        manifest.json                  what all of it was when it came
 
 Everything is fetched into a temporary folder, fsynced, and renamed: a crash at any moment leaves
 nothing under stormdist that looks whole and is not. Slots that ask for the same topology wait for
@@ -22,14 +23,18 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from squall.archive import Limits, extract
+from squall.blob_map import BlobLink, parse_blob_map
 from squall.clock import Clock
 from squall.errors import PackageError
 from squall.files import sync_dir
 from squall.logs import get_logger
 from squall.names import code_blob_key, conf_blob_key, decode_znode, encode_znode, jar_blob_key
+from squall_supervisor.blob_cache import BlobCache
+from squall_supervisor.blob_source import BlobError, BlobSource, LocalizeError
+from squall_supervisor.manifest import first_difference, make_manifest, write_manifest
 
 if TYPE_CHECKING:
     from squall_supervisor.environments import Environments, Lease
@@ -43,26 +48,7 @@ _CODE = "stormcode.ser"
 _CONF = "stormconf.ser"
 _VERSIONS = "versions.json"
 _ENVIRONMENT = "environment"
-
-
-class LocalizeError(Exception):
-    """A topology could not be fetched or unpacked; nothing of it is left."""
-
-
-class BlobError(Exception):
-    """A blob could not be fetched this time."""
-
-
-class BlobSource(Protocol):
-    """Where blobs come from: Nimbus."""
-
-    async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
-        """Write each blob to its file, which is new; returns their versions. Raises BlobError."""
-        ...
-
-    async def versions(self, keys: list[str]) -> dict[str, int]:
-        """The present versions. Raises BlobError."""
-        ...
+_MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +58,15 @@ class LocalTopology:
     topology_id: str
     path: Path
     conf: dict[str, Any]
+
+    @property
+    def blobs(self) -> list[BlobLink]:
+        """The blobs that its workers find in their folders. Nimbus has checked the names; one that
+        is wrong all the same is left out (CVE-2026-82427)."""
+        links, problems = parse_blob_map(self.conf.get("topology.blobstore.map"))
+        for problem in problems:
+            log.error("blob_left_out", topology_id=self.topology_id, problem=problem)
+        return links
 
 
 class Localizer:
@@ -87,6 +82,7 @@ class Localizer:
         limits: Limits,
         downloads_max: int,
         environments: Environments,
+        cache: BlobCache | None = None,
         on_bad_package: Callable[[str, str], None] = lambda topology_id, message: None,
     ) -> None:
         self._stormdist = stormdist
@@ -96,6 +92,7 @@ class Localizer:
         self._limits = limits
         self._downloads = asyncio.Semaphore(downloads_max)
         self._environments = environments
+        self.cache = cache
         self._on_bad_package = on_bad_package
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
@@ -106,6 +103,8 @@ class Localizer:
         shutil.rmtree(self._temporary, ignore_errors=True)
         self._temporary.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._environments.prepare(self._environments_in_use)
+        if self.cache is not None:
+            self.cache.prepare()
 
     def _environments_in_use(self) -> set[str]:
         return {
@@ -140,15 +139,55 @@ class Localizer:
         return LocalTopology(topology_id, path, conf)
 
     async def localize(self, topology_id: str) -> None:
-        """Fetch a topology unless it is here. Raises LocalizeError."""
-        if await asyncio.to_thread(self.read, topology_id) is None:
+        """Fetch a topology, and the blobs that it names, unless they are here and whole. Raises
+        LocalizeError."""
+        if not await asyncio.to_thread(self.intact, topology_id):
             await self._shared(topology_id)
+        await self._localize_blobs(topology_id)
+
+    def intact(self, topology_id: str) -> bool:
+        """Whether a topology is here with every byte as it came. Reads all of it."""
+        if self.read(topology_id) is None:
+            return False
+        path = self.path_of(topology_id)
+        why = first_difference(path, path / _MANIFEST)
+        if why is not None:
+            log.warning("topology_spoiled", topology_id=topology_id, why=why)
+        return why is None
+
+    async def _localize_blobs(self, topology_id: str) -> None:
+        topology = await asyncio.to_thread(self.read, topology_id)
+        if self.cache is None or topology is None or not topology.blobs:
+            return
+        try:
+            await self.cache.localize(topology.blobs)
+        except LocalizeError as error:
+            self._on_bad_package(topology_id, str(error))
+            raise
+
+    async def update_blobs(self, topology_id: str, worker_dirs: list[Path]) -> bool:
+        """Give new versions of its blobs to a topology's workers; True when one of them asks for a
+        restart. Raises LocalizeError."""
+        topology = await asyncio.to_thread(self.read, topology_id)
+        if self.cache is None or topology is None or not topology.blobs:
+            return False
+        return bool(await self.cache.update(topology.blobs, worker_dirs))
+
+    async def clean_up(self) -> None:
+        """Remove cached blobs that nobody uses."""
+        if self.cache is not None:
+            await asyncio.to_thread(self._clean_up, self.cache)
+
+    def _clean_up(self, cache: BlobCache) -> None:
+        found = [self.read(topology_id) for topology_id in self.topologies()]
+        cache.clean_up(link for one in found if one is not None for link in one.blobs)
 
     async def update(self, topology_id: str) -> None:
         """Fetch a topology's newest version in place of what is here. Nothing may run of the old
         one. Raises LocalizeError; the old version is here then."""
         if await self.changed(topology_id):
             await self._shared(topology_id)
+        await self._localize_blobs(topology_id)
 
     async def changed(self, topology_id: str) -> bool:
         """Whether Nimbus has another version than this disk. Raises LocalizeError when that cannot
@@ -262,6 +301,7 @@ class Localizer:
         (folder / _VERSIONS).write_text(json.dumps(versions))
         for name in (_CODE, _CONF, _VERSIONS):
             _sync_file(folder / name)
+        write_manifest(folder / _MANIFEST, make_manifest(folder, _CODE, _CONF, _VERSIONS, "code"))
         sync_dir(folder)
         self._remove(topology_id)
         os.rename(folder, self.path_of(topology_id))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from squall.errors import NimbusError
 from squall.logs import get_logger
 from squall.nimbus_client import NimbusClient
-from squall_supervisor.localizer import BlobError
+from squall_supervisor.blob_source import BlobError
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
 
@@ -24,7 +24,7 @@ Connect = Callable[[], Awaitable[Any]]
 
 
 class NimbusBlobs:
-    """Implements `localizer.BlobSource`.
+    """Implements `blob_source.BlobSource`.
 
     A broken connection or a new leader costs the blob that was under way, not those that are
     whole: after a pause the rest is fetched over a new connection, `retries_max` times.

@@ -31,6 +31,8 @@ class SupervisorSettings:
     sync_secs: float
     heartbeat_secs: float
     blob_update_secs: float
+    cache_clean_up_secs: float
+    cache_bytes: int  # to which unused blobs are kept
     downloads_max: int  # at a time
     download_retries_max: int
     package_limits: Limits
@@ -54,6 +56,10 @@ class SupervisorSettings:
     @property
     def environments_dir(self) -> Path:
         return self.supervisor_dir / "environments"
+
+    @property
+    def blobs_dir(self) -> Path:
+        return self.supervisor_dir / "blobs"
 
     @property
     def temporary_dir(self) -> Path:
@@ -125,6 +131,13 @@ class SupervisorSettings:
             heartbeat_secs=number("supervisor.heartbeat.frequency.secs", 5.0, least=0.01),
             blob_update_secs=number(
                 "supervisor.localizer.update.blob.interval.secs", 30.0, least=0.01
+            ),
+            cache_clean_up_secs=number(
+                "supervisor.localizer.cleanup.interval.ms", 30_000.0, least=10.0
+            )
+            / 1000,
+            cache_bytes=int(
+                number("supervisor.localizer.cache.target.size.mb", 10_240.0) * 1024 * 1024
             ),
             downloads_max=int(number("supervisor.blobstore.download.thread.count", 5.0, least=1.0)),
             download_retries_max=int(number("supervisor.blobstore.download.max_retries", 3.0)),

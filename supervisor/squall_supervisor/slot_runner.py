@@ -21,6 +21,7 @@ from squall.launch import Incarnation, LaunchSpec
 from squall.logs import get_logger
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.blob_source import LocalizeError
 from squall_supervisor.environment import worker_environment
 from squall_supervisor.launcher import (
     WorkerCommand,
@@ -28,7 +29,7 @@ from squall_supervisor.launcher import (
     start_worker,
     worker_command,
 )
-from squall_supervisor.localizer import LocalizeError, Localizer, LocalTopology
+from squall_supervisor.localizer import Localizer, LocalTopology
 from squall_supervisor.machine import Machine
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot import Slot
@@ -60,6 +61,8 @@ log = get_logger(__name__)
 
 # How often the heartbeat of a worker that starts is looked at.
 _START_LOOK_SECS = 0.2
+# A worker that dies so often in a row may have spoiled files.
+_LOOK_AT_RELAUNCH = 3
 # A timer that fires later than this tells that this process was stopped, or its machine.
 _STALL_SECS = 1.5
 # After that a worker has this long to beat.
@@ -112,6 +115,7 @@ class SlotRunner:
         self._launching: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._looked = False  # whether the files were checked since the worker lived for a while
         self._logged = 0
 
     @property
@@ -244,10 +248,12 @@ class SlotRunner:
     async def _launch(self, assignment: PortAssignment) -> None:
         node = self._node
         began = self._now()
-        topology = await asyncio.to_thread(node.localizer.read, assignment.topology_id)
+        topology = await asyncio.to_thread(self._read_topology, assignment.topology_id)
         if topology is None:
             self._feed(BlobsMissing())
             return
+        links = topology.blobs
+        cache = node.localizer.cache
         spec = self._launch_spec(assignment, topology)
         record = WorkerRecord(
             worker_id=spec.worker_id,
@@ -265,7 +271,13 @@ class SlotRunner:
         )
         try:
             process = await asyncio.to_thread(
-                start_worker, node.machine, spec, record, environment, node.command
+                start_worker,
+                node.machine,
+                spec,
+                record,
+                environment,
+                node.command,
+                link_blobs=None if cache is None else lambda folder: cache.link(folder, links),
             )
         except OSError as error:
             self._feed(LaunchFailed(f"{type(error).__name__}: {error}"))
@@ -285,6 +297,22 @@ class SlotRunner:
             ms=round((self._now() - began) * 1000),
         )
         self._feed(WorkerLaunched(spec.worker_id, record.timeout_secs))
+
+    def _read_topology(self, topology_id: str) -> LocalTopology | None:
+        """What is to be launched; None when it must be localized (again): something is missing, or
+        spoiled, which is looked at when its workers keep dying."""
+        localizer = self._node.localizer
+        topology = localizer.read(topology_id)
+        if topology is None:
+            return None
+        if localizer.cache is not None and not all(map(localizer.cache.current, topology.blobs)):
+            return None
+        if self.slot.relaunches < _LOOK_AT_RELAUNCH:
+            self._looked = False
+        elif not self._looked:
+            self._looked = True
+            return None
+        return topology
 
     def _launch_spec(self, assignment: PortAssignment, topology: LocalTopology) -> LaunchSpec:
         node = self._node

@@ -9,9 +9,9 @@ from pathlib import Path
 from squall.logs import get_logger
 from squall_supervisor.adoption import FoundWorker, plan_adoption
 from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.blob_source import LocalizeError
 from squall_supervisor.discovery import find_workers, open_found
 from squall_supervisor.launcher import remove_worker_dir
-from squall_supervisor.localizer import LocalizeError
 from squall_supervisor.slot_runner import Node, SlotRunner
 from squall_supervisor.slot_table import State
 from squall_supervisor.worker_record import WorkerRecord
@@ -113,8 +113,15 @@ class Slots:
             ]
 
         for topology_id in sorted({used for _, used in users()}):
+            worker_dirs = [
+                self._node.settings.workers_dir / runner.process.worker_id
+                for runner, used in users()
+                if used == topology_id and runner.process is not None
+            ]
             try:
                 changed = await self._node.localizer.changed(topology_id)
+                if not changed:
+                    changed = await self._node.localizer.update_blobs(topology_id, worker_dirs)
             except LocalizeError as error:
                 log.info("blob_versions_not_known", topology_id=topology_id, error=error)
                 continue

@@ -24,11 +24,13 @@ from squall.logs import get_logger
 from squall.names import SYSTEM_COMPONENT
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import Assignments, PortAssignment, Unreadable, desired_ports
+from squall_supervisor.blob_cache import BlobCache
+from squall_supervisor.blob_source import BlobSource
 from squall_supervisor.environment import import_path
 from squall_supervisor.environments import Environments
 from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
 from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
-from squall_supervisor.localizer import BlobSource, Localizer
+from squall_supervisor.localizer import Localizer
 from squall_supervisor.machine import Machine
 from squall_supervisor.memory import Memory
 from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
@@ -123,6 +125,13 @@ class Supervisor:
                 self._blobs,
                 version=_version(),
             ),
+            cache=BlobCache(
+                settings.blobs_dir,
+                settings.temporary_dir,
+                settings.workers_dir,
+                self._blobs,
+                target_bytes=settings.cache_bytes,
+            ),
             on_bad_package=self._on_bad_package,
         )
         await asyncio.to_thread(localizer.prepare)
@@ -182,6 +191,7 @@ class Supervisor:
         self._tasks.start("pulse", self._pulse())
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
+        self._tasks.every("blob clean-up", settings.cache_clean_up_secs, localizer.clean_up)
 
     async def wait_ready(self) -> None:
         """Wait until this node is registered and has read its assignments."""

@@ -19,7 +19,7 @@ from squall.launch import LaunchSpec
 from squall.model import Executor, WorkerSlot
 from squall.names import code_blob_key, conf_blob_key, jar_blob_key
 from squall_supervisor import processes
-from squall_supervisor.localizer import BlobError
+from squall_supervisor.blob_source import BlobError
 from squall_supervisor.slot_runner import SlotRunner
 from squall_supervisor.slot_table import State
 from squall_supervisor.supervisor import Supervisor

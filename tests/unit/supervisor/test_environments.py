@@ -11,8 +11,8 @@ from tests.support.wheels import make_wheel
 
 from squall.dependencies import read_wheel
 from squall.errors import PackageError
+from squall_supervisor.blob_source import BlobError
 from squall_supervisor.environments import Environments
-from squall_supervisor.localizer import BlobError
 
 
 class Shelf:

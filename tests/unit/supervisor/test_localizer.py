@@ -13,8 +13,9 @@ from squall.archive import Limits
 from squall.clock import SystemClock
 from squall.dependencies import read_wheel
 from squall.names import conf_blob_key, jar_blob_key
+from squall_supervisor.blob_source import LocalizeError
 from squall_supervisor.environments import Environments
-from squall_supervisor.localizer import LocalizeError, Localizer
+from squall_supervisor.localizer import Localizer
 from squall_thrift import storm
 from squall_thrift.codec import to_bytes
 

@@ -8,7 +8,7 @@ import pytest
 
 from squall.errors import NimbusError
 from squall_supervisor import nimbus_blobs
-from squall_supervisor.localizer import BlobError
+from squall_supervisor.blob_source import BlobError
 from squall_supervisor.nimbus_blobs import NimbusBlobs
 from squall_thrift import storm
 

@@ -1,0 +1,26 @@
+"""Where a supervisor's files come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+
+class LocalizeError(Exception):
+    """A topology, or a blob of it, could not be fetched or unpacked; nothing of it is left."""
+
+
+class BlobError(Exception):
+    """A blob could not be fetched this time."""
+
+
+class BlobSource(Protocol):
+    """Where blobs come from: Nimbus."""
+
+    async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
+        """Write each blob to its file, which is new; returns their versions. Raises BlobError."""
+        ...
+
+    async def versions(self, keys: list[str]) -> dict[str, int]:
+        """The present versions. Raises BlobError."""
+        ...

@@ -1,0 +1,219 @@
+"""Users' blobs on a supervisor: whole, updated by a rename, counted by the workers' folders."""
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from squall.blob_map import BlobLink
+from squall_supervisor.blob_cache import BlobCache
+from squall_supervisor.blob_source import BlobError, LocalizeError
+
+WORDS = BlobLink("words", "w.txt")
+PYTHON = BlobLink("python", "newPython", uncompress=True)
+MODEL = BlobLink("model", "model", worker_restart=True)
+
+
+def archive(text: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        info = tarfile.TarInfo("bin/run")
+        info.size, info.mode = len(text), 0o755
+        tar.addfile(info, io.BytesIO(text))
+        link = tarfile.TarInfo("bin/python")
+        link.type, link.linkname = tarfile.SYMTYPE, "run"
+        tar.addfile(link)
+    return buffer.getvalue()
+
+
+class Blobs:
+    """Nimbus: content and version by key."""
+
+    def __init__(self) -> None:
+        self.blobs = {"words": (1, b"one"), "python": (1, archive(b"v1")), "model": (1, b"m")}
+        self.away = False
+        self.fetched: list[str] = []
+
+    def put(self, key: str, data: bytes) -> None:
+        self.blobs[key] = (self.blobs.get(key, (0, b""))[0] + 1, data)
+
+    async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
+        if self.away:
+            raise BlobError("Nimbus cannot be reached")
+        for key, path in keys.items():
+            self.fetched.append(key)
+            path.write_bytes(self.blobs[key][1])
+        return {key: self.blobs[key][0] for key in keys}
+
+    async def versions(self, keys: list[str]) -> dict[str, int]:
+        if self.away:
+            raise BlobError("Nimbus cannot be reached")
+        missing = [key for key in keys if key not in self.blobs]
+        if missing:
+            raise BlobError(f"Nimbus has no such blob: {missing[0]}")
+        return {key: self.blobs[key][0] for key in keys}
+
+
+@pytest.fixture
+def blobs() -> Blobs:
+    return Blobs()
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Path:
+    path = tmp_path / "workers"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, workers: Path, blobs: Blobs) -> BlobCache:
+    (tmp_path / "tmp").mkdir()
+    made = BlobCache(tmp_path / "blobs", tmp_path / "tmp", workers, blobs, target_bytes=1_000_000)
+    made.prepare()
+    return made
+
+
+def worker(cache: BlobCache, workers: Path, name: str, *links: BlobLink) -> Path:
+    folder = workers / name
+    folder.mkdir()
+    cache.link(folder, links)
+    return folder
+
+
+def versions(cache: BlobCache, link: BlobLink) -> list[str]:
+    home = cache._home(link)
+    return sorted(path.name for path in home.iterdir() if path.is_dir())
+
+
+async def test_a_worker_finds_its_files_and_folders(cache, workers) -> None:
+    await cache.localize([WORDS, PYTHON])
+    folder = worker(cache, workers, "a", WORDS, PYTHON)
+    assert (folder / "w.txt").read_bytes() == b"one"
+    assert (folder / "newPython/bin/python").read_bytes() == b"v1"
+    assert os.access(folder / "newPython/bin/run", os.X_OK)
+
+
+async def test_what_is_here_is_not_fetched_again_and_serves_while_nimbus_is_away(
+    cache, blobs
+) -> None:
+    await cache.localize([WORDS])
+    await cache.localize([WORDS])
+    blobs.away = True
+    await cache.localize([WORDS])
+    assert blobs.fetched == ["words"]
+    with pytest.raises(LocalizeError, match="cannot be reached"):
+        await cache.localize([WORDS, PYTHON])
+
+
+async def test_an_update_renames_the_link_and_keeps_what_the_worker_has_open(
+    cache, blobs, workers
+) -> None:
+    await cache.localize([WORDS, PYTHON])
+    folder = worker(cache, workers, "a", WORDS, PYTHON)
+    old = (folder / "newPython").resolve()
+    with (folder / "w.txt").open("rb") as held:
+        blobs.put("words", b"two")
+        blobs.put("python", archive(b"v2"))
+        assert await cache.update([WORDS, PYTHON], [folder]) == []
+        cache.clean_up([WORDS, PYTHON])
+        assert held.read() == b"one"
+    assert (folder / "w.txt").read_bytes() == b"two"
+    assert (folder / "newPython/bin/run").read_bytes() == b"v2"
+    assert (old / "bin/run").read_bytes() == b"v1"  # an interpreter that runs loads more of itself
+    given = json.loads((folder / "blobs.json").read_bytes())
+    assert given["w.txt"]["versions"] == [1, 2]
+    # The worker ends, and with it the count.
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    cache.clean_up([WORDS, PYTHON])
+    assert versions(cache, WORDS) == versions(cache, PYTHON) == ["2"]
+
+
+async def test_a_blob_that_asks_for_a_restart_is_left_alone(cache, blobs, workers) -> None:
+    await cache.localize([MODEL])
+    folder = worker(cache, workers, "a", MODEL)
+    assert await cache.update([MODEL], [folder]) == []
+    blobs.put("model", b"m2")
+    assert await cache.update([MODEL], [folder]) == [MODEL]
+    assert (folder / "model").read_bytes() == b"m"
+    await cache.localize([MODEL])  # between the end of the worker and its next start
+    assert (worker(cache, workers, "b", MODEL) / "model").read_bytes() == b"m2"
+
+
+async def test_a_deleted_blob_changes_nothing_for_those_who_run(cache, blobs, workers) -> None:
+    await cache.localize([WORDS])
+    folder = worker(cache, workers, "a", WORDS)
+    del blobs.blobs["words"]
+    assert await cache.update([WORDS], [folder]) == []
+    assert (folder / "w.txt").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("spoil", ["bytes", "mode", "gone", "manifest"])
+async def test_what_is_spoiled_is_fetched_again(cache, blobs, workers, spoil: str) -> None:
+    await cache.localize([PYTHON])
+    here = cache.current(PYTHON)
+    run = here.data / "bin/run"
+    if spoil == "bytes":
+        run.write_bytes(b"v0")
+    elif spoil == "mode":
+        run.chmod(0o644)
+    elif spoil == "gone":
+        run.unlink()
+    else:
+        (here.folder / "manifest.json").write_bytes(b"[[[")
+    (here.data / "__pycache__").mkdir()  # what came later does not matter
+    await cache.localize([PYTHON])
+    assert blobs.fetched == ["python", "python"]
+    folder = worker(cache, workers, "a", PYTHON)
+    assert (folder / "newPython/bin/python").read_bytes() == b"v1"
+    assert os.access(folder / "newPython/bin/run", os.X_OK)
+
+
+async def test_an_archive_that_cannot_be_unpacked_is_told(cache, blobs) -> None:
+    blobs.put("python", b"no archive at all")
+    with pytest.raises(LocalizeError, match=r"python cannot be unpacked: .*is no archive"):
+        await cache.localize([PYTHON])
+    assert cache.current(PYTHON) is None
+
+
+async def test_unused_blobs_stay_up_to_the_target_and_those_in_use_for_ever(
+    cache, blobs, workers
+) -> None:
+    links = [BlobLink(f"blob-{i}", "x") for i in range(4)]
+    for link in links:
+        blobs.put(link.key, bytes(400_000))
+    await cache.localize(links)
+    for age, link in enumerate(links):
+        os.utime(cache._home(link), (1_000 + age, 1_000 + age))
+    worker(cache, workers, "a", links[0])
+    cache.clean_up([links[1]])  # named by a topology on this disk
+    assert [cache.current(link) is not None for link in links] == [True, True, False, False]
+    cache.clean_up([])
+    assert [cache.current(link) is not None for link in links[:2]] == [True, True]
+
+
+async def test_a_crash_leaves_a_whole_version_or_none(cache, blobs, tmp_path) -> None:
+    await cache.localize([WORDS])
+    blobs.put("words", b"two")
+
+    def dies(*args: object) -> None:
+        raise OSError("the machine stops")
+
+    cache._complete = dies
+    with pytest.raises(LocalizeError):
+        await cache.localize([WORDS])
+    assert cache.current(WORDS).data.read_bytes() == b"one"
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_list_of_links_that_is_damaged_counts_for_nothing(cache, workers) -> None:
+    folder = workers / "a"
+    folder.mkdir()
+    for damage in (b"", b"[]", b'{"x": 1}', b'{"x": {"key": "k"}}', b"[" * 100_000):
+        (folder / "blobs.json").write_bytes(damage)
+        cache.clean_up([])
