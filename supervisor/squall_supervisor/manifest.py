@@ -39,13 +39,19 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def first_difference(root: Path, manifest_file: Path) -> str | None:
-    """What is not as it was, or None; a manifest that cannot be read is a difference, too."""
+    """What is not as it was, or None; a manifest that cannot be read is a difference, too. Where
+    there is none (an earlier release fetched it) there is nothing to compare."""
     try:
         manifest = json.loads(manifest_file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"
+    try:
         for name, described in manifest.items():
             if _describe(root / name) != described:
                 return f"{name} has changed"
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+    except (OSError, AttributeError) as error:
         return f"{type(error).__name__}: {error}"
     return None
 

@@ -134,6 +134,28 @@ async def test_versions_that_say_nothing_are_not_the_present_ones(localizer: Loc
     assert await localizer.changed(TOPOLOGY)
 
 
+def another_byte_of_code(folder: Path) -> None:
+    (folder / "code" / "wc.py").write_bytes(b"#")
+
+
+def another_byte_of_the_topology(folder: Path) -> None:
+    (folder / "stormcode.ser").write_bytes(b"c0de")
+
+
+@pytest.mark.parametrize("spoil", [another_byte_of_code, another_byte_of_the_topology])
+async def test_bytes_that_changed_are_noticed(
+    localizer: Localizer, blobs: Blobs, spoil: Callable[[Path], None]
+) -> None:
+    assert localizer.intact(TOPOLOGY)
+    (localizer.path_of(TOPOLOGY) / "code" / "__pycache__").mkdir()
+    await localizer.localize(TOPOLOGY)
+    assert blobs.fetched == 1  # what a worker added is no change
+    spoil(localizer.path_of(TOPOLOGY))
+    await localizer.localize(TOPOLOGY)
+    assert localizer.intact(TOPOLOGY)
+    assert blobs.fetched == 2
+
+
 # ---- Dependencies ----
 
 
