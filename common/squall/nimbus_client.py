@@ -79,33 +79,17 @@ class NimbusClient:
     @classmethod
     async def _connect_by_seed(cls, host: str, port: int, conf: Mapping[str, Any]) -> NimbusClient:
         frame_bytes_max = int(conf["nimbus.thrift.max_buffer_size"])
-        client = await _open(host, port, conf)
-        try:
-            leader: storm.NimbusSummary = await client.call(
-                "getLeader",
-                timeout_secs=min(
-                    _LEADER_TIMEOUT_SECS, conf["storm.thrift.socket.timeout.ms"] / 1000
-                ),
-            )
-        except ThriftTransportError as error:
-            await client.close()
-            raise _UnreachableError(str(error)) from error
-        except ThriftApplicationError as error:  # such as: no leader is elected yet
-            await client.close()
-            raise _UnreachableError(
-                f"Nimbus at {host}:{port} does not know the leader: {error}"
-            ) from error
-        except BaseException:
-            await client.close()
-            raise
-        if (leader.host, leader.port) == (host, port):
+        client, leader = await _open_and_ask(host, port, conf)
+        if leader == (host, port):
             return cls(client, host, port, frame_bytes_max=frame_bytes_max)
         await client.close()
+        # A leader that was stopped is named until its session ends, and its machine still takes
+        # connections for it: only who answers is there.
         try:
-            client = await _open(leader.host, leader.port, conf)
+            client, _ = await _open_and_ask(*leader, conf)
         except _UnreachableError as error:
             raise _UnreachableError(f"{error} (the leader, as {host}:{port} says)") from error
-        return cls(client, leader.host, leader.port, frame_bytes_max=frame_bytes_max)
+        return cls(client, *leader, frame_bytes_max=frame_bytes_max)
 
     async def call(self, method: str, *args: Any, timeout_secs: float | None = None) -> Any:
         """Call a method of Storm's service Nimbus. Raises what the method declares
@@ -169,6 +153,30 @@ async def _open(host: str, port: int, conf: Mapping[str, Any]) -> ThriftClient:
     except ThriftTransportError as error:
         raise _UnreachableError(str(error)) from error
     return client
+
+
+async def _open_and_ask(
+    host: str, port: int, conf: Mapping[str, Any]
+) -> tuple[ThriftClient, tuple[str, int]]:
+    """A connection, and who leads as the one at its other end says. Raises _UnreachableError."""
+    client = await _open(host, port, conf)
+    try:
+        leader: storm.NimbusSummary = await client.call(
+            "getLeader",
+            timeout_secs=min(_LEADER_TIMEOUT_SECS, conf["storm.thrift.socket.timeout.ms"] / 1000),
+        )
+    except ThriftTransportError as error:
+        await client.close()
+        raise _UnreachableError(str(error)) from error
+    except ThriftApplicationError as error:  # such as: no leader is elected yet
+        await client.close()
+        raise _UnreachableError(
+            f"Nimbus at {host}:{port} does not know the leader: {error}"
+        ) from error
+    except BaseException:
+        await client.close()
+        raise
+    return client, (leader.host, leader.port)
 
 
 def _address(seed: str, default_port: int) -> tuple[str, int]:

@@ -158,7 +158,9 @@ class Catalog:
             data = _conf_bytes(conf)
             self._blobs.put(conf_blob_key(topology_id), data)
             with disk_errors(f"topology {topology_id}", self._stormdist):
-                write_atomic(self._stormdist / topology_id / "stormconf.ser", data)
+                folder = self._stormdist / topology_id
+                folder.mkdir(exist_ok=True)  # it was submitted to another Nimbus
+                write_atomic(folder / "stormconf.ser", data)
 
         await asyncio.to_thread(store)
 

@@ -26,17 +26,26 @@ from squall_thrift.messages import ThriftApplicationError
 
 pytestmark = pytest.mark.integration
 
+ROOT = Path(__file__).parents[3]
+
 
 class NimbusProcess:
     """`python -m squall_nimbus`, as the command line starts it."""
 
-    def __init__(self, conf: dict[str, Any], folder: Path) -> None:
+    def __init__(self, conf: dict[str, Any], folder: Path, die: str | None = None) -> None:
         folder.mkdir(exist_ok=True)
         conf_file = folder / f"conf-{time.monotonic_ns()}.json"
         conf_file.write_text(json.dumps(conf))
+        # `die`: a step of tests.support.dying_nimbus
+        module = "squall_nimbus" if die is None else "tests.support.dying_nimbus"
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "squall_nimbus"],
-            env={**os.environ, "SQUALL_DAEMON_CONF": str(conf_file)},
+            [sys.executable, "-m", module],
+            env={
+                **os.environ,
+                "SQUALL_DAEMON_CONF": str(conf_file),
+                **({} if die is None else {"SQUALL_TEST_DIE": die, "PYTHONPATH": path}),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -92,8 +101,8 @@ def start(tmp_path: Path) -> Iterator[Any]:
     """Start Nimbus processes that end with the test."""
     running: list[NimbusProcess] = []
 
-    def begin(conf: dict[str, Any]) -> NimbusProcess:
-        running.append(NimbusProcess(conf, tmp_path / "conf"))
+    def begin(conf: dict[str, Any], die: str | None = None) -> NimbusProcess:
+        running.append(NimbusProcess(conf, tmp_path / "conf", die))
         return running[-1]
 
     yield begin
