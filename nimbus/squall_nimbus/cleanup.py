@@ -72,6 +72,11 @@ class Cleanup:
         self._inbox.removed(topology_id)
         log.info("topology_removed", topology_id=topology_id)
 
+    def asked_for(self, key: str) -> None:
+        """A client looks whether a dependency is here: it is about to submit with it, and must find
+        it then."""
+        self._unused_since.pop(key, None)
+
     async def search(self, fence: Fence) -> None:
         """Delete what belongs to no topology."""
         kept = await self._state.topologies_with_state()

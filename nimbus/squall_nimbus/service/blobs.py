@@ -92,6 +92,7 @@ class BlobCalls(Calls):
     async def getBlobMeta(self, call: Call, key: str | None) -> storm.ReadableBlobMeta:
         key = needed(key, "key")
         meta = self.nimbus.blobs.meta(key)
+        self.nimbus.cleanup.asked_for(key)
         caller = self._caller(call)
         if not may_see(meta.acl, caller, key):  # Storm: READ, WRITE or ADMIN, any of them
             raise storm.AuthorizationException(msg=f"{caller.name} has no access to blob {key}")
@@ -201,4 +202,5 @@ class BlobCalls(Calls):
 
     @operation("isRemoteBlobExists")
     async def isRemoteBlobExists(self, call: Call, blobKey: str | None) -> bool:
+        self.nimbus.cleanup.asked_for(needed(blobKey, "blobKey"))
         return needed(blobKey, "blobKey") in self.nimbus.blobs
