@@ -125,6 +125,10 @@ class BlobStore:
         except KeyError:
             raise BlobNotFoundError(key) from None
 
+    def find(self, key: str) -> BlobMeta | None:
+        """The same, or None."""
+        return self._metas.get(key)
+
     def path(self, key: str) -> Path:
         """The file of the blob's present version; raises BlobNotFoundError."""
         return self._home(key) / f"data.{self.meta(key).version}"

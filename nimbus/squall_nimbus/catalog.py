@@ -26,7 +26,7 @@ from squall.model import Executor, Topology
 from squall.model_thrift import from_thrift
 from squall.names import code_blob_key, conf_blob_key, jar_blob_key
 from squall.system_topology import component_tasks, compute_executors, system_topology
-from squall_nimbus.blobs import BlobStore, disk_errors
+from squall_nimbus.blobs import BlobNotFoundError, BlobStore, disk_errors
 from squall_thrift import codec, storm
 
 log = get_logger(__name__)
@@ -123,7 +123,7 @@ class Catalog:
         try:
             async with asyncio.timeout(_FETCH_SECS):
                 await self._ensure(lacking)
-        except (TimeoutError, StoreError, SquallError) as error:
+        except (TimeoutError, StoreError, SquallError, BlobNotFoundError) as error:
             log.warning("code_not_fetched", keys=" ".join(lacking), error=error)
 
     async def store(self, topology: StoredTopology, package: Path, owner: str | None) -> None:

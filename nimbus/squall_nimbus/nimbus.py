@@ -17,7 +17,7 @@ from squall.logs import get_logger
 from squall.tasks import TaskGroup
 from squall_nimbus.assigner import Assigner, Fence
 from squall_nimbus.blob_sessions import BlobSessions
-from squall_nimbus.blobs import BlobStore
+from squall_nimbus.blobs import BlobNotFoundError, BlobStore
 from squall_nimbus.catalog import Catalog
 from squall_nimbus.cleanup import Cleanup
 from squall_nimbus.control import Control
@@ -221,7 +221,7 @@ class Nimbus:
                 await self._settle_blobs()
                 await self.control.take_over()
                 break
-            except (StoreError, SquallError) as error:
+            except (StoreError, SquallError, BlobNotFoundError) as error:
                 log.warning("take_over_failed", error=error)
                 await asyncio.sleep(0.5)
         self._wake.set()
@@ -290,7 +290,7 @@ class Nimbus:
             self.metrics.keep(await self.state.storms())
         except NotLeaderError as error:
             log.info("round_given_up", error=error)
-        except (StoreError, SquallError, OSError) as error:
+        except (StoreError, SquallError, BlobNotFoundError, OSError) as error:
             log.warning("round_failed", error=error)
 
     async def _watch_supervisors(self) -> None:

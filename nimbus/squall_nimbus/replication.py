@@ -274,7 +274,8 @@ class Replication:
             try:
                 if not await self.sync():
                     wait_secs = min(_RETRY_SECS, every_secs)
-            except (StoreError, SquallError, OSError) as error:
+            except (StoreError, SquallError, BlobNotFoundError, OSError) as error:
+                # BlobNotFoundError: it was deleted between two steps.
                 log.info("blobs_not_followed", error=error)
                 self._all_dirty = True
                 wait_secs = min(_RETRY_SECS, every_secs)
@@ -333,7 +334,7 @@ class Replication:
         self._published.add(key)
         if key in self._busy:
             return True
-        here = self._store.meta(key) if key in self._store else None
+        here = self._store.find(key)
         meta = record.meta
         if here is not None and (here.version, here.sha256) == (meta.version, meta.sha256):
             if here != meta:

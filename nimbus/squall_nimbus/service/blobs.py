@@ -168,7 +168,8 @@ class BlobCalls(Calls):
         caller, blobs = self._caller(call), self.nimbus.blobs
 
         def shown(key: str) -> bool:
-            return key in blobs and may_see(blobs.meta(key).acl, caller, key)
+            meta = blobs.find(key)
+            return meta is not None and may_see(meta.acl, caller, key)
 
         keys, session = await self.nimbus.blob_sessions.list_keys(session or "", shown)
         return storm.ListBlobsResult(keys=keys, session=session)

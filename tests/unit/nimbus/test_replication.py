@@ -12,6 +12,7 @@ from tests.unit.nimbus.test_crashes import CONF, Dead, DiesAtWrite, crash
 
 from squall.cluster.memory import MemoryEnsemble
 from squall.cluster.values import BlobMeta, TopologyStatus
+from squall_nimbus.blobs import BlobNotFoundError
 from squall_nimbus.catalog import topology_blob_keys
 from squall_thrift import storm
 
@@ -67,8 +68,10 @@ async def holders(nimbus: LocalNimbus, key: str) -> set[tuple[int, int]]:
 
 async def has(nimbus: LocalNimbus, key: str, data: bytes | None) -> None:
     async def so() -> bool:
-        blobs = nimbus.nimbus.blobs
-        return blobs.read(key) == data if key in blobs else data is None
+        try:
+            return nimbus.nimbus.blobs.read(key) == data
+        except BlobNotFoundError:
+            return data is None
 
     await eventually(so, f"{key} is {data!r}")
 
