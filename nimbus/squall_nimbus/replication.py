@@ -366,7 +366,7 @@ class Replication:
         return False
 
     async def _copy(self, host: str, port: int, meta: BlobMeta) -> None:
-        writer = await asyncio.to_thread(self._store.receive, meta)
+        writer = self._store.receive(meta)  # in no thread: a cancelled wait would lose the file
         try:
 
             async def write(chunk: bytes) -> None:
