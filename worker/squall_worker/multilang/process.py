@@ -20,7 +20,6 @@ _READ_BYTES = 65_536
 _LAST_READS = 32
 _LINE_BYTES_MAX = 8_192
 _LINES_KEPT = 20
-_ASLEEP_MILLIS = 1
 
 
 class ChildProcess:
@@ -115,16 +114,15 @@ class ChildProcess:
         if not self._read(self._stdout, self._on_output):
             self._close_stdout()
 
-    def read_asleep(self) -> bytes:
-        """What it writes within a millisecond, waited for in the kernel; empty when there is
-        nothing, or when it has closed its stdout. What is returned does not go to `on_output`."""
-        self._has_come(_ASLEEP_MILLIS)
-        return self._read_now()
+    def read_within(self, secs: float) -> bytes:
+        """What it writes within so many seconds, without going back to the loop; empty when there
+        is nothing, or when it has closed its stdout. What is returned does not go to `on_output`.
 
-    def read_awake(self, secs: float) -> bytes:
-        """The same, within so many seconds, looking again and again: without what it costs to wake
-        this process. Lets others have the core between two looks; the child may need this very
-        one."""
+        Looks again and again, and lets others have the core in between: the child may be waiting
+        for this very one. (To sleep until there is something takes more CPU: a timer is set for
+        each time-out.)"""
+        if self._stdout is None:
+            return b""
         has_come = self._has_come
         if not has_come(0):
             until = perf_counter() + secs
@@ -134,11 +132,6 @@ class ChildProcess:
                     break
                 if perf_counter() >= until:
                     return b""
-        return self._read_now()
-
-    def _read_now(self) -> bytes:
-        if self._stdout is None:
-            return b""
         try:
             return os.read(self._stdout, _READ_BYTES)
         except BlockingIOError:

@@ -20,7 +20,7 @@ from squall.logs import get_logger
 from squall.shell_logs import ShellLogHandler
 from squall.shell_metrics import ShellMetric
 from squall_worker.multilang.life import BEAT_SECS, ChildLife, Do, State
-from squall_worker.multilang.linger import Linger, Stay
+from squall_worker.multilang.linger import Linger
 from squall_worker.multilang.messages import (
     HEARTBEAT,
     Command,
@@ -46,7 +46,6 @@ _LEVELS = {
 _FAULT_SECS = 1.0
 _STOP_SECS = 1.0  # from SIGTERM to SIGKILL
 _METRICS_MAX = 1_000
-_LOST_SECS = 0.001  # others had the core while this process looked for a message
 
 
 class ShellError(SquallError):
@@ -348,20 +347,15 @@ class Shell:
         """It was just given what it waits for. Stay for its next word, if that pays (`linger`)."""
         linger, clock = self._linger, perf_counter
         now = clock()
-        how = linger.begins(now)
-        if how is Stay.NOT:
+        if not linger.begins(now):
             return
         end = now + linger.TOTAL_SECS
-        awake, secs = how is Stay.AWAKE, linger.secs
+        secs = linger.secs
         answers = 0
         while self._answered and now < end and (process := self._process) and not process.is_full:
-            data = process.read_awake(secs) if awake else process.read_asleep()
+            data = process.read_within(secs)
             if not data:
                 break
-            heard = clock()
-            if awake and heard - now > _LOST_SECS:
-                linger.lost_core(heard)
-                end = heard  # `begins` says how to go on
             self._hear(data)
             answers += self._answered
             now = clock()

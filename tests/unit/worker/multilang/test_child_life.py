@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall_worker.multilang.life import ChildLife, Do, State
-from squall_worker.multilang.linger import Linger, Stay
+from squall_worker.multilang.linger import Linger
 from squall_worker.multilang.outbox import CHUNK_BYTES, Outbox
 
 
@@ -164,70 +164,47 @@ def test_nothing_is_written_twice() -> None:
     assert bytes(box.chunk()) == b"ids|"
 
 
-def chosen(asleep: int, awake: int, *, loop: int, secs: float = 20.0) -> Stay:
-    """How most of the time is spent with a child that makes so many answers a second each way."""
-    rates = {Stay.NOT: loop, Stay.ASLEEP: asleep, Stay.AWAKE: awake}
+def stays(*, loop: int, staying: int, secs: float = 20.0) -> bool:
+    """What most of the time is done with a child that makes so many answers a second each way."""
     linger = Linger(0.00005)
-    now, spent = 1.0, dict.fromkeys(Stay, 0.0)
-    how = Stay.NOT
+    now, spent = 1.0, {False: 0.0, True: 0.0}
+    staying_now = False
     while now < 1.0 + secs:
-        step = 1.0 / rates[how]
+        step = 1.0 / (staying if staying_now else loop)
         now += step
-        spent[how] += step
-        how = linger.begins(now)
-    best = max(spent, key=lambda stay: spent[stay])
-    assert spent[best] > 0.85 * secs
-    return best
+        spent[staying_now] += step
+        staying_now = linger.begins(now)
+    most = max(spent, key=lambda choice: spent[choice])
+    assert spent[most] > 0.85 * secs
+    return most
 
 
-def test_lingering_awake_is_chosen_where_a_core_is_idle() -> None:
-    assert chosen(loop=14_000, asleep=17_000, awake=44_000) is Stay.AWAKE
+def test_lingering_is_chosen_where_it_pays() -> None:
+    assert stays(loop=16_000, staying=44_000)
 
 
-def test_lingering_asleep_is_chosen_where_others_want_the_cores() -> None:
-    assert chosen(loop=10_000, asleep=18_000, awake=11_000) is Stay.ASLEEP
+def test_lingering_is_chosen_where_it_makes_no_difference_for_it_takes_less_cpu() -> None:
+    assert stays(loop=16_000, staying=16_000)
+    assert stays(loop=3_000, staying=3_000), "on a busy machine"
 
 
-def test_what_gains_nothing_is_done_asleep_for_that_takes_the_least_cpu() -> None:
-    assert chosen(loop=16_000, asleep=16_000, awake=16_500) is Stay.ASLEEP
-    assert chosen(loop=4_000, asleep=4_000, awake=4_000) is Stay.ASLEEP  # a busy machine
-
-
-def test_the_loop_has_its_way_where_lingering_costs_answers() -> None:
-    assert chosen(loop=20_000, asleep=11_000, awake=14_000) is Stay.NOT
+def test_lingering_is_left_where_it_costs_answers() -> None:
+    assert not stays(loop=16_000, staying=9_000)
 
 
 def test_a_child_that_has_little_to_say_is_not_waited_for() -> None:
-    assert chosen(loop=500, asleep=5_000, awake=5_000) is Stay.NOT
+    assert not stays(loop=500, staying=5_000)
 
 
 def test_answers_that_are_given_in_one_go_count() -> None:
     linger = Linger(0.00005)
     now = 1.0
-    for _ in range(1_000):
+    for _ in range(3_000):
         now += 0.001
-        if linger.begins(now) is not Stay.NOT:
-            linger.goes_on(30)
-        else:
-            linger.goes_on(10)
-    assert linger.begins(now) is not Stay.NOT
-
-
-def test_a_core_that_was_lost_while_looking_is_slept_for() -> None:
-    linger = Linger(0.00005)
-    now = 1.0
-    while linger.begins(now) is not Stay.AWAKE:
-        now += 0.0001
-    linger.lost_core(now)
-    linger.lost_core(now)
-    assert linger.begins(now) is Stay.AWAKE, "it may happen"
-    linger.lost_core(now)
-    until = now + 1.9
-    while now < until:
-        assert linger.begins(now) is Stay.ASLEEP
-        now += 0.0001
+        linger.goes_on(30 if linger.begins(now) else 10)
+    assert linger.begins(now)
 
 
 def test_lingering_can_be_turned_off() -> None:
     linger = Linger(0)
-    assert {linger.begins(float(now)) for now in range(100)} == {Stay.NOT}
+    assert not any(linger.begins(float(now)) for now in range(100))
