@@ -79,15 +79,19 @@ def run_on_spark(
             progress = Progress(spark.sparkContext)
             if job.streaming:
                 assert job.checkpoint is not None
-                run_stream(
-                    spark,
-                    plan,
-                    code,
-                    checkpoint=job.checkpoint,
-                    trigger_secs=job.trigger_secs,
-                    available_now=job.available_now,
-                    told=say_batch,
-                )
+                try:
+                    run_stream(
+                        spark,
+                        plan,
+                        code,
+                        checkpoint=job.checkpoint,
+                        trigger_secs=job.trigger_secs,
+                        available_now=job.available_now,
+                        told=say_batch,
+                    )
+                except (KeyboardInterrupt, SystemExit):
+                    _say(f"topology {name!r} is stopped; the same command goes on where it was")
+                    raise
                 return
             written = run_batch(spark, plan, code, overwrite=job.overwrite, step=progress.step)
         except SquallError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -106,7 +107,8 @@ def spark_session(
         except Exception as error:
             raise _not_started(master, error, log_file) from error
     try:
-        yield session
+        with _python_logs_to(log_file):
+            yield session
     finally:
         with _output_to(log_file), contextlib.suppress(Exception):
             session.stop()
@@ -119,6 +121,27 @@ def _not_started(master: str, error: Exception, log_file: Path | None) -> Squall
         f"Spark did not start with master {master}: {told}",
         hint=None if log_file is None else f"{log_file} says more",
     )
+
+
+@contextlib.contextmanager
+def _python_logs_to(log_file: Path | None) -> Iterator[None]:
+    """PySpark's and Py4J's own loggers, which show whole tracebacks of what we tell in a line."""
+    if log_file is None:
+        yield
+        return
+    handler = logging.FileHandler(log_file)
+    loggers = [logging.getLogger(name) for name in ("py4j", "pyspark")]
+    propagated = [logger.propagate for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, before in zip(loggers, propagated, strict=True):
+            logger.removeHandler(handler)
+            logger.propagate = before
+        handler.close()
 
 
 @contextlib.contextmanager

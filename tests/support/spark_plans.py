@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from squall import TopologyBuilder
@@ -37,7 +38,10 @@ def plan_for(
 
 
 def run_here(
-    plan: SparkPlan, data: Mapping[str, Sequence[Sequence[Any]]] | None = None
+    plan: SparkPlan,
+    data: Mapping[str, Sequence[Sequence[Any]]] | None = None,
+    *,
+    code_dir: Path | None = None,
 ) -> dict[str, list[list[Any]]]:
     """The tuples of each output. `data` are the columns of data sets by spout."""
     sections: dict[int, list[bytes]] = {}
@@ -45,7 +49,7 @@ def run_here(
         from_data = stage.kind is StageKind.DATA
         spec = TaskSpec(plan, stage.component, from_data=from_data)
         for index, task in enumerate(stage.tasks):
-            with TaskRunner(spec, index) as runner:
+            with TaskRunner(spec, index, code_dir=code_dir) as runner:
                 rows = []
                 if from_data and index == 0:
                     runner.feed_columns("default", (data or {})[stage.component])

@@ -327,3 +327,14 @@ class Records(Bolt):
 
     def execute(self, tup: Any) -> None:
         RECORDED.append((tup.source_component, tuple(tup.values)))
+
+
+class NumberedLines(Spout):
+    outputs = ["number", "line"]
+
+    def next_tuple(self) -> None:
+        pass
+
+
+class StatelessRaises(Raises):
+    stateless = True
