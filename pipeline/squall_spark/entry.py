@@ -72,9 +72,10 @@ def run_on_spark(
     with spark_session(
         name, master=job.master, conf=job.spark_conf, log_file=Path(job.log_file)
     ) as spark:
-        if not job.master.startswith("local"):
+        elsewhere = re.fullmatch(r"local(\[.*\])?", job.master) is None
+        if elsewhere:
             spark.sparkContext.addFile(str(session.archive))
-        code = code_of(session.code, session.archive)
+        code = code_of(session.code, session.archive, sent=elsewhere)
         try:
             progress = Progress(spark.sparkContext)
             if job.streaming:

@@ -46,15 +46,13 @@ _WRITE_ROWS = 10_000
 class Code:
     """Where the user's package is: unpacked on this machine, or an archive that Spark carries."""
 
-    folder: str
+    folder: str | None  # None: on another machine, perhaps
     archive_name: str
     digest: str
 
     def paths(self) -> Path:
         """Make it importable in this process; returns the folder that holds it."""
-        folder = Path(self.folder)
-        if not (folder.is_dir() and _mark(folder, self.digest).exists()):
-            folder = self._unpacked()
+        folder = self._unpacked() if self.folder is None else Path(self.folder)
         for path in reversed(code_paths(folder)):
             if path not in sys.path:
                 sys.path.insert(0, path)
@@ -79,11 +77,11 @@ class Code:
         return code
 
 
-def code_of(folder: Path, archive: Path) -> Code:
-    """The package of a session, for every Python worker of a job."""
+def code_of(folder: Path, archive: Path, *, sent: bool) -> Code:
+    """The package of a session, for every Python worker of a job. `sent`: they find the archive
+    among Spark's files, not the folder."""
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
-    _mark(folder, digest).touch()
-    return Code(str(folder), archive.name, digest)
+    return Code(None if sent else str(folder), archive.name, digest)
 
 
 def _mark(folder: Path, digest: str) -> Path:

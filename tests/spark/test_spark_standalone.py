@@ -99,8 +99,8 @@ def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr + (log.read_text()[-3000:] if log.exists() else "")
     rows = sorted(tuple(row.values()) for row in pq.read_table(tmp_path / "out").to_pylist())
     assert rows == [("cow", 1), ("moon", 1), ("the", 1), ("the", 2)]
-    # The executor unpacked the package that Spark carried, not this machine's copy of it.
-    assert (tmp_path / "work").is_dir()
+    # The executor unpacked the package that Spark sent it, and ran that.
+    assert list((tmp_path / "work").glob("app-*/*/squall-*/code/words.py"))
 
 
 def test_a_master_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
