@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-features bench-latency bench-idle \
+.PHONY: help setup demo test check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-multilang bench-peers bench-spark \
   bench-report soak format clean
 
@@ -42,6 +42,10 @@ test: $(STAMP) ## Everything that this machine can test, as CI does
 
 check: $(STAMP) ## Lint, types, unit and property tests: under three minutes
 	$(BIN)/python tests/run_all.py lint types unit pure
+
+SEEDS ?= 300
+simulation: $(STAMP) ## Simulated clusters with faults: SEEDS=n of them, or SEED=n with its trace
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
 # What benchmarks need besides: plots, and a compiler for cores with a feature cut out.
 $(BENCH_STAMP): $(STAMP)

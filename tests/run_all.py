@@ -72,6 +72,14 @@ STAGES = (
         90,
     ),
     Stage(
+        "simulation",
+        (
+            (sys.executable, "-m", "tests.simulation"),
+            _pytest("-q", "-n", "2", "tests/simulation"),
+        ),
+        300,
+    ),
+    Stage(
         "integration",
         (_pytest("-q", "-n", "2", "--dist", "loadfile", "--durations=10", "tests/integration"),),
         240,

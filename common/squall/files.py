@@ -22,6 +22,17 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     sync_dir(path.parent)
 
 
+def make_dirs(path: Path, *, mode: int = 0o777) -> None:
+    """Make a folder that may exist, and its parents (those as the umask has it), so that a power
+    failure takes none of them away: a file is not safe in a folder whose own name is not."""
+    missing = [path]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for folder in reversed(missing):
+        folder.mkdir(mode=mode if folder == path else 0o777, exist_ok=True)
+        sync_dir(folder.parent)
+
+
 def sync_dir(path: Path) -> None:
     """Make the names inside a folder durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -20,7 +20,7 @@ from typing import Any
 from squall.cluster.store import StoreError
 from squall.cluster.values import Access, StormBase
 from squall.errors import SquallError
-from squall.files import sync_dir, write_atomic
+from squall.files import make_dirs, sync_dir, write_atomic
 from squall.logs import get_logger
 from squall.model import Executor, Topology
 from squall.model_thrift import from_thrift
@@ -110,7 +110,7 @@ class Catalog:
 
     def open(self) -> None:
         """Make the folder."""
-        self._stormdist.mkdir(parents=True, exist_ok=True)
+        make_dirs(self._stormdist)
 
     async def have(self, topology_ids: Collection[str]) -> None:
         """Fetch the code of these topologies where this Nimbus lacks it, as far as it can be had

@@ -17,8 +17,11 @@ from dataclasses import dataclass
 
 Address = tuple[str, int]  # numeric: names cannot be looked up by a node that is cut off
 
-# Looks in one time-out. A look that comes two late tells that this process was stopped itself.
-_LOOKS = 10
+# Looks in one time-out.
+_LOOKS = 20
+# A look that comes so many periods after the last one (each may wait one for probes, or for a
+# reading of ZooKeeper) tells that this process was stopped itself.
+_STALL_PERIODS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Isolation:
 
     def look(self, heard_at: float, now: float) -> bool:
         """ZooKeeper's last answer is from `heard_at`; whether the neighbours are to be probed."""
-        if now - self._looked_at > 2 * self.look_secs:
+        if now - self._looked_at > _STALL_PERIODS * self.look_secs:
             self._reached_at = now  # what we did not see counts for nothing
         self._looked_at = now
         self._reached_at = max(self._reached_at, min(heard_at, now))

@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from squall.files import make_dirs
 from squall.launch import LaunchSpec
 from squall.logs import get_logger
 from squall_supervisor.environment import worker_interpreter
@@ -91,8 +92,7 @@ def start_worker(
 
 def make_private(path: Path) -> None:
     """Make a folder that only we may enter, and its parents (those as the umask has it)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir(mode=0o700, exist_ok=True)
+    make_dirs(path, mode=0o700)
 
 
 def remove_worker_dir(worker_dir: Path) -> None:

@@ -29,7 +29,7 @@ from squall.archive import Limits, extract
 from squall.blob_map import BlobLink, parse_blob_map
 from squall.clock import Clock
 from squall.errors import PackageError
-from squall.files import sync_dir
+from squall.files import make_dirs, sync_dir
 from squall.logs import get_logger
 from squall.names import code_blob_key, conf_blob_key, decode_znode, encode_znode, jar_blob_key
 from squall_supervisor.blob_cache import BlobCache
@@ -99,9 +99,9 @@ class Localizer:
 
     def prepare(self) -> None:
         """Make the folders, and remove what downloads left behind that a crash ended."""
-        self._stormdist.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_dirs(self._stormdist, mode=0o700)
         shutil.rmtree(self._temporary, ignore_errors=True)
-        self._temporary.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_dirs(self._temporary, mode=0o700)
         self._environments.prepare(self._environments_in_use)
         if self.cache is not None:
             self.cache.prepare()

@@ -33,7 +33,7 @@ def place(assignment: Assignment, own: WorkerSlot) -> Placement:
     }
     hosts = {
         slot: assignment.node_host.get(slot.node, slot.node)
-        for slot in set(assignment.executor_slot.values())
+        for slot in dict.fromkeys(assignment.executor_slot.values())
         if slot != own
     }
     executors = tuple(sorted(e for e, slot in assignment.executor_slot.items() if slot == own))

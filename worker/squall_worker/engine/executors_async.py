@@ -91,6 +91,7 @@ class AsyncSpout(SpoutTask):
 
     def run(self, calls_max: int, deadline: float) -> bool:
         if self._asking is None:
+            self.idle_until = 0.0  # past: while it is asked, no turn is due for it
             name = f"{self.component}:{self.task}"
             self._asking = asyncio.get_running_loop().create_task(self._ask(calls_max), name=name)
             return True

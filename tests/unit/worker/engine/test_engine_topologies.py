@@ -1,11 +1,12 @@
 """Whole topologies on the engine, on a virtual clock: what a user would see."""
 
+import asyncio
 from collections import Counter
 
 import pytest
 from tests.support import engine_components as c
 
-from squall import SquallError, TopologyBuilder
+from squall import Spout, SquallError, TopologyBuilder
 from squall.testing import TopologyTest
 
 
@@ -318,6 +319,27 @@ def test_an_async_spout_emits():
     with TopologyTest(numbers_to(c.Pass(), spout=c.AsyncNumbers(20))) as test:
         test.run_until_idle()
         assert sorted(c.LOG["acked"]) == list(range(20))
+
+
+def test_an_async_spout_that_waits_leaves_the_engine_idle(monkeypatch):
+    """What it waited for the last time is no reason to take a turn each millisecond."""
+
+    class Patient(Spout):
+        outputs = ("number",)
+        calls = 0
+
+        async def next_tuple(self):
+            self.calls += 1
+            await asyncio.sleep(0.01 if self.calls < 3 else 3600)
+
+    topology = numbers_to(c.Pass(), spout=c.AsyncNumbers(1))
+    with TopologyTest(topology, objects={"numbers": Patient()}) as test:
+        test.run_for(1)
+        turns = []
+        turn = test._engine._turn
+        monkeypatch.setattr(test._engine, "_turn", lambda: turns.append(1) or turn())
+        test.run_for(60)
+        assert len(turns) < 100
 
 
 def test_execute_batch_acks_what_it_did_not_fail():

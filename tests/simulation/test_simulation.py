@@ -1,0 +1,55 @@
+"""The simulation itself: that it repeats, and that it finds what is wrong.
+
+The seeds are run by `python -m tests.simulation` (a stage of its own); those that once failed are
+run here, too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.simulation.campaign import regressions, replay
+from tests.simulation.run import simulate
+from tests.simulation.sabotage import BUGS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.timeout(600)
+
+# Seeds that find a bug soon; without it they pass.
+FOUND_BY = {name: (1,) for name in BUGS}
+
+
+def _run(seed: int, hash_seed: str) -> str:
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    return done.stdout.partition(", ")[0]
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_a_seed_gives_the_same_trace_in_every_process(seed: int) -> None:
+    traces = {_run(seed, hash_seed) for hash_seed in ("1", "2")}
+    assert len(traces) == 1
+    assert "trace" in traces.pop()
+
+
+def test_different_seeds_give_different_traces() -> None:
+    assert simulate(1, virtual_secs=60).trace != simulate(2, virtual_secs=60).trace
+
+
+@pytest.mark.parametrize("bug", sorted(BUGS))
+def test_a_bug_put_in_on_purpose_is_found(bug: str) -> None:
+    with BUGS[bug]():
+        assert any(simulate(seed).violations for seed in FOUND_BY[bug]), bug
+
+
+@pytest.mark.parametrize("seed", regressions())
+def test_a_seed_that_once_failed_passes(seed: int) -> None:
+    assert not simulate(seed).violations, replay(seed)

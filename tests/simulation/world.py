@@ -1,0 +1,365 @@
+"""A cluster: machines with the real daemons on them, kept alive as systemd would, and a client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import random
+import signal
+import zipfile
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.disk import Disk
+from tests.simulation.ledger import LEDGERS, Ledger, build
+from tests.simulation.loop import Process, SimLoop, current_process
+from tests.simulation.machine import SimHeartbeats, SimHost, SimMachine
+from tests.simulation.network import (
+    Address,
+    Network,
+    NimbusConnection,
+    SimSockets,
+    SimThriftServer,
+)
+from tests.simulation.store import ZOOKEEPER, SimEnsemble, SimStore
+
+from squall.cluster.state import ClusterState
+from squall.config import default_conf
+from squall.errors import NimbusError, SquallError
+from squall.launch import LaunchSpec
+from squall.model_thrift import to_thrift
+from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.service import NimbusService
+from squall_supervisor.nimbus_blobs import NimbusBlobs
+from squall_supervisor.supervisor import Supervisor
+from squall_thrift import storm
+from squall_thrift.messages import ThriftApplicationError
+from squall_worker.process import Worker
+
+NIMBUS_PORT = 6627
+SUPERVISOR_PORT = 6628
+CLIENT = "10.0.0.100"
+
+
+class World:
+    """`nimbuses` and `supervisors` are numbers of machines: "10.0.0.1" has a Nimbus and, when
+    there are two, so has "10.0.0.2", which is a supervisor's machine too."""
+
+    def __init__(
+        self, seed: int, folder: Path, *, nimbuses: int = 1, supervisors: int = 3, **conf: Any
+    ) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"world {seed}")
+        self.loop = SimLoop(seed)
+        self.network = Network(self.loop, seed)
+        self.ensemble = SimEnsemble()
+        self.disk = Disk(folder, seed)
+        self.violations: list[str] = []
+        self.sometimes: dict[str, int] = {}
+        self.tell: Callable[[str], None] = lambda text: None
+        self.conf = conf
+        count = max(nimbuses, supervisors + (nimbuses > 0))
+        self.hosts: dict[str, SimHost] = {}
+        for number in range(1, count + 1):
+            address = f"10.0.0.{number}"
+            host = SimHost(self.loop, f"m{number}", address, seed)
+            host.run_worker = partial(self._worker, host)
+            self.hosts[address] = host
+        addresses = list(self.hosts)
+        self.nimbus_hosts = addresses[:nimbuses]
+        self.supervisor_hosts = addresses[-supervisors:]
+        self.daemons: dict[str, Process] = {}  # "nimbus@10.0.0.1" ...
+        self.client = Process(self.loop, "client", CLIENT)
+        self.keep_alive = True
+
+    # What happened.
+
+    def note(self, text: str) -> None:
+        """An event of the run."""
+        line = f"{self.loop.time():10.3f} {text}"
+        self.loop.note(line)
+        self.tell(line)
+
+    def violated(self, what: str) -> None:
+        """Something that must never be."""
+        self.note(f"VIOLATED {what}")
+        if what not in self.violations:
+            self.violations.append(what)
+
+    def sometime(self, what: str) -> None:
+        """A rare state was reached."""
+        self.sometimes[what] = self.sometimes.get(what, 0) + 1
+
+    # Daemons.
+
+    @property
+    def seeds(self) -> list[Address]:
+        return [(host, NIMBUS_PORT) for host in self.nimbus_hosts]
+
+    def conf_of(self, host: SimHost) -> dict[str, Any]:
+        folder = self.disk.folder(host.address)
+        return {
+            **default_conf(),
+            "storm.local.dir": str(folder / "local"),
+            "storm.log.dir": str(folder / "logs"),
+            "storm.local.hostname": host.address,
+            "nimbus.seeds": self.nimbus_hosts,
+            "nimbus.thrift.port": NIMBUS_PORT,
+            "supervisor.thrift.port": SUPERVISOR_PORT,
+            "supervisor.slots.ports": [6700, 6701, 6702],
+            "topology.message.timeout.secs": 30,
+            **self.conf,
+        }
+
+    def store(self, host: SimHost) -> ClusterState:
+        """A client of ZooKeeper in the current process."""
+        conf = self.conf_of(host)
+        return ClusterState(
+            SimStore(
+                self.network,
+                self.ensemble,
+                session_timeout_secs=conf["storm.zookeeper.session.timeout"] / 1000,
+                operation_timeout_secs=conf["storm.zookeeper.operation.timeout.ms"] / 1000,
+                clock=host.clock,
+            )
+        )
+
+    def start_all(self) -> None:
+        """Every machine's daemons."""
+        for host in self.hosts.values():
+            self.boot(host)
+
+    def boot(self, host: SimHost) -> None:
+        """Start what belongs to a machine."""
+        if host.address in self.nimbus_hosts:
+            self._start(host, "nimbus", self._nimbus)
+        if host.address in self.supervisor_hosts:
+            self._start(host, "supervisor", self._supervisor)
+
+    def _start(
+        self,
+        host: SimHost,
+        kind: str,
+        program: Callable[[SimHost, Process], Coroutine[Any, Any, None]],
+    ) -> None:
+        process = host.spawn(f"{host.name}.{kind}")
+        name = f"{kind}@{host.address}"
+        self.daemons[name] = process
+        boot = host.boot
+
+        async def run() -> None:
+            status = 1
+            try:
+                await program(host, process)
+                status = 0
+            except (SquallError, OSError) as error:  # the daemon says so, and ends
+                self.note(f"{process} ends: {error}")
+            except Exception as error:
+                self.violated(f"{kind} crashed: {type(error).__name__}: {error}")
+            finally:
+                if process.alive:
+                    process.end(status)
+
+        def restart() -> None:
+            if host.powered and host.boot == boot and self.daemons[name] is process:
+                self._start(host, kind, program)
+
+        def ended() -> None:
+            if self.keep_alive:
+                self.loop.world_later(self.rng.uniform(1, 5), restart)
+
+        process.on_exit.append(ended)
+        process.tasks.add(process.start(run()))
+
+    async def _nimbus(self, host: SimHost, process: Process) -> None:
+        stop = _on_sigterm()
+        state = self.store(host)
+        starting = asyncio.create_task(state.start())
+        await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.done():
+            return
+        starting.result()
+        conf = self.conf_of(host)
+        nimbus = Nimbus(conf, state, address=(host.address, NIMBUS_PORT), clock=host.clock)
+        process.nimbus = nimbus  # type: ignore[attr-defined]
+        await nimbus.start()
+        self.network.serve((host.address, NIMBUS_PORT), NimbusService(nimbus))
+        await asyncio.wait({stop, nimbus.crashed}, return_when=asyncio.FIRST_COMPLETED)
+        if nimbus.crashed.done():
+            raise AssertionError(f"a task of Nimbus: {nimbus.crashed.result()!r}")
+        self.network.unserve((host.address, NIMBUS_PORT), process)
+        await nimbus.close()
+        await state.close()
+
+    async def _supervisor(self, host: SimHost, process: Process) -> None:
+        stop = _on_sigterm()
+        supervisor = Supervisor(
+            self.conf_of(host),
+            cluster=self.store(host),
+            blobs=NimbusBlobs(
+                lambda: NimbusConnection.connect(self.network, self.seeds), retries_max=3
+            ),
+            clock=host.clock,
+            environ={},
+            probe=self.network.probe,
+            machine=SimMachine(host),
+            server=partial(SimThriftServer, self.network),
+        )
+        process.supervisor = supervisor  # type: ignore[attr-defined]
+        await supervisor.start()
+        crash = await supervisor.wait_crashed(stop)
+        if crash is not None:
+            raise AssertionError(f"a task of the supervisor: {crash!r}")
+        await supervisor.close()
+
+    async def _worker(self, host: SimHost, spec: LaunchSpec) -> int:
+        process = current_process()
+        worker = Worker(
+            spec,
+            state=self.store(host),
+            clock=host.clock,
+            heartbeats=SimHeartbeats,  # type: ignore[arg-type]
+            sockets=lambda: SimSockets(self.network),  # type: ignore[arg-type,return-value]
+        )
+        process.worker = worker  # type: ignore[attr-defined]
+        return await worker.run()
+
+    # Who is there.
+
+    def processes(self, kind: str) -> list[Process]:
+        """Living processes: "nimbus", "supervisor", "worker"."""
+        if kind != "worker":
+            return [
+                process
+                for name, process in self.daemons.items()
+                if name.startswith(kind) and process.alive
+            ]
+        return [
+            process
+            for host in self.hosts.values()
+            for _, process in sorted(host.processes.items())
+            if hasattr(process, "spec")
+        ]
+
+    def leaders(self) -> list[Process]:
+        """Nimbus processes that may act."""
+        return [
+            process
+            for process in self.processes("nimbus")
+            if hasattr(process, "nimbus") and process.nimbus.desk.leading
+        ]
+
+    # Machines and ways.
+
+    def power_off(self, host: SimHost) -> None:
+        """All processes end at once, and what the disk had not written is gone."""
+        host.powered = False
+        host.boot += 1
+        self.network.dark.add(host.address)
+        for process in list(host.processes.values()):
+            process.end(-9)
+        self.disk.lose_power(host.address)
+
+    def power_on(self, host: SimHost) -> None:
+        if not host.powered:
+            host.powered = True
+            self.network.dark.discard(host.address)
+            self.boot(host)
+
+    def cut(self, pairs: set[tuple[str, str]]) -> None:
+        """Cut these ways, which are one-way."""
+        self.network.cut |= pairs
+        self.network.reset_cut()
+        for client in list(self.ensemble.clients):
+            if not client.reachable:
+                client.went_quiet()
+
+    def heal(self, pairs: set[tuple[str, str]]) -> None:
+        """Open them again."""
+        self.network.cut -= pairs
+        for client in list(self.ensemble.clients):
+            if client.reachable:
+                client.came_back()
+
+    def isolate(self, address: str) -> set[tuple[str, str]]:
+        """The ways of a machine to everybody else."""
+        others = {*self.hosts, ZOOKEEPER, CLIENT} - {address}
+        return {(address, other) for other in others} | {(other, address) for other in others}
+
+    def heal_all(self) -> None:
+        """No more faults."""
+        self.heal(set(self.network.cut))
+        self.network.slow.clear()
+        self.network.mangling = 0.0
+        self.disk.full.clear()
+        if not self.ensemble.running:
+            self.ensemble.restart()
+        for host in self.hosts.values():
+            self.power_on(host)
+            for process in list(host.processes.values()):
+                process.resume()
+
+    # A user.
+
+    def ledger(self, name: str, every_secs: float) -> Ledger:
+        """A source and a sink for a topology."""
+        ledger = LEDGERS[name] = Ledger(name, every_secs, self.violated)
+        return ledger
+
+    async def nimbus(self) -> NimbusConnection:
+        return await NimbusConnection.connect(self.network, self.seeds)
+
+    async def submit(self, name: str, *, workers: int, spouts: int = 1, bolts: int = 2) -> str:
+        """Submit a ledger's topology: "ok", "refused" or "unknown"."""
+        try:
+            nimbus = await self.nimbus()
+            handle = await nimbus.call("beginFileUpload")
+            await nimbus.call("uploadChunk", handle, _package())
+            await nimbus.call("finishFileUpload", handle)
+        except (NimbusError, ThriftApplicationError):
+            return "refused"
+        topology = to_thrift(build(name, spouts=spouts, bolts=bolts))
+        conf = json.dumps({"topology.workers": workers})
+        try:
+            await nimbus.call(
+                "submitTopologyWithOpts", name, handle, conf, topology, None, secs=60.0
+            )
+        except storm.AlreadyAliveException:
+            return "ok"
+        except (NimbusError, ThriftApplicationError, storm.InvalidTopologyException):
+            return "unknown"
+        return "ok"
+
+    async def ask(self, method: str, *args: Any) -> str:
+        """Another call of a user: "ok" or what went wrong."""
+        try:
+            nimbus = await self.nimbus()
+            await nimbus.call(method, *args, secs=30.0)
+        except storm.NotAliveException:
+            return "not alive"
+        except (NimbusError, ThriftApplicationError) as error:
+            return f"{type(error).__name__}: {error}"
+        return "ok"
+
+
+def _on_sigterm() -> asyncio.Future[None]:
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[None] = loop.create_future()
+
+    def asked() -> None:
+        with contextlib.suppress(asyncio.InvalidStateError):
+            stop.set_result(None)
+
+    loop.add_signal_handler(signal.SIGTERM, asked)
+    return stop
+
+
+def _package() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("app.py"), "x = 1\n")
+    return buffer.getvalue()
