@@ -6,6 +6,7 @@ import argparse
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.simulation.run import Outcome, simulate
@@ -23,8 +24,10 @@ def run_seeds(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
     if processes == 1:
         yield from map(simulate, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(simulate, seeds)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for done in as_completed([pool.submit(simulate, seed) for seed in seeds]):
+            yield done.result()
 
 
 def regressions() -> list[int]:

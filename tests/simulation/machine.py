@@ -49,6 +49,7 @@ class SimHost:
         self.rng = random.Random(f"{name} {seed}")
         self.boot = 1
         self.powered = True
+        self.launch_secs = (0.2, 1.5)  # an interpreter starts and imports
         self.processes: dict[int, Process] = {}
         self.run_worker: Callable[[LaunchSpec], Any]
 
@@ -99,8 +100,9 @@ class SimMachine(Machine):
             task = process.start(_program(host, process, argv[-1]))
             process.tasks.add(task)
 
-        # The interpreter starts; imports.
-        host.loop.call_later(host.rng.uniform(0.2, 1.5), begin, context=process.context.copy())
+        host.loop.call_later(
+            host.rng.uniform(*host.launch_secs), begin, context=process.context.copy()
+        )
         return SimWorkerProcess(host, process, spec.worker_id)
 
     def lives(self, identity: ProcessIdentity) -> bool:

@@ -134,7 +134,11 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
     def no_tuning() -> None:
         """The garbage collector is this process's."""
 
+    def leave(status: int) -> None:
+        current_process().end(status)
+
     saved = (
+        os._exit,
         os.urandom,
         uuid.uuid4,
         time.time,
@@ -149,6 +153,7 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
     )
     names = tempfile._RandomNameSequence()  # type: ignore[attr-defined]
     names._rng, names._rng_pid = random.Random(seed), os.getpid()
+    os._exit = leave  # type: ignore[assignment]
     os.urandom = rng.randbytes  # type: ignore[assignment]
     uuid.uuid4 = lambda: uuid.UUID(int=rng.getrandbits(128), version=4)
     time.time = now
@@ -163,6 +168,7 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
         yield worlds
     finally:
         (
+            os._exit,
             os.urandom,
             uuid.uuid4,
             time.time,

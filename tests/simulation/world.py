@@ -111,7 +111,10 @@ class World:
             "nimbus.thrift.port": NIMBUS_PORT,
             "supervisor.thrift.port": SUPERVISOR_PORT,
             "supervisor.slots.ports": [6700, 6701, 6702],
-            "topology.message.timeout.secs": 30,
+            # Half as often as by default: ten minutes are to take a second.
+            "worker.heartbeat.frequency.secs": 2,
+            "task.heartbeat.frequency.secs": 6,
+            "supervisor.heartbeat.frequency.secs": 10,
             **self.conf,
         }
 
