@@ -132,6 +132,8 @@ async def _program(host: SimHost, process: Process, launch_file: str) -> None:
     status = 1
     try:
         status = await host.run_worker(spec)
+    except Exception as error:
+        host.loop.errors.append(f"a worker ended with {type(error).__name__}: {error}")
     finally:
         process.end(status)
 
@@ -194,6 +196,7 @@ class SimHeartbeats:
         report_secs: float,
         turn_age_secs: Callable[[], float],
         report: Callable[[], None],
+        look: Callable[[], object],  # profiles and dumps: nobody asks for them here
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = current_process()

@@ -11,16 +11,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import zmq
 from tests.simulation.loop import Process, SimLoop, current_process
 
 from squall.errors import NimbusError
+from squall_nimbus.blobs import BlobMeta
+from squall_nimbus.replication import PeerError
+from squall_thrift import storm
 from squall_thrift.authorization import Call
+from squall_thrift.messages import ThriftApplicationError
 
 Address = tuple[str, int]
+Write = Callable[[bytes], Awaitable[None]]
 
 _POLL_SECS = 0.5
 _CALL_SECS = 10.0
@@ -362,4 +367,20 @@ class NimbusConnection:
         pass
 
 
-Connect = Callable[[], Any]
+class SimPeers:
+    """Stands for `ThriftPeers`: a Nimbus' blobs, for another Nimbus."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    async def fetch(self, host: str, port: int, meta: BlobMeta, write: Write) -> None:
+        try:
+            began = await self._network.call((host, port), "beginBlobDownload", meta.key)
+            if began.version != meta.version:
+                raise PeerError(f"it has version {began.version}, not {meta.version}")
+            while chunk := await self._network.call(
+                (host, port), "downloadBlobChunk", began.session
+            ):
+                await write(chunk)
+        except (NimbusError, ThriftApplicationError, storm.KeyNotFoundException) as error:
+            raise PeerError(str(error)) from error

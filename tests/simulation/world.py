@@ -22,6 +22,7 @@ from tests.simulation.network import (
     Address,
     Network,
     NimbusConnection,
+    SimPeers,
     SimSockets,
     SimThriftServer,
 )
@@ -50,7 +51,7 @@ class World:
     there are two, so has "10.0.0.2", which is a supervisor's machine too."""
 
     def __init__(
-        self, seed: int, folder: Path, *, nimbuses: int = 1, supervisors: int = 3, **conf: Any
+        self, seed: int, folder: Path, *, nimbuses: int = 2, supervisors: int = 3, **conf: Any
     ) -> None:
         self.seed = seed
         self.rng = random.Random(f"world {seed}")
@@ -187,7 +188,13 @@ class World:
             return
         starting.result()
         conf = self.conf_of(host)
-        nimbus = Nimbus(conf, state, address=(host.address, NIMBUS_PORT), clock=host.clock)
+        nimbus = Nimbus(
+            conf,
+            state,
+            address=(host.address, NIMBUS_PORT),
+            clock=host.clock,
+            peers=SimPeers(self.network),
+        )
         process.nimbus = nimbus  # type: ignore[attr-defined]
         await nimbus.start()
         self.network.serve((host.address, NIMBUS_PORT), NimbusService(nimbus))
