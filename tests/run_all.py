@@ -75,7 +75,7 @@ STAGES = (
         "simulation",
         (
             (sys.executable, "-m", "tests.simulation"),
-            _pytest("-q", "-n", "2", "tests/simulation"),
+            ("env", "SQUALL_CORE=pure", *_pytest("-q", "-n", "2", "tests/simulation")),
         ),
         300,
     ),

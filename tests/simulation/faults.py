@@ -51,6 +51,7 @@ class Story:
             "bad frames": self.bad_frames,
             "reset connections": self.reset_connections,
             "full disk": self.full_disk,
+            "slow disk": self.slow_disk,
             "die while writing": self.die_while_writing,
         }
         names = sorted(kinds)
@@ -309,6 +310,12 @@ class Story:
         address = self._machine()
         full.add(address)
         return f"{address} for {self._later(2, 40, lambda: full.discard(address)):.0f} s"
+
+    def slow_disk(self) -> str:
+        slow = self.world.loop.slow_disks
+        address = self._machine()
+        slow[address] = self.rng.uniform(0.1, 30.0)
+        return f"{address} for {self._later(5, 60, lambda: slow.pop(address, None)):.0f} s"
 
     def die_while_writing(self) -> str:
         process = self._one(self.rng.choice(["nimbus", "supervisor"]))

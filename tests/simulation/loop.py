@@ -116,6 +116,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._digest = hashlib.blake2b(digest_size=16)
         self.steps = 0
         self.errors: list[str] = []
+        self.slow_disks: dict[str, float] = {}  # host -> seconds that a thread's work may take
         self.world = Process(self, "world", "world")
 
     # Running.
@@ -258,7 +259,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 if not future.cancelled():
                     future.set_result(result)
 
-        self.call_later(self._rng.uniform(0.0005, 0.01), work)
+        slow = self.slow_disks.get(_CURRENT.get().host, 0.0)
+        self.call_later(self._rng.uniform(0.0005, 0.01) + self._rng.uniform(0, slow), work)
         return future
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:

@@ -42,8 +42,9 @@ class SimEnsemble(MemoryEnsemble):
         self.applied: list[Callable[[SimStore, list[Op]], None]] = []
 
     def restart(self) -> None:
-        """Servers that were away are back."""
-        self.start()
+        """Servers that were away are back; clients find out one after the other."""
+        self.running = True
+        self._awaiting = []
         for client in self.clients:
             client.server_is_back()
 
@@ -135,6 +136,9 @@ class SimStore(MemoryStore):
         """After an outage of all servers."""
         if not self.reachable or self.process.stopped:
             self.went_quiet()
+        else:
+            wait = self._rng.uniform(0, self._session_timeout_secs / 10)
+            self._network.loop.world_later(wait, self._link_up)
 
     def _notice(self, era: int) -> None:
         if era == self._quiet_era and self._linked:

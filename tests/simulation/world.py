@@ -304,6 +304,7 @@ class World:
         """No more faults."""
         self.heal(set(self.network.cut))
         self.network.slow.clear()
+        self.loop.slow_disks.clear()
         self.network.mangling = 0.0
         self.disk.full.clear()
         if not self.ensemble.running:
