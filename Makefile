@@ -84,6 +84,7 @@ bench-report: $(BENCH_STAMP) ## Write what was measured into docs/performance.md
 	$(BIN)/python -m bench.report
 
 soak: $(STAMP) ## Property and chaos tests for much longer
+	$(BIN)/python -m tests.simulation --seeds 5000 --from 100000
 	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos
 
 format: $(STAMP) ## Format the code

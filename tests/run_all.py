@@ -74,7 +74,7 @@ STAGES = (
     Stage(
         "simulation",
         (
-            (sys.executable, "-m", "tests.simulation"),
+            (sys.executable, "-m", "tests.simulation", "--commit"),
             ("env", "SQUALL_CORE=pure", *_pytest("-q", "-n", "2", "tests/simulation")),
         ),
         300,

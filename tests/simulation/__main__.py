@@ -17,6 +17,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--seeds", type=int, default=300, help="how many seeds to run")
     parser.add_argument("--from", dest="first", type=int, default=1, help="the first of them")
+    parser.add_argument("--commit", action="store_true", help="half of the seeds from the commit")
     parser.add_argument("--processes", type=int, default=2)
     return parser.parse_args()
 

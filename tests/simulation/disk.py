@@ -30,7 +30,7 @@ class Disk:
         self.root = root
         self.rng = random.Random(f"disk {seed}")
         self.full: set[str] = set()  # hosts
-        self.syncs = 0
+        self.counts: dict[str, int] = {}
         self._content: dict[int, bytes] = {}  # by inode
         self._names: dict[int, dict[str, int]] = {}  # by a folder's inode
         self._is_dir: set[int] = set()
@@ -60,7 +60,6 @@ class Disk:
         host = path.removeprefix(f"{self.root}/").partition("/")[0]
         if host in self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self.syncs += 1
         if not self.skip_fsync:
             if os.path.isdir(path):
                 self._sync_folder(Path(path))
@@ -99,6 +98,7 @@ class Disk:
         shutil.copytree(folder, kept, symlinks=True)
 
         def die() -> None:
+            self._count("a process died while it wrote")
             process.end(-9)
             _restore(kept, folder)
             shutil.rmtree(kept)
@@ -113,6 +113,9 @@ class Disk:
                 self._sync_tree(Path(entry.path))
             elif entry.is_file(follow_symlinks=False):
                 self._content[entry.inode()] = Path(entry.path).read_bytes()
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
 
     # Power.
 
@@ -154,6 +157,7 @@ class Disk:
         data = present.read_bytes()
         if data == durable:
             return data
+        self._count("a file was torn")
         choice = self.rng.randrange(4)
         if choice == 0:
             return durable if durable is not None else b""

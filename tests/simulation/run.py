@@ -104,7 +104,7 @@ def _run(
             seed,
             world.loop.trace,
             world.violations,
-            {**world.sometimes, **world.network.counts},
+            {**world.sometimes, **world.network.counts, **world.disk.counts},
             world.loop.steps,
             0.0,
         )

@@ -39,7 +39,7 @@ from squall_supervisor.nimbus_blobs import NimbusBlobs
 from squall_supervisor.supervisor import Supervisor
 from squall_thrift import storm
 from squall_thrift.messages import ThriftApplicationError
-from squall_worker.process import Worker
+from squall_worker.process import EXIT_NOT_OURS, Worker
 
 NIMBUS_PORT = 6627
 SUPERVISOR_PORT = 6628
@@ -221,6 +221,8 @@ class World:
         )
         process.supervisor = supervisor  # type: ignore[attr-defined]
         await supervisor.start()
+        if supervisor.slots.used_ports:
+            self.sometime("worker adopted")
         crash = await supervisor.wait_crashed(stop)
         if crash is not None:
             raise AssertionError(f"a task of the supervisor: {crash!r}")
@@ -236,7 +238,10 @@ class World:
             sockets=lambda: SimSockets(self.network),  # type: ignore[arg-type,return-value]
         )
         process.worker = worker  # type: ignore[attr-defined]
-        return await worker.run()
+        status = await worker.run()
+        if status == EXIT_NOT_OURS:
+            self.sometime("a worker stopped itself")
+        return status
 
     # Who is there.
 
