@@ -74,9 +74,9 @@ def instantiate(obj: PythonObject) -> Any:
     cls = import_path(obj.class_path)
     if not callable(cls):
         raise InvalidTopologyError(f"{obj.class_path} is no class but {cls!r}")
-    args, kwargs = decode_arguments(obj.arguments)
     token = travels.set(False)
     try:
+        args, kwargs = decode_arguments(obj.arguments)
         return cls(*args, **kwargs)
     finally:
         travels.reset(token)
@@ -260,10 +260,25 @@ def _encode_imported(value: Any, where: str, depth: int) -> Any:
         return {TAG: "namedtuple", "t": import_path_of(kind), "v": items}
     if dataclasses.is_dataclass(value):
         return _encode_dataclass(value, where, depth)
+    if hasattr(value, "_construction"):
+        return _encode_component(value, where)
     hint = "pass what it is made from, and make it in open() or prepare()"
     if isinstance(value, io.IOBase):
         hint = "pass its path, and open it in open() or prepare()"
     raise InvalidTopologyError(f"{value!r} is a {_name(kind)}; {hint}")
+
+
+def _encode_component(value: Any, where: str) -> Any:
+    """A spout, bolt or grouping that another one wraps: as it was constructed."""
+    from squall.construction import changes_since_construction, python_object
+
+    if changed := ", ".join(changes_since_construction(value)):
+        raise InvalidTopologyError(
+            f"{where} cannot travel: {changed} changed after its constructor, whose arguments are "
+            "all that travels"
+        )
+    made = python_object(value)
+    return {TAG: "component", "t": made.class_path, "v": json.loads(made.arguments)}
 
 
 def _encode_dataclass(value: Any, where: str, depth: int) -> Any:
@@ -318,6 +333,10 @@ def _decode(value: Any) -> Any:
         return import_path(value["t"])[body]
     if tag == "namedtuple":
         return import_path(value["t"])(*(_decode(v) for v in body))
+    if tag == "component":
+        return import_path(value["t"])(
+            *_decode(body["args"]), **{name: _decode(v) for name, v in body["kwargs"].items()}
+        )
     if tag == "dataclass":
         return import_path(value["t"])(**{name: _decode(v) for name, v in body.items()})
     raise ValueError(f"unknown type {tag!r}")

@@ -9,18 +9,46 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from squall_drpc.batch import BatchBolt as BatchBolt
+    from squall_drpc.batch import BatchBoltExecutor as BatchBoltExecutor
+    from squall_drpc.bolts import JoinResult as JoinResult
+    from squall_drpc.bolts import PrepareRequest as PrepareRequest
+    from squall_drpc.bolts import ReturnResults as ReturnResults
     from squall_drpc.client import AsyncDRPCClient as AsyncDRPCClient
     from squall_drpc.client import DRPCClient as DRPCClient
     from squall_drpc.client import DRPCError as DRPCError
+    from squall_drpc.coordinated import AsyncCoordinatedBolt as AsyncCoordinatedBolt
+    from squall_drpc.coordinated import CoordinatedBolt as CoordinatedBolt
+    from squall_drpc.coordinated import FinishedCallback as FinishedCallback
+    from squall_drpc.coordinated import TimeoutCallback as TimeoutCallback
+    from squall_drpc.fair import KeyedFairBolt as KeyedFairBolt
+    from squall_drpc.linear import LinearDRPCTopologyBuilder as LinearDRPCTopologyBuilder
+    from squall_drpc.local import LocalDRPC as LocalDRPC
+    from squall_drpc.local import drpc_client as drpc_client
     from squall_drpc.requests import Reason as Reason
+    from squall_drpc.spout import DRPCSpout as DRPCSpout
 
 # Each name with the module that has it, imported when it is first used: a worker needs no client,
 # and a client no worker's parts.
 _EXPORTS = {
+    "AsyncCoordinatedBolt": "coordinated",
     "AsyncDRPCClient": "client",
+    "BatchBolt": "batch",
+    "BatchBoltExecutor": "batch",
+    "CoordinatedBolt": "coordinated",
     "DRPCClient": "client",
     "DRPCError": "client",
+    "DRPCSpout": "spout",
+    "FinishedCallback": "coordinated",
+    "JoinResult": "bolts",
+    "KeyedFairBolt": "fair",
+    "LinearDRPCTopologyBuilder": "linear",
+    "LocalDRPC": "local",
+    "PrepareRequest": "bolts",
     "Reason": "requests",
+    "ReturnResults": "bolts",
+    "TimeoutCallback": "coordinated",
+    "drpc_client": "local",
 }
 
 __all__ = sorted(_EXPORTS)

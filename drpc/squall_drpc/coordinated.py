@@ -1,0 +1,320 @@
+"""CoordinatedBolt: a bolt that is told when it has seen all of a request.
+
+It wraps another bolt, which emits, acks and fails as ever; the first value of every tuple, both
+ways, is the request's id. `coordination` decides, this carries out, with what any bolt has: the
+task ids that `emit` returns, `emit_direct`, and the topology's context.
+
+The *report* tuples of the step before are held, neither acked nor failed, until the request ends
+here: so its tuple tree stays open as long as any task waits for something, and a request that gets
+stuck anywhere fails at the spout.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from squall import Bolt, Stream, TopologyContext, Tuple
+from squall.component import Outputs
+from squall.errors import InvalidTopologyError
+from squall.model import GlobalStreamId
+from squall.names import DEFAULT_STREAM
+from squall_drpc.coordination import Awaits, Coordination, Ended, Verdict
+
+COORDINATION_STREAM = "coordination"
+ID_STREAM = "id"  # a request's id, to its home
+ELSEWHERE_STREAM = "elsewhere"  # a request's id, to the tasks that are not its home
+
+
+@runtime_checkable
+class FinishedCallback(Protocol):
+    """A bolt that is told that it has seen every tuple of a request."""
+
+    def finished_id(self, request_id: Any) -> None:
+        """It may emit more; what it raises fails the request."""
+
+
+@runtime_checkable
+class TimeoutCallback(Protocol):
+    """A bolt that is told that a request failed or timed out, so that it can forget it."""
+
+    def timeout_id(self, request_id: Any) -> None: ...
+
+
+class CoordinatedBolt(Bolt):
+    """Wraps a bolt of one step (see `LinearDRPCTopologyBuilder`)."""
+
+    auto_ack = False
+
+    def __init__(
+        self,
+        delegate: Bolt,
+        source: str | None = None,
+        *,
+        all_report: bool = False,
+        id_source: str | None = None,
+        ticks: bool = False,
+    ) -> None:
+        """`source` is the step before, None in the first. `all_report`: each of its tasks does, and
+        not only the one that had the request. `id_source` sends the ids of all requests. `ticks`:
+        the delegate wants the tick tuples."""
+        if not isinstance(delegate, Bolt):
+            raise InvalidTopologyError(f"{delegate!r} is no Bolt")
+        for method in ("execute_batch", "execute_columns"):
+            if getattr(type(delegate), method) is not getattr(Bolt, method):
+                raise InvalidTopologyError(
+                    f"{type(delegate).__name__} defines {method}(), which sees no single tuple: a "
+                    "step of a linear DRPC topology defines execute()"
+                )
+        if inspect.iscoroutinefunction(type(delegate).execute) is not isinstance(
+            self, AsyncCoordinatedBolt
+        ):
+            raise InvalidTopologyError(
+                f"{type(delegate).__name__} needs {coordinated_class(delegate).__name__}"
+            )
+        self.delegate = delegate
+        self._source = source
+        self._awaits = Awaits.NOTHING
+        if source is not None:
+            self._awaits = Awaits.ALL_REPORTS if all_report else Awaits.ONE_REPORT
+        self._id_source = id_source
+        self._ticks = ticks
+        self.outputs: Outputs = {
+            **_streams(delegate.outputs),
+            COORDINATION_STREAM: Stream(["id", "count"], direct=True),
+        }
+        self.blocking = delegate.blocking
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
+        sources = [] if self._source is None else context.component_tasks(self._source)
+        timeout_secs = float(conf.get("topology.message.timeout.secs") or 30)
+        self.coordination = Coordination(
+            self._awaits,
+            sources=sources,
+            needs_id=self._id_source is not None,
+            timeout_secs=timeout_secs,
+        )
+        self._report_to = [
+            task
+            for consumer in context.this_targets.get(COORDINATION_STREAM, ())
+            for task in context.component_tasks(consumer)
+        ]
+        # Time is counted in ticks: a bolt has no other clock, and none is more exact here.
+        self._tick_secs = float(conf.get("topology.tick.tuple.freq.secs") or math.inf)
+        self._now = 0.0
+        self._trigger: Tuple | None = None
+        self._kinds = {GlobalStreamId(str(self._source), COORDINATION_STREAM): self._on_report}
+        if self._id_source is not None:
+            self._kinds[GlobalStreamId(self._id_source, ID_STREAM)] = self._on_home
+            self._kinds[GlobalStreamId(self._id_source, ELSEWHERE_STREAM)] = self._on_elsewhere
+        delegate: Any = self.delegate
+        delegate._bind(_Collector(self), context)
+        return delegate.prepare(conf, context)
+
+    def execute(self, tup: Tuple) -> None:
+        if self._takes(tup):
+            try:
+                self.delegate.execute(tup)
+            except Exception as error:
+                self.failed_by(tup, error)
+            else:
+                self.worked_on(tup)
+
+    def cleanup(self) -> Any:
+        return self.delegate.cleanup()
+
+    # ---- what comes ----
+
+    def _takes(self, tup: Tuple) -> bool:
+        """Whether the delegate is to have this tuple; everything else is dealt with here."""
+        if tup.is_tick:
+            self._on_tick()
+            if not self._ticks:
+                self.ack(tup)
+            return self._ticks
+        kind = self._kinds.get(GlobalStreamId(tup.source_component, tup.source_stream))
+        if kind is not None:
+            kind(tup)
+            return False
+        if self.coordination.arrived(tup[0], self._now) is Verdict.LATE:
+            self.fail(tup)
+            return False
+        return True
+
+    def _on_report(self, tup: Tuple) -> None:
+        request, count = tup.values
+        self._act_on_held(
+            tup,
+            self.coordination.reported(request, tup.source_task, count, self._now, tup),
+        )
+
+    def _on_home(self, tup: Tuple) -> None:
+        self._act_on_held(tup, self.coordination.id_came(tup[0], True, self._now, tup))
+
+    def _on_elsewhere(self, tup: Tuple) -> None:
+        self._act_on_held(tup, self.coordination.id_came(tup[0], False, self._now, tup))
+
+    def _act_on_held(self, tup: Tuple, verdict: Verdict) -> None:
+        if verdict is Verdict.LATE:
+            self.fail(tup)
+        elif verdict is Verdict.COMPLETE:
+            self._finish(tup)
+
+    def _on_tick(self) -> None:
+        self._now += self._tick_secs
+        for ended in self.coordination.expire(self._now):
+            self._clean_up(ended)
+
+    def worked_on(self, tup: Tuple) -> None:
+        """The delegate's `execute` has returned."""
+        if self.delegate.auto_ack and not getattr(tup, "settled", False):
+            self.ack_for_delegate(tup)
+
+    def failed_by(self, tup: Tuple, error: Exception) -> None:
+        """The delegate's `execute` has raised."""
+        if not getattr(tup, "settled", False):
+            self.fail_for_delegate(tup)
+        self.report_error(error)
+
+    # ---- what the delegate does ----
+
+    def ack_for_delegate(self, tup: Tuple) -> None:
+        if tup.is_tick:
+            self.ack(tup)
+            return
+        verdict = self.coordination.settled(tup[0], tup.source_task, self._now)
+        if verdict is Verdict.COMPLETE:
+            self._finish(tup)
+        if getattr(tup, "settled", False):
+            return  # failed while it finished
+        if verdict is Verdict.LATE:
+            self.fail(tup)
+        else:
+            self.ack(tup)
+
+    def fail_for_delegate(self, tup: Tuple) -> None:
+        if not tup.is_tick:
+            self._fail_request(tup[0])
+        if not getattr(tup, "settled", False):
+            self.fail(tup)
+
+    def emitted(self, values: Sequence[Any], tasks: Sequence[int]) -> None:
+        if values:
+            self.coordination.sent(values[0], tasks)
+
+    def anchors_of(self, given: Tuple | Iterable[Tuple] | None) -> Tuple | Iterable[Tuple] | None:
+        """In `finished_id` the tuple that completed the request stands for all of it."""
+        if given is not None or self._trigger is None:
+            return () if given is None and not self.delegate.auto_anchor else given
+        return (self._trigger,)
+
+    # ---- ends ----
+
+    def _finish(self, trigger: Tuple) -> None:
+        request = trigger[0]
+        before, self._trigger = self._trigger, trigger
+        try:
+            if self.coordination.strayed(request):
+                raise ValueError(
+                    f"tuples of a request came to task {self.context.this_task_id} of the last "
+                    "step, but its id to another: group the last step by fields, on the id alone"
+                )
+            if self.coordination.is_home(request) and isinstance(self.delegate, FinishedCallback):
+                self.delegate.finished_id(request)
+            done = self.coordination.finish(request)
+            if done is None:
+                return  # failed by the delegate
+            for task in self._report_to:
+                self.emit_direct(
+                    task,
+                    [request, done.counts.get(task, 0)],
+                    anchors=(trigger,),
+                    stream=COORDINATION_STREAM,
+                )
+            for held in done.held:
+                self.ack(held)
+        except Exception as error:
+            self._fail_request(request)
+            if not getattr(trigger, "settled", False):
+                self.fail(trigger)
+            self.report_error(error)
+        finally:
+            self._trigger = before
+
+    def _fail_request(self, request: Any) -> None:
+        ended = self.coordination.failed(request, self._now)
+        if ended is not None:
+            self._clean_up(ended)
+
+    def _clean_up(self, ended: Ended) -> None:
+        for held in ended.held:
+            if not getattr(held, "settled", False):
+                self.fail(held)
+        if isinstance(self.delegate, TimeoutCallback):
+            try:
+                self.delegate.timeout_id(ended.id)
+            except Exception as error:
+                self.report_error(error)
+
+
+class AsyncCoordinatedBolt(CoordinatedBolt):
+    """The same for a bolt with `async def execute`."""
+
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        if self._takes(tup):
+            try:
+                await self.delegate.execute(tup)
+            except Exception as error:
+                self.failed_by(tup, error)
+            else:
+                self.worked_on(tup)
+
+
+def coordinated_class(delegate: Bolt) -> type[CoordinatedBolt]:
+    """Which of the two a bolt needs."""
+    is_async = inspect.iscoroutinefunction(type(delegate).execute)
+    return AsyncCoordinatedBolt if is_async else CoordinatedBolt
+
+
+class _Collector:
+    """The delegate's way out: counts what it emits, and hears of what it acks and fails."""
+
+    def __init__(self, bolt: CoordinatedBolt) -> None:
+        self._bolt = bolt
+        self.reset_timeout = bolt.reset_timeout
+        self.report_error = bolt.report_error
+        self.ack = bolt.ack_for_delegate
+        self.fail = bolt.fail_for_delegate
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        bolt = self._bolt
+        tasks = bolt.emit(values, anchors=bolt.anchors_of(anchors), stream=stream)
+        bolt.emitted(values, tasks)
+        return tasks
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        *,
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        bolt = self._bolt
+        tasks = bolt.emit_direct(task, values, anchors=bolt.anchors_of(anchors), stream=stream)
+        bolt.emitted(values, tasks)
+        return tasks
+
+
+def _streams(outputs: Outputs) -> dict[str, Sequence[str] | Stream]:
+    if isinstance(outputs, Mapping):
+        return dict(outputs)
+    return {DEFAULT_STREAM: outputs} if outputs else {}

@@ -1,0 +1,226 @@
+"""When has a task of a step seen all of a request? The bookkeeping of a CoordinatedBolt: no I/O.
+
+Each task of a step counts, for each request, the tuples that it sent to each task of the next step,
+and tells each of them its count once it is *complete* itself (zero counts, too). So a task knows
+how many tuples of a request it will ever see, and from whom.
+
+    step 1                      step 2                       step 3, the last
+    complete when its one       complete when every task     complete when, besides, the request's
+    request tuple is settled    of step 1 that can report    id has come (to one task: the request's
+                                has, and as many tuples      *home*), or word that its home is
+                                as it said are settled       another task
+
+    first sign of it ──▶ TRACKED ──all reports, all tuples, the id──▶ FINISHING ──▶ gone
+                            │                                            │
+                            └── a tuple failed, or time ran out ─────────┴──▶ ENDED ──▶ gone
+
+TRACKED    something of the request has come, something is missing.
+FINISHING  all has come; the bolt's `finished_id` runs and may emit more, or fail it.
+ENDED      failed or timed out: what comes for it late is refused, for two more time-outs.
+
+Of a request that finished nothing is kept: by the counts, nothing more can come.
+
+Counts are compared source by source, and a source's report counts once: a tuple that was lost on
+one way and one that came twice on another do not make up for each other. A worker that dies takes
+its counts along; the tasks that replace its own never see the whole of what it had begun, so that
+such a request is never complete: it ends by the time-out, or by the failure of its tuple tree.
+
+From Storm's CoordinatedBolt (checkFinishId), with three differences: reports and tuples are told
+apart by source; in Storm, tasks of the last step that are not the home keep a request until the
+time-out, here they are told; and what failed is remembered, so that late tuples do not begin it
+anew.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Verdict(enum.Enum):
+    """What an event led to."""
+
+    WAIT = "something is missing"
+    COMPLETE = "all has come: call finish() when the bolt has had its say"
+    LATE = "it is over: fail what came"
+
+
+class Awaits(enum.Enum):
+    """What a task of a step waits for, besides its own tuples."""
+
+    NOTHING = "the first step: one tuple is the request"
+    ONE_REPORT = "the step after it: only the task that had the request reports"
+    ALL_REPORTS = "every task of the step before"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request that did not finish, and what was held for it."""
+
+    id: Hashable
+    held: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A request that did, what was held for it, and the counts to report."""
+
+    held: tuple[Any, ...]
+    counts: dict[int, int]  # task -> tuples sent to it
+
+
+@dataclass(slots=True)
+class _Request:
+    since: float
+    reports: dict[int, int] = field(default_factory=dict)  # source task -> tuples it sent
+    settled: dict[int, int] = field(default_factory=dict)  # source task -> tuples done with
+    sent: dict[int, int] = field(default_factory=dict)  # task -> tuples sent to it
+    held: list[Any] = field(default_factory=list)  # settled when the request ends
+    home: bool | None = None  # known once the id, or word of it, has come
+    finishing: bool = False
+
+
+class Coordination:
+    """All requests of one task. What is held is the caller's; times are seconds of one clock."""
+
+    def __init__(
+        self,
+        awaits: Awaits,
+        *,
+        sources: Collection[int] = (),
+        needs_id: bool = False,
+        timeout_secs: float,
+    ) -> None:
+        """`sources` are the tasks of the step before. With `needs_id` the id must come too."""
+        self._awaits = awaits
+        self._sources = frozenset(sources)
+        self._needs_id = needs_id
+        self._timeout_secs = timeout_secs
+        self._requests: OrderedDict[Hashable, _Request] = OrderedDict()  # oldest first
+        self._ended: OrderedDict[Hashable, float] = OrderedDict()  # id -> when, oldest first
+
+    def __len__(self) -> int:
+        """How many requests are tracked."""
+        return len(self._requests)
+
+    @property
+    def remembered(self) -> int:
+        """How many requests that did not finish are remembered."""
+        return len(self._ended)
+
+    # ---- events ----
+
+    def arrived(self, request: Hashable, now: float) -> Verdict:
+        """A tuple has come and will be worked on. WAIT or LATE."""
+        return Verdict.LATE if self._find(request, now) is None else Verdict.WAIT
+
+    def settled(self, request: Hashable, source: int, now: float) -> Verdict:
+        """A tuple of this source task was worked on and acked."""
+        found = self._find(request, now)
+        if found is None:
+            return Verdict.LATE
+        found.settled[source] = found.settled.get(source, 0) + 1
+        return self._verdict(found)
+
+    def reported(
+        self, request: Hashable, source: int, count: int, now: float, held: Any = None
+    ) -> Verdict:
+        """A source task says how many tuples it sent. `held` stays until the request ends."""
+        found = self._find(request, now)
+        if found is None:
+            return Verdict.LATE
+        found.held.append(held)
+        if source in self._sources:
+            found.reports.setdefault(source, count)
+        return self._verdict(found)
+
+    def id_came(self, request: Hashable, home: bool, now: float, held: Any = None) -> Verdict:
+        """The request's id (`home`), or word that another task is its home."""
+        found = self._find(request, now)
+        if found is None:
+            return Verdict.LATE
+        found.held.append(held)
+        if found.home is None:
+            found.home = home
+        return self._verdict(found)
+
+    def sent(self, request: Hashable, tasks: Sequence[int]) -> None:
+        """A tuple went to these tasks."""
+        found = self._requests.get(request)
+        if found is not None:
+            for task in tasks:
+                found.sent[task] = found.sent.get(task, 0) + 1
+
+    def failed(self, request: Hashable, now: float) -> Ended | None:
+        """A tuple of it was failed; None when it is over already."""
+        found = self._requests.pop(request, None)
+        if found is None:
+            return None
+        self._ended[request] = now
+        return Ended(request, tuple(found.held))
+
+    def expire(self, now: float) -> list[Ended]:
+        """End what has timed out."""
+        over = []
+        while self._requests:
+            request, found = next(iter(self._requests.items()))
+            if now - found.since < self._timeout_secs:
+                break
+            del self._requests[request]
+            self._ended[request] = now
+            over.append(Ended(request, tuple(found.held)))
+        while self._ended and now - next(iter(self._ended.values())) >= 2 * self._timeout_secs:
+            self._ended.popitem(last=False)
+        return over
+
+    def finish(self, request: Hashable) -> Finished | None:
+        """After COMPLETE: forget it. None when it was failed meanwhile."""
+        found = self._requests.get(request)
+        if found is None or not found.finishing:
+            return None
+        del self._requests[request]
+        return Finished(tuple(found.held), found.sent)
+
+    # ---- questions ----
+
+    def is_home(self, request: Hashable) -> bool:
+        """Whether the bolt is to be told that the request is finished."""
+        found = self._requests.get(request)
+        return found is not None and (not self._needs_id or found.home is True)
+
+    def strayed(self, request: Hashable) -> bool:
+        """Whether tuples of a request came to a task that is not its home."""
+        found = self._requests.get(request)
+        return found is not None and self._needs_id and found.home is False and bool(found.settled)
+
+    def _find(self, request: Hashable, now: float) -> _Request | None:
+        found = self._requests.get(request)
+        if found is None and request not in self._ended:
+            found = self._requests[request] = _Request(now)
+        return found
+
+    def _verdict(self, found: _Request) -> Verdict:
+        if found.finishing or not self._has_all(found):
+            return Verdict.WAIT
+        found.finishing = True
+        return Verdict.COMPLETE
+
+    def _has_all(self, found: _Request) -> bool:
+        if self._needs_id and found.home is None:
+            return False
+        if self._awaits is Awaits.NOTHING:
+            return sum(found.settled.values()) > 0
+        wanted = 1 if self._awaits is Awaits.ONE_REPORT else len(self._sources)
+        if len(found.reports) < wanted:
+            return False
+        return {s: n for s, n in found.reports.items() if n} == found.settled
+
+    def validate(self) -> None:
+        """Assert what must always hold."""
+        assert not self._requests.keys() & self._ended.keys()
+        for found in self._requests.values():
+            assert found.reports.keys() <= self._sources
+            assert all(n > 0 for n in found.settled.values())

@@ -1,0 +1,105 @@
+"""KeyedFairBolt: requests take turns, so that a big one does not keep small ones waiting.
+
+Tuples wait in a queue for each key (the first value: the request's id), and the queues are served
+by turns. Storm's has a thread and unbounded queues; ours holds as many tuples as an async bolt may
+have in flight (`topology.bolt.async.concurrency` of its component: give it room for the tuples of
+several requests), and what is beyond waits where tuples wait for any bolt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Mapping
+from typing import Any, Generic, TypeVar
+
+from squall import Bolt, TopologyContext, Tuple
+from squall.errors import InvalidTopologyError
+
+_T = TypeVar("_T")
+
+
+class KeyedRoundRobin(Generic[_T]):
+    """Queues by key, served by turns. A key without items takes no room."""
+
+    def __init__(self) -> None:
+        self._queues: OrderedDict[Hashable, deque[_T]] = OrderedDict()
+
+    def add(self, key: Hashable, item: _T) -> None:
+        self._queues.setdefault(key, deque()).append(item)
+
+    def next(self) -> _T | None:
+        """An item of the key whose turn it is; None when there is none."""
+        if not self._queues:
+            return None
+        key, queue = self._queues.popitem(last=False)
+        item = queue.popleft()
+        if queue:
+            self._queues[key] = queue
+        return item
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+
+class KeyedFairBolt(Bolt):
+    """Wraps a bolt with a plain `execute`; each of its tuples waits for its key's turn."""
+
+    _collector: Any
+
+    def __init__(self, delegate: Bolt) -> None:
+        if not isinstance(delegate, Bolt) or type(delegate).execute is Bolt.execute:
+            raise InvalidTopologyError(f"{delegate!r} is no Bolt that defines execute()")
+        if asyncio.iscoroutinefunction(type(delegate).execute) or delegate.blocking:
+            raise InvalidTopologyError(
+                f"{type(delegate).__name__} is async or blocking: its tuples do not wait for each "
+                "other, so that none has to be fair"
+            )
+        self.delegate = delegate
+        self.outputs = delegate.outputs
+        self.auto_ack = delegate.auto_ack
+        self.auto_anchor = delegate.auto_anchor
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
+        self._waiting: KeyedRoundRobin[asyncio.Future[None]] = KeyedRoundRobin()
+        self._working = False
+        self.delegate._bind(self._collector, context)
+        return self.delegate.prepare(conf, context)
+
+    async def execute(self, tup: Tuple) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(None if tup.is_tick else tup[0], turn)
+        if not self._working:
+            self._working = True
+            # Behind the tuples that came together with this one.
+            asyncio.get_running_loop().call_soon(self._next)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._next()
+            raise
+        try:
+            self.delegate.execute(tup)
+        finally:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def cleanup(self) -> Any:
+        return self.delegate.cleanup()
+
+    def finished_id(self, request_id: Any) -> None:
+        finished = getattr(self.delegate, "finished_id", None)
+        if finished is not None:
+            finished(request_id)
+
+    def timeout_id(self, request_id: Any) -> None:
+        timeout = getattr(self.delegate, "timeout_id", None)
+        if timeout is not None:
+            timeout(request_id)
+
+    def _next(self) -> None:
+        while (turn := self._waiting.next()) is not None:
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._working = False
