@@ -94,3 +94,7 @@ format: $(STAMP) ## Format the code
 clean: ## Remove what was installed and built here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: bench-drpc
+bench-drpc: $(STAMP) ## DRPC requests a second and their latency, beside a bare Thrift server
+	$(BIN)/python -m bench.drpc

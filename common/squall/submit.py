@@ -143,7 +143,11 @@ def _check(
     if conf is not None and not isinstance(conf, Mapping):
         raise SquallError(f"the conf of topology {name!r} is {conf!r}; expected a dict or None")
     where = f"conf of topology {name!r}"
-    own = {k: v for k, v in overrides.items() if k.startswith("topology.") or k not in SCHEMA}
+    own = {
+        k: v
+        for k, v in overrides.items()
+        if k.startswith(("topology.", "drpc.")) or k not in SCHEMA
+    }
     merged = {**(conf or {}), **own}
     check_json(merged, where=where)
     validate_conf(merged, where=where)
