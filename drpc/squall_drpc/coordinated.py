@@ -19,7 +19,6 @@ from typing import Any, Protocol, runtime_checkable
 from squall import Bolt, Stream, TopologyContext, Tuple
 from squall.component import Outputs
 from squall.errors import InvalidTopologyError
-from squall.model import GlobalStreamId
 from squall.names import DEFAULT_STREAM
 from squall_drpc.coordination import Awaits, Coordination, Ended, Verdict
 
@@ -105,10 +104,10 @@ class CoordinatedBolt(Bolt):
         self._tick_secs = float(conf.get("topology.tick.tuple.freq.secs") or math.inf)
         self._now = 0.0
         self._trigger: Tuple | None = None
-        self._kinds = {GlobalStreamId(str(self._source), COORDINATION_STREAM): self._on_report}
+        self._kinds = {(self._source, COORDINATION_STREAM): self._on_report}
         if self._id_source is not None:
-            self._kinds[GlobalStreamId(self._id_source, ID_STREAM)] = self._on_home
-            self._kinds[GlobalStreamId(self._id_source, ELSEWHERE_STREAM)] = self._on_elsewhere
+            self._kinds[self._id_source, ID_STREAM] = self._on_home
+            self._kinds[self._id_source, ELSEWHERE_STREAM] = self._on_elsewhere
         delegate: Any = self.delegate
         delegate._bind(_Collector(self), context)
         return delegate.prepare(conf, context)
@@ -134,7 +133,7 @@ class CoordinatedBolt(Bolt):
             if not self._ticks:
                 self.ack(tup)
             return self._ticks
-        kind = self._kinds.get(GlobalStreamId(tup.source_component, tup.source_stream))
+        kind = self._kinds.get((tup.source_component, tup.source_stream))
         if kind is not None:
             kind(tup)
             return False

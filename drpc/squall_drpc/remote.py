@@ -28,6 +28,7 @@ Address = tuple[str, int]
 _WAIT_SECS = 1.0  # of one fetch; also how often a taker shows that it lives
 _CALL_SECS = 10.0
 _BATCH_MAX = 256
+_FRAME_BYTES_MAX = 64 * 1024 * 1024
 _SETTLE_MOST = 500
 _POLL_SECS_MIN, _POLL_SECS_MAX = 0.001, 0.05  # of a server of Storm's, which has no long poll
 _PAUSE_SECS_MIN, _PAUSE_SECS_MAX = 0.1, 3.0
@@ -80,7 +81,12 @@ class Fetcher:
     async def _run(self) -> None:
         pause = _PAUSE_SECS_MIN
         while True:
-            client = ThriftClient(INVOCATIONS, *self._address, timeout_secs=_CALL_SECS)
+            client = ThriftClient(
+                INVOCATIONS,
+                *self._address,
+                timeout_secs=_CALL_SECS,
+                frame_bytes_max=_FRAME_BYTES_MAX,
+            )
             try:
                 async with client:
                     async for _ in self._fetch_all(client):

@@ -25,6 +25,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+_BATCH_CHARS_MAX = 262_144  # of arguments, in a batch of more than one request
+_NUMBER_MAX = 2**31 - 1  # of a batch: an i32 on the wire
+
 
 class Reason(enum.IntEnum):
     """Why a request failed: the numbers of Storm's DRPCExceptionType."""
@@ -144,9 +147,14 @@ class Requests:
                     return Batch(known.number, tuple(again))
         taken: list[Request] = []
         queue = self._waiting.get(function)
+        size = 0
         while queue and len(taken) < most:
-            request_id, _ = queue.popitem(last=False)
+            request_id = next(iter(queue))
             pending = self._pending[request_id]
+            size += len(pending.request.args)
+            if taken and size > _BATCH_CHARS_MAX:
+                break
+            del queue[request_id]
             pending.taker = taker
             taken.append(pending.request)
         if queue is not None and not queue:
@@ -155,7 +163,7 @@ class Requests:
             return Batch(0 if taker is None else have, tuple(taken))
         if known is None:
             known = self._takers[taker] = _Taker(now, number=have)
-        known.number = have + 1
+        known.number = have % _NUMBER_MAX + 1
         known.last = tuple(request.id for request in taken)
         known.holds.update(known.last)
         return Batch(known.number, tuple(taken))

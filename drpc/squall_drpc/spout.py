@@ -46,6 +46,7 @@ class DRPCSpout(Spout):
         # message id -> the request's tuple, and how often it was emitted
         self._pending: dict[tuple[str, str], tuple[list[str], int]] = {}
         self._again: deque[tuple[str, str]] = deque()
+        self._active = False
         self._source: _Source
         if self._local is not None or in_local_mode():
             server = shared_server() if self._local is None else local_server(self._local)
@@ -60,10 +61,14 @@ class DRPCSpout(Spout):
             )
 
     def activate(self) -> None:
+        self._active = True
         self._source.set_active(True)
 
     def deactivate(self) -> None:
+        self._active = False
         self._source.set_active(False)
+        while self._again:
+            self._give_up(self._again.popleft(), _LEFT)
 
     def next_tuple(self) -> None:
         if self._again:
@@ -85,17 +90,19 @@ class DRPCSpout(Spout):
         pending = self._pending.get(msg_id)
         if pending is None:
             return
-        if pending[1] < self._attempts:
+        if pending[1] < self._attempts and self._active:
             self._again.append(msg_id)
         else:
-            del self._pending[msg_id]
-            self._source.settle(msg_id[0], msg_id[1], _FAILED)
+            self._give_up(msg_id, _FAILED)
 
     async def close(self) -> None:  # type: ignore[override]
-        for host, request_id in self._pending:
-            self._source.settle(host, request_id, _LEFT)
-        self._pending.clear()
+        for msg_id in list(self._pending):
+            self._give_up(msg_id, _LEFT)
         await self._source.close()
+
+    def _give_up(self, key: tuple[str, str], failure: Failure) -> None:
+        del self._pending[key]
+        self._source.settle(*key, failure)
 
     def _emit(self, key: tuple[str, str]) -> None:
         values, times = self._pending[key]
