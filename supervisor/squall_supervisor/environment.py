@@ -21,7 +21,7 @@ _KEPT = (
 )  # fmt: skip
 
 # What a worker imports; where these lie in the supervisor, they lie in the worker.
-_PACKAGES = ("squall", "squall_thrift", "squall_worker")
+_PACKAGES = ("squall", "squall_thrift", "squall_worker", "squall_drpc")
 
 
 def worker_environment(
