@@ -19,31 +19,42 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.S)
 
 
-def test_the_commands_of_the_second_terminal(tmp_path: Path) -> None:
-    """`storm` is this tree's, and STORM_CONF_DIR says where the cluster is: its ports are free
-    ones here, the usual ones in the README."""
-    (commands,) = [block for block in blocks("sh") if "storm jar" in block]
+def typed_in(package: str, tmp_path: Path, cluster: DevCluster) -> str:
+    """The output of the block of commands that submits a package of the examples. `storm` is this
+    tree's, and STORM_CONF_DIR says where the cluster is: its ports are free ones here, the usual
+    ones in the README."""
+    (commands,) = [block for block in blocks("sh") if f"storm jar examples/{package}" in block]
     typed = [line for line in commands.splitlines() if not line.startswith(". .venv")]
     (tmp_path / "bin").mkdir()
     for name, program in (("storm", STORM), ("python", [sys.executable])):
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\nexec {" ".join(program)} "$@"\n')
         script.chmod(0o755)
+    env = environment()
+    env["PATH"] = f"{tmp_path / 'bin'}:{env['PATH']}"
+    env["STORM_CONF_DIR"] = str(cluster.data_dir)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "examples").symlink_to(ROOT / "examples")
+    result = subprocess.run(
+        ["sh", "-ec", "\n".join(typed)],
+        cwd=work, env=env, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_the_commands_of_the_second_terminal(tmp_path: Path) -> None:
     with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=4) as cluster:
-        env = environment()
-        env["PATH"] = f"{tmp_path / 'bin'}:{env['PATH']}"
-        env["STORM_CONF_DIR"] = str(cluster.data_dir)
-        work = tmp_path / "work"
-        work.mkdir()
-        (work / "examples").symlink_to(ROOT / "examples")
-        result = subprocess.run(
-            ["sh", "-ec", "\n".join(typed)],
-            cwd=work, env=env, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        assert result.returncode == 0, result.stdout + result.stderr
-        assert "the counts are exact" in result.stdout
-        assert "wordcount" in result.stdout
+        said = typed_in("wordcount", tmp_path, cluster)
+        assert "the counts are exact" in said
+        assert "wordcount" in said
         cluster.wait_gone("wordcount")
+
+
+def test_a_question_over_drpc(tmp_path: Path) -> None:
+    with DevCluster.start(tmp_path / "cluster") as cluster:
+        assert typed_in("reach", tmp_path, cluster).split()[-1].isdigit()
 
 
 def test_the_topology_runs_locally(tmp_path: Path) -> None:
