@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import zmq
 
 from squall.model import WorkerSlot
+from squall_worker.transport import Arrival, Grant, Listener
 
 _FRAMES_MAX = 1000
 _pack = msgspec.msgpack.Encoder().encode
@@ -30,7 +31,6 @@ class BareTransport:
         self._pull: zmq.Socket[bytes] = self._context.socket(zmq.PULL)
         self._pushes: dict[WorkerSlot, zmq.Socket[bytes]] = {}
         self._waiting: dict[WorkerSlot, deque[bytes]] = {}
-        self._waiting_bytes: dict[WorkerSlot, int] = {}
         self._inbox: deque[bytes] = deque()
         self._wakeup: Callable[[], None] | None = None
 
@@ -50,7 +50,6 @@ class BareTransport:
             push.connect(f"tcp://{host}:{port}")
             self._pushes[slot] = push
             self._waiting[slot] = deque()
-            self._waiting_bytes[slot] = 0
             self._loop.add_reader(push.fileno(), self._pump, slot)
 
     def greeted(self) -> frozenset[WorkerSlot]:
@@ -63,7 +62,6 @@ class BareTransport:
     def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
         data = _pack(sections)
         self._waiting[peer].append(data)
-        self._waiting_bytes[peer] += len(data)
         self._pump(peer)
 
     def _pump(self, peer: WorkerSlot) -> None:
@@ -75,19 +73,19 @@ class BareTransport:
                 if int(push.getsockopt(zmq.EVENTS)) & zmq.POLLOUT:
                     continue
                 return
-            self._waiting_bytes[peer] -= len(waiting.popleft())
+            waiting.popleft()
 
-    def drain(self, limit_bytes: int) -> list[bytes]:
+    def drain(self, limit_bytes: int) -> list[Arrival]:
         self._read()
-        sections: list[bytes] = []
+        arrivals: list[Arrival] = []
         size = 0
         while self._inbox and size < limit_bytes:
             data = self._inbox.popleft()
             size += len(data)
-            sections += _unpack(data)
+            arrivals.append(Arrival(self._slot, None, _unpack(data)))
         if self._inbox and self._wakeup is not None:
             self._loop.call_soon(self._wakeup)
-        return sections
+        return arrivals
 
     def _read(self) -> None:
         while True:
@@ -101,10 +99,10 @@ class BareTransport:
         if self._inbox and self._wakeup is not None:
             self._wakeup()
 
-    def backlog_bytes(self, peer: WorkerSlot) -> int:
-        return self._waiting_bytes.get(peer, 0)
+    def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
+        """There is no credit here."""
 
-    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+    def set_wakeup(self, wakeup: Callable[[], None], listener: Listener) -> None:
         self._wakeup = wakeup
 
     async def close(self, drain_secs: float = 0.0) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from squall.clock import ManualClock
@@ -20,6 +20,7 @@ from squall.system_topology import (
 )
 from squall.testing import _VirtualLoop
 from squall_worker.engine import Engine
+from squall_worker.transport import Arrival, Grant
 
 
 class MemoryTransport:
@@ -28,46 +29,74 @@ class MemoryTransport:
     def __init__(self, network: Network, slot: WorkerSlot) -> None:
         self.network = network
         self.slot = slot
-        self.inbox: deque[bytes] = deque()
-        self.backlog: dict[WorkerSlot, int] = {}
+        self.inbox: deque[Arrival] = deque()
+        self.listener: Any = None
+        self.grants_given = 0
         self.sent_bytes = 0
         self._wakeup: Callable[[], None] = lambda: None
 
     def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
         self.sent_bytes += sum(map(len, sections))
-        self.network.carry(peer, sections)
+        self.network.carry(self.slot, peer, sections)
 
-    def drain(self, limit_bytes: int) -> list[bytes]:
+    def drain(self, limit_bytes: int) -> list[Arrival]:
         found = []
         while self.inbox and limit_bytes > 0:
-            data = self.inbox.popleft()
-            limit_bytes -= len(data)
-            found.append(data)
+            arrival = self.inbox.popleft()
+            limit_bytes -= sum(map(len, arrival.sections))
+            found.append(arrival)
         return found
 
-    def backlog_bytes(self, peer: WorkerSlot) -> int:
-        return self.backlog.get(peer, 0)
+    def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
+        self.grants_given += 1
+        self.network.grant(self.slot, peer, list(grants))
 
-    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+    def set_wakeup(self, wakeup: Callable[[], None], listener: Any) -> None:
         self._wakeup = wakeup
+        self.listener = listener
 
-    def arrive(self, data: bytes) -> None:
-        self.inbox.append(data)
+    def arrive(self, peer: WorkerSlot, data: bytes) -> None:
+        self.inbox.append(Arrival(peer, 1, (data,)))
         self._wakeup()
 
 
 class Network:
     """Carries sections; `lose` is the share of them that is lost, `repeat` that comes twice, and
-    each takes up to `delay_secs` (so they overtake each other)."""
+    each takes up to `delay_secs` (so they overtake each other). No link loses anything, and credit
+    counts on that: where something is lost, there is credit without end."""
 
     def __init__(
         self, seed: int = 0, *, lose: float = 0.0, repeat: float = 0.0, delay_secs: float = 0.0
     ) -> None:
         self.rng = random.Random(seed)
         self.lose, self.repeat, self.delay_secs = lose, repeat, delay_secs
-        self.ends: dict[WorkerSlot, MemoryTransport] = {}
+        self.ends: dict[WorkerSlot, Any] = {}
 
-    def carry(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+    def end(self, slot: WorkerSlot, clock: ManualClock) -> Any:
+        """A transport for a worker."""
+        return MemoryTransport(self, slot)
+
+    def kill(self, slot: WorkerSlot) -> None:
+        """A worker dies: nothing leaves it, nothing reaches it any more."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Every end hears of the sessions with the others."""
+        for slot, end in self.ends.items():
+            for peer in self.ends:
+                if peer != slot:
+                    end.listener.session_began(peer, 1, ())
+
+    def grant(self, slot: WorkerSlot, peer: WorkerSlot, grants: list[Grant]) -> None:
+        end = self.ends.get(peer)
+        if end is not None:
+            if self.lose or self.repeat:
+                grants = [Grant(grant.task, 1 << 62, grant.load) for grant in grants]
+            delay = self.rng.random() * self.delay_secs
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay, lambda: end.listener.granted(slot, grants))
+
+    def carry(self, slot: WorkerSlot, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
         end = self.ends.get(peer)
         if end is None:
             return
@@ -76,7 +105,7 @@ class Network:
                 continue
             for _ in range(2 if self.rng.random() < self.repeat else 1):
                 delay = self.rng.random() * self.delay_secs
-                asyncio.get_running_loop().call_later(delay, end.arrive, data)
+                asyncio.get_running_loop().call_later(delay, end.arrive, slot, data)
 
 
 class EngineCluster:
@@ -95,6 +124,7 @@ class EngineCluster:
         self.clock = ManualClock()
         self.network = network or Network(seed)
         self.errors: list[tuple[str, int, BaseException]] = []
+        self._seed = seed
         base = default_conf()
         stored = normalize_topology_conf(
             {"topology.workers": workers, **(conf or {})}, base, name="test"
@@ -116,33 +146,59 @@ class EngineCluster:
         }
         self.routes = routes
         self.engines = []
-        for index, slot in enumerate(self.slots):
-            end = self.network.ends[slot] = MemoryTransport(self.network, slot)
-            self.engines.append(
-                Engine(
-                    compiled,
-                    {**base, **stored},
-                    topology_id="test-1-0",
-                    task_to_component=self.tasks,
-                    executors=by_worker[index],
-                    slot=slot,
-                    transport=end,
-                    report_error=lambda *error: self.errors.append(error),
-                    clock=self.clock,
-                    seed=seed + index,
-                )
-            )
+        for index in range(workers):
+            self.engines.append(self._make(index, by_worker[index], compiled, {**base, **stored}))
+        self._made_of = by_worker, compiled, {**base, **stored}
         self.loop = _VirtualLoop(self.clock)
 
     def __enter__(self) -> EngineCluster:
         self.run(self._start())
         return self
 
+    def _make(self, index: int, executors: Any, topology: Any, conf: Any) -> Engine:
+        slot = self.slots[index]
+        self.network.ends[slot] = self.network.end(slot, self.clock)
+        return Engine(
+            topology,
+            conf,
+            topology_id="test-1-0",
+            task_to_component=self.tasks,
+            executors=executors,
+            slot=slot,
+            transport=self.network.ends[slot],
+            report_error=lambda *error: self.errors.append(error),
+            clock=self.clock,
+            seed=self._seed + index,
+        )
+
+    def restart(self, index: int) -> None:
+        """A worker dies without a word, and a new one takes its slot."""
+        by_worker, compiled, conf = self._made_of
+        self.network.kill(self.slots[index])
+        self.run(self.engines[index].stop(0))
+        engine = self.engines[index] = self._make(index, by_worker[index], compiled, conf)
+        tasks = [task for task, slot in self.routes.items() if slot == self.slots[index]]
+
+        def lost() -> None:
+            for other in self.engines:
+                if other is not engine:
+                    other.worker_lost(tasks)
+
+        async def start() -> None:
+            await engine.start()
+            engine.set_routes(self.routes)
+            engine.set_ready(True)
+            engine.set_active(True)
+            lost()
+
+        self.run(start())
+
     async def _start(self) -> None:
         for engine in self.engines:
             await engine.start()
             engine.set_routes(self.routes)
             engine.set_ready(True)
+        self.network.begin()
         for engine in self.engines:
             engine.set_active(True)
 

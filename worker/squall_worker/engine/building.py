@@ -201,7 +201,7 @@ def _bolt(
             auto_ack=auto_ack,
             on_error=_reporter(host, bolt, die=_dies(conf)),
             now=host.now,
-            on_outside=host.wake,
+            on_outside=bolt.stir,
             on_settled=_observing(host, bolt),
         )
         bound: Any = bolt.calls
@@ -222,7 +222,7 @@ def _bolt(
             default_anchors=_default_anchors(feed, _no_tuple, auto_anchor, fed.component),
             on_error=_reporter(host, fed, die=_dies(conf), blame=blame),
             on_settled=_observing(host, fed, blame),
-            on_outside=host.wake,
+            on_outside=fed.stir,
         )
         user._bind(fed.calls, context)
         return fed
@@ -250,7 +250,7 @@ def _bolt(
         default_anchors=_default_anchors(feed, current, auto_anchor, careful.component),
         on_error=_reporter(host, careful, die=_dies(conf), blame=blame),
         on_settled=_observing(host, careful, blame),
-        on_change=None if feed is Feed.THREAD else host.wake,
+        on_change=None if feed is Feed.THREAD else careful.stir,
     )
     calls: Any = careful.calls
     if blame is not None:

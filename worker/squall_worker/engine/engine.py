@@ -57,7 +57,7 @@ from squall_worker.engine.replays import LOST, Reason, Replays
 from squall_worker.engine.sections import ACKS, TUPLES, AcksSection, TuplesSection
 from squall_worker.engine.stats import Totals, Windows, add_output, executor_stats
 from squall_worker.engine.timing import Every, Rotation, Ticks
-from squall_worker.transport import Transport
+from squall_worker.transport import Grant, Transport
 
 log = get_logger(__name__)
 
@@ -220,7 +220,7 @@ class Engine:
         self._running = True
         log.info("engine_started", core=core.NAME, tasks=len(self.plan.local_tasks))
         if self._transport is not None:
-            self._transport.set_wakeup(self._schedule)
+            self._transport.set_wakeup(self._schedule, self)
         self._apply_active()
 
     async def stop(self, drain_secs: float) -> bool:
@@ -425,7 +425,7 @@ class Engine:
         """One turn. True when there was anything to do, so that another should follow at once."""
         flow, desk = self._flow, self._desk
         start = self.turn.now = self.now()
-        worked = self._transport is not None and not flow.is_full and self._receive()
+        worked = self._transport is not None and self._receive()
         if self._rotation.is_due(start):
             worked |= desk.rotate()
         worked |= self._ticks.deliver(start)
@@ -439,6 +439,7 @@ class Engine:
         worked |= desk.settle()
         if self._checker is not None:
             self._checker.check()
+        flow.tell_senders()
         self._exchange.flush()
         if self._stats_due.is_due(start):
             for executor, windows in self._windows.items():
@@ -449,19 +450,32 @@ class Engine:
         """Take in what has arrived. A section that cannot be read is dropped and logged: its
         tuples time out."""
         assert self._transport is not None
-        sections = self._transport.drain(_RECEIVE_BYTES)
-        for section in sections:
-            kind = section[0] if section else 0
-            try:
-                if kind == TUPLES:
-                    self._flow.deliver(section)
-                elif kind == ACKS:
-                    self._desk.receive_acks(section)
-                else:
-                    self._desk.receive_roots(section)
-            except CodecError as error:
-                log.error("section_dropped", bytes=len(section), error=error)
-        return bool(sections)
+        arrivals = self._transport.drain(_RECEIVE_BYTES)
+        for arrival in arrivals:
+            for section in arrival.sections:
+                kind = section[0] if section else 0
+                try:
+                    if kind == TUPLES:
+                        self._flow.deliver(section, arrival.peer, arrival.sessions)
+                    elif kind == ACKS:
+                        self._desk.receive_acks(section)
+                    else:
+                        self._desk.receive_roots(section)
+                except CodecError as error:
+                    log.error("section_dropped", bytes=len(section), error=error)
+        return bool(arrivals)
+
+    # ---- what the transport tells (see `transport.Listener`) ----
+
+    def session_began(self, peer: WorkerSlot, sessions: object, waiting: Sequence[bytes]) -> None:
+        """What a peer and we have sent each other is counted anew."""
+        self._flow.session_began(peer, sessions, waiting)
+        self._schedule()
+
+    def granted(self, peer: WorkerSlot, grants: Sequence[Grant]) -> None:
+        """A peer takes more."""
+        self._flow.granted(peer, grants)
+        self._schedule()
 
     def _next_deadline(self) -> float:
         """When there will be something to do if nothing arrives before."""

@@ -8,6 +8,7 @@ from squall.logs import get_logger
 from squall.model import WorkerSlot
 from squall_worker.engine.codec import CodecError, ValueCodec, ValueNotEncodableError
 from squall_worker.engine.core import Batch, Output, Source, decode_batches, encode_batches
+from squall_worker.engine.credit import charge
 from squall_worker.engine.inspecting import not_encodable
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.sections import Section, parse, serialize_roots
@@ -38,7 +39,7 @@ class Exchange:
         self._plan = plan
         self._codec = codec
         self._transport = transport
-        self._reject = reject
+        self.reject = reject
         self._out: dict[WorkerSlot, list[bytes]] = {}
         self._sources: dict[tuple[int, str], Source | None] = {}
         self.routes: dict[int, WorkerSlot] = {}
@@ -54,64 +55,52 @@ class Exchange:
 
     # -- leaving --
 
-    def send_tuples(
-        self, output: Output, slot: WorkerSlot, batches: Sequence[tuple[int, Batch]]
-    ) -> None:
-        """Encode batches for tasks of one peer; tuples that cannot be encoded fail."""
+    def send_tuples(self, output: Output, slot: WorkerSlot, task: int, batch: Batch) -> int:
+        """Encode a batch for a task of a peer; tuples that cannot be encoded fail. Returns what it
+        takes of the credit. (A section for each task, so that each is decoded when its task runs.)
+        """
         source = output.source
         try:
-            data = encode_batches(source, batches, self._codec)
+            data = encode_batches(source, [(task, batch)], self._codec)
         except ValueNotEncodableError as error:
-            self._send_encodable(output, slot, batches, error)
-            return
-        if len(data) <= SECTION_BYTES_MAX:
-            self._out.setdefault(slot, []).append(data)
-        elif len(batches) > 1:
-            half = len(batches) // 2
-            self.send_tuples(output, slot, batches[:half])
-            self.send_tuples(output, slot, batches[half:])
-        elif len(batches[0][1]) > 1:
-            task, batch = batches[0]
-            head = batch.take(len(batch) // 2)
-            self.send_tuples(output, slot, [(task, head)])
-            self.send_tuples(output, slot, [(task, batch)])
-        elif len(data) > TUPLE_BYTES_MAX:
-            too_large = CodecError(
-                f"component {source.component!r}, stream {source.stream!r}: a tuple of "
-                f"{len(data)} bytes; at most {TUPLE_BYTES_MAX} can be sent to another worker"
-            )
-            self._reject(source.component, source.task, too_large, batches[0][1].roots())
-        else:
-            self._out.setdefault(slot, []).append(data)
+            return self._send_encodable(output, slot, task, batch, error)
+        if len(data) > SECTION_BYTES_MAX:
+            if len(batch) > 1:
+                head = batch.take(len(batch) // 2)
+                used = self.send_tuples(output, slot, task, head)
+                return used + self.send_tuples(output, slot, task, batch)
+            if len(data) > TUPLE_BYTES_MAX:
+                too_large = CodecError(
+                    f"component {source.component!r}, stream {source.stream!r}: a tuple of "
+                    f"{len(data)} bytes; at most {TUPLE_BYTES_MAX} can be sent to another worker"
+                )
+                self.reject(source.component, source.task, too_large, batch.roots())
+                return 0
+        self._out.setdefault(slot, []).append(data)
+        return charge(len(data), len(batch))
 
     def _send_encodable(
         self,
         output: Output,
         slot: WorkerSlot,
-        batches: Sequence[tuple[int, Batch]],
+        task: int,
+        batch: Batch,
         error: ValueNotEncodableError,
-    ) -> None:
+    ) -> int:
         source = output.source
-        good: list[tuple[int, Batch]] = []
-        bad = 0
-        for task, batch in batches:
-            encodable = []
-            for tup in batch.as_tuples():
-                try:
-                    self._codec.encode_row(tup.values)
-                except ValueNotEncodableError as reason:
-                    bad += 1
-                    described = not_encodable(source, reason)
-                    roots = Batch.of(source, [tup]).roots()
-                    self._reject(source.component, source.task, described, roots)
-                else:
-                    encodable.append(tup)
-            if encodable:
-                good.append((task, Batch.of(source, encodable)))
-        if not bad:
+        good = []
+        for tup in batch.as_tuples():
+            try:
+                self._codec.encode_row(tup.values)
+            except ValueNotEncodableError as reason:
+                described = not_encodable(source, reason)
+                roots = Batch.of(source, [tup]).roots()
+                self.reject(source.component, source.task, described, roots)
+            else:
+                good.append(tup)
+        if len(good) == len(batch):
             raise error  # ours: it would go on for ever
-        if good:
-            self.send_tuples(output, slot, good)
+        return self.send_tuples(output, slot, task, Batch.of(source, good)) if good else 0
 
     def send(self, slot: WorkerSlot, section: bytes) -> None:
         """A section for the engine of another worker."""
@@ -160,6 +149,14 @@ class Exchange:
             log.warning("tuples_for_task_elsewhere", task=task, tuples=len(stray))
             self._give_up(stray.roots())
         return by_task
+
+    def decode(self, section: bytes) -> dict[int, Batch]:
+        """As `tuples_of`; a section that cannot be read is dropped and logged."""
+        try:
+            return self.tuples_of(section)
+        except CodecError as error:
+            log.error("section_dropped", bytes=len(section), error=error)
+            return {}
 
     def _source(self, task: int, stream: str) -> Source | None:
         key = (task, stream)

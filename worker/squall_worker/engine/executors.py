@@ -30,6 +30,7 @@ from squall_worker.engine.core import (
     TurnState,
 )
 from squall_worker.engine.inspecting import Observer
+from squall_worker.engine.received import Received
 from squall_worker.engine.stats import TaskCounts
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class _NoLock:
 
 
 NO_LOCK = _NoLock()
+
+
+def _decode_nothing(_task: int, _section: bytes) -> Batch | None:
+    return None
 
 
 class Host(Protocol):
@@ -89,6 +94,7 @@ class Task:
         self.outputs = outputs
         self.counts = counts
         self.user: Any = None  # the user's object, once made
+        self.stirred = False  # it may have emitted, acked ... between two turns
         # Held while the task's buffers and counts are touched; nothing but for tasks on threads.
         self.lock: AbstractContextManager[Any] = NO_LOCK
 
@@ -100,24 +106,92 @@ class BoltTask(Task):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.inbox: deque[Batch] = deque()
+        self.inbox: deque[Batch | Received] = deque()
         self.queued = 0  # tuples in `inbox`
+        self.local = 0  # of them, from tasks of this worker
+        self.gated = False  # it may take none: what it feeds is full
+        self.decode: Callable[[int, bytes], Batch | None] = _decode_nothing
+        # Above `soft` local tuples the spouts that feed it wait, above `hard` all that feed it; a
+        # cycle that it is on may fill it up to `hard_max`.
+        self.soft = self.hard = self.hard_max = 1
+        self.samples = 0  # batches until the size of a tuple is sampled again
+        self._tuple_bytes = 0.0
+        self._marks = (1, 1, 1)
+
+    def stir(self) -> None:
+        """Something was done between two turns: have one."""
+        self.stirred = True
+        self.host.wake()
+
+    def set_marks(self, soft: int, hard: int, inbox_bytes: int) -> None:
+        """How many local tuples may wait, and how many bytes of them."""
+        self._marks = (min(soft, hard), hard, inbox_bytes)
+        self.sample(self._tuple_bytes)
+
+    def sample(self, tuple_bytes: float) -> None:
+        """A tuple of its inbox has this size. A larger one counts at once, smaller ones slowly."""
+        mean = self._tuple_bytes
+        self._tuple_bytes = max(tuple_bytes, mean + (tuple_bytes - mean) / 8)
+        soft, hard, inbox_bytes = self._marks
+        fit = max(1, int(inbox_bytes / max(1.0, self._tuple_bytes)))
+        self.hard = min(hard, fit)
+        self.soft = min(soft, self.hard)
+        self.hard_max = 8 * self.hard
+
+    def load(self) -> float:
+        """How full the inbox is: 1.0 or more when those who feed it wait."""
+        return self.queued / self.soft
 
     def deliver(self, batch: Batch) -> None:
         self.inbox.append(batch)
         self.queued += len(batch)
+        if batch.source.local:
+            self.local += len(batch)
+
+    def receive(self, received: Received) -> None:
+        """Tuples of another worker."""
+        self.inbox.append(received)
+        self.queued += received.count
+
+    def head(self) -> Batch | None:
+        """The batch at the head of the inbox, where it stays; None when there is none."""
+        while self.inbox:
+            first = self.inbox[0]
+            if not isinstance(first, Received):
+                return first
+            batch = self.decode(self.task, first.take())
+            if batch is not None:
+                self.inbox[0] = batch
+                return batch
+            self.inbox.popleft()
+            self.queued -= first.count
+        return None
 
     def take(self, limit: int) -> Batch | None:
-        """At most `limit` tuples of one source; None when there are none."""
-        if not self.inbox or limit <= 0:
+        """At most `limit` tuples of one source; None when there are none, or it may take none."""
+        if not self.inbox or limit <= 0 or self.gated:
             return None
-        batch = self.inbox[0]
+        batch = self.head()
+        if batch is None:
+            return None
         if len(batch) > limit:
             batch = batch.take(limit)
         else:
             self.inbox.popleft()
-        self.queued -= len(batch)
+        n = len(batch)
+        self.queued -= n
+        if batch.source.local:
+            self.local -= n
         return batch
+
+    def empty(self) -> list[Batch]:
+        """All that waits, which then waits no longer."""
+        found = []
+        while (batch := self.head()) is not None:
+            found.append(batch)
+            self.inbox.popleft()
+        self.queued = self.local = 0
+        return found
 
     def run(self, deadline: float) -> bool:
         """Work on the inbox until it is as empty as it was full at the beginning, or `deadline`
@@ -144,19 +218,22 @@ class SlicedBolt(BoltTask):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._slice = 16
+        # Asked between two slices: True when what it emits into is full.
+        self.pause: Callable[[], bool] | None = None
 
     def run(self, deadline: float) -> bool:
-        if not self.inbox:
-            return False
         now = self.host.now
         left = self.queued
         granted = self._slice  # tuples, whatever the deadline says
-        while True:
-            batch = self.inbox[0]
+        worked = False
+        while (batch := self.head()) is not None:
+            worked = True
             n = min(self._slice, left, len(batch))
             if n == len(batch):
                 self.inbox.popleft()
             self.queued -= n
+            if batch.source.local:
+                self.local -= n
             key = batch.source.key
             start = now()
             try:
@@ -173,8 +250,11 @@ class SlicedBolt(BoltTask):
                 self._slice = SLICE_TUPLES_MAX
             left -= n
             granted -= n
-            if left <= 0 or not self.inbox or (end >= deadline and granted <= 0):
-                return True
+            if left <= 0 or (end >= deadline and granted <= 0):
+                break
+            if self.pause is not None and self.pause():
+                break
+        return worked
 
     def work(self, batch: Batch, count: int) -> None:
         """Take the first `count` tuples out of the batch and execute them."""
@@ -256,6 +336,7 @@ class SpoutTask(Task):
         self.idle_until = 0.0  # monotonic
         self._idle_runs = 0
         self._failures = 0  # in a row, of next_tuple
+        self._emitted = 0  # when it was last asked
         self.active = False
         # Which of ack() and fail() the user's class defines; the others need not be called.
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
@@ -264,6 +345,13 @@ class SpoutTask(Task):
         self.downstream: frozenset[str] = frozenset()
 
     # -- emitting --
+
+    def emitted_more(self) -> bool:
+        """Whether it has emitted since this was last asked."""
+        emitted = self.calls.emitted()
+        more = emitted != self._emitted
+        self._emitted = emitted
+        return more
 
     def wake(self) -> None:
         """Ask for a tuple again in the next turn."""

@@ -1,22 +1,71 @@
-"""How tuples move between the tasks of a worker, and to other workers: flushing, arriving, and the
-gates that stop spouts when what they feed is behind."""
+"""How tuples move between the tasks of a worker, and to other workers, and who has to wait when
+what he feeds is behind.
+
+Emit never blocks. What a task emitted waits in its edges until the task has run, and then goes to
+inboxes here, or to other workers as far as their credit goes. Behind that are two marks: an inbox
+above its *soft* one stops the spouts above it; above its *hard* one, or without credit, it stops
+every task that feeds it (`gates`). Both are in tuples, the hard one also in bytes by the size of a
+tuple that is sampled now and then. Whatever else shares nothing with it goes on.
+
+A cycle (a strongly connected component) never gates itself, or it could stop for good: only what
+feeds it waits. One that makes more tuples than it finishes would grow without end: above the budget
+of the worker its tuples fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from squall.model import WorkerSlot
+from squall.names import is_system_id
 from squall_worker.engine.building import Built
 from squall_worker.engine.core import Batch, Edge, Ledger, Output
-from squall_worker.engine.exchange import Exchange
-from squall_worker.engine.executors import BoltTask, SpoutTask, Task
+from squall_worker.engine.credit import Allowance, Inflow, Outflow, charge, window_bytes
+from squall_worker.engine.exchange import SECTION_BYTES_MAX, Exchange
+from squall_worker.engine.executors import BoltTask, SlicedBolt, SpoutTask, Task
 from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
+from squall_worker.engine.gates import Gates
 from squall_worker.engine.plan import Plan
-from squall_worker.transport import Transport
+from squall_worker.engine.received import Received
+from squall_worker.engine.sections import addressee
+from squall_worker.engine.sizes import tuple_bytes
+from squall_worker.transport import LOAD_MAX, Grant, Transport
 
+_SOFT_TUPLES = 2_048
 _UNROUTED_TUPLES_MAX = 10_000  # kept an edge while its task has no worker
-_INBOX_TUPLES_MAX = 2_048  # above it, the spouts that feed the bolt wait
+_INBOX_BYTES_MIN = 256 * 1024
+_SAMPLE_EVERY = 16  # batches
+_SECTION_TUPLES_MAX = 2_048  # decoded in one go
+_BUDGET_BYTES = 33_554_432
+
+
+class CycleOverflowError(RuntimeError):
+    """The bolts of a cycle emit more tuples into it than they finish."""
+
+
+class Way:
+    """An edge, and where it leads."""
+
+    __slots__ = (
+        "allowance", "droppable", "edge", "inner", "output", "rest", "slot", "target", "task",
+        "tuple_bytes",
+    )  # fmt: skip
+
+    def __init__(self, output: Output, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
+        self.output = output
+        self.edge = edge
+        self.task: int = edge.task
+        self.target = target  # None: on another worker
+        self.inner = inner  # within a cycle
+        # Metrics and logged events wait for nobody: without room they are dropped, and counted.
+        self.droppable = is_system_id(output.source.stream)
+        self.slot: WorkerSlot | None = None
+        self.allowance: Allowance | None = None  # None: here, or nobody knows where
+        self.rest: Batch | None = None  # out of the edge, but there was no more credit
+        self.tuple_bytes = 256  # of the credit, as the last section had it
 
 
 class Flow:
@@ -36,18 +85,19 @@ class Flow:
         self.bolts: list[BoltTask] = []  # in the order of a turn
         self.bolt_of: dict[int, BoltTask] = {}
         self.task_of: dict[int, Task] = {}
-        self._ways: dict[Task, list[tuple[Output, Edge, BoltTask | None]]] = {}
+        self._ways: dict[Task, list[Way]] = {}
         self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
-        receive_buffer = int(conf.get("topology.executor.receive.buffer.size") or 32_768)
-        self._inbox_max = min(_INBOX_TUPLES_MAX, receive_buffer)
-        self._receive_max = receive_buffer
-        self._backlog_max = int(conf.get("topology.worker.buffer.bytes") or 33_554_432) // 4
+        self._tuples_max = int(conf.get("topology.executor.receive.buffer.size") or 32_768)
+        self._budget = int(conf.get("topology.worker.buffer.bytes") or _BUDGET_BYTES)
+        self._inbox_bytes = _INBOX_BYTES_MIN
+        self._outflow = Outflow()
+        self._inflow = Inflow()
+        self._gates = Gates({})
+        self._held: dict[Task, None] = {}  # some of what they emitted waits for credit
+        self._swollen: dict[BoltTask, None] = {}  # above the soft mark
         self._congested: frozenset[str] = frozenset()
-        self._behind: frozenset[WorkerSlot] = frozenset()
-        self._peers_of: dict[SpoutTask, frozenset[WorkerSlot]] = {}
-        self.is_full = False
-        """An inbox is so long that the transport is left alone: then its backlog grows, and stops
-        the senders."""
+        self._congested_is_old = False
+        self.dropped: Counter[str] = Counter()  # tuples of system streams, by stream
 
     def wire(self, built: list[Built]) -> None:
         """Connect the tasks, once all are made."""
@@ -59,28 +109,90 @@ class Flow:
             elif isinstance(task, BoltTask):
                 self.bolts.append(task)
                 self.bolt_of[task_id] = task
+        self._inbox_bytes = max(_INBOX_BYTES_MIN, self._budget // 2 // max(1, len(self.bolts)))
+        for bolt in self.bolts:
+            bolt.set_marks(_SOFT_TUPLES, self._tuples_max, self._inbox_bytes)
+            bolt.decode = self._decode
         for one in built:
             task = one.task
             self._ways[task] = [
-                (output, edge, self.bolt_of.get(edge.task))
+                Way(
+                    output,
+                    edge,
+                    self.bolt_of.get(edge.task),
+                    inner=self._plan.on_one_cycle(task.component, edge.task),
+                )
                 for output in task.outputs
                 for edge in output.edges
             ]
+            if isinstance(task, SlicedBolt) and self._ways[task]:
+                task.pause = partial(self._pause, task)
             if isinstance(task, ThreadSpout | ThreadBolt):
                 assert one.ledger is not None
                 self._threaded.append((task, one.ledger))
+        self._gates = Gates(
+            {
+                task.task: [way.task for way in ways if not (way.inner or way.droppable)]
+                for task, ways in self._ways.items()
+            }
+        )
         self.set_routes({})
+
+    # ---- where the others are ----
 
     def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
         """Where the tasks of other workers are."""
         self._exchange.set_routes(routes)
         routes = self._exchange.routes
-        for spout in self.spouts:
-            self._peers_of[spout] = frozenset(
-                slot
-                for task, slot in routes.items()
-                if self._plan.task_to_component[task] in spout.downstream
-            )
+        for task, ways in self._ways.items():
+            for way in ways:
+                if way.target is None:
+                    slot = way.slot = routes.get(way.task)
+                    way.allowance = None
+                    if slot is not None:
+                        way.allowance = self._outflow.allowance(slot, way.task)
+                    self._check_allowance(way.task, way.allowance)
+                    if way.rest is not None or len(way.edge):
+                        self._held[task] = None
+        sources: dict[WorkerSlot, set[str]] = {}
+        for source, slot in routes.items():
+            sources.setdefault(slot, set()).add(self._plan.task_to_component[source])
+        fed = {
+            slot: [b.task for b in self.bolts if not self._plan.feeders[b.component].isdisjoint(of)]
+            for slot, of in sources.items()
+        }
+        window = window_bytes(self._budget // 2, sum(map(len, fed.values())))
+        self._inflow.set_windows({s: dict.fromkeys(tasks, window) for s, tasks in fed.items()})
+
+    def session_began(self, slot: WorkerSlot, sessions: object, waiting: Sequence[bytes]) -> None:
+        """A pair of sessions with another worker began; `waiting` goes out first."""
+        sent = []
+        for section in waiting:
+            task, count = addressee(section)
+            if count:
+                sent.append((task, charge(len(section), count)))
+        self._outflow.session_began(slot, sent)
+        self._inflow.session_began(slot, sessions)
+        for ways in self._ways.values():
+            for way in ways:
+                if way.slot == slot:
+                    self._check_allowance(way.task, way.allowance)
+
+    def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
+        """Another worker tells of its tasks."""
+        self._outflow.granted(slot, grants)
+        closed = self._gates.closed
+        for grant in grants:
+            if grant.task in closed and self._exchange.routes.get(grant.task) == slot:
+                self._check_allowance(grant.task, self._outflow.allowance(slot, grant.task))
+
+    def _check_allowance(self, task: int, allowance: Allowance | None) -> None:
+        if allowance is not None and allowance.left > 0:
+            self._congested_is_old |= self._gates.open(task)
+        else:
+            self._congested_is_old |= self._gates.close(task)
+
+    # ---- moving ----
 
     @property
     def is_drained(self) -> bool:
@@ -88,36 +200,110 @@ class Flow:
         return (
             not any(bolt.busy for bolt in self.bolts)
             and not any(spout.pending for spout in self.spouts)
-            and not any(len(edge) for ways in self._ways.values() for _, edge, _ in ways)
+            and not any(
+                len(way.edge) or way.rest is not None
+                for ways in self._ways.values()
+                for way in ways
+            )
             and self._exchange.is_empty
         )
 
-    # ---- moving ----
-
     def flush(self, task: Task) -> bool:
-        """Move a task's buffers to where they go. True when there was anything in them."""
+        """Move a task's buffers to where they go. True when something moved."""
         moved = False
-        remote: dict[tuple[Output, WorkerSlot], list[tuple[int, Batch]]] | None = None
-        for output, edge, target in self._ways[task]:
-            n = len(edge)
+        for way in self._ways[task]:
+            n = len(way.edge)
             if not n:
                 continue
-            if target is not None:
-                target.inbox.append(edge.take())
-                target.queued += n
-            else:
-                slot = self._exchange.routes.get(edge.task)
-                if slot is None:
-                    edge.drop_oldest(_UNROUTED_TUPLES_MAX)
-                    continue
-                remote = {} if remote is None else remote
-                remote.setdefault((output, slot), []).append((edge.task, edge.take()))
-            output.transferred += n
+            target = way.target
+            if target is None:
+                moved |= self._send(task, way)
+                continue
+            batch = way.edge.take()
+            if way.droppable and target.local > target.hard:
+                self.dropped[way.output.source.stream] += n
+                continue
+            if way.inner and target.local > target.hard_max and self._overflows(way, batch):
+                continue
+            target.samples -= 1
+            if target.samples <= 0:
+                target.samples = _SAMPLE_EVERY
+                target.sample(tuple_bytes(batch.rows()[-1]))
+            target.inbox.append(batch)
+            target.queued += n
+            target.local += n
+            if target.local > target.soft:
+                self._check_inbox(target)
+            way.output.transferred += n
             moved = True
-        if remote is not None:
-            for (output, slot), batches in remote.items():
-                self._exchange.send_tuples(output, slot, batches)
         return moved
+
+    def _send(self, task: Task, way: Way) -> bool:
+        """What waits for a task of another worker, as far as its credit goes."""
+        allowance, moved = way.allowance, False
+        while allowance is not None:
+            left = allowance.limit - allowance.sent
+            if left <= 0 and not way.inner:
+                break
+            batch = way.rest
+            if batch is None:
+                if not len(way.edge):
+                    return moved
+                batch = way.edge.take()
+            n = len(batch)
+            size = way.tuple_bytes
+            room = SECTION_BYTES_MAX if way.inner else min(left, SECTION_BYTES_MAX)
+            fit = max(1, min(n, room // size, _SECTION_TUPLES_MAX))
+            way.rest = None
+            if fit < n:
+                way.rest = batch
+                batch = batch.take(fit)
+            if way.inner and -left > self._budget and self._overflows(way, batch):
+                continue
+            assert way.slot is not None
+            used = self._exchange.send_tuples(way.output, way.slot, way.task, batch)
+            allowance.sent += used
+            way.tuple_bytes = max(1, used // fit)
+            way.output.transferred += fit
+            moved = True
+            if allowance.sent >= allowance.limit:
+                self._congested_is_old |= self._gates.close(way.task)
+        if way.droppable:
+            self._drop(way)
+        elif allowance is None:
+            way.edge.drop_oldest(_UNROUTED_TUPLES_MAX)
+        if way.rest is not None or len(way.edge):
+            self._held[task] = None
+        return moved
+
+    def _drop(self, way: Way) -> None:
+        for batch in (way.rest, way.edge.take()):
+            self.dropped[way.output.source.stream] += 0 if batch is None else len(batch)
+        way.rest = None
+
+    def _send_held(self) -> bool:
+        """Send what waited for credit."""
+        held, self._held = self._held, {}
+        moved = False
+        for task in held:
+            with task.lock:
+                for way in self._ways[task]:
+                    if way.target is None and (way.rest is not None or len(way.edge)):
+                        moved |= self._send(task, way)
+        return moved
+
+    def _overflows(self, way: Way, batch: Batch) -> bool:
+        """Fail what a cycle makes beyond all bounds. (Always true.)"""
+        source = way.output.source
+        cycle = ", ".join(map(repr, self._plan.cycle_of(source.component)))
+        consumer = self._plan.task_to_component[way.task]
+        error = CycleOverflowError(
+            f"the cycle of {cycle} makes more tuples than it finishes: {len(batch)} tuple(s) from "
+            f"{source.component!r} to {consumer!r} were failed, since "
+            f"topology.worker.buffer.bytes ({self._budget}) of them wait there already"
+        )
+        self._exchange.reject(source.component, source.task, error, batch.roots())
+        return True
 
     def catch_up(self, ledger: Ledger) -> bool:
         """What was emitted between two turns, by coroutines, callbacks and threads, and in ack,
@@ -131,9 +317,12 @@ class Flow:
                     worked |= task.settle_untracked()
         for spout in self.spouts:
             if not isinstance(spout, ThreadSpout):
-                worked |= self.flush(spout) | spout.settle_untracked()
+                if spout.emitted_more():
+                    worked |= self.flush(spout)
+                worked |= spout.settle_untracked()
         for bolt in self.bolts:
-            if not (isinstance(bolt, ThreadBolt) or bolt.holds_back):
+            if bolt.stirred and not (isinstance(bolt, ThreadBolt) or bolt.holds_back):
+                bolt.stirred = False
                 worked |= self.flush(bolt)
         return worked
 
@@ -143,64 +332,109 @@ class Flow:
             with task.lock:
                 self.flush(task)
 
-    def deliver(self, section: bytes) -> None:
-        """Tuples that came from another worker (a TUPLES section). Raises CodecError."""
-        for task, batch in self._exchange.tuples_of(section).items():
-            bolt = self.bolt_of.get(task)
-            if bolt is not None:
-                bolt.deliver(batch)
+    def deliver(self, section: bytes, slot: WorkerSlot, sessions: object) -> None:
+        """Tuples that came from another worker (a TUPLES section). They stay encoded until their
+        task runs. Raises CodecError."""
+        task, count = addressee(section)
+        bolt = self.bolt_of.get(task)
+        if bolt is None:
+            for strayed, batch in self._exchange.tuples_of(section).items():
+                if strayed in self.bolt_of:
+                    self.bolt_of[strayed].deliver(batch)
+            return
+        size = charge(len(section), count)
+        account = self._inflow.arrived(slot, sessions, task, size)
+        bolt.receive(Received(section, count, size, account))
+
+    def _decode(self, task: int, section: bytes) -> Batch | None:
+        """The tuples of a received section."""
+        return self._exchange.decode(section).get(task)
+
+    def tell_senders(self) -> None:
+        """Grant what was taken in this turn."""
+        if self._transport is not None:
+            for slot, accounts in self._inflow.due():
+                grants = [one.grant(self._load(one.task)) for one in accounts]
+                self._transport.grant(slot, grants, soon=True)
+
+    def _load(self, task: int) -> int:
+        bolt = self.bolt_of.get(task)
+        return 0 if bolt is None else int(LOAD_MAX * min(1.0, bolt.load()))
 
     def give_up(self) -> list[int]:
-        """Empty the inboxes; the roots of what was in them."""
+        """Empty the inboxes, and what could not be sent; the roots of all that."""
         roots: dict[int, None] = {}
         for bolt in self.bolts:
-            for batch in bolt.inbox:
+            for batch in bolt.empty():
                 roots.update(dict.fromkeys(batch.roots()))
-            bolt.inbox.clear()
-            bolt.queued = 0
+        for task, ways in self._ways.items():
+            with task.lock:
+                for way in ways:
+                    for rest in (way.rest, way.edge.take()):
+                        if rest is not None:
+                            roots.update(dict.fromkeys(rest.roots()))
+                    way.rest = None
         return list(roots)
 
     # ---- running ----
 
     def run_spouts(self, now: float, deadline: float, calls_max: int, *, may_emit: bool) -> bool:
         """Let the spouts emit that may. True if any did."""
-        worked = False
-        if self._transport is not None:
-            backlog, limit = self._transport.backlog_bytes, self._backlog_max
-            peers = set(self._exchange.routes.values())
-            self._behind = frozenset([slot for slot in peers if backlog(slot) > limit])
+        worked = self._send_held() if self._held else False
+        for bolt in list(self._swollen):
+            self._check_inbox(bolt)
+        if self._congested_is_old:
+            self._find_congested()
         for spout in self.spouts:
             if not spout.active:
                 continue
-            if not (may_emit and self._has_room_for(spout)):
+            if not (may_emit and spout.downstream.isdisjoint(self._congested)):
                 spout.close_gate()
             elif now >= spout.idle_until and spout.may_emit and spout.run(calls_max, deadline):
                 self.flush(spout)
                 worked = True
         return worked
 
-    def _has_room_for(self, spout: SpoutTask) -> bool:
-        """Whether what the spout feeds can take more."""
-        if self._congested and not spout.downstream.isdisjoint(self._congested):
-            return False
-        return not self._behind or self._behind.isdisjoint(self._peers_of[spout])
-
     def run_bolts(self, deadline: float) -> bool:
-        """Run every bolt that has something. True if any did anything."""
+        """Run every bolt that has something and may run. True if any did anything."""
         worked = False
-        congested: set[str] = set()
-        longest = 0
+        gated = self._gates.gated
         for bolt in self.bolts:
             if not bolt.inbox:
+                continue
+            bolt.gated = bolt.task in gated
+            if bolt.gated:
                 continue
             if bolt.run(deadline):
                 worked = True
                 if not isinstance(bolt, ThreadBolt):
                     self.flush(bolt)
-            if bolt.queued > self._inbox_max:
-                congested.add(bolt.component)
-                longest = max(longest, bolt.queued)
-        if congested or self._congested:
-            self._congested = frozenset(congested)
-            self.is_full = longest > self._receive_max
+                if bolt in self._swollen:
+                    self._check_inbox(bolt)
         return worked
+
+    def _pause(self, task: Task) -> bool:
+        """Between two slices of a bolt: whether it has to stop, for what it feeds is full."""
+        self.flush(task)
+        return task.task in self._gates.gated
+
+    def _check_inbox(self, bolt: BoltTask) -> None:
+        waiting = bolt.local
+        if waiting > bolt.soft:
+            if bolt not in self._swollen:
+                self._swollen[bolt] = None
+                self._congested_is_old = True
+            if waiting > bolt.hard:
+                self._gates.close(bolt.task)
+        elif bolt in self._swollen:
+            del self._swollen[bolt]
+            self._gates.open(bolt.task)
+            self._congested_is_old = True
+
+    def _find_congested(self) -> None:
+        self._congested_is_old = False
+        component_of = self._plan.task_to_component
+        self._congested = frozenset(
+            {bolt.component for bolt in self._swollen}
+            | {component_of[task] for task in self._gates.closed}
+        )

@@ -49,7 +49,13 @@ class Plan:
         self.local_ackers = [i for i, t in enumerate(self.acker_tasks) if t in self.local_tasks]
 
         self._edges = consumers(topology)
-        self.order = [id_ for group in run_order(self._edges) for id_ in group]
+        groups = run_order(self._edges)
+        self.order = [id_ for group in groups for id_ in group]
+        self._group_of = {id_: group for group in groups for id_ in group}
+        self.feeders: dict[str, set[str]] = {id_: set() for id_ in topology.components}
+        for source, consuming in self._edges.items():
+            for id_ in consuming:
+                self.feeders[id_].add(source)
         self._inputs: dict[GlobalStreamId, list[tuple[Component, Grouping]]] = {}
         for component_id in sorted(topology.components):
             component = topology.components[component_id]
@@ -66,6 +72,14 @@ class Plan:
 
     def downstream_of(self, component: str) -> frozenset[str]:
         return frozenset(downstream(self._edges, component))
+
+    def cycle_of(self, component: str) -> list[str]:
+        """The components that are on a cycle with one, itself included."""
+        return self._group_of[component]
+
+    def on_one_cycle(self, component: str, task: int) -> bool:
+        """Whether what a component emits to a task can come back to the component."""
+        return self.task_to_component[task] in self._group_of[component]
 
     def local_user_tasks(self) -> Iterable[int]:
         """The user's tasks of this worker, in the order in which a turn runs them: spouts too."""

@@ -148,6 +148,20 @@ def serialize_roots(kind: int, target: int, roots: Iterable[int]) -> bytes:
     return _ROOTS_HEAD.pack(kind, 0, target, len(numbers)) + _bytes(numbers)
 
 
+def addressee(data: bytes) -> tuple[int, int]:
+    """(task, tuples) of a TUPLES section for one task; (-1, count) when it is for several, and
+    (-1, 0) when it is no such section. Nothing else of it is looked at."""
+    try:
+        kind, flags, _, name_bytes, count = _TUPLES_HEAD.unpack_from(data)
+        if kind != TUPLES:
+            return -1, 0
+        if not flags & _SAME_TASK:
+            return -1, count
+        return _I32.unpack_from(data, _TUPLES_HEAD.size + name_bytes)[0], count
+    except struct.error:
+        return -1, 0
+
+
 def parse(data: bytes, codec: ValueCodec) -> Section:
     """Raises CodecError for what is no section."""
     try:

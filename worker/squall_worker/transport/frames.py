@@ -9,7 +9,7 @@ A frame is one single-part ZeroMQ message from the PUSH socket of one worker to 
          3    1  kind: 1 greeting, 2 data, 3 idle, 4 goodbye
          4    1  flags: 1 = there is a gap, send again from `acknowledged` + 1
          5    1  n, length of the sender's node (supervisor) id
-         6    2  x, length of the extension
+         6    2  x, length of the grants
          8    8  topology: BLAKE2b of the topology id, 8 bytes
         16    8  \\
         24    4   > session of the sender: assignment zxid, launch, link
@@ -21,7 +21,7 @@ A frame is one single-part ZeroMQ message from the PUSH socket of one worker to 
         66    2  s, number of sections
         68    4  length of the whole frame in bytes
         72    n  the sender's node id, UTF-8
-      72+n    x  extension: reserved for credit entries; this version writes none and skips it
+      72+n    x  grants, each 14 bytes: task, limit (8 bytes), load (2 bytes); see `Grant`
     72+n+x       s sections, each 4 bytes of length and that many bytes
 
 A frame is data exactly when it has sections. What arrives here comes off a port that anybody may
@@ -38,6 +38,7 @@ from dataclasses import dataclass
 
 from squall.launch import Incarnation
 from squall.model import WorkerSlot
+from squall_worker.transport import Grant
 
 MAGIC = b"SQ"
 VERSION = 1
@@ -52,11 +53,15 @@ NODE_BYTES_MAX = 255
 
 _HEADER = struct.Struct("<2sBBBBH8sQIIQIIQQHHI")
 _LENGTH = struct.Struct("<I")
+_GRANT = struct.Struct("<iQH")
+GRANTS_MAX = 1024  # in one frame
 
 LENGTH_BYTES = _LENGTH.size  # what a section costs beside its own bytes
 
 # The largest section that fits into a frame, whatever the sender is called.
-SECTION_BYTES_MAX = FRAME_BYTES_MAX - _HEADER.size - NODE_BYTES_MAX - _LENGTH.size
+SECTION_BYTES_MAX = (
+    FRAME_BYTES_MAX - _HEADER.size - NODE_BYTES_MAX - _LENGTH.size - GRANTS_MAX * _GRANT.size
+)
 SECTIONS_MAX = 0xFFFF
 
 
@@ -126,12 +131,15 @@ class Frame:
     acknowledged: int
     gap: bool = False
     sections: tuple[bytes, ...] = ()
+    grants: tuple[Grant, ...] = ()
 
     def serialize(self) -> bytes:
         """The frame as bytes. Raises ValueError when a field does not fit."""
         node = self.slot.node.encode()
         sections = self.sections
-        size = _HEADER.size + len(node) + sum(map(len, sections)) + _LENGTH.size * len(sections)
+        extension = _GRANT.size * len(self.grants)
+        size = _HEADER.size + len(node) + extension
+        size += sum(map(len, sections)) + _LENGTH.size * len(sections)
         if size > FRAME_BYTES_MAX:
             raise ValueError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}")
         if (self.kind is Kind.DATA) != bool(sections):
@@ -139,14 +147,15 @@ class Frame:
         sender, receiver = self.sender, self.receiver
         try:
             header = _HEADER.pack(
-                MAGIC, VERSION, self.kind, _GAP if self.gap else 0, len(node), 0, self.topology,
+                MAGIC, VERSION, self.kind, _GAP if self.gap else 0, len(node), extension,
+                self.topology,
                 sender.assignment_zxid, sender.launch, sender.link,
                 receiver.assignment_zxid, receiver.launch, receiver.link,
                 self.sequence, self.acknowledged, self.slot.port, len(sections), size,
             )  # fmt: skip
+            parts = [header, node, *[_GRANT.pack(*grant) for grant in self.grants]]
         except struct.error as error:
             raise ValueError(f"a field does not fit into a frame: {error}") from error
-        parts = [header, node]
         for section in sections:
             parts.append(_LENGTH.pack(len(section)))
             parts.append(section)
@@ -184,6 +193,12 @@ class Frame:
             node = data[_HEADER.size : _HEADER.size + node_length].decode()
         except UnicodeDecodeError:
             raise FrameError(_HEADER.size, "node id is not UTF-8") from None
+        if extension_length % _GRANT.size:
+            raise FrameError(6, f"{extension_length} bytes of grants")
+        grants: tuple[Grant, ...] = ()
+        if extension_length:
+            extension = data[position - extension_length : position]
+            grants = tuple([Grant(*fields) for fields in _GRANT.iter_unpack(extension)])
         sections: list[bytes] = []
         for _ in range(section_count):
             start = position + _LENGTH.size
@@ -200,7 +215,7 @@ class Frame:
             kind, topology, WorkerSlot(node, port),
             Session(sender_zxid, sender_launch, sender_link),
             Session(receiver_zxid, receiver_launch, receiver_link),
-            sequence, acknowledged, bool(flags & _GAP), tuple(sections),
+            sequence, acknowledged, bool(flags & _GAP), tuple(sections), grants,
         )  # fmt: skip
 
     def __str__(self) -> str:

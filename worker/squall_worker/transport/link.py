@@ -39,10 +39,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 
 from squall.model import WorkerSlot
+from squall_worker.transport import Grant
 from squall_worker.transport.frames import (
     FRAME_BYTES_TARGET,
+    GRANTS_MAX,
     LENGTH_BYTES,
     NO_SESSION,
     SECTIONS_MAX,
@@ -80,6 +83,24 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """A new pair of sessions: what was counted in the one before means nothing any more.
+    `waiting` are the sections that go out first."""
+
+    peer: WorkerSlot
+    sessions: tuple[Session, Session]  # ours, the peer's
+    waiting: tuple[bytes, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The peer tells of its tasks."""
+
+    peer: WorkerSlot
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Greeted:
     """The link stands: the peer knows this session, and its frames arrive here."""
 
@@ -109,7 +130,7 @@ class Replaced:
     dropped: tuple[bytes, ...] = field(default=(), repr=False)  # their sections
 
 
-Event = Delivered | Greeted | Left | Replaced
+Event = Began | Delivered | Granted | Greeted | Left | Replaced
 
 
 @dataclass(slots=True)
@@ -202,6 +223,13 @@ class Link:
         self._taken = 0
         self._taken_bytes = 0  # taken and not told the peer
 
+        # What is told the peer of our tasks, and which of it the next frame carries. All of it is
+        # repeated, since a frame that carries it may be lost.
+        self._grants: dict[int, Grant] = {}
+        self._grants_due: dict[int, Grant] = {}
+        self.granted: dict[int, Grant] = {}  # what the peer told of its tasks
+        self._repeat_at = now + IDLE_SECS
+
         self._due = False  # a control frame is to go out now
         self._gap_due = False
         self._ack_at: float | None = None
@@ -242,10 +270,21 @@ class Link:
             tail.sections.append(section)
             tail.size_bytes += size
 
+    def grant(self, grants: Iterable[Grant], *, soon: bool) -> None:
+        """Tell the peer of our tasks with the next frame; `soon`: have one go out now."""
+        if self.peer_session is None or self.left:
+            return
+        for grant in grants:
+            self._grants[grant.task] = self._grants_due[grant.task] = grant
+            self._due |= soon
+
     def next_frame(self, now: float) -> Frame | None:
         """The frame to send now, or None. Gives the same one again until `sent` is called."""
         if self.left:
             return None
+        if now >= self._repeat_at:
+            self._repeat_at = now + IDLE_SECS
+            self._grants_due.update(self._grants)
         if self.peer_session is None:
             return self._frame(Kind.GREETING, 0) if self._due else None
         unsent = self._frames.get(self._cursor)
@@ -267,7 +306,10 @@ class Link:
             self._cursor = frame.sequence + 1
         if frame.gap:
             self._gap_due = False
-        self._due = self._gap_due
+        for grant in frame.grants:
+            if self._grants_due.get(grant.task) is grant:
+                del self._grants_due[grant.task]
+        self._due = self._gap_due or (len(frame.grants) == GRANTS_MAX and bool(self._grants_due))
         self._ack_at = None
         self._taken_bytes = 0
         self._sent_at = now
@@ -290,9 +332,15 @@ class Link:
             self._taken,
             self._gap_due,
             sections,
+            tuple(islice(self._grants_due.values(), GRANTS_MAX)) if self._grants_due else (),
         )
 
     # -- in -----------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> tuple[Session, Session]:
+        """The present pair: ours and the peer's."""
+        return (self.session, self.peer_session or NO_SESSION)
 
     def receive(self, frame: Frame, now: float) -> list[Event]:
         """Take note of a frame of this peer's slot; what came of it, in order."""
@@ -319,6 +367,12 @@ class Link:
         if not self.greeted:
             self.greeted = True
             events.append(Greeted(self.peer, frame.sender))
+        if frame.grants:
+            for grant in frame.grants:
+                known = self.granted.get(grant.task)
+                if known is None or grant.limit >= known.limit:
+                    self.granted[grant.task] = grant
+            events.append(Granted(self.peer, frame.grants))
         if frame.acknowledged > self._acked:
             self._acknowledge(frame.acknowledged)
         if frame.gap:
@@ -374,8 +428,12 @@ class Link:
         self._gap_due = False
         self._due = True
         self._greeting_secs = GREETING_SECS
+        self._grants.clear()
+        self.granted.clear()
+        self._grants_due.clear()
         waiting, self._waiting = self._waiting, deque()
         self._number(waiting)
+        events.append(Began(self.peer, self.sessions, tuple(waiting)))
 
     def _leave(self, frame: Frame, events: list[Event]) -> None:
         self.left = True
@@ -441,6 +499,7 @@ class Link:
     def connected(self, now: float) -> None:
         """The socket has (again) a connection: greet or probe at once."""
         self._due = True
+        self._repeat_at = now
         self._probe_secs = PROBE_SECS
         self._greeting_secs = GREETING_SECS
 

@@ -26,6 +26,7 @@ from squall.errors import SquallError
 from squall.launch import Incarnation
 from squall.logs import get_logger
 from squall.model import WorkerSlot
+from squall_worker.transport import Arrival, Grant, Listener
 from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,
     Frame,
@@ -35,8 +36,10 @@ from squall_worker.transport.frames import (
 )
 from squall_worker.transport.link import (
     IDLE_SECS,
+    Began,
     Delivered,
     Event,
+    Granted,
     Link,
     LinkCounts,
     Replaced,
@@ -143,6 +146,7 @@ class ZmqTransport:
         self._inbox: deque[tuple[Link, Delivered]] = deque()
         self._inbox_bytes = 0
         self._wakeup: Callable[[], None] | None = None
+        self._listener: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._flush_due = False
@@ -255,20 +259,21 @@ class ZmqTransport:
             self._tell_dropped(sections)
         self._pump(to)
 
-    def drain(self, limit_bytes: int) -> list[bytes]:
+    def drain(self, limit_bytes: int) -> list[Arrival]:
         """See `Transport.drain`. What it returns counts as taken, and is acknowledged."""
         if self._inbox_bytes < limit_bytes:
             self._read(limit_bytes)
         inbox = self._inbox
         if not inbox:
             return []
-        sections: list[bytes] = []
+        arrivals: list[Arrival] = []
         size = 0
         now = self._clock.monotonic()
         while inbox and size < limit_bytes:
             link, delivered = inbox.popleft()
             size += delivered.size_bytes
-            sections += delivered.sections
+            sessions = (link.session, delivered.session)
+            arrivals.append(Arrival(delivered.peer, sessions, delivered.sections))
             link.take(delivered, now)  # a link closed meanwhile tells nobody
             self._watch_deadline(link)
         self._inbox_bytes -= size
@@ -277,16 +282,31 @@ class ZmqTransport:
             self._read_soon()
         if inbox and self._wakeup is not None:
             self._loop.call_soon(self._wakeup)
-        return sections
+        return arrivals
+
+    def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
+        """See `Transport.grant`."""
+        known = self._peers.get(peer)
+        if known is not None:
+            known.link.grant(grants, soon=soon)
+            if soon:
+                self._flush_soon()
 
     def backlog_bytes(self, peer: WorkerSlot) -> int:
-        """See `Transport.backlog_bytes`."""
+        """Bytes queued for a peer that it has not acknowledged."""
         known = self._peers.get(peer)
         return 0 if known is None else known.link.backlog_bytes
 
-    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+    def set_wakeup(self, wakeup: Callable[[], None], listener: Listener | None = None) -> None:
         """See `Transport.set_wakeup`."""
         self._wakeup = wakeup
+        self._listener = listener
+        if listener is not None:
+            for slot, peer in self._peers.items():
+                if peer.link.peer_session is not None:
+                    sections = peer.link.queued()
+                    listener.session_began(slot, peer.link.sessions, sections)
+                    listener.granted(slot, tuple(peer.link.granted.values()))
         if self._inbox:
             self._loop.call_soon(wakeup)
 
@@ -297,16 +317,16 @@ class ZmqTransport:
         self._read_due = False
         if self._closed or self._pull is None:
             return
-        fell = self._read(_READ_BYTES)
-        if self._wakeup is not None and (self._inbox or fell):
+        granted = self._read(_READ_BYTES)
+        if self._wakeup is not None and (self._inbox or granted):
             self._wakeup()
 
     def _read(self, limit_bytes: int) -> bool:
-        """Read the socket until it is empty or `limit_bytes` were read; whether a backlog fell."""
+        """Read the socket until it is empty or `limit_bytes` were read; whether grants came."""
         pull = self._pull
         if pull is None:
             return False
-        fell = False
+        granted = False
         now = self._clock.monotonic()
         read_bytes = 0
         while True:
@@ -323,10 +343,10 @@ class ZmqTransport:
             if pull.getsockopt(zmq.RCVMORE):
                 self._skip_parts(pull)
                 continue
-            fell |= self._receive(data, now)
+            granted |= self._receive(data, now)
         if read_bytes:
             self._flush_soon()
-        return fell
+        return granted
 
     def _skip_parts(self, pull: zmq.Socket[bytes]) -> None:
         self.drops.multipart += 1
@@ -352,11 +372,19 @@ class ZmqTransport:
                 self._on_stranger(frame.slot)
             return False
         link = peer.link
-        backlog = link.backlog_bytes
+        woke = False
         for event in link.receive(frame, now):
             if isinstance(event, Delivered):
                 self._inbox.append((link, event))
                 self._inbox_bytes += event.size_bytes
+            elif isinstance(event, Granted):
+                if self._listener is not None:
+                    self._listener.granted(event.peer, event.grants)
+                    woke = True
+            elif isinstance(event, Began):
+                if self._listener is not None:
+                    self._listener.session_began(event.peer, event.sessions, event.waiting)
+                    woke = True
             else:
                 log.info("link_event", link=event)
                 if isinstance(event, Replaced):
@@ -364,7 +392,7 @@ class ZmqTransport:
                 if self._on_event is not None:
                     self._on_event(event)
         self._watch_deadline(link)
-        return link.backlog_bytes < backlog
+        return woke
 
     def _tell_dropped(self, sections: Sequence[bytes]) -> None:
         if sections and self._on_dropped is not None:

@@ -7,6 +7,7 @@ from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster, Network
 
 from squall import TopologyBuilder
+from squall_worker.transport import Grant
 
 
 @pytest.fixture(autouse=True)
@@ -149,12 +150,15 @@ def test_a_spout_waits_while_a_peer_is_behind():
     ) as cluster:
         (end, other) = (cluster.network.ends[slot] for slot in cluster.slots)
         (spout,) = spouts(cluster)
-        end.backlog[cluster.slots[1]] = 1 << 30
+        allowances = [a for ways in cluster.engines[0]._flow._ways.values() for a in ways]
+        for way in allowances:
+            way.allowance.sent = way.allowance.limit
+            cluster.engines[0]._flow._check_allowance(way.task, way.allowance)
         before = spout.calls.emitted()
         cluster.run_for(1)
         assert spout.calls.emitted() - before <= 256  # what the turn under way had
-        end.backlog.clear()
-        end.arrive(b"")  # any news wakes it: here, a section that cannot be read
+        grants = [Grant(way.task, 1 << 40, 0) for way in allowances]
+        end.listener.granted(cluster.slots[1], grants)
         cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
         assert other.sent_bytes > 0
 

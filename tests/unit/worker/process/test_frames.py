@@ -1,6 +1,7 @@
 """The bytes of a frame, both ways, and everything that is none."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 
 from squall.launch import Incarnation
 from squall.model import WorkerSlot
+from squall_worker.transport import LOAD_MAX, Grant
 from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,
+    GRANTS_MAX,
     NO_SESSION,
     SECTION_BYTES_MAX,
     Frame,
@@ -70,13 +73,22 @@ def test_shows_itself_for_logs() -> None:
     assert str(GREETING) == "GREETING a:1 ffffffffffffffff.4294967295.1->0.0.0 seq=0 ack=0"
 
 
-def test_an_extension_of_a_later_version_is_skipped() -> None:
-    """Credit entries will travel there; a worker of this version reads past them."""
+def test_grants_travel_between_node_id_and_sections() -> None:
+    grants = (Grant(7, 1 << 40, 0), Grant(-1, 16_384, LOAD_MAX))
+    frame = replace(DATA, grants=grants)
+    data = frame.serialize()
+    assert len(data) == len(DATA_BYTES) + 2 * 14
+    assert data[77:91].hex() == "07000000" + "0000000000010000" + "0000"
+    assert Frame.parse(data) == frame
+
+
+def test_half_a_grant_is_refused() -> None:
     data = bytearray(DATA_BYTES)
     data[6:8] = (3).to_bytes(2, "little")
     data[68:72] = (len(data) + 3).to_bytes(4, "little")
     data[77:77] = b"xyz"
-    assert Frame.parse(bytes(data)) == DATA
+    with pytest.raises(FrameError, match="3 bytes of grants"):
+        Frame.parse(bytes(data))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +200,7 @@ def test_what_does_not_fit_is_not_sent(frame: Frame) -> None:
 def test_the_largest_section_fits_whatever_the_node_is_called() -> None:
     frame = Frame(
         Kind.DATA, TOPOLOGY, WorkerSlot("n" * 255, 1), NO_SESSION, NO_SESSION, 1, 0, False,
-        (b"x" * SECTION_BYTES_MAX,),
+        (b"x" * SECTION_BYTES_MAX,), (Grant(1, 2, 3),) * GRANTS_MAX,
     )  # fmt: skip
     assert len(frame.serialize()) == FRAME_BYTES_MAX
 

@@ -1,0 +1,58 @@
+"""Which tasks of a worker may run. Pure.
+
+A target (a task, here or elsewhere) is *closed* when it takes no more tuples; the tasks here that
+feed it are *gated*, that is not run, until it is open again. Whoever closes and opens leaves out
+nothing: the gates only count.
+
+No deadlock: a gated task waits for a target whose progress depends on what *it* feeds alone, never
+on another task's credit or inbox. Feeds within one strongly connected component are left out by the
+caller, so what waits for what has no cycle, and its ends (the bolts that feed nothing, or whose
+targets are open) run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+class Gates:
+    """Closed targets, and the tasks that wait for them."""
+
+    def __init__(self, feeds: Mapping[int, Iterable[int]]) -> None:
+        """task -> the targets that it feeds and has to wait for."""
+        self._feeders: dict[int, list[int]] = {}
+        for task, targets in feeds.items():
+            for target in set(targets):
+                self._feeders.setdefault(target, []).append(task)
+        self._waits: dict[int, int] = {}  # gated task -> closed targets that it feeds
+        self._closed: set[int] = set()
+
+    @property
+    def gated(self) -> Mapping[int, int]:
+        """The tasks that may not run (and how many targets each waits for)."""
+        return self._waits
+
+    @property
+    def closed(self) -> frozenset[int]:
+        """The targets that take no more."""
+        return frozenset(self._closed)
+
+    def close(self, target: int) -> bool:
+        """A target takes no more. True when it did before."""
+        if target in self._closed:
+            return False
+        self._closed.add(target)
+        for task in self._feeders.get(target, ()):
+            self._waits[task] = self._waits.get(task, 0) + 1
+        return True
+
+    def open(self, target: int) -> bool:
+        """A target takes tuples. True when it did not before."""
+        if target not in self._closed:
+            return False
+        self._closed.discard(target)
+        for task in self._feeders.get(target, ()):
+            self._waits[task] -= 1
+            if not self._waits[task]:
+                del self._waits[task]
+        return True
