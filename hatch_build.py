@@ -8,6 +8,7 @@ the compiler alone; SQUALL_BUILD=compiled makes a failure an error.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
@@ -61,7 +62,12 @@ def compile_core(root: Path, folder: Path) -> Path:
         from setuptools import Distribution, Extension
 
         source = SOURCE.relative_to("worker").as_posix()
-        extension = Extension(MODULE, [source], extra_compile_args=["-O3"])
+        extension = Extension(
+            MODULE,
+            [source],
+            extra_compile_args=["-O3"],
+            define_macros=[("SQUALL_SOURCE_HASH", f'"{source_hash(Path(source))}"')],
+        )
         extensions = cythonize([extension], build_dir=str(folder), language_level=3, quiet=True)
         distribution = Distribution({"name": "squall-core", "ext_modules": extensions})
         command: Any = distribution.get_command_obj("build_ext")
@@ -73,6 +79,11 @@ def compile_core(root: Path, folder: Path) -> Path:
     if not made.is_file():
         raise FileNotFoundError(made.name)
     return made
+
+
+def source_hash(source: Path) -> str:
+    """What `squall_worker.engine.core` knows a module by: whether it was made of this source."""
+    return hashlib.blake2b(source.read_bytes(), digest_size=16).hexdigest()
 
 
 @contextlib.contextmanager

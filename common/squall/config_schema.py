@@ -238,6 +238,8 @@ SCHEMA: dict[str, Kind] = {
     "topology.multilang.linger.micros": COUNT,
     "topology.multilang.log.handler": TEXT,
     "topology.disable.loadaware.messaging": YES_NO,
+    "topology.localityaware.higher.bound": number(),
+    "topology.localityaware.lower.bound": number(),
     "topology.min.replication.count": POSITIVE,
     "topology.max.replication.wait.time.sec": number(-1),
     "topology.debug": YES_NO,

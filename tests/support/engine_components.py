@@ -506,3 +506,38 @@ class Woken(Spout):
         if self.queue:
             self.emitted_at = time.monotonic()
             self.emit([self.queue.pop()])
+
+
+class Paced(Spout):
+    """So many numbers a second, by the loop's clock."""
+
+    outputs = ("number",)
+
+    def __init__(self, per_sec: int) -> None:
+        self.per_sec = per_sec
+
+    def open(self, conf: Any, context: Any) -> None:
+        self.begin = asyncio.get_running_loop().time()
+        self.next = 0
+
+    def next_tuple(self) -> None:
+        if self.next < (asyncio.get_running_loop().time() - self.begin) * self.per_sec:
+            self.emit([self.next])
+            self.next += 1
+
+
+class Uneven(Bolt):
+    """Tasks one of which (by its index) takes `ms` a tuple, one at a time."""
+
+    def __init__(self, slow_task: int, ms: float) -> None:
+        self.slow_task, self.secs = slow_task, ms / 1000
+
+    def prepare(self, conf: Any, context: Any) -> None:
+        self.slow = context.this_task_index == self.slow_task
+        self.turn = asyncio.Lock()
+
+    async def execute(self, tup: Any) -> None:
+        if self.slow:
+            async with self.turn:
+                await asyncio.sleep(self.secs)
+        log("worked", self.context.this_task_id)

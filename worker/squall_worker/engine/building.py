@@ -52,7 +52,7 @@ from squall_worker.engine.loading import (
 )
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.replays import Blame, Replays
-from squall_worker.engine.routing import make_grouper
+from squall_worker.engine.routing import Balancers, make_grouper
 from squall_worker.engine.stats import TaskCounts
 
 
@@ -65,6 +65,7 @@ class BuildHost(Host, Protocol):
     observer: Observer | None
     make_object: Callable[[Component, int], Any]
     worker_context: WorkerContext
+    balancers: Balancers | None
     inspector: Inspector | None
     replays: Replays | None
 
@@ -408,6 +409,7 @@ def _outputs(
                     rng=host.rng,
                     registry=host.worker_context.serialization,
                     make_custom=_custom_maker(context, GlobalStreamId(component.id, stream)),
+                    balancers=host.balancers,
                 )
             except Exception as error:
                 raise ComponentStartError(

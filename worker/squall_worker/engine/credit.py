@@ -95,7 +95,7 @@ class Outflow:
 class Account:
     """A receiver's side: what one worker sends to one task here."""
 
-    __slots__ = ("_due", "received", "taken", "task", "told", "window")
+    __slots__ = ("_due", "load", "received", "taken", "task", "told", "window")
 
     def __init__(self, task: int, window: int, due: dict[int, Account]) -> None:
         self.task = task
@@ -103,6 +103,7 @@ class Account:
         self.received = 0
         self.taken = 0
         self.told = FLOOR_BYTES  # the limit that the sender knows
+        self.load = 0  # likewise
         self._due = due
 
     @property
@@ -120,6 +121,7 @@ class Account:
     def grant(self, load: int) -> Grant:
         """What to tell the sender now. A limit that was told stands."""
         self.told = max(self.told, self.taken + self.window)
+        self.load = load
         return Grant(self.task, self.told, load)
 
 

@@ -54,6 +54,7 @@ from squall_worker.engine.inspecting import (
 from squall_worker.engine.loading import ComponentStartError, describe, make_user_object
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.replays import LOST, Reason, Replays
+from squall_worker.engine.routing import Balancers
 from squall_worker.engine.sections import ACKS, TUPLES, AcksSection, TuplesSection
 from squall_worker.engine.stats import Totals, Windows, add_output, executor_stats
 from squall_worker.engine.timing import Every, Rotation, Ticks
@@ -62,6 +63,7 @@ from squall_worker.transport import Grant, Transport
 log = get_logger(__name__)
 
 _RECEIVE_BYTES = 1024 * 1024  # drained from the transport in a turn
+_LOADS_SECS = 1.0  # how often shuffles look at the load of their targets
 _STATS_SECS = 30.0  # the finest bucket of the statistics' windows
 _TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one spins
 _DRAIN_POLL_SECS = 0.005
@@ -156,6 +158,9 @@ class Engine:
         )
         self.ledger = self._desk.ledger
         self.built: list[Built] = []
+        self.balancers: Balancers | None = None
+        if not conf.get("topology.disable.loadaware.messaging"):
+            self.balancers = Balancers(conf, self.rng)
         self._windows = {executor: Windows(now) for executor in self.plan.executors}
 
         self._spout_batch = int(conf.get("topology.spout.batch") or 256)
@@ -164,6 +169,7 @@ class Engine:
         self._rotation = Rotation(timeout / 10.0, now)
         self._ticks = Ticks()
         self._stats_due = Every(_STATS_SECS, now)
+        self._loads_due = Every(_LOADS_SECS, now)
 
         self._active = False
         self._ready = transport is None
@@ -176,6 +182,7 @@ class Engine:
         self._thread_id = 0
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timed = False  # this turn is a timer's
 
     def _make_inspector(self, codec: ValueCodec) -> Inspector | None:
         inspector: Inspector | None = None
@@ -400,6 +407,11 @@ class Engine:
             assert self._loop is not None
             self._loop.call_soon(self._take_turn)
 
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timed = True
+        self._take_turn()
+
     def _take_turn(self) -> None:
         self._scheduled = False
         if not self._running:
@@ -419,7 +431,7 @@ class Engine:
         elif self._running and not self._scheduled:
             assert self._loop is not None
             wait = max(self._next_deadline() - self.now(), _TIMER_SECS_MIN)
-            self._timer = self._loop.call_later(wait, self._schedule)
+            self._timer = self._loop.call_later(wait, self._on_timer)
 
     def _turn(self) -> bool:
         """One turn. True when there was anything to do, so that another should follow at once."""
@@ -429,10 +441,17 @@ class Engine:
         if self._rotation.is_due(start):
             worked |= desk.rotate()
         worked |= self._ticks.deliver(start)
+        if self._loads_due.is_due(start):
+            flow.tell_loads()
+            if self.balancers is not None:
+                self.balancers.update(flow.loads(self.balancers.targets))
         worked |= desk.fail_lost()
         may_emit = self._ready and not self._stopping
         deadline = start + self._turn_secs
-        worked |= flow.run_spouts(start, deadline, self._spout_batch, may_emit=may_emit)
+        # A timer is good to a millisecond, and may come that much too soon.
+        due = start + (_TIMER_SECS_MIN if self._timed else 0.0)
+        self._timed = False
+        worked |= flow.run_spouts(due, deadline, self._spout_batch, may_emit=may_emit)
         # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
         worked |= flow.run_bolts(self.now() + self._turn_secs)
         worked |= flow.catch_up(desk.ledger)

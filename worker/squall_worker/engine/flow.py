@@ -40,6 +40,7 @@ _INBOX_BYTES_MIN = 256 * 1024
 _SAMPLE_EVERY = 16  # batches
 _SECTION_TUPLES_MAX = 2_048  # decoded in one go
 _BUDGET_BYTES = 33_554_432
+_LOAD_STEP = LOAD_MAX // 64  # a smaller change is not told
 
 
 class CycleOverflowError(RuntimeError):
@@ -360,6 +361,34 @@ class Flow:
     def _load(self, task: int) -> int:
         bolt = self.bolt_of.get(task)
         return 0 if bolt is None else int(LOAD_MAX * min(1.0, bolt.load()))
+
+    def loads(self, tasks: Iterable[int]) -> dict[int, float]:
+        """How full the inboxes of tasks are, here and elsewhere; those that are empty left out."""
+        found = {}
+        routes = self._exchange.routes
+        for task in tasks:
+            if task in self.bolt_of:
+                load = self._load(task)
+            else:
+                slot = routes.get(task)
+                load = 0 if slot is None else self._outflow.allowance(slot, task).load
+            if load:
+                found[task] = load / LOAD_MAX
+        return found
+
+    def tell_loads(self) -> None:
+        """Tell the other workers how full our inboxes are, where that has changed: with the next
+        frame that goes there anyway."""
+        if self._transport is None:
+            return
+        for slot, accounts in self._inflow.accounts():
+            grants = []
+            for account in accounts:
+                load = self._load(account.task)
+                if abs(load - account.load) > _LOAD_STEP or (account.load and not load):
+                    grants.append(account.grant(load))
+            if grants:
+                self._transport.grant(slot, grants, soon=False)
 
     def give_up(self) -> list[int]:
         """Empty the inboxes, and what could not be sent; the roots of all that."""

@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from squall.groupings import CustomGrouping, NoStableHashError, stable_hash, stable_hash_of_fields
 from squall.model import Grouping, GroupingKind
 from squall.serialization import Registry
 from squall_worker.engine.core import ByFields, Edge, EmitError, Fixed, Grouper, RoundRobin, Source
+from squall_worker.engine.loads import Balance
+
+
+class Balancers:
+    """The shuffles of a worker, that heed the load of their targets (`loads`)."""
+
+    def __init__(self, conf: Mapping[str, Any], rng: random.Random) -> None:
+        self._rng = rng
+        self._bounds = [
+            float(default if conf.get(key) is None else conf[key])
+            for key, default in (
+                ("topology.localityaware.higher.bound", 0.8),
+                ("topology.localityaware.lower.bound", 0.2),
+            )
+        ]
+        self._all: list[tuple[Balance, RoundRobin, dict[int, Edge]]] = []
+        self.targets: frozenset[int] = frozenset()
+
+    def add(self, shuffle: RoundRobin, edges: Sequence[Edge], near: Collection[int]) -> None:
+        """One that takes the edges to `near` first, if there are any."""
+        if len(edges) > 1:
+            higher, lower = self._bounds
+            targets = [edge.task for edge in edges]
+            balance = Balance(targets, near, self._rng, higher=higher, lower=lower)
+            self._all.append((balance, shuffle, {edge.task: edge for edge in edges}))
+            self.targets |= set(targets)
+
+    def update(self, loads: Mapping[int, float]) -> None:
+        """A second has passed."""
+        for balance, shuffle, edges in self._all:
+            ring = balance.update(loads)
+            if ring is not None:
+                shuffle.set_ring([edges[target] for target in ring])
 
 
 class Custom:
@@ -44,16 +77,24 @@ def make_grouper(
     rng: random.Random,
     registry: Registry,
     make_custom: Callable[[Grouping, Sequence[int]], CustomGrouping],
+    balancers: Balancers | None = None,
 ) -> Grouper | None:
     """The grouper of one consumer of a stream; `edges` lead to its tasks, sorted by task. None for
-    a direct grouping. Raises EmitError for a grouping that cannot run here."""
+    a direct grouping. `balancers` None: shuffles do not heed load. Raises EmitError for a grouping
+    that cannot run here."""
     kind = grouping.kind
     describe = f"{consumer!r} groups stream {source.stream!r} of {source.component!r}"
     if kind in (GroupingKind.SHUFFLE, GroupingKind.NONE):
-        return RoundRobin(edges, rng)
+        shuffle = RoundRobin(edges, rng)
+        if balancers is not None:
+            balancers.add(shuffle, edges, ())
+        return shuffle
     if kind is GroupingKind.LOCAL_OR_SHUFFLE:
         local = [edge for edge in edges if edge.task in local_tasks]
-        return RoundRobin(local or edges, rng)
+        shuffle = RoundRobin(local or edges, rng)
+        if balancers is not None:
+            balancers.add(shuffle, edges, local_tasks)
+        return shuffle
     if kind is GroupingKind.ALL:
         return Fixed(edges)
     if kind is GroupingKind.GLOBAL or (kind is GroupingKind.FIELDS and not grouping.fields):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from squall.model import WorkerSlot
+from squall_worker.transport import Grant
 from squall_worker.transport.frames import (
     FRAME_BYTES_TARGET,
+    GRANTS_MAX,
     LENGTH_BYTES,
     NO_SESSION,
     SECTION_BYTES_MAX,
@@ -26,7 +29,9 @@ from squall_worker.transport.link import (
     IDLE_SECS,
     PROBE_SECS,
     RESEND_SECS,
+    Began,
     Delivered,
+    Granted,
     Greeted,
     Left,
     Link,
@@ -63,7 +68,7 @@ def send_all(link: Link, now: float) -> list[Frame]:
 
 def greeted() -> Link:
     link = make()
-    assert link.receive(frame(), 0.0) == [Greeted(PEER, THEIRS)]
+    assert link.receive(frame(), 0.0) == [Began(PEER, (MINE, THEIRS)), Greeted(PEER, THEIRS)]
     send_all(link, 0.0)
     return link
 
@@ -87,7 +92,8 @@ def test_greets_until_it_is_known_more_and_more_slowly() -> None:
 
 def test_a_greeting_is_answered_at_once_and_proves_one_direction_only() -> None:
     link = make()
-    assert link.receive(frame(Kind.GREETING, receiver=NO_SESSION), 1.0) == []
+    began = [Began(PEER, (MINE, THEIRS))]
+    assert link.receive(frame(Kind.GREETING, receiver=NO_SESSION), 1.0) == began
     assert not link.greeted
     (answer,) = send_all(link, 1.0)
     assert (answer.kind, answer.receiver) == (Kind.GREETING, THEIRS)
@@ -230,7 +236,8 @@ def test_a_newer_session_drops_what_was_for_the_old_one() -> None:
     send_all(link, 0)
     (delivered,) = link.receive(data(1), 1.0)
     events = link.receive(frame(Kind.GREETING, sender=NEWER, receiver=NO_SESSION), 2.0)
-    assert events == [Replaced(PEER, THEIRS, NEWER, left=False, dropped_frames=1, dropped=(b"a",))]
+    gone = Replaced(PEER, THEIRS, NEWER, left=False, dropped_frames=1, dropped=(b"a",))
+    assert events == [gone, Began(PEER, (MINE, NEWER))]
     assert link.backlog_bytes == 0
     assert isinstance(delivered, Delivered)
     link.take(delivered, 2.0)  # of the old one: says nothing to the new one
@@ -268,6 +275,7 @@ def test_a_goodbye_keeps_what_was_never_taken_for_the_next() -> None:
     assert link.receive(data(1), 1.5) == []
     events = link.receive(frame(sender=NEWER), 2.0)
     assert events[0] == Replaced(PEER, THEIRS, NEWER, left=True, dropped_frames=0)
+    assert events[1] == Began(PEER, (MINE, NEWER), waiting=(b"b", b"c"))
     assert [f.sections for f in send_all(link, 2.0)] == [(b"b", b"c")]
 
 
@@ -310,3 +318,56 @@ def test_a_peer_stands_while_it_is_heard() -> None:
     link.receive(frame(Kind.GOODBYE), 1.6)
     assert not link.stands(since=1.0)
     assert str(link) == "peer:2 5.1.1->6.1.1 greeted left out=0/0/0 in=0/0 backlog=0"
+
+
+GRANTS = (Grant(3, 1000, 0), Grant(4, 50, 7))
+
+
+def test_grants_ride_on_the_next_frame_or_have_one_of_their_own() -> None:
+    link = greeted()
+    link.grant(GRANTS[:1], soon=False)
+    assert send_all(link, 0.1) == []
+    link.queue([b"a"])
+    (out,) = send_all(link, 0.1)
+    assert (out.kind, out.grants) == (Kind.DATA, GRANTS[:1])
+    link.grant(GRANTS[1:], soon=True)
+    (out,) = send_all(link, 0.2)
+    assert (out.kind, out.grants) == (Kind.IDLE, GRANTS[1:])
+
+
+def test_all_grants_are_repeated_once_a_second_and_after_a_reconnection() -> None:
+    link = greeted()
+    link.grant(GRANTS, soon=True)
+    send_all(link, 0.1)
+    link.tick(2.0)
+    (out,) = send_all(link, 2.0)
+    assert out.grants == GRANTS
+    link.connected(2.1)
+    (out,) = send_all(link, 2.1)
+    assert out.grants == GRANTS
+
+
+def test_only_the_newest_grant_of_a_task_is_told_and_none_of_the_session_before() -> None:
+    link = greeted()
+    link.grant([Grant(3, 1, 0)], soon=False)
+    link.grant([Grant(3, 2, 0)], soon=True)
+    (out,) = send_all(link, 0.1)
+    assert out.grants == (Grant(3, 2, 0),)
+    link.grant(GRANTS, soon=True)
+    link.receive(frame(sender=NEWER), 1.0)
+    assert [f.grants for f in send_all(link, 2.0)] == [()]
+
+
+def test_more_grants_than_a_frame_holds_take_several() -> None:
+    link = greeted()
+    grants = [Grant(task, 1, 0) for task in range(GRANTS_MAX + 10)]
+    link.grant(grants, soon=True)
+    assert [len(out.grants) for out in send_all(link, 0.1)] == [GRANTS_MAX, 10]
+
+
+def test_what_the_peer_grants_is_told_and_kept_at_its_highest() -> None:
+    link = greeted()
+    told = replace(frame(), grants=GRANTS)
+    assert link.receive(told, 0.1) == [Granted(PEER, GRANTS)]
+    link.receive(replace(frame(), grants=(Grant(3, 900, 0),)), 0.2)
+    assert link.granted == {3: GRANTS[0], 4: GRANTS[1]}

@@ -17,11 +17,14 @@ chooses. Everything else of the engine, and whatever is not hot, is written once
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from squall.errors import SquallError
+from squall.logs import get_logger
 from squall_worker.engine.core.values import (
     ACKER_INDEX_BITS,
     ACKER_INDEX_MASK,
@@ -37,6 +40,8 @@ from squall_worker.engine.core.values import (
     SettledTupleError,
 )
 
+log = get_logger(__name__)
+
 CHOICE = os.environ.get("SQUALL_CORE", "")
 
 if CHOICE not in ("", "pure", "compiled"):
@@ -47,7 +52,7 @@ def _is_compiled() -> bool:
     if CHOICE == "pure":
         return False
     try:
-        importlib.import_module("squall_worker.engine.core.compiled")
+        module = importlib.import_module("squall_worker.engine.core.compiled")
     except ImportError as error:
         if CHOICE == "compiled":
             raise SquallError(
@@ -55,7 +60,26 @@ def _is_compiled() -> bool:
                 hint="install squall where there is a C compiler",
             ) from error
         return False
+    if is_stale(module):
+        hint = "compile it again: pip install -e ."
+        if CHOICE == "compiled":
+            raise SquallError(f"{module.__file__} is older than its source", hint=hint)
+        log.warning("compiled_core_is_stale", file=module.__file__, runs="pure", hint=hint)
+        return False
     return True
+
+
+def is_stale(module: Any) -> bool:
+    """Whether a compiled core was made of another source than the one that lies beside it. (An
+    installation has none there.)"""
+    source = Path(module.__file__).with_name("compiled.pyx")
+    try:
+        data = source.read_bytes()
+    except OSError:
+        return False
+    # As hatch_build.source_hash.
+    made_of: str = getattr(module, "SOURCE_HASH", "")
+    return hashlib.blake2b(data, digest_size=16).hexdigest() != made_of
 
 
 COMPILED = _is_compiled()

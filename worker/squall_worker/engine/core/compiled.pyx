@@ -33,6 +33,14 @@ cdef extern from "Python.h":
     void PyErr_Clear()
     Py_ssize_t Py_REFCNT(object)
 
+cdef extern from *:
+    """
+    #ifndef SQUALL_SOURCE_HASH
+    #define SQUALL_SOURCE_HASH ""
+    #endif
+    """
+    const char* SQUALL_SOURCE_HASH
+
 import difflib
 import sys
 from collections.abc import Iterable
@@ -60,6 +68,9 @@ from squall_worker.engine.sections import FAILS, RESETS, acker_of, serialize_roo
 
 if sys.byteorder != "little":
     raise ImportError("the compiled core is for little-endian machines")
+
+# Of this file, when it was compiled: whoever loads the module compares it.
+SOURCE_HASH = SQUALL_SOURCE_HASH.decode()
 
 cdef object DEFAULT_STREAM = sys.intern(_DEFAULT_STREAM)
 
@@ -1332,6 +1343,11 @@ cdef class RoundRobin(Picker):
 
     def __init__(self, edges, rng):
         self.edges = rng.sample(list(edges), len(edges))
+        self.count = len(self.edges)
+        self.next = 0
+
+    def set_ring(self, edges):
+        self.edges = [(<Edge?>edge) for edge in edges]
         self.count = len(self.edges)
         self.next = 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -73,9 +73,19 @@ class RoundRobin:
         self._next = i + 1 if i + 1 < len(self._edges) else 0
         return (self._edges[i],)
 
+    def set_ring(self, edges: Sequence[Edge]) -> None:
+        """Take these in turn from now on (from the next round on, on the fast path)."""
+        self._edges = list(edges)
+        self._next = 0
+
     def picker(self) -> Callable[[], Pair]:
-        """`choose` for the fast path: a call a tuple, in C."""
-        return _endless(edge.pair for edge in self._edges)
+        """`choose` for the fast path."""
+        return self._pairs().__next__
+
+    def _pairs(self) -> Iterator[Pair]:
+        while True:
+            for edge in self._edges:
+                yield edge.pair
 
 
 def _endless(pairs: Iterable[Pair]) -> Callable[[], Pair]:
