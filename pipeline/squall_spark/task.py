@@ -34,6 +34,7 @@ from squall_worker.engine.building import on_thread
 from squall_worker.engine.executors import BoltTask
 from squall_worker.engine.executors_thread import ThreadBolt
 from squall_worker.engine.loading import describe, make_user_object
+from squall_worker.transport import Arrival, Grant, Listener
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
 
@@ -44,6 +45,8 @@ _NAP_SECS = 0.001
 _DRAIN_BYTES = 1024 * 1024
 _CHUNK_ROWS = 2_000  # rows of a data set that a spout emits at once
 _OUT_BYTES = 4 * 1024 * 1024  # what a bounded spout may run ahead of Spark
+_ANYBODY = WorkerSlot("spark", 0)  # who sent a section is of no matter here
+_NO_END = 1 << 62
 
 
 class TaskFailedError(SquallError):
@@ -51,11 +54,11 @@ class TaskFailedError(SquallError):
 
 
 class _Transport:
-    """The engine's way in and out: lists."""
+    """The engine's way in and out: lists. Credit has no end: the engine turns only while what it
+    emits is wanted."""
 
-    def __init__(self, out_bytes: int) -> None:
-        """`out_bytes`: a spout waits while more than this has been emitted and not taken."""
-        self._out_bytes = out_bytes
+    def __init__(self, tasks: Iterable[int]) -> None:
+        self._tasks = tuple(tasks)
         self.arrived: list[bytes] = []
         self.leaving: list[Row] = []
         self.leaving_bytes = 0
@@ -66,21 +69,22 @@ class _Transport:
             self.leaving.append((peer.port, section))
             self.leaving_bytes += len(section)
 
-    def drain(self, limit_bytes: int) -> list[bytes]:
+    def drain(self, limit_bytes: int) -> list[Arrival]:
         taken, size = 0, 0
         while taken < len(self.arrived) and size < limit_bytes:
             size += len(self.arrived[taken])
             taken += 1
         sections = self.arrived[:taken]
         del self.arrived[:taken]
-        return sections
+        return [Arrival(_ANYBODY, None, sections)] if sections else []
 
-    def backlog_bytes(self, peer: WorkerSlot) -> int:
-        # Above the engine's limit, the spout waits.
-        return sys.maxsize if self.leaving_bytes > self._out_bytes else 0
+    def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
+        """Nobody waits for credit."""
 
-    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+    def set_wakeup(self, wakeup: Callable[[], None], listener: Listener) -> None:
         self.wakeup = wakeup
+        for task in self._tasks:
+            listener.granted(WorkerSlot("spark", task), (Grant(task, _NO_END, 0),))
 
 
 class _Near(frozenset[int]):
@@ -154,8 +158,7 @@ class TaskRunner:
         self.task = self._plan.stage(spec.component).tasks[index]
         self._code_dir = code_dir
         self._state = state
-        # What a data set gives is bounded by the size of Spark's batches.
-        self._transport = _Transport(sys.maxsize if spec.from_data else _OUT_BYTES)
+        self._transport = _Transport(self._plan.task_to_component)
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._engine: _TaskEngine | None = None
         self._user: Any = None

@@ -319,7 +319,7 @@ def test_what_never_reached_its_worker_does_not_count() -> None:
     carry = engines.network.carry
     dropped = 0
 
-    def lose(peer: Any, sections: Any) -> None:
+    def lose(slot: Any, peer: Any, sections: Any) -> None:
         nonlocal dropped
         tuples = [data for data in sections if peer == engines.slots[1] and data[0] == TUPLES]
         if tuples and dropped < 5:
@@ -327,7 +327,7 @@ def test_what_never_reached_its_worker_does_not_count() -> None:
             loop = asyncio.get_running_loop()
             loop.call_soon(engines.engines[0].sections_dropped, tuples)
             sections = [data for data in sections if data not in tuples]
-        carry(peer, sections)
+        carry(slot, peer, sections)
 
     engines.network.carry = lose  # type: ignore[method-assign]
     with engines:
