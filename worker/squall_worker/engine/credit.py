@@ -166,10 +166,10 @@ class Inflow:
 
     def arrived(self, slot: WorkerSlot, sessions: object, task: int, size: int) -> Account:
         """So much has come for a task; the account to take it from."""
-        if self._sessions.get(slot) == sessions:
+        if slot in self._sessions and self._sessions[slot] == sessions:
             account = self._account(slot, task)
         else:
-            account = Account(task, FLOOR_BYTES, {})  # of a pair of sessions that has ended
+            account = Account(task, FLOOR_BYTES, {})  # of a pair of sessions that is none of ours
         account.received += size
         return account
 
