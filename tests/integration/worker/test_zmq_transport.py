@@ -191,6 +191,38 @@ async def test_resets_under_load_lose_nothing(pair: Pair) -> None:
     await wait_until(lambda: pair.a.transport.backlog_bytes(B) == 0)
 
 
+@pytest.mark.parametrize("ends_by_reset", [False, True])
+async def test_a_partition_under_load_loses_nothing(pair: Pair, ends_by_reset: bool) -> None:
+    """Nothing passes in either direction while both go on sending; then it heals, or the
+    connections turn out to be dead."""
+    await pair.wait_greeted()
+    sent: dict[WorkerSlot, list[bytes]] = {A: [], B: []}
+
+    async def send(rounds: int) -> None:
+        for _ in range(rounds):
+            for to, sender in ((B, pair.a), (A, pair.b)):
+                section = b"%d " % len(sent[to]) + b"x" * 2_000
+                sender.transport.send(to, [section])
+                sent[to].append(section)
+            await asyncio.sleep(0.002)
+
+    for _ in range(3):
+        await send(50)
+        pair.to_a.pause()
+        pair.to_b.pause()
+        await send(250)
+        if ends_by_reset:
+            pair.to_a.reset()
+            pair.to_b.reset()
+        pair.to_a.resume()
+        pair.to_b.resume()
+    await wait_until(lambda: len(pair.b.received) >= len(sent[B]))
+    await wait_until(lambda: len(pair.a.received) >= len(sent[A]))
+    assert pair.b.received == sent[B]
+    assert pair.a.received == sent[A]
+    await wait_until(lambda: pair.a.transport.backlog_bytes(B) == 0)
+
+
 async def test_the_last_frame_before_silence_is_found_missing(pair: Pair) -> None:
     """Nothing follows that would show the gap: the idle repetition does."""
     await pair.wait_greeted()
