@@ -3,7 +3,7 @@
 They are read on the loop, where the tasks are, and handed to a thread a consumer through a queue
 with a bound. Nothing waits for a consumer: what does not fit is dropped and counted, and the next
 data points say so (`__dropped-data-points`). In Storm consumers are bolts, and their tuples go
-through the topology's own queues; see decision 0020.
+through the topology's own queues; see decision 0021.
 """
 
 from __future__ import annotations
