@@ -1,0 +1,211 @@
+"""What a container of Squall starts with: writes storm.yaml when none is mounted, then runs the
+command.
+
+    entrypoint.py storm nimbus        any command; a daemon learns the name that others resolve
+    entrypoint.py storm supervisor    started again when it ends, so that its workers live on
+
+The environment, used for a storm.yaml of our own only:
+
+    STORM_ZOOKEEPER_SERVERS, NIMBUS_SEEDS, DRPC_SERVERS     lists with commas
+    STORM_DATA_DIR, STORM_LOG_DIR                           /data and /logs
+    STORM_YAML                                              a YAML map, which wins over all others
+
+and always: STORM_CONF_DIR (/conf), STORM_LOCAL_HOSTNAME (the container's host name).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HEADER = "# Written by the container's entrypoint from its environment: changes are lost.\n"
+LISTS = {
+    "STORM_ZOOKEEPER_SERVERS": "storm.zookeeper.servers",
+    "NIMBUS_SEEDS": "nimbus.seeds",
+    "DRPC_SERVERS": "drpc.servers",
+}
+# Where each daemon listens: the key, and its default.
+PORTS = {
+    "nimbus": ("nimbus.thrift.port", 6627),
+    "supervisor": ("supervisor.thrift.port", 6628),
+    "drpc": ("drpc.port", 3772),
+}
+HOSTNAME = "storm.local.hostname"
+_PAUSE_SECS = 1.0
+# What the image's HEALTHCHECK connects to.
+_PORT_FILE = Path("/tmp/squall.port")
+
+
+class EntrypointError(Exception):
+    """What the environment asks for cannot be done; told in one message."""
+
+
+def rendered(env: Mapping[str, str]) -> dict[str, Any]:
+    """The site configuration that the environment asks for. Raises EntrypointError."""
+    conf: dict[str, Any] = {
+        "storm.local.dir": env.get("STORM_DATA_DIR") or "/data",
+        "storm.log.dir": env.get("STORM_LOG_DIR") or "/logs",
+        # Loopback would be the container's own.
+        "storm.bind.host": "0.0.0.0",
+    }
+    for variable, key in LISTS.items():
+        values = [part.strip() for part in env.get(variable, "").split(",")]
+        if any(values):
+            conf[key] = [value for value in values if value]
+    conf.update(_yaml_map(env.get("STORM_YAML", ""), "STORM_YAML"))
+    return conf
+
+
+def _yaml_map(text: str, where: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise EntrypointError(
+            f"{where} is not valid YAML: {' '.join(str(error).split())}"
+        ) from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise EntrypointError(f"{where} is no YAML map of options, but {value!r}")
+    return value
+
+
+def site_conf(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
+    """The storm.yaml that was mounted; else one from the environment, written to `path`. Raises
+    EntrypointError."""
+    import yaml
+
+    try:
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            if not text.startswith(HEADER):
+                return _yaml_map(text, str(path))
+        conf = rendered(env)
+        # Values may be secrets.
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(HEADER + yaml.safe_dump(conf))
+        os.replace(partial, path)
+        return conf
+    except (OSError, UnicodeDecodeError) as error:
+        raise EntrypointError(
+            f"{path} cannot be read or written by user {os.getuid()}: {error}; "
+            f"mount a storm.yaml there, or a folder that the user may write"
+        ) from error
+
+
+def daemon_of(command: Sequence[str]) -> str | None:
+    """The daemon that a command line runs, if any."""
+    if len(command) >= 2 and command[0] == "storm" and command[1] in PORTS:
+        return command[1]
+    return None
+
+
+def with_hostname(
+    command: Sequence[str], conf: Mapping[str, Any], env: Mapping[str, str]
+) -> list[str]:
+    """The command of a daemon, with the name under which other containers find this one: what the
+    command line or storm.yaml says, else STORM_LOCAL_HOSTNAME, else the container's host name,
+    which a network of Docker's resolves (its id, unless it was given another)."""
+    given = any(HOSTNAME in word for word in command[2:])
+    if given or conf.get(HOSTNAME):
+        return list(command)
+    host = env.get("STORM_LOCAL_HOSTNAME") or socket.gethostname()
+    return [*command[:2], "-c", f"{HOSTNAME}={host}", *command[2:]]
+
+
+def supervise(command: Sequence[str]) -> int:
+    """Run a supervisor, again and again until SIGTERM or SIGINT: then end it, and its workers,
+    which drain. Whatever else ends meanwhile (workers of a supervisor that was killed) is reaped:
+    this may be process 1. Returns 2 when the command line is wrong, else 0."""
+    child = 0
+    stopping = False
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signals = {signal.SIGTERM, signal.SIGINT}
+    while not stopping:
+        # A signal that comes between the start and the note of its process id waits that long.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        child = os.posix_spawnp(command[0], list(command), os.environ, setsigmask=())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        status = _reap_until(child)
+        child = 0
+        if status == 2:
+            return 2
+        if not stopping:
+            print(f"supervisor ended with status {status}; starting it again", file=sys.stderr)
+            time.sleep(_PAUSE_SECS)
+    ending = [command[0], "kill_workers", *command[2:]]
+    _reap_until(os.posix_spawnp(ending[0], ending, os.environ))
+    return 0
+
+
+def _reap_until(child: int) -> int:
+    """Wait for the end of a child, and of all others that end before; its exit status, negative
+    for a signal."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            return os.waitstatus_to_exitcode(status)
+
+
+def port_of(command: Sequence[str], conf: Mapping[str, Any]) -> int:
+    """Where a daemon listens: what the command line says, else storm.yaml, else the default."""
+    key, default = PORTS[command[1]]
+    port = conf.get(key, default)
+    for word in command[2:]:
+        name, equals, value = word.removeprefix("-c").partition("=")
+        if equals and name.strip() == key:
+            port = value
+    try:
+        return int(port)
+    except (TypeError, ValueError) as error:
+        raise EntrypointError(f"{key} is {port!r}, which is no port") from error
+
+
+def run(command: Sequence[str], env: Mapping[str, str]) -> int:
+    """What `main` does, with errors raised."""
+    path = Path(env.get("STORM_CONF_DIR") or "/conf") / "storm.yaml"
+    conf = site_conf(path, env)
+    daemon = daemon_of(command)
+    if daemon is not None:
+        command = with_hostname(command, conf, env)
+        with contextlib.suppress(OSError):  # a container may have no place to write it
+            _PORT_FILE.write_text(f"{port_of(command, conf)}\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if daemon == "supervisor":
+        return supervise(command)
+    try:
+        os.execvp(command[0], list(command))
+    except OSError as error:
+        raise EntrypointError(f"{command[0]}: {error.strerror}") from error
+
+
+def main() -> int:
+    try:
+        return run(sys.argv[1:] or ["storm", "--help"], os.environ)
+    except EntrypointError as error:
+        print(f"entrypoint: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
