@@ -20,26 +20,31 @@ import os
 import stat
 import struct
 import tarfile
-import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from squall import archive_tar
+from squall.archive_members import (
+    PATH_BYTES_MAX,
+    Limits,
+    Member,
+    check_links,
+    check_names,
+    refusal,
+    safe_path,
+)
 from squall.errors import PackageError
 
 _CHUNK_BYTES = 256 * 1024
-_NAME_BYTES_MAX = 255  # NAME_MAX of every usual file system
-_PATH_BYTES_MAX = 2048
 _RATIO_FLOOR_BYTES = 1024 * 1024  # small archives may well compress 1000:1
 _DIRECTORY_BYTES_PER_ENTRY = 1024  # a record of 46 bytes, its name, some extra fields
 _DIRECTORY_BYTES_FLOOR = 1024 * 1024
 _END_BYTES = 22  # the end-of-directory record without its comment
-_LINK_STEPS_MAX = 256  # Linux follows 40 links, each of some parts
 _ZIP64_BYTES = 76  # what zip64 puts between the directory and that record
 
 
@@ -51,32 +56,11 @@ _DAMAGE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What an archive may take. A bomb is caught while it unpacks, at the first byte too much."""
-
-    entries_max: int = 10_000
-    total_bytes_max: int = 512 * 1024 * 1024
-    ratio_max: int = 100  # bytes that come out for each byte of the archive
-
-
-@dataclass(frozen=True, slots=True)
 class Extracted:
     """What was unpacked."""
 
     files: int
     total_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One file, folder or link, as a reader of archives found it."""
-
-    name: str  # as in the archive, for messages
-    path: tuple[str, ...]
-    is_dir: bool
-    executable: bool
-    open: Callable[[], IO[bytes]] | None  # None for a folder or a link
-    link: str | None = None  # where a symbolic link leads
 
 
 def extract(
@@ -110,7 +94,7 @@ def _opened(
         try:
             if blob and archive_tar.is_tar(file):
                 with archive_tar.members(file, archive, limits, size) as found:
-                    _check_names(found, archive, limits)
+                    check_names(found, archive, limits)
                     check_links(found, archive)
                     yield found, size
                 return
@@ -128,7 +112,7 @@ def _opened(
             file.seek(0)
             with zipfile.ZipFile(file) as zip_file:
                 found = list(_zip_members(zip_file, archive, links=blob))
-                _check_names(found, archive, limits)
+                check_names(found, archive, limits)
                 check_links(found, archive)
                 yield found, size
         except _DAMAGE as error:
@@ -175,7 +159,7 @@ def _zip_members(zip_file: zipfile.ZipFile, archive: Path, *, links: bool) -> It
         mode = info.external_attr >> 16
         if links and stat.S_ISLNK(mode) and not info.flag_bits & 0x1:
             with zip_file.open(info) as file:
-                text = file.read(_PATH_BYTES_MAX + 1).decode(errors="replace")
+                text = file.read(PATH_BYTES_MAX + 1).decode(errors="replace")
             yield Member(name, safe_path(archive, name), False, False, None, text)
             continue
         kind = _ZIP_KINDS.get(stat.S_IFMT(mode))
@@ -195,110 +179,6 @@ def _zip_members(zip_file: zipfile.ZipFile, archive: Path, *, links: bool) -> It
             executable=bool(mode & 0o111),
             open=None if is_dir else lambda info=info: zip_file.open(info),  # type: ignore[misc]
         )
-
-
-# Names.
-
-
-def refusal(archive: Path, name: str, why: str) -> PackageError:
-    return PackageError(f"{archive.name}: member {name[:200]!r} {why}")
-
-
-def safe_path(archive: Path, name: str) -> tuple[str, ...]:
-    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
-        raise refusal(archive, name, "has control characters in its name")
-    if "\\" in name:
-        raise refusal(archive, name, "has a backslash in its name")
-    if name.startswith("/"):
-        raise refusal(archive, name, "has an absolute path")
-    path = tuple(part for part in name.split("/") if part not in ("", "."))
-    if ".." in path:
-        raise refusal(archive, name, "leads out of the archive with '..'")
-    encoded = [part.encode() for part in path]
-    if sum(map(len, encoded)) + len(encoded) > _PATH_BYTES_MAX or any(
-        len(part) > _NAME_BYTES_MAX for part in encoded
-    ):
-        raise refusal(archive, name, "has too long a name")
-    return path
-
-
-def _check_names(members: list[Member], archive: Path, limits: Limits) -> None:
-    """No two members may make the same file, on any file system: letters that differ in case only,
-    or in how Unicode composes them, count as the same."""
-    if len(members) > limits.entries_max:
-        raise PackageError(f"{archive.name} has more than {limits.entries_max} entries")
-    spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
-    files: set[tuple[str, ...]] = set()
-    folders: set[tuple[str, ...]] = set()
-    for member in members:
-        if not member.path:
-            if member.is_dir:
-                continue  # "./"
-            raise refusal(archive, member.name, "has no name")
-        folded = tuple(unicodedata.normalize("NFC", p).casefold() for p in member.path)
-        for depth in range(1, len(folded) + 1):
-            own = member.path[:depth]
-            other = spelled.setdefault(folded[:depth], own)
-            if other != own:
-                raise refusal(
-                    archive, member.name, f"differs from {'/'.join(other)!r} in case only"
-                )
-        folders.update(folded[:depth] for depth in range(1, len(folded)))
-        if member.is_dir:
-            folders.add(folded)
-        elif folded in files:
-            raise refusal(archive, member.name, "is there twice")
-        else:
-            files.add(folded)
-        if len(spelled) > 4 * limits.entries_max:  # folders that are only implied count as well
-            raise PackageError(f"{archive.name} has more than {limits.entries_max} entries")
-    both = files & folders
-    if both:
-        name = "/".join(spelled[min(both)])
-        raise refusal(archive, name, "is a file and a folder")
-
-
-# Links.
-
-
-def check_links(members: list[Member], archive: Path) -> None:
-    """Follow each link as a kernel would, over all other links: none may lead out, be absolute, or
-    go round in circles. One that leads to nothing is fine."""
-    links = {member.path: member for member in members if member.link is not None}
-    for member in links.values():
-        text = member.link or ""
-        if not text or text.startswith("/") or len(text.encode(errors="replace")) > _PATH_BYTES_MAX:
-            raise refusal(archive, member.name, "is a link that is not relative")
-        if any(unicodedata.category(c) in ("Cc", "Cs") for c in text):
-            raise refusal(archive, member.name, "is a link with control characters")
-        _follow(member, links, archive)
-
-
-def _follow(member: Member, links: Mapping[tuple[str, ...], Member], archive: Path) -> None:
-    at = list(member.path[:-1])
-    todo = _parts(member.link)
-    steps = 0
-    while todo:
-        steps += 1
-        if steps > _LINK_STEPS_MAX:
-            raise refusal(archive, member.name, "is a link that goes round in circles")
-        part = todo.pop(0)
-        if part == "..":
-            if not at:
-                raise refusal(archive, member.name, "is a link that leads out of the archive")
-            at.pop()
-            continue
-        at.append(part)
-        other = links.get(tuple(at))
-        if other is not None:
-            at.pop()
-            if (other.link or "").startswith("/"):
-                raise refusal(archive, other.name, "is a link that is not relative")
-            todo = _parts(other.link) + todo
-
-
-def _parts(link: str | None) -> list[str]:
-    return [part for part in (link or "").split("/") if part not in ("", ".")]
 
 
 # Writing.

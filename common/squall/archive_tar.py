@@ -14,12 +14,10 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
+from squall.archive_members import Limits, Member, refusal, safe_path
 from squall.errors import PackageError
-
-if TYPE_CHECKING:
-    from squall.archive import Limits, Member
 
 _READ_BYTES_MAX = 1024 * 1024  # of one read while headers are scanned: a long name is short
 _BLOCK_BYTES = 512
@@ -123,8 +121,6 @@ class _Counted(io.RawIOBase):
 def _members(
     tar: tarfile.TarFile, archive: Path, limits: Limits, counted: _Counted
 ) -> Iterator[Member]:
-    from squall.archive import Member, refusal, safe_path
-
     files: dict[tuple[str, ...], tarfile.TarInfo] = {}
     entries = 0
     while (info := tar.next()) is not None:

@@ -20,7 +20,8 @@ from installer.exceptions import InstallerError
 from installer.sources import WheelFile
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from squall.archive import Limits, list_files
+from squall.archive import list_files
+from squall.archive_members import Limits
 from squall.errors import PackageError
 from squall.names import dependency_key
 from squall.platforms import Platform

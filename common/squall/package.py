@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from squall.archive import Limits, extract
+from squall.archive import extract
+from squall.archive_members import Limits
 from squall.errors import PackageError
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.archive import Limits, extract
+from squall.archive import extract
+from squall.archive_members import Limits
 from squall.blob_map import BlobLink
 from squall.errors import PackageError
 from squall.files import sync_dir, write_atomic

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.archive import Limits, extract
+from squall.archive import extract
+from squall.archive_members import Limits
 from squall.blob_map import BlobLink, parse_blob_map
 from squall.clock import Clock
 from squall.errors import PackageError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.archive import Limits
+from squall.archive_members import Limits
 from squall.errors import ConfigError
 from squall.platforms import META_KEY, this_platform
 from squall_supervisor.slot import SlotSettings

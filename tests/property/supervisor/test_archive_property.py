@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from squall.archive import Limits, extract
+from squall.archive import extract
+from squall.archive_members import Limits
 from squall.errors import PackageError
 
 LIMITS = Limits(entries_max=50, total_bytes_max=100_000)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.archive import Extracted, Limits, extract, list_files
+from squall.archive import Extracted, extract, list_files
+from squall.archive_members import Limits
 from squall.errors import PackageError
 
 Members = Iterable[tuple[str | zipfile.ZipInfo, bytes]]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.archive import Limits, extract
+from squall.archive import extract
+from squall.archive_members import Limits
 from squall.errors import PackageError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.wheels import make_wheel
 
-from squall.archive import Limits
+from squall.archive_members import Limits
 from squall.clock import SystemClock
 from squall.dependencies import read_wheel
 from squall.names import conf_blob_key, jar_blob_key
