@@ -87,12 +87,18 @@ class Neighbourhood:
             now = self._clock.monotonic()
             if decision.look(self._cluster.store.last_answered_secs, now):
                 await self._probe_all(now)
-            elif now - self._read_at >= decision.timeout_secs:
+            elif self._reading_is_due(now):
                 await self._read(now)
             if decision.isolated and not was_isolated:
                 self._on_isolated()
             elif was_isolated and not decision.isolated:
                 log.warning("node_no_longer_isolated")
+
+    def _reading_is_due(self, now: float) -> bool:
+        """Until another supervisor is known at each look: a node that is cut off before, soon after
+        the whole cluster began, could never tell."""
+        decision = self._decision
+        return not decision.neighbours.supervisors or now - self._read_at >= decision.timeout_secs
 
     async def _probe_all(self, now: float) -> None:
         decision = self._decision

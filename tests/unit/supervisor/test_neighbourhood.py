@@ -1,0 +1,68 @@
+"""Whom a supervisor asks whether it is cut off."""
+
+import asyncio
+
+import pytest
+from tests.support.nimbus_service import eventually
+
+from squall.cluster.memory import MemoryEnsemble, MemoryStore
+from squall.cluster.state import ClusterState
+from squall.cluster.values import SupervisorInfo
+from squall_supervisor.isolation import NOBODY, Neighbours
+from squall_supervisor.neighbourhood import Neighbourhood
+
+
+class Standstill:
+    """A clock on which the next regular reading never comes."""
+
+    def monotonic(self) -> float:
+        return 100.0
+
+    def time(self) -> float:
+        return 100.0
+
+
+async def test_neighbours_are_looked_for_again_at_once_until_there_is_another_supervisor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Supervisors that start together do not find each other at their first reading."""
+    state = ClusterState(MemoryStore(MemoryEnsemble()))
+    await state.start()
+    found: list[Neighbours] = []
+    asked = 0
+    supervisor_ids = state.supervisor_ids
+
+    async def counted() -> list[str]:
+        nonlocal asked
+        asked += 1
+        return await supervisor_ids()
+
+    async def read() -> bool:
+        return asked > 0
+
+    monkeypatch.setattr(state, "supervisor_ids", counted)
+    neighbourhood = Neighbourhood(
+        state,
+        supervisor_id="sup-a",
+        timeout_secs=1.0,
+        known=NOBODY,
+        on_known=found.append,
+        on_isolated=lambda: None,
+        clock=Standstill(),
+    )
+    running = asyncio.create_task(neighbourhood.run())
+    try:
+        await eventually(read, "it has read, and found nobody")
+        assert found == []
+        other = SupervisorInfo(0, "127.0.0.1", "sup-b", meta=(6700,), server_port=6628)
+        await state.register_supervisor("sup-b", other)
+
+        async def known() -> bool:
+            return bool(found)
+
+        await eventually(known, "the other one is known")
+        assert found == [Neighbours((("127.0.0.1", 6628),), supervisors=True)]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await state.close()
