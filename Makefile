@@ -10,7 +10,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-multilang bench-peers bench-spark \
-  bench-report soak format clean
+  bench-report chaos soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,12 @@ bench-peers: $(BENCH_STAMP) ## Other systems on the same lines, Apache Storm amo
 
 bench-report: $(BENCH_STAMP) ## Write what was measured into docs/performance.md
 	$(BIN)/python -m bench.report
+
+SECONDS ?= 60
+SEED ?=
+chaos: $(STAMP) ## Kill, cut and stop everything: make chaos SECONDS=600 SEED=7 (as root, for all of it)
+	SQUALL_STORM_SECS=$(SECONDS) SQUALL_STORM_SEED=$(SEED) \
+	  $(BIN)/python -m pytest -s -v --timeout $$(( $(SECONDS) + 300 )) tests/chaos
 
 soak: $(STAMP) ## Property and chaos tests for much longer
 	$(BIN)/python -m tests.simulation --seeds 5000 --from 100000

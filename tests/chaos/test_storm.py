@@ -55,7 +55,8 @@ def test_nothing_is_lost_in_a_random_storm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = int(os.environ.get("SQUALL_STORM_SEED") or random.SystemRandom().getrandbits(32))
-    lines = text(100_000)[: int(LINES_PER_SEC * STORM_SECS * 4)]
+    count = int(LINES_PER_SEC * STORM_SECS * 4)
+    lines = text(9 * count)[:count]  # of 8 words each
     with (
         Ledger(lines) as ledger,
         DevCluster.start(tmp_path, supervisors=2, slots=2, overrides=QUICK) as cluster,

@@ -28,9 +28,9 @@ class TuplesLost(AssertionError):
 
 
 class Ledger:
-    """Serves lines to spouts and records words from sinks, on a loopback port, in threads."""
+    """Serves lines to spouts and records words from sinks, on a port of `host`, in threads."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
+    def __init__(self, lines: Sequence[str], host: str = "127.0.0.1") -> None:
         self.lines = list(lines)
         self.acks = 0
         self.fails = 0
@@ -40,6 +40,7 @@ class Ledger:
         self._waiting = list(range(len(self.lines) - 1, -1, -1))
         self._held: dict[int, int] = {}  # line number -> connection that holds it
         self._done: set[int] = set()
+        self._again: set[int] = set()  # lines that had to be handed out again
         self._served_max = len(self.lines)
         self._lines_per_sec: float | None = None
         self._paced_from = 0.0
@@ -48,7 +49,7 @@ class Ledger:
         self._to_watch = 0  # so many more lines join them when they are handed out
         self._watched_from = 0.0
         self._change = threading.Condition()
-        self._server = _Server(self)
+        self._server = _Server(self, host)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
@@ -100,6 +101,7 @@ class Ledger:
             self.fails += 1
             if self._held.pop(number, None) is not None and number not in self._done:
                 self._waiting.append(number)
+                self._again.add(number)
 
     def record(self, number: int, place: int, word: str) -> None:
         with self._change:
@@ -113,6 +115,7 @@ class Ledger:
                 del self._held[number]
                 if number not in self._done:
                     self._waiting.append(number)
+                    self._again.add(number)
 
     # What the test asks ---------------------------------------------------------------------------
 
@@ -201,6 +204,23 @@ class Ledger:
         if words != expected:
             raise TuplesLost("words were recorded that the text does not have")
 
+    def account(self) -> dict[str, int]:
+        """The words that were let out, in all; how many of them were never recorded though their
+        line was acked, recorded though they are not in the text, recorded more than once, and
+        recorded of lines that had failed or lost their holder before."""
+        with self._change:
+            done = self._done
+            expected = {key: word for key, word in self.expected().items() if key[0] in done}
+            recorded = self.words
+            return {
+                "messages": len(expected),
+                "lost": len(expected.keys() - recorded.keys()),
+                "unexpected": len(recorded.items() - self.expected().items()),
+                "duplicates": self.records.total() - len(self.records),
+                "recovered": sum(len(self.lines[number].split()) for number in self._again & done),
+                "fails": self.fails,
+            }
+
     def duplicates(self) -> int:
         """Records beyond the first of each word."""
         with self._change:
@@ -212,13 +232,18 @@ class _Server(socketserver.ThreadingTCPServer):
     block_on_close = True
     allow_reuse_address = True
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, host: str) -> None:
         self.ledger = ledger
         self._open: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__((host, 0), _Handler)
 
     def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
         connection, address = super().get_request()
+        # A node that is cut off ends no connection: what it holds is handed out again soon.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 3)):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"), value)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)
         self._open.add(connection)
         return connection, address
 
@@ -254,6 +279,8 @@ class _Handler(socketserver.StreamRequestHandler):
                         ledger.fail(int(number))
                     case ["record", number, place, word] if raw.endswith(b"\n"):
                         ledger.record(int(number), int(place), word)
+                    case ["confirm"]:
+                        self.wfile.write(b"[]\n")
                     case _:
                         continue
         except OSError:  # a killed worker resets its connections

@@ -4,7 +4,10 @@ The source hands out numbered lines and keeps each until it is acked; the sink r
 as (line number, place in the line). Whatever is killed in between, each word must be recorded at
 least once.
 
-    storm jar tests/topologies/ledger ledger_topology.py NAME PORT WORKERS [CONF_JSON]
+    storm jar tests/topologies/ledger ledger_topology.py NAME [HOST:]PORT WORKERS [CONF_JSON]
+
+With a HOST the network may be cut: then the sink's word is waited for before a word is acked, since
+what was sent need not arrive.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from squall import Bolt, Spout, TopologyBuilder, submit_topology
 class Connection:
     """Lines of text to the ledger's server, and its answers."""
 
-    def __init__(self, port: int, role: str) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+    def __init__(self, address: tuple[str, int], role: str) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
         self._file = self._socket.makefile("rw", encoding="utf-8", newline="\n")
         self.send(role)
         self.flush()
@@ -48,11 +51,11 @@ class Lines(Spout):
 
     outputs = ["number", "line"]
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.address = (host, port)
 
     def open(self, conf: Any, context: Any) -> None:
-        self.source = Connection(self.port, "source")
+        self.source = Connection(self.address, "source")
         self.fetched: list[Any] = []
         self.idle_until = 0.0
 
@@ -93,27 +96,35 @@ class Record(Bolt):
 
     outputs: list[str] = []
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, host: str = "127.0.0.1", confirmed: bool = False) -> None:
+        self.address = (host, port)
+        self.confirmed = confirmed
 
     def prepare(self, conf: Any, context: Any) -> None:
-        self.sink = Connection(self.port, "sink")
+        self.sink = Connection(self.address, "sink")
 
     def execute(self, tup: Any) -> None:
         self.sink.send("record", tup["number"], tup["place"], tup["word"])
-        self.sink.flush()
+        if self.confirmed:
+            self.sink.ask("confirm")
+        else:
+            self.sink.flush()
 
     def cleanup(self) -> None:
         self.sink.close()
 
 
 def main() -> None:
-    name, port, workers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    name, workers = sys.argv[1], int(sys.argv[3])
+    host, _, port = sys.argv[2].rpartition(":")
+    ends = (int(port), host or "127.0.0.1")
     conf = json.loads(sys.argv[4]) if len(sys.argv) > 4 else {}
     builder = TopologyBuilder()
-    builder.spout("lines", Lines(port))
+    builder.spout("lines", Lines(*ends))
     builder.bolt("split", Split(), parallelism=2, tasks=4).shuffle("lines")
-    builder.bolt("record", Record(port), parallelism=2).fields("split", "word")
+    builder.bolt("record", Record(*ends, confirmed=bool(host)), parallelism=2).fields(
+        "split", "word"
+    )
     submit_topology(
         name,
         {"topology.workers": workers, "topology.max.spout.pending": 500, **conf},

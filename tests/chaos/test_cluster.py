@@ -1,0 +1,424 @@
+"""A whole cluster in network namespaces (`tests/support/netcluster.py`), one fault after the other
+under load; an external ledger proves that nothing accepted is lost. What was found, with the times
+that recovery took, is printed and written to build/chaos/cluster.json.
+
+Times are asserted only as far as a machine that is busy with other things keeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.nimbus.test_nimbus_process import upload
+from tests.support.chaos_report import Report
+from tests.support.devcluster import ROOT, wait_for
+from tests.support.ledger import Ledger, text
+from tests.support.netcluster import NIMBUSES, SESSION_SECS, SUPERVISORS, ZOOKEEPERS, NetCluster
+from tests.support.netns import unavailable
+from tests.support.nimbus_service import topology
+from tests.support.submit import LEDGER
+
+from squall.config import default_conf
+from squall.errors import NimbusError
+from squall.nimbus_client import NimbusClient
+from squall_thrift import storm as thrift
+from squall_thrift.messages import ThriftApplicationError
+
+pytestmark = pytest.mark.chaos
+
+STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "25"))
+LINES_PER_SEC = 250.0
+WORDS_PER_LINE = 9  # more than the text has
+WORKERS = 6
+# Several times the tasks of the largest component: all of them have worked on a watched line.
+WATCHED = 24
+# All is well on a busy machine, too; the figures that we promise are in docs/reliability.md.
+RECOVERY_SECS_MAX = 40.0
+KILLS = 24
+ZOOKEEPER_AWAY_SECS = 30.0
+
+CONF = {"topology.max.spout.pending": 100}
+
+
+@pytest.fixture(scope="module")
+def report() -> Iterator[Report]:
+    found = Report()
+    yield found
+    print(found.write(ROOT / "build" / "chaos" / "cluster.json"))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetCluster]:
+    reason = unavailable()
+    if reason is not None:
+        if os.environ.get("CI"):
+            pytest.fail(f"{reason}; CI needs it")
+        pytest.skip(reason)
+    with NetCluster.start(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: NetCluster) -> Iterator[NetCluster]:
+    """Whole, and without a topology, whatever the test before did."""
+    shared.heal()
+    yield shared
+    shared.heal()
+    for summary in shared.call("getClusterInfo").topologies:
+        with contextlib.suppress(thrift.NotAliveException):
+            options = thrift.KillOptions(wait_secs=0)
+            shared.call("killTopologyWithOpts", summary.name, options)
+    wait_for("the workers to end", lambda: not shared.worker_processes(), 60, 0.2)
+
+
+@contextlib.contextmanager
+def load(
+    cluster: NetCluster, report: Report, scenario: str, workers: int = WORKERS, **figures: Any
+) -> Iterator[Ledger]:
+    """The ledger's topology, on all slots unless told otherwise, while the block runs; then all
+    that was handed out must be done, and is judged. `figures` may be filled in meanwhile."""
+    host = cluster.network.own_address
+    # Enough for as long as a block may last.
+    lines = int(LINES_PER_SEC * (STORM_SECS + 180))
+    with Ledger(text(lines * WORDS_PER_LINE)[:lines], host) as ledger:
+        ledger.pace(LINES_PER_SEC)
+        address = f"{host}:{ledger.port}"
+        conf = json.dumps(CONF)
+        cluster.storm("jar", LEDGER, "ledger_topology.py", "ledger", address, str(workers), conf)
+        cluster.wait_workers(workers)
+        ledger.wait_done(50, timeout_secs=60)
+        yield ledger
+        cluster.heal()
+        ledger.serve_up_to(ledger.handed_out())
+        ledger.pace(None)
+        ledger.wait_done(ledger.handed_out(), timeout_secs=60)
+        report.judge(scenario, ledger, **figures)
+
+
+def signal_worker(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def kill_node(cluster: NetCluster, node: str) -> None:
+    """As if its power had gone: nothing says goodbye."""
+    cluster.network.pull(node)
+    cluster.signal(node, signal.SIGKILL)
+    for pid in cluster.worker_processes(node):
+        signal_worker(pid, signal.SIGKILL)
+
+
+async def submit_until_accepted(cluster: NetCluster, name: str) -> None:
+    """From the start again whenever there is no leader, or it goes."""
+    seeds = [cluster.addresses[node] for node in NIMBUSES]
+    conf = {**default_conf(), "nimbus.seeds": seeds, "storm.nimbus.retry.times": 0}
+    async with asyncio.timeout(SESSION_SECS + RECOVERY_SECS_MAX):
+        while True:
+            try:
+                async with asyncio.timeout(2), await NimbusClient.connect(conf) as client:
+                    handle = await upload(client)  # type: ignore[arg-type]
+                    await client.call("submitTopology", name, handle, "{}", topology())
+                    return
+            except thrift.AlreadyAliveException:
+                return
+            except (NimbusError, ThriftApplicationError, TimeoutError):
+                await asyncio.sleep(0.05)
+
+
+def test_workers_are_killed_one_after_the_other(cluster: NetCluster, report: Report) -> None:
+    draw = random.Random(13)
+    with load(cluster, report, "worker SIGKILL") as ledger:
+        for _ in range(KILLS):
+            workers = cluster.wait_workers(WORKERS)
+            ledger.watch(WATCHED)
+            signal_worker(draw.choice(sorted(workers)), signal.SIGKILL)
+            took = ledger.wait_watched(RECOVERY_SECS_MAX)
+            report.recovered("worker SIGKILL", took, kills=1)
+
+
+def test_the_leader_is_killed_and_nobody_notices(cluster: NetCluster, report: Report) -> None:
+    with load(cluster, report, "Nimbus SIGKILL") as ledger:
+        workers = cluster.wait_workers(WORKERS)
+        for number in range(3):
+            leader = cluster.nimbus_leader()
+            cluster.signal(leader, signal.SIGKILL)
+            since = time.monotonic()
+            asyncio.run(submit_until_accepted(cluster, f"after-{number}"))
+            report.recovered("Nimbus SIGKILL to submit", time.monotonic() - since, kills=1)
+            ledger.watch(WATCHED)
+            ledger.wait_watched(RECOVERY_SECS_MAX)
+            cluster.heal()
+        assert cluster.worker_processes() == workers
+
+
+def test_supervisors_are_killed_and_adopt_their_workers(
+    cluster: NetCluster, report: Report
+) -> None:
+    with load(cluster, report, "supervisor SIGKILL") as ledger:
+        workers = cluster.wait_workers(WORKERS)
+        for node in SUPERVISORS:
+            log = cluster.folder / "logs" / node / "supervisor.log"
+            cluster.signal(node, signal.SIGKILL)
+            read = log.stat().st_size
+            cluster.launch(node)
+            since = time.monotonic()
+
+            def adopted(log: Path = log, read: int = read) -> bool:
+                return log.read_bytes()[read:].count(b"next=RUNNING") == 2
+
+            wait_for(f"the workers of {node} to be adopted", adopted, RECOVERY_SECS_MAX)
+            report.recovered("supervisor SIGKILL to adoption", time.monotonic() - since, kills=1)
+            ledger.watch(WATCHED)
+            ledger.wait_watched(RECOVERY_SECS_MAX)
+        assert cluster.worker_processes() == workers
+
+
+def test_nodes_are_lost_just_after_launch_and_later(cluster: NetCluster, report: Report) -> None:
+    with load(cluster, report, "node loss") as ledger:
+        for kind, node in (("node loss after launch", "s1"), ("node loss", "s2")):
+            ledger.watch(WATCHED)
+            lost = len(cluster.worker_processes(node))
+            kill_node(cluster, node)
+            report.recovered(kind, ledger.wait_watched(RECOVERY_SECS_MAX), kills=1 + lost)
+            cluster.heal()
+            ledger.watch(WATCHED)
+            ledger.wait_watched(RECOVERY_SECS_MAX)
+
+
+@pytest.mark.parametrize("with_nimbus", [False, True], ids=["alone", "with a Nimbus"])
+def test_a_node_that_is_cut_off_stops_its_workers(
+    cluster: NetCluster, report: Report, with_nimbus: bool
+) -> None:
+    """A Nimbus beside it, two of five daemons, is no majority either. There are free slots: nothing
+    moves but what ran on that node."""
+    cut = ["s1"]
+    if with_nimbus:
+        cut.append(next(node for node in NIMBUSES if node != cluster.nimbus_leader()))
+    scenario = f"cut off: {'a node and a Nimbus' if with_nimbus else 'a node'}"
+    with load(cluster, report, scenario, workers=4) as ledger:
+        others = cluster.worker_processes("s2") | cluster.worker_processes("s3")
+        ledger.watch(WATCHED)
+        since = time.monotonic()
+        for node in cut:
+            cluster.network.pull(node)
+        report.recovered("cut off to processing", ledger.wait_watched(RECOVERY_SECS_MAX))
+        wait_isolated(cluster, "s1", RECOVERY_SECS_MAX)
+        report.recovered("cut off to its workers' end", time.monotonic() - since)
+        assert others.keys() <= cluster.worker_processes().keys()  # nobody else was disturbed
+        cluster.heal()
+        ledger.watch(WATCHED)
+        ledger.wait_watched(RECOVERY_SECS_MAX)
+
+
+def wait_isolated(cluster: NetCluster, node: str, timeout_secs: float) -> None:
+    """A node that is cut off must stop its workers: others run their tasks."""
+    wait_for(
+        f"the workers of {node} to be stopped",
+        lambda: not cluster.worker_processes(node),
+        timeout_secs,
+    )
+
+
+def test_a_supervisor_that_fences_nothing_is_found_out(cluster: NetCluster, report: Report) -> None:
+    """The oracle of the test above, with a product that has the fault: it must not pass."""
+    cluster.restart_with("s1", "never isolated")
+    try:
+        with load(cluster, report, "cut off: a supervisor with a fault", workers=4) as ledger:
+            ledger.watch(WATCHED)
+            cluster.network.pull("s1")
+            ledger.wait_watched(RECOVERY_SECS_MAX)
+            with pytest.raises(AssertionError, match="workers of s1 to be stopped"):
+                wait_isolated(cluster, "s1", 12)
+    finally:
+        cluster.restart_with("s1", None)
+
+
+def test_zookeeper_goes_away_and_no_worker_notices(cluster: NetCluster, report: Report) -> None:
+    figures: dict[str, Any] = {}
+    with load(cluster, report, "ZooKeeper", figures=figures) as ledger:
+        workers = cluster.wait_workers(WORKERS)
+        cluster.signal(cluster.zookeeper_leader(), signal.SIGKILL)
+        ledger.watch(WATCHED)
+        report.recovered(
+            "ZooKeeper leader SIGKILL", ledger.wait_watched(RECOVERY_SECS_MAX), kills=1
+        )
+        cluster.heal()
+        assert cluster.worker_processes() == workers
+        before = rate(ledger, 5)
+        for node in ZOOKEEPERS:
+            cluster.signal(node, signal.SIGKILL)
+        during = rate(ledger, ZOOKEEPER_AWAY_SECS)
+        assert cluster.worker_processes() == workers
+        since = time.monotonic()
+        cluster.heal()
+        report.recovered("ZooKeeper back to control plane", time.monotonic() - since, kills=3)
+        ledger.watch(WATCHED)
+        ledger.wait_watched(RECOVERY_SECS_MAX)
+        figures |= {"lines_per_sec_before": round(before), "lines_per_sec_during": round(during)}
+        assert during > before / 2, figures
+        assert cluster.worker_processes() == workers
+
+
+def rate(ledger: Ledger, secs: float) -> float:
+    """Lines done a second, from now on for so long."""
+    done, since = ledger.done, time.monotonic()
+    time.sleep(secs)  # what is measured, not waited for
+    return (ledger.done - done) / (time.monotonic() - since)
+
+
+def test_processes_hang(cluster: NetCluster, report: Report) -> None:
+    with load(cluster, report, "SIGSTOP") as ledger:
+        victim = min(cluster.worker_processes())
+        ledger.watch(WATCHED)
+        signal_worker(victim, signal.SIGSTOP)
+        report.recovered("worker SIGSTOP", ledger.wait_watched(RECOVERY_SECS_MAX))
+        wait_for(
+            "it to be replaced",
+            lambda: (
+                victim not in (now := cluster.worker_processes()) and len(now) == WORKERS
+            ),
+            RECOVERY_SECS_MAX,
+        )  # fmt: skip
+        ledger.watch(WATCHED)
+        cluster.signal("s2", signal.SIGSTOP)
+        report.recovered("supervisor SIGSTOP", ledger.wait_watched(RECOVERY_SECS_MAX))
+        leader = cluster.nimbus_leader()
+        cluster.signal(leader, signal.SIGSTOP)
+        since = time.monotonic()
+        asyncio.run(submit_until_accepted(cluster, "after-the-stop"))
+        report.recovered("Nimbus SIGSTOP to submit", time.monotonic() - since)
+        cluster.heal()
+        ledger.watch(WATCHED)
+        ledger.wait_watched(RECOVERY_SECS_MAX)
+
+
+def test_all_is_restarted_in_turn(cluster: NetCluster, report: Report) -> None:
+    """Politely: every daemon, then every worker."""
+    with load(cluster, report, "rolling restart") as ledger:
+        for node in (*ZOOKEEPERS, *NIMBUSES, *SUPERVISORS):
+            ledger.watch(WATCHED)
+            cluster.signal(node, signal.SIGTERM)
+            cluster.processes[node].wait(30)
+            cluster.heal()
+            report.recovered("daemon restart", ledger.wait_watched(RECOVERY_SECS_MAX))
+        for pid in cluster.wait_workers(WORKERS):
+            ledger.watch(WATCHED)
+            signal_worker(pid, signal.SIGTERM)
+            report.recovered("worker restart", ledger.wait_watched(RECOVERY_SECS_MAX))
+            cluster.wait_workers(WORKERS)
+
+
+def test_nothing_is_lost_in_a_random_storm(cluster: NetCluster, report: Report) -> None:
+    seed = int(os.environ.get("SQUALL_STORM_SEED") or random.SystemRandom().getrandbits(32))
+    storm = Storm(cluster, seed)
+    figures = {"seed": seed, "schedule": storm.schedule}
+    try:
+        with load(cluster, report, "storm", **figures) as ledger:
+            until = time.monotonic() + STORM_SECS
+            while time.monotonic() < until:
+                ledger.watch(WATCHED)
+                kind, kills = storm.strike()
+                took = ledger.wait_watched(RECOVERY_SECS_MAX)
+                storm.schedule[-1][-1] = round(took, 2)
+                report.recovered(f"storm: {kind}", took, kills=kills)
+                if len(storm.schedule) % 3 == 0:
+                    cluster.heal()
+    except BaseException:
+        print(json.dumps({"seed": seed, "schedule": storm.schedule}))
+        raise
+
+
+class Storm:
+    """Draws faults from a seed. They add up until the cluster is healed."""
+
+    FAULTS = {
+        "kill": 5, "stop": 2, "freeze": 2, "nimbus": 1, "supervisor": 2, "node": 1, "cut": 1,
+        "blip": 2, "zookeeper": 1, "rebalance": 1,
+    }  # fmt: skip
+
+    def __init__(self, cluster: NetCluster, seed: int) -> None:
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self.schedule: list[list[Any]] = []  # kind, what it met, seconds until all worked
+
+    def strike(self) -> tuple[str, int]:
+        """One fault; its kind, and how many processes it killed."""
+        (kind,) = self._random.choices(list(self.FAULTS), weights=list(self.FAULTS.values()))
+        self.schedule.append([kind, None, None])
+        what, kills = getattr(self, f"_{kind}")()
+        self.schedule[-1][1] = what
+        return kind, kills
+
+    def _worker(self, number: int) -> tuple[str, int]:
+        workers = wait_for("a worker", self._cluster.worker_processes, RECOVERY_SECS_MAX)
+        pid = self._random.choice(sorted(workers))
+        signal_worker(pid, number)
+        return workers[pid], 1 if number == signal.SIGKILL else 0
+
+    def _kill(self) -> tuple[str, int]:
+        return self._worker(signal.SIGKILL)
+
+    def _stop(self) -> tuple[str, int]:
+        return self._worker(signal.SIGTERM)
+
+    def _freeze(self) -> tuple[str, int]:
+        return self._worker(signal.SIGSTOP)  # for good: it is replaced
+
+    def _daemon(self, nodes: tuple[str, ...]) -> tuple[str, int]:
+        node = self._random.choice(nodes)
+        if not self._cluster.runs(node):
+            return f"{node}: was down", 0
+        self._cluster.signal(node, signal.SIGKILL)
+        return node, 1
+
+    def _nimbus(self) -> tuple[str, int]:
+        return self._daemon(NIMBUSES)
+
+    def _supervisor(self) -> tuple[str, int]:
+        node, kills = self._daemon(SUPERVISORS)
+        if kills:
+            self._cluster.launch(node)
+        return node, kills
+
+    def _zookeeper(self) -> tuple[str, int]:
+        node, kills = self._daemon(ZOOKEEPERS)
+        if kills:
+            self._cluster.launch(node)
+        return node, kills
+
+    def _node(self) -> tuple[str, int]:
+        self._cluster.heal()  # one node at a time: two are needed for the slots
+        node = self._random.choice(SUPERVISORS)
+        kills = 1 + len(self._cluster.worker_processes(node))
+        kill_node(self._cluster, node)
+        return node, kills
+
+    def _cut(self) -> tuple[str, int]:
+        self._cluster.heal()
+        node = self._random.choice(SUPERVISORS)
+        self._cluster.network.pull(node)
+        return node, 0
+
+    def _blip(self) -> tuple[str, int]:
+        node = self._random.choice((*ZOOKEEPERS, *NIMBUSES, *SUPERVISORS))
+        self._cluster.network.pull(node)
+        time.sleep(self._random.uniform(0.1, 1.5))
+        self._cluster.network.put_back(node)
+        return node, 0
+
+    def _rebalance(self) -> tuple[str, int]:
+        self._cluster.heal()
+        workers = self._random.choice([2, 4, 6])
+        options = thrift.RebalanceOptions(wait_secs=0, num_workers=workers)
+        self._cluster.call("rebalance", "ledger", options)
+        return str(workers), 0
