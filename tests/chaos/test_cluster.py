@@ -23,7 +23,14 @@ from tests.integration.nimbus.test_nimbus_process import upload
 from tests.support.chaos_report import Report
 from tests.support.devcluster import ROOT, wait_for
 from tests.support.ledger import Ledger, text
-from tests.support.netcluster import NIMBUSES, SESSION_SECS, SUPERVISORS, ZOOKEEPERS, NetCluster
+from tests.support.netcluster import (
+    NIMBUSES,
+    SESSION_SECS,
+    SMALL_DISK,
+    SUPERVISORS,
+    ZOOKEEPERS,
+    NetCluster,
+)
 from tests.support.netns import unavailable
 from tests.support.nimbus_service import topology
 from tests.support.submit import LEDGER
@@ -45,6 +52,7 @@ WATCHED = 24
 # All is well on a busy machine, too; the figures that we promise are in docs/reliability.md.
 RECOVERY_SECS_MAX = 40.0
 KILLS = 24
+SCENARIOS = 13
 ZOOKEEPER_AWAY_SECS = 30.0
 
 CONF = {"topology.max.spout.pending": 100}
@@ -195,6 +203,17 @@ def test_nodes_are_lost_just_after_launch_and_later(cluster: NetCluster, report:
             ledger.wait_watched(RECOVERY_SECS_MAX)
 
 
+def test_a_node_and_the_leader_are_lost_together(cluster: NetCluster, report: Report) -> None:
+    with load(cluster, report, "node and leader loss") as ledger:
+        leader = cluster.nimbus_leader()
+        ledger.watch(WATCHED)
+        lost = len(cluster.worker_processes("s3"))
+        cluster.signal(leader, signal.SIGKILL)
+        kill_node(cluster, "s3")
+        took = ledger.wait_watched(RECOVERY_SECS_MAX)
+        report.recovered("node and leader loss", took, kills=2 + lost)
+
+
 @pytest.mark.parametrize("with_nimbus", [False, True], ids=["alone", "with a Nimbus"])
 def test_a_node_that_is_cut_off_stops_its_workers(
     cluster: NetCluster, report: Report, with_nimbus: bool
@@ -302,6 +321,32 @@ def test_processes_hang(cluster: NetCluster, report: Report) -> None:
         ledger.wait_watched(RECOVERY_SECS_MAX)
 
 
+def test_a_disk_is_full(cluster: NetCluster, report: Report) -> None:
+    """Its workers die, and so does its supervisor, while nothing can be written: work goes on,
+    there or elsewhere, and nobody has to tidy up after."""
+    with load(cluster, report, "full disk") as ledger:
+        with cluster.full_disk():
+            kills = len(cluster.worker_processes(SMALL_DISK))
+            ledger.watch(WATCHED)
+            for pid in cluster.worker_processes(SMALL_DISK):
+                signal_worker(pid, signal.SIGKILL)
+            took = ledger.wait_watched(RECOVERY_SECS_MAX)
+            report.recovered("full disk, workers SIGKILL", took, kills=kills)
+            assert cluster.runs(SMALL_DISK)
+            cluster.signal(SMALL_DISK, signal.SIGKILL)
+            cluster.launch(SMALL_DISK)
+            ledger.watch(WATCHED)
+            took = ledger.wait_watched(RECOVERY_SECS_MAX)
+            report.recovered("full disk, supervisor SIGKILL", took, kills=1)
+        cluster.heal()
+        # It takes work again.
+        cluster.call("rebalance", "ledger", thrift.RebalanceOptions(wait_secs=0, num_workers=5))
+        cluster.call("rebalance", "ledger", thrift.RebalanceOptions(wait_secs=0, num_workers=6))
+        cluster.wait_workers(WORKERS)
+        ledger.watch(WATCHED)
+        ledger.wait_watched(RECOVERY_SECS_MAX)
+
+
 def test_all_is_restarted_in_turn(cluster: NetCluster, report: Report) -> None:
     """Politely: every daemon, then every worker."""
     with load(cluster, report, "rolling restart") as ledger:
@@ -336,6 +381,17 @@ def test_nothing_is_lost_in_a_random_storm(cluster: NetCluster, report: Report) 
     except BaseException:
         print(json.dumps({"seed": seed, "schedule": storm.schedule}))
         raise
+
+
+def test_the_run_was_long_enough(report: Report) -> None:
+    """What docs/reliability.md promises is of so many messages and kills."""
+    if len(report.scenarios) < SCENARIOS:
+        pytest.skip("not all scenarios were run")
+    found = report.as_json()
+    assert found["messages"] >= 200_000
+    assert found["kills"] >= 40
+    assert found["recovery_secs"]["worker SIGKILL"]["n"] >= 20
+    assert found["lost"] == found["unexpected"] == 0
 
 
 class Storm:

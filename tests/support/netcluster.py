@@ -37,6 +37,10 @@ NIMBUSES = ("n1", "n2")
 SUPERVISORS = ("s1", "s2", "s3")
 SLOTS = (6700, 6701)
 
+# The node whose local folder is a disk of its own, which is soon full.
+SMALL_DISK = "s3"
+SMALL_DISK_BYTES = 16 * 1024 * 1024
+
 SESSION_SECS = 2.0
 
 # A tenth of the defaults.
@@ -80,22 +84,31 @@ admin.enableServer=false
 class NetCluster:
     """Daemons by the name of their node: z1 to z3, n1, n2, s1 to s3."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, network: Network) -> None:
         self.folder = folder
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._bugs: dict[str, str] = {}
-        self.network = Network()
+        self.network = network
         nodes = (*ZOOKEEPERS, *NIMBUSES, *SUPERVISORS)
         self.addresses = {name: self.network.node(name) for name in nodes}
         self.conf_file = folder / "storm.yaml"
         self.conf_file.write_text(json.dumps(self._client_conf()))  # JSON is YAML
         self._prepare_zookeepers()
+        self._small = self.local_dir(SMALL_DISK)
+        self._small.mkdir()
+        mounting = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs"]
+        subprocess.run([*mounting, str(self._small)], check=True, timeout=30)
 
     @classmethod
     @contextlib.contextmanager
     def start(cls, folder: Path) -> Iterator[NetCluster]:
         folder.mkdir(parents=True, exist_ok=True)
-        cluster = cls(folder)
+        network = Network()
+        try:
+            cluster = cls(folder, network)
+        except BaseException:
+            network.close()
+            raise
         try:
             cluster.heal()
             yield cluster
@@ -118,6 +131,7 @@ class NetCluster:
         for process in self.processes.values():
             process.wait(10)
         self.network.close()
+        subprocess.run(["umount", "-l", str(self._small)], check=True, timeout=30)
         assert not left, f"processes left behind: {left}"
 
     # Configuration --------------------------------------------------------------------------------
@@ -197,6 +211,18 @@ class NetCluster:
             self._bugs[name] = bug
         self.signal(name, signal.SIGKILL)
         self.heal()
+
+    @contextlib.contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """No byte is left on SMALL_DISK while the block runs."""
+        filler = self._small / "filler"
+        try:
+            with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while file.write(bytes(4096)):
+                    assert filler.stat().st_size <= SMALL_DISK_BYTES
+            yield
+        finally:
+            filler.unlink(missing_ok=True)
 
     def runs(self, name: str) -> bool:
         process = self.processes.get(name)
