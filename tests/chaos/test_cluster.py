@@ -130,10 +130,12 @@ async def submit_until_accepted(cluster: NetCluster, name: str) -> None:
     """From the start again whenever there is no leader, or it goes."""
     seeds = [cluster.addresses[node] for node in NIMBUSES]
     conf = {**default_conf(), "nimbus.seeds": seeds, "storm.nimbus.retry.times": 0}
+    # A stopped Nimbus takes connections and never answers: the next seed is soon asked.
+    conf["storm.thrift.socket.timeout.ms"] = 1000
     async with asyncio.timeout(SESSION_SECS + RECOVERY_SECS_MAX):
         while True:
             try:
-                async with asyncio.timeout(2), await NimbusClient.connect(conf) as client:
+                async with asyncio.timeout(5), await NimbusClient.connect(conf) as client:
                     handle = await upload(client)  # type: ignore[arg-type]
                     await client.call("submitTopology", name, handle, "{}", topology())
                     return
