@@ -40,6 +40,7 @@ from squall_worker.engine.executors import (
     SpoutTask,
     SyncBolt,
     Task,
+    take_all,
 )
 from squall_worker.engine.executors_async import CURRENT, AsyncBolt, AsyncSpout
 from squall_worker.engine.executors_thread import Locked, ThreadBolt, ThreadSpout
@@ -269,11 +270,11 @@ class OneByOneBolt(BatchBolt):
 
     current: Tuple | None = None
 
-    def work(self, batch: Batch, count: int) -> None:
+    def work(self, batches: Sequence[Batch], count: int) -> None:
         now = self.host.now
         start = now()
         try:
-            for tup in batch.take(count).as_tuples():
+            for tup in take_all(batches, count):
                 self.current = tup
                 try:
                     self.user.execute(tup)
@@ -286,7 +287,7 @@ class OneByOneBolt(BatchBolt):
                         self.calls.ack(tup)
         finally:
             self.current = None
-        self.counts.processed(batch.source.key, now() - start, count)
+        self.counts.processed(batches[0].source.key, now() - start, count)
 
 
 class _Waking:

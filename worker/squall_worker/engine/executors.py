@@ -27,8 +27,10 @@ from squall_worker.engine.core import (
     PendingRoots,
     SpoutCalls,
     Taken,
+    Tuple,
     TurnState,
 )
+from squall_worker.engine.core.drive import run_each
 from squall_worker.engine.inspecting import Observer
 from squall_worker.engine.received import Received
 from squall_worker.engine.stats import TaskCounts
@@ -228,16 +230,20 @@ class SlicedBolt(BoltTask):
         worked = False
         while (batch := self.head()) is not None:
             worked = True
-            n = min(self._slice, left, len(batch))
-            if n == len(batch):
-                self.inbox.popleft()
-            self.queued -= n
-            if batch.source.local:
-                self.local -= n
             key = batch.source.key
+            room = min(self._slice, left)
+            batches = [batch]
+            n = self._pull(batch, room)
+            # With many tasks, batches are small: those of one stream are a slice together.
+            while n < room:
+                batch = self.head()
+                if batch is None or batch.source.key != key:
+                    break
+                batches.append(batch)
+                n += self._pull(batch, room - n)
             start = now()
             try:
-                self.work(batch, n)
+                self.work(batches, n)
             finally:
                 end = now()
                 secs = end - start
@@ -256,9 +262,31 @@ class SlicedBolt(BoltTask):
                 break
         return worked
 
-    def work(self, batch: Batch, count: int) -> None:
-        """Take the first `count` tuples out of the batch and execute them."""
+    def _pull(self, batch: Batch, room: int) -> int:
+        """Reckon the batch at the head, or its first `room` tuples, as taken. How many these are:
+        if all, it is in the inbox no more."""
+        n = len(batch)
+        if n <= room:
+            self.inbox.popleft()
+        else:
+            n = room
+        self.queued -= n
+        if batch.source.local:
+            self.local -= n
+        return n
+
+    def work(self, batches: Sequence[Batch], count: int) -> None:
+        """Take the first `count` tuples out of the batches, which are all of one stream, and
+        execute them."""
         raise NotImplementedError
+
+
+def take_all(batches: Sequence[Batch], count: int) -> list[Tuple]:
+    """The first `count` tuples of the batches, which have them no longer."""
+    found: list[Tuple] = []
+    for batch in batches:
+        found += batch.take(count - len(found)).as_tuples()
+    return found
 
 
 class SyncBolt(SlicedBolt):
@@ -267,14 +295,12 @@ class SyncBolt(SlicedBolt):
     calls: BoltCalls
     auto_ack: bool
 
-    def work(self, batch: Batch, count: int) -> None:
-        if not self.auto_ack:
-            self.calls.run(batch, count)
-            return
+    def work(self, batches: Sequence[Batch], count: int) -> None:
         now = self.host.now
         start = now()
-        self.calls.run(batch, count)
-        self.counts.processed(batch.source.key, now() - start, count)
+        self.calls.run_each(batches, count)
+        if self.auto_ack:
+            self.counts.processed(batches[0].source.key, now() - start, count)
 
 
 class BatchBolt(SlicedBolt):
@@ -283,10 +309,10 @@ class BatchBolt(SlicedBolt):
     calls: CarefulCalls
     auto_ack: bool
 
-    def work(self, batch: Batch, count: int) -> None:
+    def work(self, batches: Sequence[Batch], count: int) -> None:
         now = self.host.now
         start = now()
-        tuples = batch.take(count).as_tuples()
+        tuples = take_all(batches, count)
         try:
             self.user.execute_batch(tuples[:])
         except Exception as error:
@@ -299,7 +325,7 @@ class BatchBolt(SlicedBolt):
             for tup in tuples:
                 if not tup.settled:
                     self.calls.ack(tup)
-        self.counts.processed(batch.source.key, now() - start, count)
+        self.counts.processed(batches[0].source.key, now() - start, count)
 
 
 class ColumnBolt(SlicedBolt):
@@ -308,13 +334,12 @@ class ColumnBolt(SlicedBolt):
     calls: ColumnCalls
     auto_ack: bool
 
-    def work(self, batch: Batch, count: int) -> None:
-        key = batch.source.key
+    def work(self, batches: Sequence[Batch], count: int) -> None:
         now = self.host.now
         start = now()
-        self.calls.run(batch, count)
+        run_each(self.calls.run, batches, count)
         if self.auto_ack:
-            self.counts.processed(key, now() - start, count)
+            self.counts.processed(batches[0].source.key, now() - start, count)
 
 
 class SpoutTask(Task):

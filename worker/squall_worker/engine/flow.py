@@ -22,7 +22,7 @@ from typing import Any
 from squall.model import WorkerSlot
 from squall.names import is_system_id
 from squall_worker.engine.building import Built
-from squall_worker.engine.core import Batch, Edge, Ledger, Output
+from squall_worker.engine.core import Batch, Edge, Ledger, Outbox, Output
 from squall_worker.engine.credit import Allowance, Inflow, Outflow, charge, window_bytes
 from squall_worker.engine.exchange import SECTION_BYTES_MAX, Exchange
 from squall_worker.engine.executors import BoltTask, SlicedBolt, SpoutTask, Task
@@ -87,6 +87,7 @@ class Flow:
         self.bolt_of: dict[int, BoltTask] = {}
         self.task_of: dict[int, Task] = {}
         self._ways: dict[Task, list[Way]] = {}
+        self._outboxes: dict[Task, Outbox[Way]] = {}
         self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
         self._tuples_max = int(conf.get("topology.executor.receive.buffer.size") or 32_768)
         self._budget = int(conf.get("topology.worker.buffer.bytes") or _BUDGET_BYTES)
@@ -94,7 +95,7 @@ class Flow:
         self._outflow = Outflow()
         self._inflow = Inflow()
         self._gates = Gates({})
-        self._held: dict[Task, None] = {}  # some of what they emitted waits for credit
+        self._held: dict[Way, Task] = {}  # something waits for credit there
         self._swollen: dict[BoltTask, None] = {}  # above the soft mark
         self._congested: frozenset[str] = frozenset()
         self._congested_is_old = False
@@ -126,6 +127,7 @@ class Flow:
                 for output in task.outputs
                 for edge in output.edges
             ]
+            self._outboxes[task] = Outbox([(way.edge, way) for way in self._ways[task]])
             if isinstance(task, SlicedBolt) and self._ways[task]:
                 task.pause = partial(self._pause, task)
             if isinstance(task, ThreadSpout | ThreadBolt):
@@ -154,7 +156,7 @@ class Flow:
                         way.allowance = self._outflow.allowance(slot, way.task)
                     self._check_allowance(way.task, way.allowance)
                     if way.rest is not None or len(way.edge):
-                        self._held[task] = None
+                        self._held[way] = task
         sources: dict[WorkerSlot, set[str]] = {}
         for source, slot in routes.items():
             sources.setdefault(slot, set()).add(self._plan.task_to_component[source])
@@ -201,26 +203,24 @@ class Flow:
         return (
             not any(bolt.busy for bolt in self.bolts)
             and not any(spout.pending for spout in self.spouts)
-            and not any(
-                len(way.edge) or way.rest is not None
-                for ways in self._ways.values()
-                for way in ways
-            )
+            and not self._held
+            and all(outbox.is_empty for outbox in self._outboxes.values())
             and self._exchange.is_empty
         )
 
     def flush(self, task: Task) -> bool:
-        """Move a task's buffers to where they go. True when something moved."""
+        """Move a task's buffers to where they go. True when something moved. What is left, for
+        want of credit, is in `_held`."""
         moved = False
-        for way in self._ways[task]:
-            n = len(way.edge)
-            if not n:
-                continue
+        for way in self._outboxes[task].take():
             target = way.target
             if target is None:
                 moved |= self._send(task, way)
                 continue
             batch = way.edge.take()
+            n = len(batch)
+            if not n:
+                continue
             if way.droppable and target.local > target.hard:
                 self.dropped[way.output.source.stream] += n
                 continue
@@ -274,7 +274,7 @@ class Flow:
         elif allowance is None:
             way.edge.drop_oldest(_UNROUTED_TUPLES_MAX)
         if way.rest is not None or len(way.edge):
-            self._held[task] = None
+            self._held[way] = task
         return moved
 
     def _drop(self, way: Way) -> None:
@@ -286,11 +286,9 @@ class Flow:
         """Send what waited for credit."""
         held, self._held = self._held, {}
         moved = False
-        for task in held:
+        for way, task in held.items():
             with task.lock:
-                for way in self._ways[task]:
-                    if way.target is None and (way.rest is not None or len(way.edge)):
-                        moved |= self._send(task, way)
+                moved |= self._send(task, way)
         return moved
 
     def _overflows(self, way: Way, batch: Batch) -> bool:

@@ -413,6 +413,69 @@ def test_a_batch_is_executed_in_portions_and_kept_tuples_stay_as_they_are(core):
 
 
 @both
+@pytest.mark.parametrize("keeps", [True, False])
+def test_small_batches_are_executed_in_one_go(core, keeps):
+    trees = one_worker(core)
+    emitter, edge = emitter_to(core, trees.ledger)
+    kept, seen, errors = [], [], []
+
+    def execute(tup):
+        seen.append((tup.source_task, tup[0], bool(tup.anchors)))
+        if keeps:
+            kept.append(tup)
+        if tup[0] == 3:
+            raise ValueError("three")
+        calls.emit([tup[0]])
+
+    calls = bolt_calls(core, emitter, trees, execute, errors=errors)
+    sources = [core.Source("split", task, "default", ["word"]) for task in (4, 5, 6)]
+    batches = [
+        batch_of(core, sources[0], [[0], [1]], several=True),
+        batch_of(core, sources[1], [[2]]),
+        batch_of(core, sources[2], [[3], [4], [5]]),
+    ]
+    calls.run_each(batches, 5)
+    assert [len(batch) for batch in batches] == [0, 0, 1]
+    assert [(task, row) for task, row, _ in seen] == [(4, 0), (4, 1), (5, 2), (6, 3), (6, 4)]
+    assert not any(several for _, _, several in seen[2:])
+    assert [(tup.source_task, tup[0]) for tup in kept] == [s[:2] for s in seen if keeps]
+    assert [str(error) for error in errors] == ["three"]
+    assert [tup[0] for tup in edge.take().as_tuples()] == [0, 1, 2, 4]
+    calls.run_each(batches[2:], 1)
+    assert seen[-1][:2] == (6, 5)
+
+
+@both
+def test_an_outbox_names_the_edges_that_have_something(core):
+    trees = one_worker(core)
+    emitter, edges = emitter_to(core, trees.ledger, tasks=(7, 8, 9), grouping="fields")
+    calls = bolt_calls(core, emitter, trees, lambda tup: calls.emit([tup[0]]))
+    before = batch_of(core, source(core), [[0]])
+    calls.run(before, 1)  # what there is already counts
+    outbox = core.Outbox([(edge, edge.task) for edge in edges])
+    seen = []
+    for number in range(100):
+        if number:
+            calls.run(batch_of(core, source(core), [[number], [number + 1]]), 2)
+        assert not outbox.is_empty
+        named = outbox.take()
+        assert sorted(named) == [edge.task for edge in edges if len(edge)]
+        for edge in edges:
+            seen += [row[0] for row in edge.take().rows()]
+        assert outbox.is_empty
+        assert outbox.take() == []
+    assert sorted(seen) == sorted([0] + [n + i for n in range(1, 100) for i in (0, 1)])
+    # Emptied behind its back.
+    calls.run(batch_of(core, source(core), [[1]]), 1)
+    for edge in edges:
+        edge.drop_oldest(0)
+    assert outbox.is_empty
+    assert outbox.take() == []
+    calls.run(batch_of(core, source(core), [[1]]), 1)
+    assert len(outbox.take()) == 1
+
+
+@both
 def test_an_error_fails_its_tuple_alone(core):
     trees = one_worker(core)
     emitter, edge = emitter_to(core, trees.ledger)

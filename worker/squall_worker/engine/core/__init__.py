@@ -8,6 +8,7 @@ chooses. Everything else of the engine, and whatever is not hot, is written once
     Source             what the tuples of one task on one stream have in common
     Tuple, Batch       a tuple as a bolt gets it; tuples of one source on the way to one task
     Edge, Output       where tuples wait for the end of the turn; one stream of a task
+    Outbox             the edges of a task that have something
     RoundRobin ...     groupers, which pick edges
     Emitter            all the outputs of a task
     bind_sync_bolt, bind_spout, CarefulCalls, ColumnCalls   the calls that components make
@@ -98,6 +99,7 @@ if TYPE_CHECKING or not COMPILED:
         Fixed,
         Grouper,
         Ledger,
+        Outbox,
         Output,
         PendingRoots,
         RoundRobin,
@@ -126,6 +128,7 @@ else:
         Fixed,
         Grouper,
         Ledger,
+        Outbox,
         Output,
         PendingRoots,
         RoundRobin,
@@ -167,6 +170,7 @@ __all__ = [
     "Grouper",
     "Inspector",
     "Ledger",
+    "Outbox",
     "Outcome",
     "Output",
     "PendingRoots",

@@ -315,7 +315,10 @@ cdef object speed_up_values_mark = object()
 speed_up_values()
 
 
+# Not tracked either: with a thousand tasks, a collection would look at one for each edge.
 @cython.final
+@cython.freelist(256)
+@cython.no_gc
 cdef class Batch:
     cdef readonly Source source
     cdef list values
@@ -1293,20 +1296,47 @@ cdef class Trees:
 
 # ---- the way out of a task ----
 
+cdef Batch NO_BATCH = Batch.__new__(Batch)  # for ever empty
+
+
 @cython.final
 cdef class Edge:
     cdef readonly object task
     cdef readonly tuple ids
     cdef readonly Source source
-    cdef Batch batch
+    cdef Batch batch  # NO_BATCH, which has no room, until `make_room` for the first tuple
+    cdef Py_ssize_t room
     cdef readonly bint local
+    cdef list touched  # of the outbox
+    cdef object item  # likewise
 
     def __init__(self, task, Source source, *, local):
         self.task = task
         self.local = local
         self.ids = (task,)
         self.source = source
-        self.batch = new_batch(source, 16)
+        self.room = 16
+        self.batch = NO_BATCH
+
+    cdef int make_room(self) except -1:
+        cdef Py_ssize_t n = PyList_GET_SIZE(self.batch.values)
+        if n == 0:
+            self.batch = new_batch(self.source, self.room)
+            if self.touched is not None:
+                self.touched.append(self)
+        else:
+            self.batch.grow(2 * n + 16)
+        return 0
+
+    cdef inline int add(self, object values, uint64_t id_, uint64_t root) except -1:
+        if PyList_GET_SIZE(self.batch.values) >= self.batch.room:
+            self.make_room()
+        return self.batch.add(values, id_, root)
+
+    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors) except -1:
+        if PyList_GET_SIZE(self.batch.values) >= self.batch.room:
+            self.make_room()
+        return self.batch.push(values, id_, root, anchors)
 
     def __len__(self):
         return PyList_GET_SIZE(self.batch.values)
@@ -1314,15 +1344,50 @@ cdef class Edge:
     cpdef Batch take(self):
         cdef Batch batch = self.batch
         cdef Py_ssize_t n = PyList_GET_SIZE(batch.values)
+        if n == 0:
+            return new_batch(self.source, 1)
         # As much room as this one needed: the next turn will be like this one.
-        self.batch = new_batch(self.source, min(max(n, 16), 4096))
+        self.room = min(max(n, 4), 4096)
+        self.batch = NO_BATCH
         return batch
 
     def drop_oldest(self, keep):
         cdef Py_ssize_t n = PyList_GET_SIZE(self.batch.values)
-        if n > keep:
+        if keep <= 0:
+            self.take()
+        elif n > keep:
             self.batch.take(n - keep)
             self.batch = self.batch.take(keep)
+
+
+@cython.final
+cdef class Outbox:
+    cdef list touched  # edges that were empty when a tuple came; some may have been taken since
+
+    def __init__(self, items):
+        cdef Edge edge
+        self.touched = []
+        for edge, item in items:
+            edge.touched = self.touched
+            edge.item = item
+            if len(edge):
+                self.touched.append(edge)
+
+    @property
+    def is_empty(self):
+        cdef Edge edge
+        for edge in self.touched:
+            if PyList_GET_SIZE(edge.batch.values):
+                return False
+        return True
+
+    def take(self):
+        cdef list touched = self.touched, items
+        if not PyList_GET_SIZE(touched):
+            return touched[:]
+        items = [(<Edge>edge).item for edge in touched if PyList_GET_SIZE((<Edge>edge).batch.values)]
+        touched.clear()
+        return items
 
 
 cdef class Picker:
@@ -1555,7 +1620,7 @@ cdef class Emitter:
                 return 0
         for edge in edges:
             if not anchors:
-                edge.batch.add(values, 0, 0)
+                edge.add(values, 0, 0)
                 continue
             if len(anchors) == 1:
                 anchor = anchors[0]
@@ -1566,9 +1631,9 @@ cdef class Emitter:
                             current_xor ^= bits
                         else:
                             anchor._axor ^= bits
-                        edge.batch.add(values, bits, anchor._root)
+                        edge.add(values, bits, anchor._root)
                     else:
-                        edge.batch.add(values, 0, 0)
+                        edge.add(values, 0, 0)
                     continue
             roots = {}
             for anchor in anchors:
@@ -1584,12 +1649,12 @@ cdef class Emitter:
                 for root in anchor.anchors or (anchor._root,):
                     roots[root] = roots.get(root, 0) ^ bits
             if not roots:
-                edge.batch.add(values, 0, 0)
+                edge.add(values, 0, 0)
             elif len(roots) == 1:
                 root, one = next(iter(roots.items()))
-                edge.batch.add(values, one, root)
+                edge.add(values, one, root)
             else:
-                edge.batch.push(values, 0, MANY, roots)
+                edge.push(values, 0, MANY, roots)
         return current_xor
 
 
@@ -1642,7 +1707,10 @@ cdef class BoltCalls:
     cdef Tuple sample
     cdef double sample_start
     cdef bint sampling
-    # What `run` works on.
+    # What `run` works on: `left` tuples are in `batches` from `place` on, apart from `batch`.
+    cdef list batches
+    cdef Py_ssize_t place
+    cdef Py_ssize_t left
     cdef Batch batch
     cdef Py_ssize_t at
     cdef Py_ssize_t end
@@ -1662,9 +1730,9 @@ cdef class BoltCalls:
         if self.mode == ONE_ROOT:
             bits = next_id(&self.emitter.rng)
             self.axor ^= bits
-            edge.batch.add(values, bits, self.root)
+            edge.add(values, bits, self.root)
         else:
-            edge.batch.add(values, 0, 0)
+            edge.add(values, 0, 0)
         return edge.ids
 
     cdef object emit_any(self, object values, object anchors, object stream):
@@ -1773,9 +1841,16 @@ cdef class BoltCalls:
             elif self.mode == SEVERAL:
                 ack_roots(self.ledger, tup, self.axor)
         if i >= self.end:
-            self.current = None
-            self.mode = OUTSIDE
-            raise StopIteration
+            if not self.next_batch():
+                self.current = None
+                self.mode = OUTSIDE
+                raise StopIteration
+            batch = self.batch
+            i = self.at
+            # A tuple that is used again is of this batch now; one that was kept stays what it is.
+            if tup is not None and Py_REFCNT(tup) <= 3:
+                tup.source = batch.source
+                tup.anchors = None
         self.at = i + 1
         # Ours, that of `current`, and that of the loop which called us.
         if tup is None or Py_REFCNT(tup) > 3:
@@ -1799,16 +1874,37 @@ cdef class BoltCalls:
         self.mode = PLAIN if root == 0 else (SEVERAL if root == MANY else ONE_ROOT)
         return tup
 
+    cdef bint next_batch(self) except -1:
+        cdef Batch batch
+        cdef Py_ssize_t n
+        while self.left > 0 and self.place < PyList_GET_SIZE(self.batches):
+            batch = <Batch?>self.batches[self.place]
+            self.place += 1
+            n = min(self.left, PyList_GET_SIZE(batch.values) - batch.start)
+            if n > 0:
+                self.left -= n
+                self.batch = batch
+                self.at = batch.start
+                batch.start = self.end = batch.start + n
+                return True
+        return False
+
     def run(self, Batch batch not None, Py_ssize_t count):
-        cdef object key = batch.source.key
+        self.run_each([batch], count)
+
+    def run_each(self, list batches not None, Py_ssize_t count):
+        if not batches:
+            return
+        cdef Batch first = batches[0]
+        cdef object key = first.source.key
         cdef dict failed = self.counts.failed
         cdef dict acked = self.counts.acked
         cdef Py_ssize_t failed_before = failed.get(key, 0)
-        cdef Py_ssize_t n = min(count, len(batch))
-        self.batch = batch
-        self.at = batch.start
-        self.end = batch.start + n
-        batch.start = self.end
+        self.batches = batches
+        self.place = 0
+        self.left = count
+        self.at = self.end = 0
+        self.next_batch()
         self.current = None
         self.last = self.merged = 0
         if not self.auto_ack and self.sample is None:
@@ -1823,12 +1919,13 @@ cdef class BoltCalls:
                     self.raised(error)
         finally:
             self.batch = None
+            self.batches = None
             self.current = None
             self.mode = OUTSIDE
             if self.last:
                 self.ledger.add_ack(self.last, self.merged)
             if self.auto_ack:
-                acked[key] = acked.get(key, 0) + n - (failed.get(key, 0) - failed_before)
+                acked[key] = acked.get(key, 0) + count - self.left - (failed.get(key, 0) - failed_before)
 
 
 def bind_sync_bolt(
@@ -2175,7 +2272,7 @@ cdef class ColumnCalls(CarefulCalls):
         if chosen is None:
             for i in range(n):
                 row = <object>PyList_GET_ITEM(rows, i)
-                one.pick(row).batch.add(row, 0, 0)
+                one.pick(row).add(row, 0, 0)
             self.outside()
             return
         for i in range(n):
@@ -2187,7 +2284,7 @@ cdef class ColumnCalls(CarefulCalls):
             if root:
                 bits = next_id(&emitter.rng)
                 current.axors[origin] ^= bits
-            edge.batch.add(row, bits, root)
+            edge.add(row, bits, root)
 
     def run(self, Batch batch not None, Py_ssize_t count):
         cdef Columns columns = Columns.__new__(Columns)
@@ -2267,13 +2364,13 @@ cdef class SpoutCalls:
         self.emits += 1
         output.emitted += 1
         if message_id is None:
-            edge.batch.add(values, 0, 0)
+            edge.add(values, 0, 0)
         else:
             root = self.new_root()
             bits = next_id(&self.emitter.rng)
             self.pending.add(root, message_id, DEFAULT_STREAM, self.turn.now, self.turn.bucket)
             self.ledger.add_init(root, bits, self.task)
-            edge.batch.add(values, bits, root)
+            edge.add(values, bits, root)
         return edge.ids
 
     cdef object emit_any(self, object values, object message_id, object stream):
@@ -2327,7 +2424,7 @@ cdef class SpoutCalls:
         if message_ids is None:
             for i in range(n):
                 row = <object>PyList_GET_ITEM(rows, i)
-                one.pick(row).batch.add(row, 0, 0)
+                one.pick(row).add(row, 0, 0)
             return
         i = 0
         for message_id in message_ids:
@@ -2335,13 +2432,13 @@ cdef class SpoutCalls:
             i += 1
             edge = one.pick(row)
             if message_id is None:
-                edge.batch.add(row, 0, 0)
+                edge.add(row, 0, 0)
                 continue
             root = self.new_root()
             bits = next_id(&self.emitter.rng)
             self.pending.add(root, message_id, output.source.stream, self.turn.now, self.turn.bucket)
             self.ledger.add_init(root, bits, self.task)
-            edge.batch.add(row, bits, root)
+            edge.add(row, bits, root)
 
     def emitted(self):
         return self.emits
@@ -2606,6 +2703,7 @@ __all__ = [
     "Fixed",
     "Grouper",
     "Ledger",
+    "Outbox",
     "Output",
     "PendingRoots",
     "RoundRobin",

@@ -18,3 +18,11 @@ def call_while(allowed: Iterable[None], next_tuple: Callable[[], Any]) -> None:
     """Call `next_tuple` as often as `allowed` yields."""
     for _ in allowed:
         next_tuple()
+
+
+def run_each(run: Callable[[Any, int], None], batches: Iterable[Any], count: int) -> None:
+    """Call `run(batch, n)` for the first `count` tuples of the batches."""
+    for batch in batches:
+        n = min(count, len(batch))
+        run(batch, n)
+        count -= n

@@ -9,6 +9,7 @@ from squall_worker.engine.core.pure.outputs import (
     Edge,
     Fixed,
     Grouper,
+    Outbox,
     Output,
     RoundRobin,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Fixed",
     "Grouper",
     "Ledger",
+    "Outbox",
     "Output",
     "PendingRoots",
     "RoundRobin",

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from squall.names import DEFAULT_STREAM
+from squall_worker.engine.core.drive import run_each
 from squall_worker.engine.core.pure.acking import Ledger
 from squall_worker.engine.core.pure.emitting import Emitter, as_anchors, ids_of
 from squall_worker.engine.core.pure.outputs import Edge, Output, Pair
@@ -45,6 +47,8 @@ class BoltCalls:
     report_error: Callable[[BaseException], None]
     # run(batch, count) executes the first `count` tuples, which are then no longer in the batch.
     run: Callable[[Batch, int], None]
+    # Likewise of several batches of one stream.
+    run_each: Callable[[Sequence[Batch], int], None]
 
 
 def bind_sync_bolt(
@@ -315,6 +319,7 @@ def bind_sync_bolt(
         fast = emit_by_turn
     elif by_field is not None:
         fast = emit_by_only_field if arity == 1 else emit_by_field
+    run = run_auto if auto_ack else run_manual
     return BoltCalls(
         emit=fast,
         emit_direct=emit_direct,
@@ -322,7 +327,8 @@ def bind_sync_bolt(
         fail=fail,
         reset_timeout=reset_timeout,
         report_error=on_error,
-        run=run_auto if auto_ack else run_manual,
+        run=run,
+        run_each=partial(run_each, run),
     )
 
 

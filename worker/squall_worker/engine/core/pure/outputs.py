@@ -13,12 +13,13 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from squall_worker.engine.core.pure.tuples import Batch, Tuple
 from squall_worker.engine.core.values import Source
 
 Append = Callable[[Tuple], None]
+Item = TypeVar("Item")
 # Where a tuple goes: its buffer's append, the task's id, whether it runs in this worker.
 Pair = tuple[Append, tuple[int, ...], bool]
 
@@ -52,6 +53,25 @@ class Edge:
     def drop_oldest(self, keep: int) -> None:
         """Keep the `keep` newest only."""
         del self.buffer[: max(0, len(self.buffer) - keep)]
+
+
+class Outbox(Generic[Item]):
+    """The edges of a task, each with what the caller knows it by: which of them have something.
+    (Here all are looked at, in C; to note them at the first tuple would cost every tuple.)"""
+
+    def __init__(self, items: Sequence[tuple[Edge, Item]]) -> None:
+        self._buffers = [edge.buffer for edge, _ in items]
+        self._items = [item for _, item in items]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no edge has anything."""
+        return not any(self._buffers)
+
+    def take(self) -> list[Item]:
+        """Those that have something, to be emptied by the caller: the next call may leave out
+        what was named here and is not empty since (and may name one twice)."""
+        return list(itertools.compress(self._items, self._buffers))
 
 
 class Grouper(Protocol):
