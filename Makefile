@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check simulation bench bench-features bench-latency bench-idle \
+.PHONY: help setup demo test test-compose check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-multilang bench-peers bench-spark \
   bench-report chaos soak format clean
 
@@ -39,6 +39,9 @@ demo: $(STAMP) ## Word count on a real cluster of processes on this machine, che
 
 test: $(STAMP) ## Everything that this machine can test, as CI does
 	$(BIN)/python tests/run_all.py
+
+test-compose: $(STAMP) ## The cluster of deploy/compose in containers (Docker, or root to start one)
+	$(BIN)/python -m pytest -v -s tests/compose
 
 check: $(STAMP) ## Lint, types, unit and property tests: under three minutes
 	$(BIN)/python tests/run_all.py lint types unit pure

@@ -50,6 +50,7 @@ class Ledger:
         self._watched_from = 0.0
         self._change = threading.Condition()
         self._server = _Server(self, host)
+        self.host = host
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 

@@ -1,0 +1,222 @@
+"""The cluster of deploy/compose, in real containers: brought up, used as documented, and broken.
+
+One cluster and one test, in the order in which it is told: to build the images is what takes time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.compose_cluster import ComposeCluster
+from tests.support.devcluster import wait_for
+from tests.support.docker_engine import Docker, build_images, engine, remove_images
+from tests.support.ledger import Ledger, text
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+
+# A lost node is noticed in seconds, so that the test takes minutes.
+QUICK = {
+    "nimbus.task.timeout.secs": 10,
+    "nimbus.supervisor.timeout.secs": 10,
+    "nimbus.monitor.freq.secs": 2,
+    "supervisor.worker.timeout.secs": 10,
+    "supervisor.heartbeat.frequency.secs": 2,
+    "storm.zookeeper.session.timeout": 8000,
+}
+TOPOLOGY = {
+    "topology.max.spout.pending": 50,
+    "topology.message.timeout.secs": 15,
+    "topology.acker.executors": 2,
+}
+WORKERS = 3
+LINES_PER_SEC = 100
+# More than any component has tasks.
+WATCHED = 16
+RECOVERY_SECS = 90
+
+
+@pytest.fixture(scope="module")
+def docker() -> Iterator[Docker]:
+    with engine() as docker:
+        try:
+            print("images, secs:", build_images(docker))
+            yield docker
+        finally:
+            if not docker.own:
+                remove_images(docker)
+
+
+def test_a_cluster_in_containers_loses_nothing(docker: Docker) -> None:
+    with ComposeCluster.up(docker, supervisors=3, conf=QUICK) as cluster:
+        assert "the counts are exact" in cluster.compose("run", "--rm", "-T", "wordcount")
+        _check_containers(cluster)
+        with Ledger(text(200_000), host=cluster.gateway()) as ledger:
+            ledger.pace(LINES_PER_SEC)
+            cluster.submit_ledger(ledger, workers=WORKERS, conf=TOPOLOGY)
+            ledger.wait_done(100, timeout_secs=90)
+            for befall in FAULTS:
+                start = time.monotonic()
+                befall(cluster, ledger)
+                print(f"{befall.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+            ledger.serve_up_to(ledger.handed_out())
+            ledger.pace(None)
+            ledger.wait_done(ledger.handed_out(), timeout_secs=90)
+            ledger.check()
+            print(f"{ledger.done} lines, {ledger.fails} failed, {ledger.duplicates()} duplicates")
+            cluster.storm("kill", "ledger", "-w", "0")
+        project = f"label=com.docker.compose.project={cluster.project}"
+    for kind in ("container", "volume", "network"):
+        assert docker.run(kind, "ls", "-q", "--filter", project).split() == [], kind
+
+
+def _check_containers(cluster: ComposeCluster) -> None:
+    """Not root, healthy, and reached from this machine only through loopback."""
+    for service in ("nimbus1", "nimbus2", "supervisor", "drpc"):
+        for container in cluster.containers(service):
+            assert cluster.docker.run("exec", container, "id", "-u").strip() == "1000"
+    host, port = cluster.published("drpc", 3774)
+    assert host == "127.0.0.1"
+    connection = http.client.HTTPConnection(host, port, timeout=30)
+    connection.request("GET", "/")
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
+def _recovered(ledger: Ledger) -> None:
+    """Every task has worked on lines that came after now."""
+    ledger.watch(WATCHED)
+    ledger.wait_watched(RECOVERY_SECS)
+
+
+def _busy(cluster: ComposeCluster) -> str:
+    """A supervisor's container with workers."""
+    return min(cluster.workers_per_container(total=WORKERS))
+
+
+def kill_a_worker(cluster: ComposeCluster, ledger: Ledger) -> None:
+    victim = _busy(cluster)
+    (killed,) = cluster.processes(victim, "squall_worker", "kill-one")
+    assert killed not in cluster.workers_per_container(total=WORKERS)[victim]
+    _recovered(ledger)
+
+
+def kill_a_supervisor(cluster: ComposeCluster, ledger: Ledger) -> None:
+    """It is back in its container, where its workers have not noticed."""
+    victim = _busy(cluster)
+    started = cluster.inspect(victim, "{{.State.StartedAt}}")
+    before = cluster.workers()
+    killed = cluster.processes(victim, "squall_supervisor", "kill")
+    fresh = wait_for(
+        "the supervisor to be back",
+        lambda: cluster.processes(victim, "squall_supervisor") - killed or None,
+        poll_secs=0.5,
+    )
+    assert len(fresh) == 1
+    cluster.wait_healthy(victim)
+    _recovered(ledger)
+    assert cluster.workers() == before
+    assert cluster.inspect(victim, "{{.State.StartedAt}}") == started
+
+
+def kill_each_nimbus(cluster: ComposeCluster, ledger: Ledger) -> None:
+    """One after the other, so the leader is among them; each container starts again."""
+    before = cluster.workers()
+    for service, other in (("nimbus1", "nimbus2"), ("nimbus2", "nimbus1")):
+        (container,) = cluster.containers(service)
+        restarts = int(cluster.inspect(container, "{{.RestartCount}}"))
+        cluster.processes(container, "squall_nimbus", "kill")
+        wait_for(
+            "the container to start again",
+            lambda c=container, n=restarts: int(cluster.inspect(c, "{{.RestartCount}}")) > n,
+            60,
+            0.5,
+        )
+        assert "ledger" in cluster.storm("list", service=other)
+        cluster.wait_healthy(container)
+    _recovered(ledger)
+    assert cluster.workers() == before
+
+
+def kill_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
+    """The loss of a node: its tasks run elsewhere."""
+    victim = _busy(cluster)
+    cluster.docker.run("kill", victim)
+    _recovered(ledger)
+    cluster.docker.run("start", victim)
+    cluster.wait_healthy(victim)
+    cluster.workers_per_container(total=WORKERS)
+
+
+def pause_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
+    """It hangs with all in it until its tasks run elsewhere, then finds itself replaced."""
+    victim = _busy(cluster)
+    before = cluster.processes(victim, "squall_worker")
+    cluster.docker.run("pause", victim)
+    try:
+        _recovered(ledger)
+    finally:
+        cluster.docker.run("unpause", victim)
+    wait_for(
+        "the replaced workers to end",
+        lambda: not before & cluster.processes(victim, "squall_worker"),
+        60,
+        0.5,
+    )
+    cluster.workers_per_container(total=WORKERS)
+    _recovered(ledger)
+
+
+def disconnect_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
+    """A node that nobody reaches: its tasks run elsewhere, its own workers end."""
+    victim = _busy(cluster)
+    before = cluster.processes(victim, "squall_worker")
+    cluster.docker.run("network", "disconnect", cluster.network(), victim)
+    try:
+        _recovered(ledger)
+    finally:
+        cluster.docker.run("network", "connect", cluster.network(), victim)
+    wait_for(
+        "the replaced workers to end",
+        lambda: not before & cluster.processes(victim, "squall_worker"),
+        60,
+        0.5,
+    )
+    cluster.workers_per_container(total=WORKERS)
+    _recovered(ledger)
+
+
+def scale_up_and_down(cluster: ComposeCluster, ledger: Ledger) -> None:
+    cluster.scale(4)
+    assert len(cluster.containers("supervisor")) == 4
+    cluster.storm("rebalance", "ledger", "-w", "0")
+    _recovered(ledger)
+    cluster.scale(1)
+    assert len(cluster.containers("supervisor")) == 1
+    _recovered(ledger)
+    cluster.workers_per_container(total=WORKERS)
+
+
+def down_and_up(cluster: ComposeCluster, ledger: Ledger) -> None:
+    """Volumes keep the topology over all containers' end. The network is kept: the ledger listens
+    on it."""
+    cluster.compose("stop", "--timeout", "20")
+    cluster.compose("rm", "--force")
+    cluster.scale(2)
+    assert "ledger" in cluster.storm("list")
+    _recovered(ledger)
+    cluster.workers_per_container(total=WORKERS)
+
+
+FAULTS: tuple[Callable[[ComposeCluster, Ledger], None], ...] = (
+    kill_a_worker,
+    kill_a_supervisor,
+    kill_each_nimbus,
+    kill_a_container,
+    pause_a_container,
+    disconnect_a_container,
+    scale_up_and_down,
+    down_and_up,
+)

@@ -1,0 +1,389 @@
+"""A Docker engine for tests, and images for it that need no registry.
+
+    with engine(folder) as docker:
+        docker.run("ps")
+
+An engine that answers on this machine is used as it is. Else one is started by hand, all of it in a
+temporary folder, and ended with what it changed on the machine (its bridges, firewall rules). That
+takes root; the packages that it needs are installed with apt in CI only (`CI=true`). Where neither
+can be had the tests are skipped, and say why.
+
+The images of deploy/compose build on python:3.11-slim-bookworm and zookeeper:3.9. Their place is
+taken by stand-ins: Debian with its Python, and ZooKeeper's jars (`squall_cli.zookeeper` finds them)
+on a Java runtime cut to size. The first is kept in `.tools/compose` of this checkout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.devcluster import ROOT, wait_for
+
+from squall_cli.zookeeper import find_classpath, find_java
+
+TOOLS = ROOT / ".tools" / "compose"
+PYTHON_IMAGE = "squall-test-python"
+ZOOKEEPER_IMAGE = "squall-test-zookeeper"
+SQUALL_IMAGE = "squall-test"
+
+_PACKAGES = ("docker.io", "iptables", "mmdebstrap")
+_COMMANDS = ("dockerd", "docker", "docker-init", "iptables-save", "mmdebstrap")
+_MIRROR = "http://deb.debian.org/debian"
+_BASE_PACKAGES = "python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev,ca-certificates"
+# Networks of compose; far from what machines usually use.
+_NETWORKS = "base=10.213.0.0/16,size=24"
+_CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+_JAVA_MODULES = (
+    "java.base,java.management,java.naming,java.security.jgss,java.security.sasl,java.logging,"
+    "jdk.unsupported"
+)
+_IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+
+_PYTHON_DOCKERFILE = """\
+FROM squall-test-base
+COPY ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+RUN ln -sf /usr/bin/python3 /usr/local/bin/python3 && rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+"""
+_ZOOKEEPER_DOCKERFILE = """\
+FROM squall-test-base
+COPY java /java
+COPY jars /jars
+COPY zoo.cfg /conf/zoo.cfg
+VOLUME ["/data", "/datalog"]
+CMD ["/java/bin/java", "-Xmx256m", "-cp", "/jars/*", \
+"org.apache.zookeeper.server.ZooKeeperServerMain", "/conf/zoo.cfg"]
+"""
+_ZOOKEEPER_CONF = """\
+tickTime=2000
+dataDir=/data
+dataLogDir=/datalog
+clientPort=2181
+4lw.commands.whitelist=srvr
+admin.enableServer=false
+"""
+
+
+class Docker:
+    """The `docker` command against one engine. `own`: it was started by us."""
+
+    def __init__(self, env: Mapping[str, str], *, own: bool) -> None:
+        self.env = dict(env)
+        self.own = own
+
+    def run(
+        self,
+        *arguments: str | Path,
+        timeout_secs: float = 120.0,
+        check: bool = True,
+        text: str = "",
+    ) -> str:
+        """One command to its end: what it wrote to stdout. AssertionError with all of it when it
+        fails."""
+        done = subprocess.run(
+            ["docker", *map(str, arguments)],
+            env=self.env,
+            cwd=ROOT,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=timeout_secs,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            shown = " ".join(map(str, arguments))
+            raise AssertionError(
+                f"docker {shown}: status {done.returncode}\n"
+                f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+            )
+        return done.stdout
+
+
+@contextlib.contextmanager
+def engine() -> Iterator[Docker]:
+    """An engine with the compose plugin: the machine's own, or one for this block."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("COMPOSE_", "SQUALL_"))}
+    if _answers(env):
+        yield Docker(_with_plugins(env), own=False)
+        return
+    _need_engine()
+    with _alone(), _own_engine(env) as docker:
+        yield docker
+
+
+def _answers(env: Mapping[str, str]) -> bool:
+    if shutil.which("docker") is None:
+        return False
+    asked = subprocess.run(["docker", "info"], env=env, capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+def _need_engine() -> None:
+    """Have the packages, or skip; in CI install them."""
+    if os.getuid() != 0:
+        pytest.skip("no Docker engine answers here, and only root can start one")
+    missing = [name for name in _COMMANDS if shutil.which(name) is None]
+    if not missing:
+        return
+    packages = " ".join(_PACKAGES)
+    if os.environ.get("CI", "").lower() not in ("true", "1", "yes"):
+        pytest.skip(f"no {', '.join(missing)} here; as root: apt-get install {packages}")
+    if shutil.which("apt-get") is None:
+        pytest.skip(f"no {', '.join(missing)} here, and no apt-get to install {packages}")
+    _apt("update")
+    wanted = [*_PACKAGES]
+    # Newer Debians have the client in a package of its own.
+    shown = subprocess.run(["apt-cache", "show", "docker-cli"], capture_output=True, check=False)
+    if shown.returncode == 0:
+        wanted.append("docker-cli")
+    _apt("install", "-y", "--no-install-recommends", *wanted)
+
+
+def _apt(*arguments: str) -> None:
+    _command(["apt-get", "-q", *arguments], env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+
+
+def _command(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_secs: float = 300.0,
+) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_secs,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One engine of ours at a time: they share the machine's firewall."""
+    with Path("/run/lock/squall-test-engine.lock").open("w") as file:
+
+        def locked() -> bool:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        wait_for("another test's engine to end", locked, 400, 0.5)
+        yield
+
+
+@contextlib.contextmanager
+def _own_engine(env: Mapping[str, str]) -> Iterator[Docker]:
+    # Short: a socket's path has 107 bytes at most.
+    folder = Path(tempfile.mkdtemp(prefix="squall-engine-"))
+    socket = folder / "docker.sock"
+    own = {**env, "DOCKER_HOST": f"unix://{socket}"}
+    own.pop("DOCKER_CONTEXT", None)
+    rules = _command(["iptables-save"])
+    forward = _IP_FORWARD.read_text()
+    log = folder / "dockerd.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                "dockerd",
+                f"--data-root={folder}/root",
+                f"--exec-root={folder}/exec",
+                f"--host=unix://{socket}",
+                f"--pidfile={folder}/pid",
+                "--bridge=none",
+                f"--default-address-pool={_NETWORKS}",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        wait_for(
+            "dockerd to answer",
+            lambda: process.poll() is not None or _answers(own),
+            60,
+            0.3,
+        )
+        if process.poll() is not None:
+            raise AssertionError(f"dockerd ended:\n{log.read_text()[-4000:]}")
+        yield Docker(_with_plugins(own), own=True)
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        _unmount_below(folder)
+        # What was before; where there were no rules, the chains of Docker's are gone too.
+        subprocess.run(["iptables-restore"], input=_rules(rules), text=True, check=True)
+        _IP_FORWARD.write_text(forward)
+        shutil.rmtree(folder)
+
+
+def _rules(saved: str) -> str:
+    """What restores saved rules: tables that had none are emptied."""
+    for table, chains in (
+        ("filter", ("INPUT", "FORWARD", "OUTPUT")),
+        ("nat", ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING")),
+    ):
+        if f"*{table}\n" not in saved:
+            lines = [f"*{table}", *(f":{chain} ACCEPT [0:0]" for chain in chains), "COMMIT"]
+            saved += "\n".join(lines) + "\n"
+    return saved
+
+
+def _unmount_below(folder: Path) -> None:
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for mount in sorted((m for m in mounts if m.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", mount], check=False)
+
+
+def _with_plugins(env: dict[str, str]) -> dict[str, str]:
+    """The environment of a `docker` that knows compose and buildx; Debian's of trixie, which run
+    on bookworm too, are fetched where they are missing."""
+    if all(
+        subprocess.run(["docker", name, "version"], env=env, capture_output=True).returncode == 0
+        for name in ("compose", "buildx")
+    ):
+        return env
+    config = TOOLS / "docker-config"
+    env = {**env, "DOCKER_CONFIG": str(config)}
+    plugins = config / "cli-plugins"
+    if plugins.is_dir():
+        return env
+    if shutil.which("apt-get") is None or os.getuid() != 0:
+        pytest.skip("docker has no compose and buildx here")
+    with tempfile.TemporaryDirectory(prefix="squall-plugins-") as name:
+        folder = Path(name)
+        (folder / "lists" / "partial").mkdir(parents=True)
+        (folder / "cache" / "archives" / "partial").mkdir(parents=True)
+        keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+        (folder / "sources.list").write_text(f"deb [signed-by={keys}] {_MIRROR} trixie main\n")
+        options = [
+            f"-oDir::Etc::sourcelist={folder}/sources.list",
+            "-oDir::Etc::sourceparts=-",
+            f"-oDir::State::lists={folder}/lists",
+            f"-oDir::Cache={folder}/cache",
+            "-oAPT::Sandbox::User=root",
+        ]
+        _command(["apt-get", "-q", *options, "update"])
+        _command(
+            ["apt-get", "-q", *options, "download", "docker-compose", "docker-buildx"], cwd=folder
+        )
+        for package in folder.glob("*.deb"):
+            _command(["dpkg-deb", "-x", package, folder / "unpacked"])
+        config.mkdir(parents=True, exist_ok=True)
+        partial = config / f"cli-plugins.{os.getpid()}"
+        shutil.copytree(folder / "unpacked/usr/libexec/docker/cli-plugins", partial)
+        os.replace(partial, plugins)
+    return env
+
+
+# Images -------------------------------------------------------------------------------------------
+
+
+def build_images(docker: Docker) -> dict[str, float]:
+    """Build the stand-ins and deploy/compose/Dockerfile; the seconds that each took."""
+    took = {}
+    for name, build in (
+        ("base", _build_base),
+        ("zookeeper", _build_zookeeper),
+        ("squall", _build_squall),
+    ):
+        start = time.monotonic()
+        build(docker)
+        took[name] = round(time.monotonic() - start, 1)
+    return took
+
+
+def remove_images(docker: Docker) -> None:
+    for image in (SQUALL_IMAGE, ZOOKEEPER_IMAGE, PYTHON_IMAGE, "squall-test-base"):
+        docker.run("image", "rm", image, check=False)
+
+
+def _build_base(docker: Docker) -> None:
+    recipe = hashlib.sha256(f"{_BASE_PACKAGES} {_MIRROR} bookworm".encode()).hexdigest()[:16]
+    base = TOOLS / f"base-{recipe}.tar"
+    if not base.exists():
+        if shutil.which("mmdebstrap") is None or os.getuid() != 0:
+            pytest.skip("no mmdebstrap here, which makes the base of the images, or not root")
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        partial = base.with_name(f"{os.getpid()}.tar")
+        try:
+            _command(
+                [
+                    "mmdebstrap",
+                    "--variant=apt",
+                    f"--include={_BASE_PACKAGES}",
+                    "--dpkgopt=force-unsafe-io",
+                    "--dpkgopt=path-exclude=/usr/share/doc/*",
+                    "--dpkgopt=path-exclude=/usr/share/man/*",
+                    "bookworm",
+                    partial,
+                    f"deb {_MIRROR} bookworm main",
+                ]
+            )
+            os.replace(partial, base)
+        finally:
+            partial.unlink(missing_ok=True)
+    docker.run("import", base, "squall-test-base", timeout_secs=240)
+    with tempfile.TemporaryDirectory(prefix="squall-image-") as name:
+        folder = Path(name)
+        (folder / "Dockerfile").write_text(_PYTHON_DOCKERFILE)
+        shutil.copy(_CA_BUNDLE, folder)
+        docker.run("build", "--network", "host", "-t", PYTHON_IMAGE, folder)
+
+
+def _build_zookeeper(docker: Docker) -> None:
+    with tempfile.TemporaryDirectory(prefix="squall-image-") as name:
+        folder = Path(name)
+        java = Path(find_java()).resolve()
+        jlink = java.with_name("jlink")
+        if jlink.exists() and (java.parents[1] / "jmods").is_dir():
+            cut = ["--add-modules", _JAVA_MODULES, "--no-header-files", "--no-man-pages"]
+            _command([jlink, *cut, "--output", folder / "java"])
+        else:
+            shutil.copytree(java.parents[1], folder / "java", ignore_dangling_symlinks=True)
+        (folder / "jars").mkdir()
+        for jar in find_classpath().split(os.pathsep):
+            if jar.endswith(".jar") and "log4j" not in jar:
+                shutil.copy(jar, folder / "jars")
+        (folder / "zoo.cfg").write_text(_ZOOKEEPER_CONF)
+        (folder / "Dockerfile").write_text(_ZOOKEEPER_DOCKERFILE)
+        docker.run("build", "--network", "host", "-t", ZOOKEEPER_IMAGE, folder)
+
+
+def _build_squall(docker: Docker) -> None:
+    docker.run(
+        "build",
+        "--network",
+        "host",
+        "--build-arg",
+        f"PYTHON_IMAGE={PYTHON_IMAGE}",
+        "-t",
+        SQUALL_IMAGE,
+        "-f",
+        ROOT / "deploy" / "compose" / "Dockerfile",
+        ROOT,
+        timeout_secs=400,
+    )
