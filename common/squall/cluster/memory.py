@@ -396,9 +396,8 @@ class MemoryStore:
         self._fire_all()
 
     def _link_down(self, *, expires: bool) -> None:
-        if self._closed and self._loop is None:
+        if self._loop is None:  # it has not started yet: there is nothing to lose
             return
-        assert self._loop is not None
         was_linked = self._linked
         if was_linked:
             self._linked = False
