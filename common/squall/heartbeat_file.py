@@ -40,12 +40,17 @@ class Beat:
 
 
 class HeartbeatWriter:
-    """The worker's end; `write` may be called from any one thread."""
+    """The worker's end; `write` may be called from any one thread. Raises OSError when the disk has
+    no room for the record's block."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.pwrite(self._fd, b"\0" * _SIZE, 0)
-        os.fsync(self._fd)
+        try:
+            os.pwrite(self._fd, b"\0" * _SIZE, 0)
+            os.fsync(self._fd)
+        except OSError:
+            os.close(self._fd)
+            raise
 
     def write(self, beat: Beat) -> None:
         """Write the record in place."""

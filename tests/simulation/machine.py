@@ -200,7 +200,8 @@ class SimHeartbeats:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = current_process()
-        self._writer = HeartbeatWriter(path)
+        self._path = path
+        self._writer: HeartbeatWriter | None = None
         self._beat_secs = beat_secs
         self._report_secs = report_secs
         self._report = report
@@ -209,6 +210,7 @@ class SimHeartbeats:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
+        self._writer = HeartbeatWriter(self._path)
         self._run()
 
     def enter(self, phase: Phase) -> None:
@@ -218,6 +220,8 @@ class SimHeartbeats:
         self._timer = self._loop.call_later(0, self._run)
 
     def _run(self) -> None:
+        if self._writer is None:
+            return
         now = self._loop.time()
         self._writer.write(Beat(int(now * 1e9), 0, self._process.pid, self.phase))
         if self.phase is not Phase.STARTING and now >= self._next_report:
@@ -228,4 +232,6 @@ class SimHeartbeats:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

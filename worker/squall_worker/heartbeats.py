@@ -32,7 +32,8 @@ class HeartbeatThread:
         report: Callable[[], None],
         look: Callable[[], None] = lambda: None,
     ) -> None:
-        self._writer = HeartbeatWriter(path)
+        self._path = path
+        self._writer: HeartbeatWriter | None = None  # not None from start to stop
         self._beat_secs = beat_secs
         self._report_secs = report_secs
         self._turn_age_secs = turn_age_secs
@@ -44,6 +45,8 @@ class HeartbeatThread:
         self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
 
     def start(self) -> None:
+        """Make the file and begin to beat. Raises OSError when the disk has no room for it."""
+        self._writer = HeartbeatWriter(self._path)
         self._thread.start()
 
     @property
@@ -56,11 +59,14 @@ class HeartbeatThread:
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread and close the file."""
+        """End the thread and close the file; fine when it never started."""
+        if self._writer is None:
+            return
         self._stopped = True
         self._wake.set()
         self._thread.join()
         self._writer.close()
+        self._writer = None
 
     def _run(self) -> None:
         next_report = 0.0
@@ -78,6 +84,7 @@ class HeartbeatThread:
             self._wake.wait(self._beat_secs)
 
     def _beat(self) -> None:
+        assert self._writer is not None, "the thread runs from start to stop"
         age_ms = int(self._turn_age_secs() * 1000)
         beat = Beat(time.monotonic_ns(), max(0, age_ms), os.getpid(), self._phase)
         try:

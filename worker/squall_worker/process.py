@@ -129,9 +129,9 @@ class Worker:
         the cluster does."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal, number)
-        self._heartbeats.start()
         status = EXIT_FATAL
         try:
+            self._heartbeats.start()
             status = await self._live()
         except Exception as error:
             self._tell_fatal(error)

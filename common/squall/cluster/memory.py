@@ -382,6 +382,8 @@ class MemoryStore:
     def _link_up(self) -> None:
         if self._closed or self._linked:
             return
+        if self._loop is None:  # it connects when it starts
+            return
         self._cancel_timers()
         with self._ensemble.lock:
             if self._session not in self._ensemble._sessions:

@@ -97,6 +97,20 @@ async def test_while_all_servers_are_away_no_session_runs_out() -> None:
     assert await other.exists("/e") is not None
 
 
+async def test_faults_before_a_client_starts_open_no_session() -> None:
+    """A process that is about to connect while the network and the servers come and go."""
+    ensemble = MemoryEnsemble()
+    store = MemoryStore(ensemble)
+    ensemble.suspend(store)
+    ensemble.resume(store)
+    ensemble.stop()
+    ensemble.start()
+    await store.start()
+    await store.create("/a", ephemeral=True)
+    await store.close()
+    assert ensemble.tree.exists("/a") is None
+
+
 async def test_a_killed_client_is_heard_of_no_more_and_its_session_runs_out() -> None:
     ensemble = MemoryEnsemble()
     store, other = await two(ensemble)

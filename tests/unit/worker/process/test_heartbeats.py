@@ -55,6 +55,21 @@ def test_beats_carry_phase_pid_and_turn_age_and_go_on_while_the_loop_is_stuck(
     assert "heartbeats" not in {t.name for t in threading.enumerate()}
 
 
+def test_a_disk_without_room_for_the_file_is_told_at_the_start_and_costs_nothing() -> None:
+    """What a full disk says: the thread has not begun, and nothing stays open."""
+    before = len(os.listdir("/proc/self/fd"))
+    thread = HeartbeatThread(
+        Path("/dev/full"), beat_secs=0.01, report_secs=0.01, turn_age_secs=lambda: 0.0,
+        report=lambda: None,
+    )  # fmt: skip
+    with pytest.raises(OSError, match="No space left"):
+        thread.start()
+    thread.enter(Phase.STOPPING)
+    thread.stop()
+    assert "heartbeats" not in {t.name for t in threading.enumerate()}
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_report_that_fails_is_logged_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
