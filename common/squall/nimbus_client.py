@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from squall.errors import NimbusConnectionError, NimbusError
+from squall.leader_search import Address, LeaderSearch, NoLeaderError, UnreachableError
 from squall.logs import get_logger
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
@@ -25,8 +26,8 @@ log = get_logger(__name__)
 _T = TypeVar("_T")
 # A port on this or a near machine answers at once or not at all.
 _CONNECT_TIMEOUT_SECS = 5.0
-# Who leads is answered within some seconds, also while an election is under way; a Nimbus that
-# hangs must not keep us from asking the next for as long as a call may take.
+# Who leads is answered within some seconds, also while an election is under way. (The next seed is
+# asked long before, see leader_search.)
 _LEADER_TIMEOUT_SECS = 10.0
 # Replies may be larger than the requests that Nimbus takes: a page on a topology of thousands of
 # tasks, a blob's chunk.
@@ -46,50 +47,31 @@ class NimbusClient:
 
     @classmethod
     async def connect(cls, conf: Mapping[str, Any]) -> NimbusClient:
-        """Ask the seeds, in order, for the leader, and connect to it. When none answers, or there
-        is no leader now, try again `storm.nimbus.retry.times` times, with growing pauses. Raises
-        NimbusError that says what was tried."""
+        """Ask the seeds for the leader, in order, and connect to it; while one does not answer, the
+        next is asked too. When none knows, or there is no leader now, try again
+        `storm.nimbus.retry.times` times, with growing pauses. Raises NimbusError that says what was
+        tried."""
         seeds = [_address(seed, conf["nimbus.thrift.port"]) for seed in conf["nimbus.seeds"]]
         pause_secs = conf["storm.nimbus.retry.interval.millis"] / 1000
         longest_secs = conf["storm.nimbus.retry.intervalceiling.millis"] / 1000
-        times = conf["storm.nimbus.retry.times"]
-        for attempt in range(times + 1):
-            reasons = []
-            answered = False
-            for host, port in seeds:
-                try:
-                    return await cls._connect_by_seed(host, port, conf)
-                except _UnreachableError as error:
-                    reasons.append(str(error))
-                    answered = answered or isinstance(error.__cause__, ThriftApplicationError)
-            if attempt < times:
-                log.info("nimbus_not_reached", tried="; ".join(reasons), retry_in_secs=pause_secs)
-                await asyncio.sleep(pause_secs)
-                pause_secs = min(2 * pause_secs, longest_secs)
-        if answered:
-            raise NimbusError(
-                "no Nimbus leads: " + "; ".join(reasons),
-                hint="Nimbus runs; look at ZooKeeper, and at the log of Nimbus",
-            )
-        raise NimbusError(
-            "Nimbus cannot be reached: " + "; ".join(reasons),
-            hint="is it running? nimbus.seeds and nimbus.thrift.port say where it is looked for",
-        )
+        attempts = conf["storm.nimbus.retry.times"] + 1
 
-    @classmethod
-    async def _connect_by_seed(cls, host: str, port: int, conf: Mapping[str, Any]) -> NimbusClient:
-        frame_bytes_max = int(conf["nimbus.thrift.max_buffer_size"])
-        client, leader = await _open_and_ask(host, port, conf)
-        if leader == (host, port):
-            return cls(client, host, port, frame_bytes_max=frame_bytes_max)
-        await client.close()
-        # A leader that was stopped is named until its session ends, and its machine still takes
-        # connections for it: only who answers is there.
-        try:
-            client, _ = await _open_and_ask(*leader, conf)
-        except _UnreachableError as error:
-            raise _UnreachableError(f"{error} (the leader, as {host}:{port} says)") from error
-        return cls(client, *leader, frame_bytes_max=frame_bytes_max)
+        async def ask(address: Address) -> tuple[ThriftClient, Address]:
+            return await _open_and_ask(*address, conf)
+
+        while True:
+            try:
+                client, (host, port) = await LeaderSearch(seeds, ask).run()
+            except NoLeaderError as error:
+                attempts -= 1
+                if not attempts:
+                    raise _not_found(error) from None
+                log.info("nimbus_not_reached", tried=str(error), retry_in_secs=pause_secs)
+            else:
+                frame_bytes_max = int(conf["nimbus.thrift.max_buffer_size"])
+                return cls(client, host, port, frame_bytes_max=frame_bytes_max)
+            await asyncio.sleep(pause_secs)
+            pause_secs = min(2 * pause_secs, longest_secs)
 
     async def call(self, method: str, *args: Any, timeout_secs: float | None = None) -> Any:
         """Call a method of Storm's service Nimbus. Raises what the method declares
@@ -135,8 +117,16 @@ class NimbusClient:
         await self.close()
 
 
-class _UnreachableError(Exception):
-    """One seed did not lead to the leader; another one may."""
+def _not_found(error: NoLeaderError) -> NimbusError:
+    if error.answered:
+        return NimbusError(
+            f"no Nimbus leads: {error}",
+            hint="Nimbus runs; look at ZooKeeper, and at the log of Nimbus",
+        )
+    return NimbusError(
+        f"Nimbus cannot be reached: {error}",
+        hint="is it running? nimbus.seeds and nimbus.thrift.port say where it is looked for",
+    )
 
 
 async def _open(host: str, port: int, conf: Mapping[str, Any]) -> ThriftClient:
@@ -151,14 +141,14 @@ async def _open(host: str, port: int, conf: Mapping[str, Any]) -> ThriftClient:
     try:
         await client.connect()
     except ThriftTransportError as error:
-        raise _UnreachableError(str(error)) from error
+        raise UnreachableError(str(error)) from error
     return client
 
 
 async def _open_and_ask(
     host: str, port: int, conf: Mapping[str, Any]
 ) -> tuple[ThriftClient, tuple[str, int]]:
-    """A connection, and who leads as the one at its other end says. Raises _UnreachableError."""
+    """A connection, and who leads as the one at its other end says. Raises UnreachableError."""
     client = await _open(host, port, conf)
     try:
         leader: storm.NimbusSummary = await client.call(
@@ -167,11 +157,11 @@ async def _open_and_ask(
         )
     except ThriftTransportError as error:
         await client.close()
-        raise _UnreachableError(str(error)) from error
+        raise UnreachableError(str(error)) from error
     except ThriftApplicationError as error:  # such as: no leader is elected yet
         await client.close()
-        raise _UnreachableError(
-            f"Nimbus at {host}:{port} does not know the leader: {error}"
+        raise UnreachableError(
+            f"Nimbus at {host}:{port} does not know the leader: {error}", answered=True
         ) from error
     except BaseException:
         await client.close()

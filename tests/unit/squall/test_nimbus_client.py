@@ -55,16 +55,15 @@ def test_a_seed_that_does_not_answer_is_passed_over():
         assert run_nimbus(conf, list_topologies) == []
 
 
-def test_a_seed_that_hangs_is_passed_over(monkeypatch):
+def test_a_seed_that_hangs_is_passed_over_long_before_its_time_out(monkeypatch):
     """It takes connections, and answers nothing: a Nimbus that was stopped, or swaps."""
-    monkeypatch.setattr("squall.nimbus_client._LEADER_TIMEOUT_SECS", 0.2)
+    monkeypatch.setattr("squall.nimbus_client._LEADER_TIMEOUT_SECS", 1000.0)
     with socket.create_server(("127.0.0.1", 0)) as hangs, fake_nimbus() as fake:
         fake.answers["getTopologySummaries"] = []
         conf = conf_for(f"127.0.0.1:{hangs.getsockname()[1]}", f"127.0.0.1:{fake.port}")
-        conf["storm.thrift.socket.timeout.ms"] = 20_000
-        began = time.monotonic()
+        conf["storm.thrift.socket.timeout.ms"] = 1_000_000
         assert run_nimbus(conf, list_topologies) == []
-        assert time.monotonic() - began < 10
+        assert len(fake.called("getTopologySummaries")) == 1
 
 
 def test_the_leader_that_a_seed_names_is_asked():
