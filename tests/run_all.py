@@ -85,6 +85,7 @@ STAGES = (
         240,
     ),
     Stage("conformance", (_pytest("-v", "--durations=10", "tests/conformance"),), 180),
+    Stage("install", (_pytest("-q", "--durations=10", "tests/install"),), 120),
     # One process: they share one Spark session.
     Stage("spark", (_pytest("-q", "--durations=10", "tests/spark"),), 240),
     Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos"),), 480),
