@@ -15,14 +15,11 @@ from __future__ import annotations
 import base64
 import dataclasses
 import enum
-import importlib
 import io
 import json
 import math
-import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -31,7 +28,14 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from squall.construction import (
+    Constructed,
+    changes_since_construction,
+    python_object,
+    travels,
+)
 from squall.errors import InvalidTopologyError
+from squall.import_paths import import_path, import_path_of
 from squall.model import PythonObject
 
 TAG = "!"
@@ -61,12 +65,6 @@ def decode_arguments(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return args, kwargs
 
 
-# Whether objects that are made now will travel, and must remember how they were made. False in the
-# worker, where they have arrived: looking at an object's `__dict__` makes each of its attributes
-# 10 ns slower for ever (CPython keeps them in place until then).
-travels: ContextVar[bool] = ContextVar("squall_travels", default=True)
-
-
 def instantiate(obj: PythonObject) -> Any:
     """Make the object in this process: import its module, call its class. Raises
     InvalidTopologyError when module or class are not there; what the user's own code raises on
@@ -80,67 +78,6 @@ def instantiate(obj: PythonObject) -> Any:
         return cls(*args, **kwargs)
     finally:
         travels.reset(token)
-
-
-def import_path(path: str) -> Any:
-    """What `module:name` names. Raises InvalidTopologyError when it is not there, or when the
-    module itself is not found (an import error *inside* it comes through)."""
-    module_name, separator, name = path.partition(":")
-    if not separator or not module_name or not name:
-        raise InvalidTopologyError(f"{path!r} is no import path (module:name)")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name + ".").startswith(error.name + "."):
-            raise InvalidTopologyError(
-                f"{path}: there is no module {error.name!r}",
-                hint="is it in the package that was submitted?",
-            ) from error
-        raise
-    found: Any = module
-    for part in name.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise InvalidTopologyError(f"module {module_name!r} has no {name!r}") from None
-    return found
-
-
-def import_path_of(value: type | types.FunctionType | types.BuiltinFunctionType) -> str:
-    """The `module:name` of a class or function, under which a worker finds it too. Raises
-    InvalidTopologyError for one that has none: a lambda, one nested in a function or a class, one
-    that its module's name does not lead to."""
-    name = value.__qualname__
-    what = "class" if isinstance(value, type) else "function"
-    if name.endswith("<lambda>"):
-        raise InvalidTopologyError("a lambda cannot travel: make it a function of a module")
-    if "<locals>" in name:
-        raise InvalidTopologyError(
-            f"{what} {value.__name__!r} is made inside a function: "
-            "move it to its module's top level"
-        )
-    if "." in name:
-        raise InvalidTopologyError(
-            f"{what} {name!r} is nested in a class: move it to its module's top level"
-        )
-    module = value.__module__
-    if getattr(sys.modules.get(module), name, None) is not value:
-        raise InvalidTopologyError(
-            f"{what} {name!r} is not what {module}.{name} names, and a worker would get that one"
-        )
-    return f"{main_module_name() if module == '__main__' else module}:{name}"
-
-
-def main_module_name() -> str:
-    """The name under which a worker can import what runs here as `__main__`: the name it was
-    started by (`python -m jobs.wordcount`), or its file's. `__main__` when it has neither (a
-    prompt, `python -c`)."""
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return str(spec.name)
-    file = getattr(main, "__file__", None)
-    return "__main__" if file is None else Path(file).stem
 
 
 # Exact types, each with how it is written and read. Subclasses are something else (an IntEnum is
@@ -260,7 +197,7 @@ def _encode_imported(value: Any, where: str, depth: int) -> Any:
         return {TAG: "namedtuple", "t": import_path_of(kind), "v": items}
     if dataclasses.is_dataclass(value):
         return _encode_dataclass(value, where, depth)
-    if hasattr(value, "_construction"):
+    if isinstance(value, Constructed):
         return _encode_component(value, where)
     hint = "pass what it is made from, and make it in open() or prepare()"
     if isinstance(value, io.IOBase):
@@ -270,8 +207,6 @@ def _encode_imported(value: Any, where: str, depth: int) -> Any:
 
 def _encode_component(value: Any, where: str) -> Any:
     """A spout, bolt or grouping that another one wraps: as it was constructed."""
-    from squall.construction import changes_since_construction, python_object
-
     if changed := ", ".join(changes_since_construction(value)):
         raise InvalidTopologyError(
             f"{where} cannot travel: {changed} changed after its constructor, whose arguments are "

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from squall.columns import Columns
-from squall.construction import Constructed
 from squall.errors import InvalidTopologyError, SquallError
+from squall.remembering import Remembering
 from squall.tuples import Tuple
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Stream:
 Outputs = Sequence[str] | Mapping[str, Sequence[str] | Stream]
 
 
-class Component(Constructed):
+class Component(Remembering):
     """What spouts and bolts share. Derive from `Spout` or `Bolt`.
 
     `context` (a `TopologyContext`) and `log` (a `logging.Logger`) are there from `open` or
@@ -61,7 +61,7 @@ class Component(Constructed):
         """Give the component its collector, in the worker. The collector's bound methods become
         attributes of the component: a call costs no more than it must. A method that a subclass
         overrides stays, and reaches the collector through `super()`."""
-        # Not through `__dict__` (see `arguments.travels`), and past a `__setattr__` of the class.
+        # Not through `__dict__` (see `construction.travels`), and past any `__setattr__`.
         set_own = partial(object.__setattr__, self)
         set_own("_collector", collector)
         set_own("context", context)

@@ -1,23 +1,27 @@
-"""Objects that remember how they were constructed: components and custom groupings.
+"""What an object remembers of its constructor: all of it that travels.
 
-They are made twice. In the client, the constructor runs so that `TopologyBuilder` can look at the
-object; what travels is its class' import path and the arguments *as they were passed*. In the
-worker each task makes its own from these. Whatever else the client's object holds never arrives,
-so the builder refuses one that was changed after its constructor.
+Components and custom groupings are made twice. In the client, the constructor runs so that
+`TopologyBuilder` can look at the object; what travels is its class' import path and the arguments
+*as they were passed* (`squall.remembering`). In the worker each task makes its own from these.
+Whatever else the client's object holds never arrives, so the builder refuses one that was changed
+after its constructor.
 """
 
 from __future__ import annotations
 
-from abc import ABCMeta
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from squall.arguments import encode_arguments, import_path_of, travels
 from squall.errors import InvalidTopologyError
+from squall.import_paths import import_path_of
 from squall.model import PythonObject
 
-_Made = TypeVar("_Made")
+# Whether objects that are made now will travel, and must remember how they were made. False in the
+# worker, where they have arrived: looking at an object's `__dict__` makes each of its attributes
+# 10 ns slower for ever (CPython keeps them in place until then).
+travels: ContextVar[bool] = ContextVar("squall_travels", default=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +33,8 @@ class Construction:
     attributes: Mapping[str, Any]
 
 
-class _Remembers(ABCMeta):
-    """A metaclass, because neither `__new__` nor a base `__init__` sees the end of the constructor.
-    From ABCMeta, so that users' classes may be ABCs."""
-
-    def __call__(cls: type[_Made], *args: Any, **kwargs: Any) -> _Made:
-        if not travels.get():
-            arrived: _Made = type.__call__(cls, *args, **kwargs)
-            return arrived
-        arguments: bytes | InvalidTopologyError
-        try:
-            # Before the constructor runs, not at build(): an argument that is changed in between
-            # would otherwise arrive changed.
-            arguments = encode_arguments(args, kwargs)
-        except InvalidTopologyError as error:
-            arguments = error
-        made: _Made = type.__call__(cls, *args, **kwargs)
-        if isinstance(made, Constructed):
-            made.__dict__["_construction"] = Construction(arguments, attributes_of(made))
-        return made
-
-
-class Constructed(metaclass=_Remembers):
-    """Base of the classes whose objects can travel as a class path and arguments."""
+class Constructed:
+    """An object that can travel as a class path and arguments."""
 
     _construction: Construction
 

@@ -31,8 +31,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from squall.construction import Constructed
 from squall.errors import SquallError
+from squall.remembering import Remembering
 from squall.serialization import Registry
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-class CustomGrouping(Constructed):
+class CustomGrouping(Remembering):
     """A grouping of the user's own: `.custom("source", MyGrouping(...))`.
 
     One is made for each task of the source, in the worker, from the constructor's arguments (they

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.arguments import decode_arguments, import_path
+from squall.arguments import decode_arguments
 from squall.errors import InvalidTopologyError, PackageError, SquallError
+from squall.import_paths import import_path
 from squall.model import PythonObject, Topology
 from squall.package import import_paths
 

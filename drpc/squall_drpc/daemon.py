@@ -12,20 +12,16 @@ import asyncio
 import contextlib
 import errno
 import json
-import logging
 import os
 import resource
-import signal
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from squall.config import default_conf
-from squall.errors import ConfigError, SquallError
-from squall.logs import get_logger, set_up_logging
+from squall.daemon import read_daemon_conf, run_daemon, set_up_daemon_log, stop_signals
+from squall.errors import SquallError
+from squall.logs import get_logger
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.exchange import Exchange
 from squall_drpc.http import DrpcHttp
@@ -43,36 +39,17 @@ _WORKER_CONNECTIONS_MAX = 1024
 def main() -> int:
     """Run with the configuration that the environment names; returns the exit status."""
     try:
-        return run(read_conf(os.environ))
+        return run({**default_conf(), **read_daemon_conf(os.environ, "storm drpc")})
     except SquallError as error:
         print(f"drpc: {error}", file=sys.stderr)
         return 1
 
 
-def read_conf(env: Mapping[str, str]) -> dict[str, Any]:
-    """The merged configuration of the file in SQUALL_DAEMON_CONF. Raises ConfigError."""
-    path = env.get("SQUALL_DAEMON_CONF")
-    if not path:
-        raise ConfigError(
-            "SQUALL_DAEMON_CONF is not set", hint="Start the server with the command `storm drpc`."
-        )
-    try:
-        conf = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
-    if not isinstance(conf, dict):
-        raise ConfigError(f"the configuration {path} is no JSON object")
-    return {**default_conf(), **conf}
-
-
 def run(conf: Mapping[str, Any]) -> int:
     """Run the server until SIGTERM or SIGINT. Raises SquallError for what a person can put
     right."""
-    level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
-    folder = conf.get("storm.log.dir")
-    set_up_logging(Path(folder) / "drpc.log" if folder else None, level=level)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(conf))
+    set_up_daemon_log(conf, "drpc")
+    return run_daemon(_run(conf))
 
 
 class DrpcServer:
@@ -168,10 +145,7 @@ def _files_max(wanted: int) -> int:
 
 
 async def _run(conf: Mapping[str, Any]) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_signals()
     server = DrpcServer(conf)
     await server.start()
     ready = {

@@ -40,6 +40,36 @@ class AnswerLostError(Exception):
     """An answer that could not be brought to its server."""
 
 
+async def _stay_connected(
+    address: Address,
+    use: Callable[[ThriftClient], AsyncIterator[None]],
+    went_away: Callable[..., None],
+) -> None:
+    """Use a connection for ever, and a new one whenever it ends, with pauses that grow until it was
+    of use again. `went_away` hears of each end: the error, and whether it is the `first` since."""
+    pause = _PAUSE_SECS_MIN
+    while True:
+        client = ThriftClient(
+            INVOCATIONS, *address, timeout_secs=_CALL_SECS, frame_bytes_max=_FRAME_BYTES_MAX
+        )
+        try:
+            async with client:
+                async for _ in use(client):
+                    pause = _PAUSE_SECS_MIN
+        except (
+            ThriftTransportError,
+            ThriftApplicationError,
+            storm.AuthorizationException,
+        ) as error:
+            went_away(error, first=pause == _PAUSE_SECS_MIN)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _PAUSE_SECS_MAX)
+
+
+def _text(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
 class Fetcher:
     """Fetches the requests of one function from one server."""
 
@@ -66,7 +96,8 @@ class Fetcher:
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(
-            self._run(), name=f"drpc fetch {self._function} {self._address[0]}"
+            _stay_connected(self._address, self._fetch_all, self._went_away),
+            name=f"drpc fetch {self._function} {self._address[0]}",
         )
 
     def wake(self) -> None:
@@ -78,29 +109,10 @@ class Fetcher:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
-        pause = _PAUSE_SECS_MIN
-        while True:
-            client = ThriftClient(
-                INVOCATIONS,
-                *self._address,
-                timeout_secs=_CALL_SECS,
-                frame_bytes_max=_FRAME_BYTES_MAX,
-            )
-            try:
-                async with client:
-                    async for _ in self._fetch_all(client):
-                        pause = _PAUSE_SECS_MIN
-            except (
-                ThriftTransportError,
-                ThriftApplicationError,
-                storm.AuthorizationException,
-            ) as e:
-                if pause == _PAUSE_SECS_MIN:
-                    log.warning("drpc_server_away", server=client.address, error=e)
-                    self._on_trouble(e)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _PAUSE_SECS_MAX)
+    def _went_away(self, error: Exception, *, first: bool) -> None:
+        if first:
+            log.warning("drpc_server_away", server=_text(self._address), error=error)
+            self._on_trouble(error)
 
     async def _fetch_all(self, client: ThriftClient) -> AsyncIterator[None]:
         """Fetch for ever; yields after each call."""
@@ -180,7 +192,10 @@ class Answers:
         self._queue.append(_Answer(request_id, outcome, done, loop.time() + _SETTLE_DEADLINE_SECS))
         self._filled.set()
         if self._task is None:
-            self._task = loop.create_task(self._run(), name=f"drpc answer {self._address[0]}")
+            self._task = loop.create_task(
+                _stay_connected(self._address, self._bring_all, self._went_away),
+                name=f"drpc answer {self._address[0]}",
+            )
         return done
 
     async def stop(self, grace_secs: float = 1.0) -> None:
@@ -193,24 +208,10 @@ class Answers:
         await asyncio.gather(self._task, return_exceptions=True)
         self._give_up(AnswerLostError("the worker ends"), all_of_them=True)
 
-    async def _run(self) -> None:
-        pause = _PAUSE_SECS_MIN
-        while True:
-            client = ThriftClient(INVOCATIONS, *self._address, timeout_secs=_CALL_SECS)
-            try:
-                async with client:
-                    async for _ in self._bring_all(client):
-                        pause = _PAUSE_SECS_MIN
-            except (
-                ThriftTransportError,
-                ThriftApplicationError,
-                storm.AuthorizationException,
-            ) as e:
-                if pause == _PAUSE_SECS_MIN:
-                    log.warning("drpc_answers_wait", server=client.address, error=e)
-                self._give_up(e)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _PAUSE_SECS_MAX)
+    def _went_away(self, error: Exception, *, first: bool) -> None:
+        if first:
+            log.warning("drpc_answers_wait", server=_text(self._address), error=error)
+        self._give_up(error)
 
     async def _bring_all(self, client: ThriftClient) -> AsyncIterator[None]:
         """Bring answers for ever; yields after each call. An answer leaves the queue only when the

@@ -11,21 +11,17 @@ import contextlib
 import errno
 import ipaddress
 import json
-import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-import uvloop
 
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
-from squall.errors import ConfigError, SquallError
-from squall.logs import get_logger, set_up_logging
+from squall.daemon import read_daemon_conf, run_daemon, set_up_daemon_log, stop_signals
+from squall.errors import SquallError
+from squall.logs import get_logger
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
 from squall_thrift import storm
@@ -41,35 +37,16 @@ _STOP_GRACE_SECS = 5.0
 def main() -> int:
     """Run with the configuration that the environment names; returns the exit status."""
     try:
-        return run(read_conf(os.environ))
+        return run(read_daemon_conf(os.environ, "storm nimbus"))
     except SquallError as error:
         print(f"nimbus: {error}", file=sys.stderr)
         return 1
 
 
-def read_conf(env: Mapping[str, str]) -> dict[str, Any]:
-    """The merged configuration of the file in SQUALL_DAEMON_CONF. Raises ConfigError."""
-    path = env.get("SQUALL_DAEMON_CONF")
-    if not path:
-        raise ConfigError(
-            "SQUALL_DAEMON_CONF is not set", hint="Start Nimbus with the command `storm nimbus`."
-        )
-    try:
-        conf = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
-    if not isinstance(conf, dict):
-        raise ConfigError(f"the configuration {path} is no JSON object")
-    return conf
-
-
 def run(conf: Mapping[str, Any]) -> int:
     """Run Nimbus until SIGTERM or SIGINT. Raises SquallError for what a person can put right."""
-    level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
-    folder = conf.get("storm.log.dir")
-    set_up_logging(Path(folder) / "nimbus.log" if folder else None, level=level)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(conf))
+    set_up_daemon_log(conf, "nimbus")
+    return run_daemon(_run(conf))
 
 
 def reachable_host(conf: Mapping[str, Any]) -> str:
@@ -85,10 +62,7 @@ def reachable_host(conf: Mapping[str, Any]) -> str:
 
 
 async def _run(conf: Mapping[str, Any]) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_signals()
     bind = str(conf.get("storm.bind.host") or "127.0.0.1")
     port = int(conf.get("nimbus.thrift.port", 6627))
     _check_port(bind, port)

@@ -5,6 +5,7 @@ With --kill-workers it ends this node's workers, prints one JSON line that names
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import asdict
 
@@ -19,10 +20,11 @@ def main() -> int:
         help="end the workers of this node, and what they started, instead of supervising",
     )
     arguments = parser.parse_args()
+    from squall.daemon import read_daemon_conf
     from squall_supervisor import daemon
 
     try:
-        conf = daemon.read_daemon_conf()
+        conf = read_daemon_conf(os.environ, "storm supervisor")
         if not arguments.kill_workers:
             return daemon.run(conf)
         from squall_supervisor import kill_workers

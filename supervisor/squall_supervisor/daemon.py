@@ -5,42 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import uvloop
-
+from squall.daemon import run_daemon, set_up_daemon_log, stop_signals
 from squall.errors import ConfigError, SquallError
-from squall.logs import get_logger, set_up_logging
+from squall.logs import get_logger
 from squall_supervisor.node_lock import NodeLock
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import Supervisor
 from squall_thrift.server import InsecureListenerError
 
 log = get_logger(__name__)
-
-CONF_VARIABLE = "SQUALL_DAEMON_CONF"
-
-
-def read_daemon_conf(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """The merged configuration that whoever started us has written. Raises ConfigError."""
-    path = environ.get(CONF_VARIABLE)
-    if not path:
-        raise ConfigError(
-            f"{CONF_VARIABLE} is not set", hint="Start a supervisor with `storm supervisor`."
-        )
-    try:
-        conf = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    if not isinstance(conf, dict):
-        raise ConfigError(f"{path} holds no configuration")
-    return conf
 
 
 def run(conf: Mapping[str, Any]) -> int:
@@ -49,10 +27,7 @@ def run(conf: Mapping[str, Any]) -> int:
     Prints one JSON line when ready. Raises SquallError for what the operator can mend.
     """
     settings = SupervisorSettings.from_conf(conf)
-    level = logging.getLevelName(str(conf.get("storm.log.level") or "INFO"))
-    set_up_logging(
-        settings.log_dir / "supervisor.log", level=level if isinstance(level, int) else logging.INFO
-    )
+    set_up_daemon_log({**conf, "storm.log.dir": settings.log_dir}, "supervisor")
     lock = NodeLock(settings.lock_file)
     if not lock.acquire():
         raise ConfigError(
@@ -60,17 +35,13 @@ def run(conf: Mapping[str, Any]) -> int:
             hint="Give each supervisor of a machine its own storm.local.dir and its own ports.",
         )
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_supervise(conf))
+        return run_daemon(_supervise(conf))
     finally:
         lock.release()
 
 
 async def _supervise(conf: Mapping[str, Any]) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_signals()
     supervisor = Supervisor(conf)
     log.info("supervisor_starting", pid=os.getpid(), local_dir=supervisor.settings.local_dir)
     try:

@@ -16,9 +16,10 @@ from typing import Any
 
 import yaml
 
+from squall.daemon import CONF_VARIABLE
 from squall.errors import ConfigError, SquallError
 from squall.files import write_atomic
-from squall_cli.daemons import CONF_VARIABLE, daemon_argv, write_daemon_conf
+from squall_cli.daemons import daemon_argv, write_daemon_conf
 from squall_cli.dev import guardian
 from squall_cli.dev.plan import DevPlan, SupervisorPlan
 from squall_cli.dev.ports import LOOPBACK

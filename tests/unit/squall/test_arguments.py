@@ -16,14 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.arguments import (
-    decode_arguments,
-    encode_arguments,
-    import_path,
-    import_path_of,
-    instantiate,
-)
+from squall.arguments import decode_arguments, encode_arguments, instantiate
 from squall.errors import InvalidTopologyError
+from squall.import_paths import import_path, import_path_of
 from squall.model import PythonObject
 
 

@@ -1,0 +1,60 @@
+"""What every daemon does alike: read the configuration that it was started with, keep a log, and
+run on one uvloop loop until it is told to stop.
+
+A daemon is `python -m PACKAGE` with the merged configuration in a JSON file, which the environment
+variable SQUALL_DAEMON_CONF names. Once it answers, it says where in one JSON line on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from squall.errors import ConfigError
+from squall.logs import set_up_logging
+
+CONF_VARIABLE = "SQUALL_DAEMON_CONF"
+
+
+def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
+    """The merged configuration of the file that `env` names. Raises ConfigError, which tells a
+    person who started the daemon by hand to use `command`."""
+    path = env.get(CONF_VARIABLE)
+    if not path:
+        raise ConfigError(f"{CONF_VARIABLE} is not set", hint=f"Start it with `{command}`.")
+    try:
+        conf = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    if not isinstance(conf, dict):
+        raise ConfigError(f"{path} holds no configuration: it is no JSON object")
+    return conf
+
+
+def set_up_daemon_log(conf: Mapping[str, Any], name: str) -> None:
+    """Log to `name`.log in `storm.log.dir`, or to stderr without one, from `storm.log.level` on."""
+    level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
+    folder = conf.get("storm.log.dir")
+    set_up_logging(Path(folder) / f"{name}.log" if folder else None, level=level)
+
+
+def run_daemon(main: Coroutine[Any, Any, int]) -> int:
+    """Run a daemon's main coroutine on uvloop; returns its exit status."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def stop_signals() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
