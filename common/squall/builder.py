@@ -65,6 +65,20 @@ class SpoutDeclarer:
         self._conf.update(values)
         return self
 
+    def memory_load(self: _Self, on_heap_mb: float, off_heap_mb: float = 0.0) -> _Self:
+        """Declare what one task needs, in MiB: the sum over a worker's tasks is the worker's limit
+        of memory. The second is what libraries and child processes hold."""
+        return self.conf(
+            {
+                "topology.component.resources.onheap.memory.mb": on_heap_mb,
+                "topology.component.resources.offheap.memory.mb": off_heap_mb,
+            }
+        )
+
+    def cpu_load(self: _Self, percent: float) -> _Self:
+        """Declare what one executor needs, in percent of one core."""
+        return self.conf({"topology.component.cpu.pcore.percent": percent})
+
 
 class BoltDeclarer(SpoutDeclarer):
     """A bolt of a topology that is being built: each call subscribes it to one more stream.

@@ -97,6 +97,7 @@ FIXED_PORT = whole(1, _PORT_MAX)
 SECS = number(above=True)
 MILLIS = number(above=True)
 MEGABYTES = number()
+_BYTES_MAX = 2**62  # the kernel's limits are 64-bit numbers
 ANY_MAP = map_of(Kind("anything", lambda v: True))
 SCALAR = Kind("text, a number, or true or false", lambda v: isinstance(v, (str, int, float)))
 HOSTS = list_of(TEXT, empty=False)
@@ -179,6 +180,15 @@ SCHEMA: dict[str, Kind] = {
     "supervisor.memory.capacity.mb": MEGABYTES,
     "supervisor.cpu.capacity": number(),
     "supervisor.scheduler.meta": map_of(TEXT),
+    "supervisor.worker.limit.open.files": whole(64, 2**31 - 1),
+    "supervisor.worker.limit.processes": whole(16, 2**31 - 1),
+    "supervisor.worker.limit.core.mb": whole(0, _BYTES_MAX >> 20),
+    "supervisor.worker.limit.file.mb": whole(1, _BYTES_MAX >> 20),
+    "supervisor.worker.limit.address.space.mb": whole(64, _BYTES_MAX >> 20),
+    "storm.supervisor.memory.limit.tolerance.margin.mb": MEGABYTES,
+    "storm.supervisor.hard.memory.limit.multiplier": number(1.0),
+    "storm.worker.min.cpu.pcore.percent": number(),
+    "worker.heap.memory.mb": number(above=True),
     "worker.heartbeat.frequency.secs": SECS,
     "worker.max.timeout.secs": SECS,
     "worker.profiler.enabled": YES_NO,
@@ -220,7 +230,7 @@ SCHEMA: dict[str, Kind] = {
     "topology.component.resources.onheap.memory.mb": MEGABYTES,
     "topology.component.resources.offheap.memory.mb": MEGABYTES,
     "topology.component.cpu.pcore.percent": number(),
-    "topology.worker.max.heap.size.mb": MEGABYTES,
+    "topology.worker.max.heap.size.mb": number(above=True),
     "topology.message.timeout.secs": SECS,
     "topology.enable.message.timeouts": YES_NO,
     "topology.max.spout.pending": POSITIVE,
@@ -276,6 +286,9 @@ COMPONENT_KEYS = frozenset(
         "topology.tick.tuple.freq.secs",
         "topology.sleep.spout.wait.strategy.time.ms",
         "topology.bolt.async.concurrency",
+        "topology.component.cpu.pcore.percent",
+        "topology.component.resources.offheap.memory.mb",
+        "topology.component.resources.onheap.memory.mb",
         "topology.max.replays",
         "topology.multilang.change.child.cwd",
         "topology.multilang.environment",

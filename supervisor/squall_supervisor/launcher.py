@@ -1,7 +1,8 @@
 """Starting a worker: its folders, its two files, its process.
 
 The process leads a session and process group of its own, reads nothing and writes to files, so
-that nothing ties it to the supervisor: it outlives it.
+that nothing ties it to the supervisor: it outlives it. `launch_step` confines it before anything of
+the topology's runs.
 
     {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory
         launch.json   what the worker reads (squall.launch)
@@ -25,6 +26,7 @@ from pathlib import Path
 from squall.files import make_dirs
 from squall.launch import LaunchSpec
 from squall.logs import get_logger
+from squall_supervisor.confinement import UNCONFINED, Confinement
 from squall_supervisor.environment import worker_interpreter
 from squall_supervisor.machine import Machine
 from squall_supervisor.worker_process import WorkerProcess
@@ -56,6 +58,7 @@ def start_worker(
     environment: dict[str, str],
     command: WorkerCommand = worker_command,
     *,
+    confinement: Confinement = UNCONFINED,
     link_blobs: Callable[[Path], None] | None = None,
 ) -> WorkerProcess:
     """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder.
@@ -78,7 +81,7 @@ def start_worker(
             link_blobs(worker_dir)
         spec.write(launch_file)
         record.write(worker_dir)
-        process = machine.start(spec, command(spec, launch_file), environment)
+        process = machine.start(spec, command(spec, launch_file), environment, confinement)
     except BaseException:
         remove_worker_dir(worker_dir)
         raise

@@ -7,43 +7,38 @@ stand in for it.
 from __future__ import annotations
 
 import os
-import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 from squall.launch import LaunchSpec
-from squall_supervisor import processes
+from squall_supervisor import memory_use, processes
+from squall_supervisor.confinement import UNCONFINED, Confinement, start_confined
 from squall_supervisor.processes import ProcessIdentity
-from squall_supervisor.worker_process import WorkerProcess
-
-# What a worker has printed is kept up to this size, and once more in a file of the name with ".1".
-_PRINTED_BYTES_MAX = 10 * 1024 * 1024
+from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
+from squall_supervisor.worker_record import LAUNCH_FILE
 
 
 class Machine:
     """This one."""
 
     def start(
-        self, spec: LaunchSpec, argv: list[str], environment: dict[str, str]
+        self,
+        spec: LaunchSpec,
+        argv: list[str],
+        environment: dict[str, str],
+        confinement: Confinement = UNCONFINED,
     ) -> WorkerProcess:
         """Start a worker's process; its folders exist. Raises OSError."""
-        out = _open_printed(spec.artifacts_dir / "worker.log.out")
-        try:
-            err = _open_printed(spec.artifacts_dir / "worker.log.err")
-            try:
-                child = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    cwd=spec.worker_dir,
-                    env=environment,
-                    start_new_session=True,
-                    umask=0o077,
-                )
-            finally:
-                os.close(err)
-        finally:
-            os.close(out)
+        child = start_confined(
+            argv,
+            environment,
+            confinement,
+            cwd=spec.worker_dir,
+            out=spec.artifacts_dir / "worker.log.out",
+            err=spec.artifacts_dir / "worker.log.err",
+            launch_file=spec.worker_dir / LAUNCH_FILE,
+            marks={WORKER_ID_VARIABLE: spec.worker_id},
+        )
         # Our child, not collected: pid and start time are its own, even if it has ended already.
         stat = processes.read_stat(child.pid)
         assert stat is not None
@@ -77,12 +72,10 @@ class Machine:
             return None
         return WorkerProcess(identity, fd, worker_id=worker_id, pid_dir=pid_dir)
 
+    def memory_of_workers(self, leaders: Collection[ProcessIdentity]) -> dict[int, int]:
+        """See `memory_use.memory_of_workers`."""
+        return memory_use.memory_of_workers(leaders)
 
-def _open_printed(path: Path) -> int:
-    try:
-        if path.stat().st_size > _PRINTED_BYTES_MAX:
-            path.replace(path.with_name(path.name + ".1"))
-    except FileNotFoundError:
-        pass
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.open(path, flags, 0o600)
+    def exact_memory_of_worker(self, leader: ProcessIdentity) -> int | None:
+        """See `memory_use.exact_memory_of_worker`."""
+        return memory_use.exact_memory_of_worker(leader)

@@ -33,6 +33,7 @@ class ProcessStat:
 
     pid: int
     state: str  # one letter: R, S, D, T, Z ...
+    parent: int
     session: int
     start_ticks: int
 
@@ -57,6 +58,7 @@ def parse_stat(data: bytes) -> ProcessStat:
     return ProcessStat(
         pid=int(head.split(b" ", 1)[0]),
         state=fields[0].decode(),
+        parent=int(fields[1]),
         session=int(fields[3]),
         start_ticks=int(fields[19]),
     )

@@ -12,6 +12,7 @@ from typing import Any
 from squall.archive_members import Limits
 from squall.errors import ConfigError
 from squall.platforms import META_KEY, this_platform
+from squall_supervisor.rlimits import rlimits_of
 from squall_supervisor.slot import SlotSettings
 
 
@@ -42,6 +43,12 @@ class SupervisorSettings:
     insecure: bool
     profiler_enabled: bool
     profiler_command: str
+    monitor_secs: float
+    worker_memory_mb: float | None  # of a worker whose topology says nothing
+    worker_cpu_percent_min: float
+    memory_margin_mb: float
+    memory_hard_multiplier: float
+    rlimits: Mapping[str, int]  # of workers, by their names in the module resource
     scheduler_meta: Mapping[str, str]
     resources: Mapping[str, float]
 
@@ -150,6 +157,14 @@ class SupervisorSettings:
             insecure=conf.get("storm.security.insecure") is True,
             profiler_enabled=conf.get("worker.profiler.enabled") is not False,
             profiler_command=str(conf.get("worker.profiler.command") or "py-spy"),
+            monitor_secs=number("supervisor.monitor.frequency.secs", 3.0, least=0.01),
+            worker_memory_mb=number("worker.heap.memory.mb", 0.0) or None,
+            worker_cpu_percent_min=number("storm.worker.min.cpu.pcore.percent", 50.0),
+            memory_margin_mb=number("storm.supervisor.memory.limit.tolerance.margin.mb", 128.0),
+            memory_hard_multiplier=number(
+                "storm.supervisor.hard.memory.limit.multiplier", 2.0, least=1.0
+            ),
+            rlimits=rlimits_of(conf),
             scheduler_meta={
                 **{
                     str(k): str(v) for k, v in (conf.get("supervisor.scheduler.meta") or {}).items()

@@ -8,7 +8,7 @@ carries them out and feeds back what happened.
     EMPTY -> WAITING_FOR_BLOB_LOCALIZATION -> WAITING_FOR_WORKER_START -> RUNNING
       ^                                           ^   |                      |
       |                                           |   v                      v
-     KILL <- (another topology or executor set)   KILL_AND_RELAUNCH <- (exit, hang)
+     KILL <- (another topology or executor set)   KILL_AND_RELAUNCH <- (exit, hang, memory)
                                                   WAITING_FOR_BLOB_UPDATE <- KILL_BLOB_UPDATE
 
 Two kinds of event go through one table: what the shell reports (`WorkerExited`), and what follows
@@ -38,6 +38,8 @@ from squall_supervisor.slot_table import (
     KillWorker,
     LaunchFailed,
     LaunchWorker,
+    MemoryExceeded,
+    MemoryFarExceeded,
     Reassigned,
     RelaunchDue,
     ReleaseBlobs,
@@ -250,7 +252,7 @@ class Slot:
                 return self.launching
             case WorkerExited(worker_id=worker_id):
                 return worker_id == self.worker_id
-            case HeartbeatReceived() | TasksStarted():
+            case HeartbeatReceived() | TasksStarted() | MemoryExceeded() | MemoryFarExceeded():
                 return self.worker_id is not None
             case BlobsLocalized() | BlobsFailed():
                 return self.retry_at is None

@@ -22,6 +22,8 @@ from squall.logs import get_logger
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
+from squall_supervisor.confinement import Confinement
+from squall_supervisor.declared import declared_limits
 from squall_supervisor.environment import worker_environment
 from squall_supervisor.launcher import (
     WorkerCommand,
@@ -45,6 +47,8 @@ from squall_supervisor.slot_table import (
     LaunchFailed,
     LaunchWorker,
     LocalizeBlobs,
+    MemoryExceeded,
+    MemoryFarExceeded,
     ReleaseBlobs,
     RestartRequested,
     State,
@@ -54,6 +58,7 @@ from squall_supervisor.slot_table import (
     WorkerExited,
     WorkerLaunched,
 )
+from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits
 from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.worker_record import WorkerRecord
 
@@ -108,6 +113,7 @@ class SlotRunner:
         self.slot = Slot(port, node.settings.slot)
         self.process: WorkerProcess | None = None
         self.incarnation: Incarnation | None = None  # of the present worker
+        self.limits: WorkerLimits = NO_LIMITS  # of the present worker
         self._node = node
         self._changed = changed
         self._wait_released = wait_released
@@ -130,7 +136,7 @@ class SlotRunner:
 
     def adopt(self, record: WorkerRecord, process: WorkerProcess) -> None:
         """Take over a worker that outlived the supervisor before us."""
-        self.process, self.incarnation = process, record.incarnation
+        self.process, self.incarnation, self.limits = process, record.incarnation, record.limits
         process.watch(self._on_exit)
         event = WorkerAdopted(record.worker_id, record.timeout_secs, record.assignment)
         self._feed(event)
@@ -153,6 +159,17 @@ class SlotRunner:
         if self.slot.state is not State.RUNNING:
             return False
         self._feed(RestartRequested())
+        return True
+
+    def memory_exceeded(self, used_bytes: int, *, far: bool) -> bool:
+        """The worker uses too much memory: end it and start it again; False when it is ending
+        already, and has its time to."""
+        if far and self.slot.worker_id is not None:
+            self._feed(MemoryFarExceeded(used_bytes))
+            return True
+        if self.slot.state not in (State.WAITING_FOR_WORKER_START, State.RUNNING):
+            return False
+        self._feed(MemoryExceeded(used_bytes))
         return True
 
     def forgive(self) -> None:
@@ -212,7 +229,13 @@ class SlotRunner:
         self._logged = self.slot.steps
         for step in list(self.slot.history)[-steps:] if steps else ():
             trouble = isinstance(
-                step.event, WorkerExited | HeartbeatTimedOut | LaunchFailed | BlobsFailed
+                step.event,
+                WorkerExited
+                | HeartbeatTimedOut
+                | LaunchFailed
+                | BlobsFailed
+                | MemoryExceeded
+                | MemoryFarExceeded,
             ) and step.state not in (State.KILL, State.KILL_BLOB_UPDATE)
             write = log.warning if trouble else log.info
             write(
@@ -255,12 +278,14 @@ class SlotRunner:
         links = topology.blobs
         cache = node.localizer.cache
         spec = self._launch_spec(assignment, topology)
+        limits = await asyncio.to_thread(declared_limits, topology, assignment, node.settings)
         record = WorkerRecord(
             worker_id=spec.worker_id,
             port=self.port,
             assignment=assignment,
             launch=spec.incarnation.launch,
             timeout_secs=node.settings.worker_timeout_of(topology.conf),
+            limits=limits,
         )
         environment = worker_environment(
             node.environ,
@@ -277,6 +302,7 @@ class SlotRunner:
                 record,
                 environment,
                 node.command,
+                confinement=Confinement(limits=node.settings.rlimits),
                 link_blobs=None if cache is None else lambda folder: cache.link(folder, links),
             )
         except OSError as error:
@@ -285,7 +311,7 @@ class SlotRunner:
         if self._closed:
             process.close()
             return
-        self.process, self.incarnation = process, spec.incarnation
+        self.process, self.incarnation, self.limits = process, spec.incarnation, limits
         process.watch(self._on_exit)
         log.info(
             "worker_launched",

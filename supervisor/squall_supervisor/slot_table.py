@@ -146,6 +146,20 @@ class RestartRequested:
     """Somebody wants the worker ended and started again; it does not count as a short life."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryExceeded:
+    """The worker's processes hold more memory than they may, and did at the last look, too."""
+
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFarExceeded:
+    """They hold so much more that there is no time to ask."""
+
+    used_bytes: int
+
+
 Event = (
     Assigned
     | Reassigned
@@ -166,6 +180,8 @@ Event = (
     | RelaunchDue
     | RetryDue
     | RestartRequested
+    | MemoryExceeded
+    | MemoryFarExceeded
 )
 
 
@@ -242,6 +258,8 @@ TABLE: dict[tuple[State, type[Any]], tuple[State, tuple[type[Any], ...]]] = {
     (_START,        HeartbeatReceived):   (_START,       ()),
     (_START,        TasksStarted):        (_RUNNING,     ()),
     (_START,        HeartbeatTimedOut):   (_RELAUNCH,    (KillWorker,)),
+    (_START,        MemoryExceeded):      (_RELAUNCH,    (TerminateWorker,)),
+    (_START,        MemoryFarExceeded):   (_RELAUNCH,    (KillWorker,)),
     (_START,        WorkerExited):        (_RELAUNCH,    ()),
     (_START,        BlobsChanged):        (_KILL_UPDATE, (TerminateWorker,)),
     (_START,        Reassigned):          (_KILL,        (TerminateWorker,)),
@@ -249,6 +267,8 @@ TABLE: dict[tuple[State, type[Any]], tuple[State, tuple[type[Any], ...]]] = {
 
     (_RUNNING,      HeartbeatReceived):   (_RUNNING,     ()),
     (_RUNNING,      HeartbeatTimedOut):   (_RELAUNCH,    (KillWorker,)),
+    (_RUNNING,      MemoryExceeded):      (_RELAUNCH,    (TerminateWorker,)),
+    (_RUNNING,      MemoryFarExceeded):   (_RELAUNCH,    (KillWorker,)),
     (_RUNNING,      WorkerExited):        (_RELAUNCH,    ()),
     (_RUNNING,      RestartRequested):    (_RELAUNCH,    (TerminateWorker,)),
     (_RUNNING,      BlobsChanged):        (_KILL_UPDATE, (TerminateWorker,)),
@@ -260,6 +280,7 @@ TABLE: dict[tuple[State, type[Any]], tuple[State, tuple[type[Any], ...]]] = {
     (_KILL,         BlobsMissing):        (_KILL,        ()),
     (_KILL,         HeartbeatReceived):   (_KILL,        ()),
     (_KILL,         GraceOver):           (_KILL,        (KillWorker,)),
+    (_KILL,         MemoryFarExceeded):   (_KILL,        (KillWorker,)),
     (_KILL,         WorkerExited):        (_KILL,        ()),
     (_KILL,         BlobsChanged):        (_KILL,        ()),
     (_KILL,         Assigned):            (_KILL,        ()),
@@ -269,6 +290,7 @@ TABLE: dict[tuple[State, type[Any]], tuple[State, tuple[type[Any], ...]]] = {
 
     (_RELAUNCH,     HeartbeatReceived):   (_RELAUNCH,    ()),
     (_RELAUNCH,     GraceOver):           (_RELAUNCH,    (KillWorker,)),
+    (_RELAUNCH,     MemoryFarExceeded):   (_RELAUNCH,    (KillWorker,)),
     (_RELAUNCH,     WorkerExited):        (_RELAUNCH,    ()),
     (_RELAUNCH,     RelaunchDue):         (_START,       (LaunchWorker,)),
     (_RELAUNCH,     BlobsChanged):        (_KILL_UPDATE, ()),
@@ -280,6 +302,7 @@ TABLE: dict[tuple[State, type[Any]], tuple[State, tuple[type[Any], ...]]] = {
     (_KILL_UPDATE,  BlobsMissing):        (_KILL_UPDATE, ()),
     (_KILL_UPDATE,  HeartbeatReceived):   (_KILL_UPDATE, ()),
     (_KILL_UPDATE,  GraceOver):           (_KILL_UPDATE, (KillWorker,)),
+    (_KILL_UPDATE,  MemoryFarExceeded):   (_KILL_UPDATE, (KillWorker,)),
     (_KILL_UPDATE,  WorkerExited):        (_KILL_UPDATE, ()),
     (_KILL_UPDATE,  BlobsChanged):        (_KILL_UPDATE, ()),
     (_KILL_UPDATE,  Reassigned):          (_KILL,        ()),

@@ -33,6 +33,7 @@ from squall_supervisor.local_state import LocalState, LocalStateError, LocalStat
 from squall_supervisor.localizer import Localizer
 from squall_supervisor.machine import Machine
 from squall_supervisor.memory import Memory
+from squall_supervisor.memory_watch import MemoryWatch
 from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
 from squall_supervisor.nimbus_blobs import NimbusBlobs
 from squall_supervisor.profiling import Profiling
@@ -172,6 +173,9 @@ class Supervisor:
             clock=self._clock,
             tasks=self._tasks,
         )
+        self._memory_watch = MemoryWatch(
+            self._slots.runners, self._machine, settings, self._on_worker_trouble
+        )
         self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
         self._server = self._make_server(
             storm.Supervisor,
@@ -190,6 +194,7 @@ class Supervisor:
         self._tasks.start("neighbourhood", self._neighbourhood.run())
         self._tasks.start("pulse", self._pulse())
         self._tasks.start("clean-up", self._clean_up())
+        self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, localizer.clean_up)
 
@@ -399,6 +404,16 @@ class Supervisor:
             error=f"The package cannot be unpacked on {self.settings.hostname}: {message}",
             time_secs=int(self._clock.time()),
             host=self.settings.hostname,
+        )
+        self._tasks.start(f"error of {topology_id}", self._report(topology_id, error))
+
+    def _on_worker_trouble(self, topology_id: str, port: int, message: str) -> None:
+        """The same for what a worker did, or what happened to it."""
+        error = ErrorInfo(
+            error=message,
+            time_secs=int(self._clock.time()),
+            host=self.settings.hostname,
+            port=port,
         )
         self._tasks.start(f"error of {topology_id}", self._report(topology_id, error))
 

@@ -18,6 +18,7 @@ from squall.launch import Incarnation, LaunchSpec
 from squall.model import Executor
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.processes import ProcessIdentity
+from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits
 
 RECORD_FILE = "worker.json"
 LAUNCH_FILE = "launch.json"
@@ -33,6 +34,7 @@ class WorkerRecord:
     launch: int  # its launch number; with the assignment's zxid its incarnation
     timeout_secs: float  # of its heartbeats
     process: ProcessIdentity | None = None
+    limits: WorkerLimits = NO_LIMITS
 
     @property
     def incarnation(self) -> Incarnation:
@@ -53,6 +55,11 @@ class WorkerRecord:
             "process": None
             if process is None
             else [process.pid, process.start_ticks, process.boot_id],
+            "limits": [
+                self.limits.memory_mb,
+                self.limits.memory_key,
+                self.limits.cpu_percent,
+            ],
         }
         write_atomic(worker_dir / RECORD_FILE, json.dumps(value).encode(), mode=0o600)
 
@@ -62,6 +69,7 @@ class WorkerRecord:
         try:
             value = json.loads((worker_dir / RECORD_FILE).read_bytes())
             process = value["process"]
+            memory_mb, memory_key, cpu_percent = value.get("limits") or (None, "", None)
             return cls(
                 worker_id=str(value["worker_id"]),
                 port=int(value["port"]),
@@ -71,6 +79,11 @@ class WorkerRecord:
                 process=None
                 if process is None
                 else ProcessIdentity(int(process[0]), int(process[1]), str(process[2])),
+                limits=WorkerLimits(
+                    None if memory_mb is None else float(memory_mb),
+                    str(memory_key),
+                    None if cpu_percent is None else float(cpu_percent),
+                ),
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.simulation.loop import Process, SimLoop, current_process
 
 from squall.heartbeat_file import Beat, HeartbeatWriter, Phase
 from squall.launch import LaunchSpec
+from squall_supervisor.confinement import UNCONFINED, Confinement
 from squall_supervisor.machine import Machine
 from squall_supervisor.processes import ProcessIdentity
 from squall_supervisor.worker_process import WorkerProcess
@@ -89,7 +90,11 @@ class SimMachine(Machine):
         self._host = host
 
     def start(
-        self, spec: LaunchSpec, argv: list[str], environment: dict[str, str]
+        self,
+        spec: LaunchSpec,
+        argv: list[str],
+        environment: dict[str, str],
+        confinement: Confinement = UNCONFINED,
     ) -> WorkerProcess:
         host = self._host
         process = host.spawn(f"{host.name}:{spec.port}")
@@ -104,6 +109,9 @@ class SimMachine(Machine):
             host.rng.uniform(*host.launch_secs), begin, context=process.context.copy()
         )
         return SimWorkerProcess(host, process, spec.worker_id)
+
+    def memory_of_workers(self, leaders: Collection[ProcessIdentity]) -> dict[int, int]:
+        return {}
 
     def lives(self, identity: ProcessIdentity) -> bool:
         return self._host.process_of(identity) is not None

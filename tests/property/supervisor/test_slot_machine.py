@@ -23,6 +23,8 @@ from squall_supervisor.slot_table import (
     LaunchFailed,
     LaunchWorker,
     LocalizeBlobs,
+    MemoryExceeded,
+    MemoryFarExceeded,
     ReleaseBlobs,
     RestartRequested,
     State,
@@ -135,6 +137,24 @@ class SlotMachine(RuleBasedStateMachine):
     @rule()
     def blobs_change(self) -> None:
         self.feed(BlobsChanged())
+
+    @precondition(
+        lambda self: (
+            self.slot.state in (State.WAITING_FOR_WORKER_START, State.RUNNING)
+            and self.process is not None
+        )
+    )
+    @rule()
+    def memory_is_exceeded(self) -> None:
+        self.feed(MemoryExceeded(2**30))
+        assert self.slot.state is State.KILL_AND_RELAUNCH
+        assert self.asked_to_end
+
+    @precondition(lambda self: self.process is not None)
+    @rule()
+    def memory_is_far_exceeded(self) -> None:
+        self.feed(MemoryFarExceeded(2**31))
+        assert self.killed
 
     @precondition(lambda self: self.slot.state is State.RUNNING)
     @rule()

@@ -18,7 +18,8 @@ STAT = (
 
 
 def test_status_fields_count_from_the_last_parenthesis() -> None:
-    assert parse_stat(STAT) == ProcessStat(pid=4711, state="S", session=4699, start_ticks=987654)
+    expected = ProcessStat(pid=4711, state="S", parent=1, session=4699, start_ticks=987654)
+    assert parse_stat(STAT) == expected
 
 
 @pytest.mark.parametrize("data", [b"", b"4711 (x", b"4711 (x) S 1 2", b"\0" * 50])

@@ -16,6 +16,8 @@ from squall_supervisor.slot_table import (
     LaunchFailed,
     LaunchWorker,
     LocalizeBlobs,
+    MemoryExceeded,
+    MemoryFarExceeded,
     ReleaseBlobs,
     RestartRequested,
     State,
@@ -313,6 +315,29 @@ def test_a_worker_that_does_not_restart_within_the_grace_is_killed() -> None:
 def test_only_a_running_worker_is_restarted() -> None:
     with pytest.raises(IllegalEventError):
         started_slot().handle(RestartRequested(), 1.0)
+
+
+def test_a_worker_over_its_limit_of_memory_is_drained_and_counts_as_crashing() -> None:
+    slot = running_slot()
+    assert slot.handle(MemoryExceeded(2**30), 2.0) == [TerminateWorker("w1")]
+    assert slot.state is State.KILL_AND_RELAUNCH
+    assert slot.handle(WorkerExited("w1", 0), 2.5) == [LaunchWorker(WORDS)]
+    relaunch(slot, "w2", 3.0)
+    assert slot.handle(MemoryExceeded(2**30), 4.0) == [TerminateWorker("w2")]
+    assert slot.handle(WorkerExited("w2", 0), 4.5) == []  # twice in a row: it backs off
+    assert slot.deadline() == 4.5 + SETTINGS.backoff_first_secs
+
+
+def test_a_worker_far_over_its_limit_is_killed_even_while_it_drains() -> None:
+    slot = running_slot()
+    assert slot.handle(MemoryFarExceeded(2**31), 2.0) == [KillWorker("w1")]
+    assert slot.state is State.KILL_AND_RELAUNCH
+    slot = running_slot()
+    slot.handle(MemoryExceeded(2**30), 2.0)
+    assert slot.handle(MemoryFarExceeded(2**31), 2.5) == [KillWorker("w1")]
+    slot.handle(WorkerExited("w1", -9), 3.0)
+    with pytest.raises(IllegalEventError):
+        slot.handle(MemoryFarExceeded(2**31), 3.0)
 
 
 def test_an_adopted_worker_goes_on_and_is_told_apart_from_a_hung_one() -> None:

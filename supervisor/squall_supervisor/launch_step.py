@@ -1,0 +1,81 @@
+"""The last step before a worker: a process that confines itself, then becomes the worker.
+
+    python -I -S launch_step.py STATUS_FD LAUNCH_FILE        the request, JSON, on stdin
+
+A supervisor has threads, so no Python may run between its fork and an exec. It starts this file
+instead, alone in a fresh interpreter that looks at no environment and no site folder. In this order
+it enters the worker's cgroups, takes its limits, becomes the worker's user, opens what the worker
+prints to, and executes the worker, whose environment comes with the request: nothing of the
+worker's or its user's runs before all of that holds. What fails is told on STATUS_FD, which the
+exec closes. Imports nothing of ours: it must start fast, and whatever the path is.
+"""
+
+import json
+import os
+import resource
+import sys
+from typing import Any, NoReturn
+
+# What a worker has printed is kept up to this size, and once more in a file of the name with ".1".
+PRINTED_BYTES_MAX = 10 * 1024 * 1024
+_REQUEST_BYTES_MAX = 64 * 1024 * 1024
+
+
+def main() -> NoReturn:
+    status = int(sys.argv[1])
+    os.set_inheritable(status, False)
+    step = "read the request"
+    try:
+        request: dict[str, Any] = json.loads(os.read(0, _REQUEST_BYTES_MAX))
+        for procs in request["cgroups"]:
+            step = f"enter the cgroup {os.path.dirname(procs)}"
+            _write(procs, b"0")
+        for name, value in request["limits"].items():
+            step = f"set {name} to {value}"
+            resource.setrlimit(getattr(resource, name), (value, value))
+        if request["user"] is not None:
+            uid, gid, groups = request["user"]
+            step = f"become the user {uid}"
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        os.umask(0o077)
+        # From here on everything is done with the worker's own rights only.
+        step = f"enter {request['cwd']}"
+        os.chdir(request["cwd"])
+        for fd, path in ((1, request["out"]), (2, request["err"])):
+            step = f"open {path}"
+            os.dup2(_open_printed(path), fd)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        step = f"execute {request['argv'][0]}"
+        os.execve(request["argv"][0], request["argv"], request["env"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        why = os.strerror(number) if number else f"{type(error).__name__}: {error}"
+        os.write(status, json.dumps([number, f"cannot {step}: {why}"]).encode())
+    os._exit(1)
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _open_printed(path: str) -> int:
+    """Open a file to append to. A link, or anything but a file, is refused."""
+    try:
+        if os.lstat(path).st_size > PRINTED_BYTES_MAX:
+            os.replace(path, path + ".1")
+    except FileNotFoundError:
+        pass
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
+    os.set_blocking(fd, True)
+    return fd
+
+
+if __name__ == "__main__":
+    main()

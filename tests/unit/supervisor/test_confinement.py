@@ -1,0 +1,297 @@
+"""Workers' processes from outside: what they inherit, what they may, what their files allow."""
+
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.errors import ConfigError
+from squall.launch import Incarnation, LaunchSpec
+from squall.model import Executor
+from squall_supervisor import memory_use, processes
+from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.capabilities import Capability, held
+from squall_supervisor.confinement import UNCONFINED, Confinement
+from squall_supervisor.environment import worker_environment
+from squall_supervisor.launcher import start_worker
+from squall_supervisor.machine import Machine
+from squall_supervisor.rlimits import rlimits_of
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
+from squall_supervisor.worker_record import WorkerRecord
+
+CANARY = "canary-7f3a"
+
+# Says what it is, in its folder, and stays.
+REPORT = """
+import json, os, resource, sys, time
+umask = os.umask(0); os.umask(umask)
+names = [n for n in dir(resource) if n.startswith("RLIMIT_")]
+found = {
+    "environ": dict(os.environ), "umask": umask, "cwd": os.getcwd(),
+    "fds": [f for f in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + f)],
+    "session": os.getsid(0) == os.getpid(), "stdin": os.readlink("/proc/self/fd/0"),
+    "limits": {n: resource.getrlimit(getattr(resource, n)) for n in names},
+}
+print("said by the worker")
+with open("said.part", "w") as file:
+    json.dump(found, file)
+os.rename("said.part", "said")
+time.sleep(600)
+"""
+
+Start = Callable[..., tuple[LaunchSpec, WorkerProcess]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    running: list[WorkerProcess] = []
+
+    def start(
+        code: str = REPORT,
+        *,
+        confinement: Confinement = UNCONFINED,
+        environ: dict[str, str] | None = None,
+        topology: dict[str, object] | None = None,
+    ) -> tuple[LaunchSpec, WorkerProcess]:
+        worker_id = f"w{len(running)}"
+        spec = LaunchSpec(
+            topology_id="t-1", supervisor_id="s", hostname="h", port=6700, worker_id=worker_id,
+            incarnation=Incarnation(1, 1), stormdist=tmp_path / "dist",
+            worker_dir=tmp_path / "workers" / worker_id,
+            artifacts_dir=tmp_path / "logs" / "t-1" / "6700", daemon_conf={},
+        )  # fmt: skip
+        assignment = PortAssignment("t-1", (Executor(1, 1),), zxid=1, owner=None)
+        process = start_worker(
+            Machine(),
+            spec,
+            WorkerRecord(worker_id, 6700, assignment, launch=1, timeout_secs=30),
+            worker_environment(
+                os.environ if environ is None else environ,
+                topology or {},
+                import_path=[],
+                temporary_dir=spec.worker_dir / "tmp",
+                marks={WORKER_ID_VARIABLE: worker_id},
+            ),
+            lambda spec, file: [sys.executable, "-c", code, str(file)],
+            confinement=confinement,
+        )
+        running.append(process)
+        return spec, process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.clean_up()
+
+
+def said(spec: LaunchSpec) -> dict[str, Any]:
+    """What a worker that runs REPORT has said."""
+    deadline = time.monotonic() + 30
+    while not (spec.worker_dir / "said").exists():
+        assert time.monotonic() < deadline, (spec.artifacts_dir / "worker.log.err").read_text()
+        time.sleep(0.02)
+    found: dict[str, Any] = json.loads((spec.worker_dir / "said").read_bytes())
+    return found
+
+
+def test_no_secret_of_the_supervisor_reaches_a_worker(start: Start) -> None:
+    environ = {
+        **os.environ, "AWS_SECRET_ACCESS_KEY": CANARY, "STORM_PASSWORD": CANARY,
+        "PYTHONSTARTUP": CANARY, "LD_PRELOAD": "", "SQUALL_TOKEN": CANARY, "LC_ALL": "C.UTF-8",
+    }  # fmt: skip
+    spec, process = start(environ=environ, topology={"OF_TOPOLOGY": "yes"})
+    environment = said(spec)["environ"]
+    assert environment["OF_TOPOLOGY"] == "yes"
+    assert environment["LC_ALL"] == "C.UTF-8"
+    assert environment[WORKER_ID_VARIABLE] == spec.worker_id
+    # Nor in what others can read of the process.
+    for name in ("environ", "cmdline"):
+        assert CANARY.encode() not in Path(f"/proc/{process.pid}/{name}").read_bytes()
+    assert CANARY not in json.dumps(environment)
+    allowed = {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+        "LD_LIBRARY_PATH", "JAVA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "STORM_CONF_DIR",
+        "STORM_HOME", "VIRTUAL_ENV", "PYTHONUNBUFFERED", "OF_TOPOLOGY", WORKER_ID_VARIABLE,
+    }  # fmt: skip
+    assert {name for name in environment if not name.startswith("LC_")} <= allowed
+
+
+def test_a_worker_has_a_session_of_its_own_and_no_file_of_the_supervisors(
+    start: Start, tmp_path: Path
+) -> None:
+    with (tmp_path / "open").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        spec, _ = start()
+        found = said(spec)
+    assert found["session"]
+    assert found["stdin"] == os.devnull
+    assert sorted(map(int, found["fds"])) == [0, 1, 2]
+    assert found["cwd"] == str(spec.worker_dir)
+    assert found["umask"] == 0o077
+
+
+def test_what_belongs_to_a_worker_is_for_its_user_only(start: Start) -> None:
+    before = os.umask(0)  # the supervisor's own is no protection
+    try:
+        spec, _ = start()
+        said(spec)
+    finally:
+        os.umask(before)
+    folders = [spec.worker_dir, spec.pid_dir, spec.worker_dir / "tmp", spec.artifacts_dir]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
+    logs = [spec.artifacts_dir / "worker.log.out", spec.artifacts_dir / "worker.log.err"]
+    files = [*logs, spec.worker_dir / "launch.json", spec.worker_dir / "worker.json"]
+    files.append(spec.worker_dir / "said")
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_limits_are_soft_and_hard_before_the_worker_runs(start: Start) -> None:
+    wanted = {
+        "RLIMIT_NOFILE": 300,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_FSIZE": 64 << 20,
+        "RLIMIT_AS": 1 << 33,
+    }
+    spec, _ = start(confinement=Confinement(limits=wanted))
+    found = said(spec)["limits"]
+    assert {name: found[name] for name in wanted} == {n: [v, v] for n, v in wanted.items()}
+    own = resource.getrlimit(resource.RLIMIT_STACK)
+    assert tuple(found["RLIMIT_STACK"]) == own  # what is not named stays
+
+
+@pytest.mark.parametrize(
+    ("confinement", "expected"),
+    [
+        (Confinement(cgroups=(Path("/no/such/cgroup"),)), "enter the cgroup /no/such/cgroup"),
+        (Confinement(limits={"RLIMIT_NOFILE": 2**40}), "set RLIMIT_NOFILE"),
+        (Confinement(limits={"RLIMIT_NONSENSE": 1}), "set RLIMIT_NONSENSE"),
+    ],
+)
+def test_a_step_that_fails_is_named_and_leaves_nothing(
+    start: Start, tmp_path: Path, confinement: Confinement, expected: str
+) -> None:
+    with pytest.raises(OSError, match=expected):
+        start(confinement=confinement)
+    assert list((tmp_path / "workers").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_what_a_worker_prints_goes_to_a_file_and_nowhere_else(
+    start: Start, tmp_path: Path, kind: str
+) -> None:
+    logs = tmp_path / "logs" / "t-1" / "6700"
+    logs.mkdir(parents=True)
+    victim = tmp_path / "victim"
+    victim.write_text("before")
+    if kind == "link":
+        (logs / "worker.log.out").symlink_to(victim)
+    elif kind == "fifo":
+        os.mkfifo(logs / "worker.log.out")
+    else:
+        (logs / "worker.log.out").mkdir()
+    with pytest.raises(OSError, match=r"open .*worker\.log\.out"):
+        start()
+    assert victim.read_text() == "before"
+
+
+def test_what_was_printed_before_is_kept_and_put_aside_when_it_is_long(
+    start: Start, tmp_path: Path
+) -> None:
+    spec, _ = start()
+    said(spec)
+    start()
+    out = spec.artifacts_dir / "worker.log.out"
+    deadline = time.monotonic() + 30
+    while out.read_text().count("said by the worker") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with out.open("ab") as file:
+        file.truncate(11 * 1024 * 1024)
+    start()
+    assert (spec.artifacts_dir / "worker.log.out.1").stat().st_size == 11 * 1024 * 1024
+
+
+def test_children_and_grandchildren_count_and_what_they_share_counts_once(start: Start) -> None:
+    code = """
+import os, time
+held = bytearray(os.urandom(1) * (48 << 20))  # shared by all that are forked from here on
+if os.fork() == 0:
+    own = bytearray(os.urandom(1) * (32 << 20))
+    if os.fork() == 0:
+        os.setsid()  # no more of the worker's session, but its descendant
+        own2 = bytearray(os.urandom(1) * (16 << 20))
+        open("ready", "w").close()
+    time.sleep(600)
+time.sleep(600)
+"""
+    spec, process = start(code)
+    _, other = start(REPORT)
+    deadline = time.monotonic() + 30
+    while not (spec.worker_dir / "ready").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    use = memory_use.memory_of_workers([process.identity, other.identity])
+    mib = 1024 * 1024
+    shared_by_three = 48 + 48 + 48 + 32 + 32 + 16
+    assert shared_by_three * mib < use[process.pid] < (shared_by_three + 120) * mib
+    assert use[other.pid] < 60 * mib
+    exact = memory_use.exact_memory_of_worker(process.identity)
+    assert exact is not None
+    assert (48 + 32 + 16) * mib < exact < (48 + 32 + 16 + 60) * mib
+
+
+def test_a_process_that_has_ended_uses_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        identity = processes.identify(child.pid)
+        assert identity is not None
+        another = processes.ProcessIdentity(
+            identity.pid, identity.start_ticks - 5, identity.boot_id
+        )
+        assert memory_use.memory_of_workers([another]) == {}
+        assert memory_use.memory_of_workers([identity])[child.pid] > 0
+        child.communicate(b"\n", timeout=30)
+    assert memory_use.memory_of_workers([identity]) == {}
+    assert memory_use.exact_memory_of_worker(identity) is None
+
+
+def test_limits_come_from_the_configuration() -> None:
+    assert rlimits_of({}) == {"RLIMIT_CORE": 0}
+    conf = {
+        "supervisor.worker.limit.open.files": 128,
+        "supervisor.worker.limit.core.mb": None,
+        "supervisor.worker.limit.file.mb": 2,
+    }
+    assert rlimits_of(conf) == {"RLIMIT_NOFILE": 128, "RLIMIT_FSIZE": 2 << 20}
+    assert SupervisorSettings.from_conf(conf).rlimits == rlimits_of(conf)
+
+
+@pytest.mark.parametrize("value", [0, -1, "many", True, 1.5, 2**70])
+def test_a_limit_that_no_worker_could_live_with_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"supervisor\.worker\.limit\.open\.files"):
+        rlimits_of({"supervisor.worker.limit.open.files": value})
+
+
+def test_more_than_the_supervisor_may_have_itself_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
+    monkeypatch.setattr("squall_supervisor.rlimits._may_raise", lambda: False)
+    with pytest.raises(ConfigError, match="may only have 1000"):
+        rlimits_of({"supervisor.worker.limit.open.files": 1001})
+
+
+def test_capabilities_are_read_from_what_the_kernel_says() -> None:
+    assert held("Name:\tx\nCapEff:\t00000000000000c1\n") == {
+        Capability.CHOWN, Capability.SETGID, Capability.SETUID,
+    }  # fmt: skip
+    assert held("CapEff:\t0000000000000000") == frozenset()
+    assert held("") == frozenset()

@@ -1,0 +1,114 @@
+"""What a worker may use, and when it uses too much."""
+
+from typing import Any
+
+import pytest
+
+from squall.model import Component, ComponentKind, Executor, ShellObject, Topology
+from squall_supervisor.worker_limits import (
+    MIB,
+    MemoryGuard,
+    Verdict,
+    WorkerLimits,
+    worker_limits,
+)
+
+ON_HEAP = "topology.component.resources.onheap.memory.mb"
+OFF_HEAP = "topology.component.resources.offheap.memory.mb"
+CPU = "topology.component.cpu.pcore.percent"
+OF_WORKER = "topology.worker.max.heap.size.mb"
+CONF: dict[str, Any] = {
+    ON_HEAP: 128.0, OFF_HEAP: 0.0, CPU: 10.0, OF_WORKER: None, "topology.acker.executors": 0,
+}  # fmt: skip
+
+
+def topology(*, bolt: dict[str, Any], spout: dict[str, Any] | None = None) -> Topology:
+    """A bolt "a" of tasks 1 to 4, and a spout "b" of task 5."""
+    shell = ShellObject("python3", "x.py")
+    return Topology(
+        {
+            "a": Component("a", ComponentKind.BOLT, shell, parallelism=4, conf=bolt),
+            "b": Component("b", ComponentKind.SPOUT, shell, parallelism=1, conf=spout or {}),
+        }
+    )
+
+
+def limits(
+    made: Topology | None, *executors: Executor, conf: dict[str, Any] | None = None, **node: Any
+) -> WorkerLimits:
+    node.setdefault("node_memory_mb", None)
+    return worker_limits(made, {**CONF, **(conf or {})}, executors, **node)
+
+
+def test_who_declares_nothing_has_no_limit() -> None:
+    assert limits(topology(bolt={}), Executor(1, 5)) == WorkerLimits()
+    assert limits(None) == WorkerLimits()
+
+
+def test_the_workers_own_limit_comes_first() -> None:
+    made = topology(bolt={ON_HEAP: 64})
+    found = limits(made, Executor(1, 1), conf={OF_WORKER: 512}, node_memory_mb=100.0)
+    assert (found.memory_mb, found.memory_key) == (512.0, OF_WORKER)
+
+
+def test_what_its_tasks_declare_is_summed_and_others_count_with_the_default() -> None:
+    made = topology(bolt={ON_HEAP: 64, OFF_HEAP: 36})
+    assert limits(made, Executor(1, 3), Executor(5, 5)).memory_mb == 3 * 100 + 128
+    assert limits(made, Executor(5, 5)).memory_mb == 128  # one that declares nothing
+
+
+def test_the_nodes_limit_is_for_those_that_say_nothing() -> None:
+    found = limits(topology(bolt={}), Executor(1, 1), node_memory_mb=300.0)
+    assert (found.memory_mb, found.memory_key) == (300.0, "worker.heap.memory.mb")
+    made = topology(bolt={OFF_HEAP: 1})
+    assert limits(made, Executor(1, 1), node_memory_mb=300.0).memory_mb == 129
+
+
+@pytest.mark.parametrize("value", [0, -5, float("nan"), float("inf"), True, "512", None, [1]])
+def test_what_is_no_amount_counts_as_nothing(value: object) -> None:
+    made = topology(bolt={ON_HEAP: value, CPU: value})
+    assert limits(made, Executor(1, 5), conf={OF_WORKER: value}) == WorkerLimits()
+
+
+def test_cpu_is_by_executor_and_has_a_least() -> None:
+    made = topology(bolt={CPU: 30})
+    assert limits(made, Executor(1, 2), Executor(3, 4), Executor(5, 5)).cpu_percent == 70
+    assert limits(made, Executor(1, 2), cpu_percent_min=50.0).cpu_percent == 50
+    assert limits(topology(bolt={}), Executor(1, 2), cpu_percent_min=50.0).cpu_percent is None
+
+
+def test_executors_that_the_topology_does_not_have_are_no_reason_to_fail() -> None:
+    made = topology(bolt={ON_HEAP: 64, CPU: 30})
+    assert limits(made, Executor(90, 95)) == WorkerLimits()
+
+
+def guard(mb: float = 100, key: str = OF_WORKER) -> MemoryGuard:
+    return MemoryGuard(WorkerLimits(mb, key), margin_mb=20, hard_multiplier=2.0)
+
+
+def test_a_peak_is_forgiven_and_what_stays_is_not() -> None:
+    watch = guard()
+    looks = [100, 120, 121, 120, 121, 121, 130]
+    verdicts = [watch.look(mb * MIB) for mb in looks]
+    assert verdicts == [Verdict.FINE] * 5 + [Verdict.OVER] * 2
+
+
+def test_far_too_much_is_not_waited_for() -> None:
+    watch = guard()
+    assert watch.look(220 * MIB) is Verdict.FINE
+    assert watch.look(220 * MIB + 1) is Verdict.FAR_OVER
+    assert guard().look(220 * MIB + 1) is Verdict.FAR_OVER
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        (OF_WORKER, "raise topology.worker.max.heap.size.mb"),
+        (ON_HEAP, "declare more"),
+        ("worker.heap.memory.mb", "set topology.worker.max.heap.size.mb, or raise worker.heap"),
+    ],
+)
+def test_the_message_says_where_how_much_and_what_to_do(key: str, advice: str) -> None:
+    said = guard(512, key).explain("node1:6700", 812 * MIB)
+    assert said.startswith("worker node1:6700 used 812 MB, its limit is 512 MB")
+    assert advice in said
