@@ -238,7 +238,8 @@ class SimSocket:
 
     def getsockopt(self, option: int) -> int:
         if option == zmq.EVENTS:
-            return int(zmq.POLLOUT) if self.connection is not None else 0
+            writable = zmq.POLLOUT if self.connection is not None else 0
+            return int(writable | (zmq.POLLIN if self.inbox else 0))
         return 0
 
     def getsockopt_string(self, option: int) -> str:

@@ -194,6 +194,11 @@ class AckDesk:
                 with spout.lock:
                     self._lost.setdefault(spout, deque()).extend(spout.pending.oldest_first())
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether there is something for `fail_lost`."""
+        return bool(self._lost)
+
     def fail_lost(self) -> bool:
         """Fail a portion of what was lost with a worker; True when there was any."""
         if not self._lost:

@@ -9,7 +9,9 @@ after it ran, so a tuple passes the whole chain of a worker within one turn, and
 another worker leaves in one piece at its end: the batch adapts to the load by itself.
 
 When a turn found nothing to do, the next one waits for a timer (a spout's idle wait, a tick, a
-time-out), for the transport, or for `wake`.
+time-out), for the transport, or for `wake`. A turn in which nothing has arrived, no spout has
+emitted and nobody has `_schedule`d anything ends after the spouts: most turns of an idle worker,
+and every second one of a worker with little to do, are that short.
 
 Turned down: an asyncio task and a queue a task (four times the CPU on one worker, twenty across
 two), and a thread an executor (one interpreter lock).
@@ -182,7 +184,12 @@ class Engine:
         self._thread_id = 0
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._timed = False  # this turn is a timer's
+        self._stirred = True  # something was done since the last whole turn, or is left of it
+        self._arrived = False  # the transport has something
+        self._due = now  # when the first of ticks, time-out buckets, loads and statistics is due
+        self._clock_due = now  # the first of ticks and statistics: these end a wait
 
     def _make_inspector(self, codec: ValueCodec) -> Inspector | None:
         inspector: Inspector | None = None
@@ -227,7 +234,7 @@ class Engine:
         self._running = True
         log.info("engine_started", core=core.NAME, tasks=len(self.plan.local_tasks))
         if self._transport is not None:
-            self._transport.set_wakeup(self._schedule, self)
+            self._transport.set_wakeup(self._on_arrival, self)
         self._apply_active()
 
     async def stop(self, drain_secs: float) -> bool:
@@ -338,7 +345,8 @@ class Engine:
         """Take a turn soon. Safe from any thread."""
         if threading.get_ident() == self._thread_id:
             self._schedule()
-        elif self._loop is not None and not self._scheduled:
+        elif self._loop is not None and not (self._scheduled and self._stirred):
+            # (In this order: a turn that is whole, and comes after what was done before this.)
             try:
                 self._loop.call_soon_threadsafe(self._schedule)
             except RuntimeError:
@@ -398,19 +406,31 @@ class Engine:
     # ---- turns ----
 
     def _schedule(self) -> None:
-        """Take a turn as soon as the event loop comes round."""
+        """Something was done, or is to be done: take a whole turn as soon as the event loop comes
+        round."""
+        self._stirred = True
+        self._call_turn()
+
+    def _call_turn(self) -> None:
         if self._running and not self._scheduled:
             self._scheduled = True
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
             assert self._loop is not None
             self._loop.call_soon(self._take_turn)
 
+    def _on_arrival(self) -> None:
+        """The transport has something. It says so between the turns: the way around the loop can
+        be spared."""
+        self._arrived = True
+        if self.turn_started is not None:
+            self._schedule()
+        elif not self._scheduled:
+            self._take_turn()
+
     def _on_timer(self) -> None:
         self._timer = None
-        self._timed = True
-        self._take_turn()
+        if not self._scheduled:
+            self._timed = True
+            self._take_turn()
 
     def _take_turn(self) -> None:
         self._scheduled = False
@@ -427,31 +447,40 @@ class Engine:
         finally:
             self.turn_started = None
         if worked:
-            self._schedule()
+            self._call_turn()
         elif self._running and not self._scheduled:
-            assert self._loop is not None
-            wait = max(self._next_deadline() - self.now(), _TIMER_SECS_MIN)
-            self._timer = self._loop.call_later(wait, self._on_timer)
+            self._wait()
+
+    def _wait(self) -> None:
+        """Have the next turn when something is due. A timer that stands and comes before that is
+        kept: a turn too many costs less than a timer for each."""
+        now = self.now()
+        at = max(self._next_deadline(), now + _TIMER_SECS_MIN)
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        assert self._loop is not None
+        self._timer = self._loop.call_later(at - now, self._on_timer)
 
     def _turn(self) -> bool:
-        """One turn. True when there was anything to do, so that another should follow at once."""
+        """One turn. True when another should follow at once."""
         flow, desk = self._flow, self._desk
         start = self.turn.now = self.now()
-        worked = self._transport is not None and self._receive()
-        if self._rotation.is_due(start):
-            worked |= desk.rotate()
-        worked |= self._ticks.deliver(start)
-        if self._loads_due.is_due(start):
-            flow.tell_loads()
-            if self.balancers is not None:
-                self.balancers.update(flow.loads(self.balancers.targets))
-        worked |= desk.fail_lost()
+        worked = self._arrived and self._receive()
+        if start >= self._due:
+            worked |= self._pass_time(start)
         may_emit = self._ready and not self._stopping
         deadline = start + self._turn_secs
         # A timer is good to a millisecond, and may come that much too soon.
         due = start + (_TIMER_SECS_MIN if self._timed else 0.0)
         self._timed = False
         worked |= flow.run_spouts(due, deadline, self._spout_batch, may_emit=may_emit)
+        if not (worked or self._stirred or desk.has_lost or flow.spouts_spoke()):
+            return False
+        self._stirred = False
+        worked |= desk.fail_lost()
         # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
         worked |= flow.run_bolts(self.now() + self._turn_secs)
         worked |= flow.catch_up(desk.ledger)
@@ -460,15 +489,32 @@ class Engine:
             self._checker.check()
         flow.tell_senders()
         self._exchange.flush()
-        if self._stats_due.is_due(start):
+        if worked and flow.has_more():
+            self._stirred = True
+        # The next turn asks the spouts again; where there are none, it would find nothing.
+        return worked and (self._stirred or desk.has_lost or bool(flow.spouts))
+
+    def _pass_time(self, now: float) -> bool:
+        """What is due because time has passed. True when there was anything for this turn."""
+        worked = self._rotation.is_due(now) and self._desk.rotate()
+        worked |= self._ticks.deliver(now)
+        if self._loads_due.is_due(now):
+            self._flow.tell_loads()
+            if self.balancers is not None:
+                self.balancers.update(self._flow.loads(self.balancers.targets))
+            self._stirred = True  # once a second a whole turn, whatever nobody told
+        if self._stats_due.is_due(now):
             for executor, windows in self._windows.items():
-                windows.tick(start, partial(self._totals, executor))
+                windows.tick(now, partial(self._totals, executor))
+        self._clock_due = self._ticks.next_due(self._stats_due.due)
+        self._due = min(self._rotation.due, self._loads_due.due, self._clock_due)
         return worked
 
     def _receive(self) -> bool:
         """Take in what has arrived. A section that cannot be read is dropped and logged: its
         tuples time out."""
         assert self._transport is not None
+        self._arrived = False
         arrivals = self._transport.drain(_RECEIVE_BYTES)
         for arrival in arrivals:
             for section in arrival.sections:
@@ -498,13 +544,13 @@ class Engine:
 
     def _next_deadline(self) -> float:
         """When there will be something to do if nothing arrives before."""
-        deadline = self._ticks.next_due(self._stats_due.due)
-        if self._desk.has_timeouts:
-            deadline = min(deadline, self._rotation.due)
+        deadline = self._clock_due
         if self._ready and not self._stopping:
             for spout in self._flow.spouts:
-                if spout.active and spout.idle_until > 0 and spout.may_emit:
-                    deadline = min(deadline, spout.idle_until)
+                if 0 < spout.idle_until < deadline and spout.active and spout.may_emit:
+                    deadline = spout.idle_until
+        if self._rotation.due < deadline and self._desk.has_timeouts:
+            deadline = self._rotation.due
         return deadline
 
 

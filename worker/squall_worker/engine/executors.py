@@ -345,10 +345,12 @@ class ColumnBolt(SlicedBolt):
 class SpoutTask(Task):
     """A spout's task: called when it may emit; told of its acks and fails."""
 
-    # Storm's WaitStrategyProgressive sleeps 1 ms whenever nextTuple emitted nothing. A turn of an
-    # idle worker costs tens of microseconds, so the wait grows, to bound both CPU and latency.
-    _WAITS = ((16, 0.001), (48, 0.002), (200, 0.005), (600, 0.01))
-    _WAIT_SECS_MAX = 0.025
+    # Storm's WaitStrategyProgressive sleeps 1 ms whenever nextTuple emitted nothing. A wake-up of
+    # an idle process costs 200 us of a core, so the wait grows, to bound both CPU and latency: who
+    # cannot wait for it calls `context.wake()`.
+    _WAITS = ((16, 0.001), (48, 0.002), (200, 0.005), (600, 0.01), (700, 0.025))
+    _WAITS_RUNS = 700
+    _WAIT_SECS_MAX = 0.05
     _CHUNK_MAX = 32
     _ERROR_WAIT_SECS_MAX = 1.0
 
@@ -370,6 +372,12 @@ class SpoutTask(Task):
         self.downstream: frozenset[str] = frozenset()
 
     # -- emitting --
+
+    @property
+    def has_emitted(self) -> bool:
+        """Whether it has emitted, or has messages to settle, since `emitted_more` was asked."""
+        calls = self.calls
+        return calls.emitted() != self._emitted or bool(calls.untracked)
 
     def emitted_more(self) -> bool:
         """Whether it has emitted since this was last asked."""
@@ -422,9 +430,10 @@ class SpoutTask(Task):
 
     def _idle_wait(self) -> float:
         self._idle_runs += 1
-        for runs, secs in self._WAITS:
-            if self._idle_runs <= runs:
-                return secs
+        if self._idle_runs <= self._WAITS_RUNS:
+            for runs, secs in self._WAITS:
+                if self._idle_runs <= runs:
+                    return secs
         return self._WAIT_SECS_MAX
 
     def close_gate(self) -> None:

@@ -408,19 +408,37 @@ class Flow:
     def run_spouts(self, now: float, deadline: float, calls_max: int, *, may_emit: bool) -> bool:
         """Let the spouts emit that may. True if any did."""
         worked = self._send_held() if self._held else False
-        for bolt in list(self._swollen):
-            self._check_inbox(bolt)
+        if self._swollen:
+            for bolt in list(self._swollen):
+                self._check_inbox(bolt)
         if self._congested_is_old:
             self._find_congested()
+        congested = self._congested
         for spout in self.spouts:
             if not spout.active:
                 continue
-            if not (may_emit and spout.downstream.isdisjoint(self._congested)):
+            if not may_emit or (congested and not spout.downstream.isdisjoint(congested)):
                 spout.close_gate()
             elif now >= spout.idle_until and spout.may_emit and spout.run(calls_max, deadline):
                 self.flush(spout)
                 worked = True
         return worked
+
+    def spouts_spoke(self) -> bool:
+        """Whether a spout has emitted outside next_tuple, and nobody has heard of it."""
+        for spout in self.spouts:  # noqa: SIM110 (most turns of an idle worker come by here)
+            if spout.has_emitted:
+                return True
+        return False
+
+    def has_more(self) -> bool:
+        """Whether a turn has left something that the next one can do: in an inbox whose bolt may
+        run, or what spouts emitted when they were told of their messages."""
+        gated = self._gates.gated
+        for bolt in self.bolts:
+            if bolt.inbox and bolt.task not in gated:
+                return True
+        return self.spouts_spoke()
 
     def run_bolts(self, deadline: float) -> bool:
         """Run every bolt that has something and may run. True if any did anything."""

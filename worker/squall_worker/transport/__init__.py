@@ -9,7 +9,6 @@ the header of whatever frame goes next, and are repeated: only the newest of a t
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from squall.model import WorkerSlot
@@ -26,8 +25,7 @@ class Grant(NamedTuple):
 LOAD_MAX = 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """Sections of one frame. `sessions` names the pair of sessions in which it was sent."""
 
     peer: WorkerSlot
@@ -66,6 +64,7 @@ class Transport(Protocol):
         ...
 
     def set_wakeup(self, wakeup: Callable[[], None], listener: Listener) -> None:
-        """Call `wakeup` on the event loop when `drain` has something or grants came. `listener`
-        hears at once of the sessions that stand already."""
+        """Call `wakeup` on the event loop, out of no other call, when `drain` has something or
+        grants came: it may call `drain` and `send` at once. `listener` hears now of the
+        sessions that stand already."""
         ...

@@ -34,7 +34,8 @@ from __future__ import annotations
 import enum
 import hashlib
 import struct
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from squall.launch import Incarnation
 from squall.model import WorkerSlot
@@ -52,6 +53,8 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 NODE_BYTES_MAX = 255
 
 _HEADER = struct.Struct("<2sBBBBH8sQIIQIIQQHHI")
+_SESSIONS = struct.Struct("<QIIQII")
+_SESSIONS_AT = slice(16, 48)
 _LENGTH = struct.Struct("<I")
 _GRANT = struct.Struct("<iQH")
 GRANTS_MAX = 1024  # in one frame
@@ -86,8 +89,7 @@ class Kind(enum.IntEnum):
 _GAP = 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Session:
+class Session(NamedTuple):
     """One worker's end of one link: its incarnation, and how often it has opened this link.
 
     Ordered: of two sessions of one slot the greater has replaced the other. Sequences and
@@ -118,8 +120,7 @@ def topology_hash(topology_id: str) -> bytes:
     return hashlib.blake2b(topology_id.encode(), digest_size=8).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A parsed frame. `receiver` is `NO_SESSION` when its sender does not know the receiver yet."""
 
     kind: Kind
@@ -135,25 +136,25 @@ class Frame:
 
     def serialize(self) -> bytes:
         """The frame as bytes. Raises ValueError when a field does not fit."""
-        node = self.slot.node.encode()
-        sections = self.sections
-        extension = _GRANT.size * len(self.grants)
+        slot, sections, grants = self.slot, self.sections, self.grants
+        node = slot.node.encode()
+        extension = _GRANT.size * len(grants)
         size = _HEADER.size + len(node) + extension
         size += sum(map(len, sections)) + _LENGTH.size * len(sections)
         if size > FRAME_BYTES_MAX:
             raise ValueError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}")
         if (self.kind is Kind.DATA) != bool(sections):
             raise ValueError(f"a {self.kind.name} frame with {len(sections)} sections")
-        sender, receiver = self.sender, self.receiver
         try:
             header = _HEADER.pack(
                 MAGIC, VERSION, self.kind, _GAP if self.gap else 0, len(node), extension,
                 self.topology,
-                sender.assignment_zxid, sender.launch, sender.link,
-                receiver.assignment_zxid, receiver.launch, receiver.link,
-                self.sequence, self.acknowledged, self.slot.port, len(sections), size,
+                *self.sender, *self.receiver,
+                self.sequence, self.acknowledged, slot.port, len(sections), size,
             )  # fmt: skip
-            parts = [header, node, *[_GRANT.pack(*grant) for grant in self.grants]]
+            parts = [header, node]
+            if grants:
+                parts += [_GRANT.pack(*grant) for grant in grants]
         except struct.error as error:
             raise ValueError(f"a field does not fit into a frame: {error}") from error
         for section in sections:
@@ -169,8 +170,7 @@ class Frame:
             raise FrameError(size, f"{size} bytes are no frame header")
         (
             magic, version, kind_number, flags, node_length, extension_length, topology,
-            sender_zxid, sender_launch, sender_link,
-            receiver_zxid, receiver_launch, receiver_link,
+            _, _, _, _, _, _,
             sequence, acknowledged, port, section_count, length,
         ) = _HEADER.unpack_from(data)  # fmt: skip
         if magic != MAGIC:
@@ -190,7 +190,9 @@ class Frame:
         if (kind is Kind.DATA) != (section_count > 0):
             raise FrameError(66, f"{section_count} sections in a {kind.name} frame")
         try:
-            node = data[_HEADER.size : _HEADER.size + node_length].decode()
+            slot, sender, receiver = _names(
+                data[_HEADER.size : _HEADER.size + node_length], port, data[_SESSIONS_AT]
+            )
         except UnicodeDecodeError:
             raise FrameError(_HEADER.size, "node id is not UTF-8") from None
         if extension_length % _GRANT.size:
@@ -212,9 +214,7 @@ class Frame:
         if position != size:
             raise FrameError(position, f"{size - position} bytes after the last section")
         return cls(
-            kind, topology, WorkerSlot(node, port),
-            Session(sender_zxid, sender_launch, sender_link),
-            Session(receiver_zxid, receiver_launch, receiver_link),
+            kind, topology, slot, sender, receiver,
             sequence, acknowledged, bool(flags & _GAP), tuple(sections), grants,
         )  # fmt: skip
 
@@ -232,6 +232,14 @@ class Frame:
 
 
 _KINDS = {int(kind): kind for kind in Kind}
+
+
+@lru_cache(maxsize=1024)
+def _names(node: bytes, port: int, sessions: bytes) -> tuple[WorkerSlot, Session, Session]:
+    """Who has sent a frame, and the sessions of sender and receiver: the same in one frame after
+    another. Raises UnicodeDecodeError."""
+    fields = _SESSIONS.unpack(sessions)
+    return WorkerSlot(node.decode(), port), Session(*fields[:3]), Session(*fields[3:])
 
 
 def check_section(section: bytes) -> None:

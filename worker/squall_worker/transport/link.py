@@ -40,6 +40,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
+from typing import NamedTuple
 
 from squall.model import WorkerSlot
 from squall_worker.transport import Grant
@@ -70,8 +71,7 @@ ACK_BYTES = 64 * 1024
 RESEND_SECS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(NamedTuple):
     """Sections of one data frame, next in order. The owner calls `Link.take` with it once the
     engine has them."""
 
@@ -277,6 +277,11 @@ class Link:
         for grant in grants:
             self._grants[grant.task] = self._grants_due[grant.task] = grant
             self._due |= soon
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `next_frame` may have something."""
+        return self._due or self._cursor <= self._last
 
     def next_frame(self, now: float) -> Frame | None:
         """The frame to send now, or None. Gives the same one again until `sent` is called."""

@@ -261,11 +261,9 @@ class ZmqTransport:
 
     def drain(self, limit_bytes: int) -> list[Arrival]:
         """See `Transport.drain`. What it returns counts as taken, and is acknowledged."""
-        if self._inbox_bytes < limit_bytes:
-            self._read(limit_bytes)
         inbox = self._inbox
         if not inbox:
-            return []
+            return []  # whatever has come meanwhile, the PULL socket's FD tells of it
         arrivals: list[Arrival] = []
         size = 0
         now = self._clock.monotonic()
@@ -276,8 +274,9 @@ class ZmqTransport:
             arrivals.append(Arrival(delivered.peer, sessions, delivered.sections))
             link.take(delivered, now)  # a link closed meanwhile tells nobody
             self._watch_deadline(link)
+            if link.has_more:
+                self._flush_soon()
         self._inbox_bytes -= size
-        self._flush_soon()
         if self._read_stopped:
             self._read_soon()
         if inbox and self._wakeup is not None:
@@ -342,10 +341,12 @@ class ZmqTransport:
             read_bytes += len(data) + 1
             if pull.getsockopt(zmq.RCVMORE):
                 self._skip_parts(pull)
-                continue
-            granted |= self._receive(data, now)
-        if read_bytes:
-            self._flush_soon()
+            else:
+                granted |= self._receive(data, now)
+            # Half of what a refused recv costs.
+            if not int(pull.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                self._read_stopped = False
+                break
         return granted
 
     def _skip_parts(self, pull: zmq.Socket[bytes]) -> None:
@@ -392,6 +393,10 @@ class ZmqTransport:
                 if self._on_event is not None:
                     self._on_event(event)
         self._watch_deadline(link)
+        if link.has_more:
+            self._flush_soon()
+        if self._settled is not None:
+            self._settled.set()
         return woke
 
     def _tell_dropped(self, sections: Sequence[bytes]) -> None:

@@ -152,17 +152,17 @@ def test_a_kill_does_not_wait_longer_than_told():
         assert time.monotonic() - start < 5
 
 
-def test_an_idle_spout_is_asked_forty_times_a_second():
+def test_an_idle_spout_is_asked_twenty_times_a_second():
     """What an idle topology costs is its wake-ups: `bench idle` measures them in CPU time."""
     conf = {"topology.tick.tuple.freq.secs": 1}
     spout = c.NothingToEmit()
     with LocalCluster() as cluster:
         cluster.submit_topology("a", conf, numbers_to(c.Pass(), 0, spout=spout))
-        cluster.wait_until(lambda: len(c.LOG["asked"]) > 1_000)  # past the quick polls
+        cluster.wait_until(lambda: len(c.LOG["asked"]) > 720)  # past the quick polls
         calls, start = len(c.LOG["asked"]), time.monotonic()
         time.sleep(1)
         rate = (len(c.LOG["asked"]) - calls) / (time.monotonic() - start)
-    assert 5 < rate < 45
+    assert 2 < rate < 25
 
 
 def test_a_component_that_holds_the_loop_is_named(caplog):

@@ -1,7 +1,6 @@
 """The bytes of a frame, both ways, and everything that is none."""
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -75,7 +74,7 @@ def test_shows_itself_for_logs() -> None:
 
 def test_grants_travel_between_node_id_and_sections() -> None:
     grants = (Grant(7, 1 << 40, 0), Grant(-1, 16_384, LOAD_MAX))
-    frame = replace(DATA, grants=grants)
+    frame = DATA._replace(grants=grants)
     data = frame.serialize()
     assert len(data) == len(DATA_BYTES) + 2 * 14
     assert data[77:91].hex() == "07000000" + "0000000000010000" + "0000"

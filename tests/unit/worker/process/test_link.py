@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -367,7 +366,7 @@ def test_more_grants_than_a_frame_holds_take_several() -> None:
 
 def test_what_the_peer_grants_is_told_and_kept_at_its_highest() -> None:
     link = greeted()
-    told = replace(frame(), grants=GRANTS)
+    told = frame()._replace(grants=GRANTS)
     assert link.receive(told, 0.1) == [Granted(PEER, GRANTS)]
-    link.receive(replace(frame(), grants=(Grant(3, 900, 0),)), 0.2)
+    link.receive(frame()._replace(grants=(Grant(3, 900, 0),)), 0.2)
     assert link.granted == {3: GRANTS[0], 4: GRANTS[1]}
