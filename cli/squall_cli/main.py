@@ -32,6 +32,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "activate",
         "deactivate",
         "rebalance",
+        "rolling-restart",
         "get-errors",
         "profile",
         "drpc-client",

@@ -154,7 +154,7 @@ class Profiling:
         self._wake.set()  # it may have been made anew meanwhile
 
     async def _carry_out(self, topology_id: str, request: ProfileRequest) -> None:
-        if not self._settings.profiler_enabled:
+        if not (self._settings.profiler_enabled or request.action is ProfileAction.JVM_RESTART):
             raise ProfileError(
                 "this supervisor does not profile workers",
                 hint="set worker.profiler.enabled: true in its configuration",

@@ -94,7 +94,8 @@ def load(
     cluster: NetCluster, report: Report, scenario: str, workers: int = WORKERS, **figures: Any
 ) -> Iterator[Ledger]:
     """The ledger's topology, on all slots unless told otherwise, while the block runs; then all
-    that was handed out must be done, and is judged. `figures` may be filled in meanwhile."""
+    that was handed out must be done, and is judged. `figures` go into the report, too, and may be
+    filled in meanwhile."""
     host = cluster.network.own_address
     # Enough for as long as a block may last.
     lines = int(LINES_PER_SEC * (STORM_SECS + 180))
@@ -351,19 +352,29 @@ def test_a_disk_is_full(cluster: NetCluster, report: Report) -> None:
 
 
 def test_all_is_restarted_in_turn(cluster: NetCluster, report: Report) -> None:
-    """Politely: every daemon, then every worker."""
-    with load(cluster, report, "rolling restart") as ledger:
+    """Politely: every daemon, as a service manager does it, then every worker, by the command."""
+    figures: dict[str, Any] = {}
+    with load(cluster, report, "rolling restart", figures=figures) as ledger:
+        workers = cluster.wait_workers(WORKERS)
+        ledger.longest_pause()
         for node in (*ZOOKEEPERS, *NIMBUSES, *SUPERVISORS):
             ledger.watch(WATCHED)
             cluster.signal(node, signal.SIGTERM)
             cluster.processes[node].wait(30)
             cluster.heal()
             report.recovered("daemon restart", ledger.wait_watched(RECOVERY_SECS_MAX))
-        for pid in cluster.wait_workers(WORKERS):
-            ledger.watch(WATCHED)
-            signal_worker(pid, signal.SIGTERM)
-            report.recovered("worker restart", ledger.wait_watched(RECOVERY_SECS_MAX))
-            cluster.wait_workers(WORKERS)
+        assert cluster.worker_processes() == workers
+        figures["pause_secs_daemons"] = round(ledger.longest_pause(), 2)
+        answer = cluster.storm("rolling-restart", "ledger", "--json", timeout_secs=110)
+        figures["pause_secs_workers"] = round(ledger.longest_pause(), 2)
+        turns = json.loads(answer.stdout)
+        assert [turn["result"] for turn in turns] == ["restarted"] * WORKERS
+        for turn in turns:
+            report.recovered("worker restart", turn["secs"])
+        anew = cluster.wait_workers(WORKERS)
+        assert not anew.keys() & workers.keys()
+        ledger.watch(WATCHED)
+        ledger.wait_watched(RECOVERY_SECS_MAX)
 
 
 def test_nothing_is_lost_in_a_random_storm(cluster: NetCluster, report: Report) -> None:

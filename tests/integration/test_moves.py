@@ -3,6 +3,7 @@ restarted well fails nothing."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,9 @@ CONF = {
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     folder: Path = tmp_path_factory.mktemp("moves")
-    with DevCluster.start(folder, supervisors=2, slots=2) as cluster:
+    # A restart needs no profiler.
+    quiet = ["worker.profiler.enabled=false"]
+    with DevCluster.start(folder, supervisors=2, slots=2, overrides=quiet) as cluster:
         yield cluster
 
 
@@ -58,7 +61,8 @@ def test_rebalances_from_two_workers_to_four_and_back_with_tuples_in_flight(
 
 
 def test_a_graceful_restart_fails_nothing(cluster: DevCluster) -> None:
-    """One worker after the other drains and comes back while the other sends to it."""
+    """`storm rolling-restart`: one worker after the other drains and comes back while the other
+    sends to it."""
     with Ledger(text(200_000)) as ledger:
         ledger.pace(400)
         # An acker a worker, as by default: a spout's messages are acked by its own worker.
@@ -66,20 +70,15 @@ def test_a_graceful_restart_fails_nothing(cluster: DevCluster) -> None:
         submit_ledger(cluster, ledger, workers=2, conf=conf)
         cluster.worker_pids(2)
         ledger.wait_done(100, timeout_secs=60)
-        summary = cluster.call("getTopologySummaryByName", "ledger")
-        page = cluster.call("getTopologyPageInfo", summary.id, ":all-time", True)
-        for worker in sorted(f"{one.host}:{one.port}" for one in page.workers):
-            before = cluster.worker_pids(2)
-            cluster.storm("profile", "ledger", "--restart", "--worker", worker)
-            wait_for(
-                "another process",
-                lambda old=before: (
-                    len(cluster.worker_pids() - old) == 1  # type: ignore[misc]
-                    and len(cluster.worker_pids()) == 2
-                ),
-            )
-            ledger.watch(16)
-            ledger.wait_watched(60)
+        before = cluster.worker_pids(2)
+        turns = json.loads(cluster.storm("rolling-restart", "ledger", "--json").stdout)
+        assert [(turn["topology"], turn["result"]) for turn in turns] == [
+            ("ledger", "restarted"),
+            ("ledger", "restarted"),
+        ]
+        assert len(cluster.worker_pids() - before) == 2
+        ledger.watch(16)
+        ledger.wait_watched(60)
         ledger.serve_up_to(ledger.handed_out())
         ledger.pace(None)
         ledger.wait_done(ledger.handed_out(), timeout_secs=60)

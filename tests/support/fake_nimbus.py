@@ -14,8 +14,9 @@ from squall_thrift.server import ThriftServer
 
 
 class FakeNimbus:
-    """`calls` holds (method, arguments) in order; `answers` maps a method to its result, or to an
-    exception to raise. Uploaded packages are in `uploads` by handle."""
+    """`calls` holds (method, arguments) in order; `answers` maps a method to its result, to an
+    exception to raise, or to a function of the arguments. Uploaded packages are in `uploads` by
+    handle."""
 
     def __init__(self) -> None:
         self.host = "127.0.0.1"
@@ -41,7 +42,7 @@ class FakeNimbus:
             result = self.answers[method]
             if isinstance(result, BaseException):
                 raise result
-            return result
+            return result(*arguments) if callable(result) else result
         if method == "getLeader":
             return storm.NimbusSummary(
                 host=self.host, port=self.port, uptime_secs=1, isLeader=True, version="0.1.0"

@@ -48,6 +48,8 @@ class Ledger:
         self._watched: set[int] = set()  # lines of `watch` that are not acked
         self._to_watch = 0  # so many more lines join them when they are handed out
         self._watched_from = 0.0
+        self._acked_at = time.monotonic()
+        self._pause_max_secs = 0.0
         self._change = threading.Condition()
         self._server = _Server(self, host)
         self.host = host
@@ -92,6 +94,7 @@ class Ledger:
     def ack(self, number: int) -> None:
         with self._change:
             self.acks += 1
+            self._note_pause()
             self._done.add(number)
             self._held.pop(number, None)
             self._watched.discard(number)
@@ -164,6 +167,19 @@ class Ledger:
                         f"handed out and {len(self._watched)} not acked"
                     )
             return time.monotonic() - self._watched_from
+
+    def _note_pause(self) -> None:
+        now = time.monotonic()
+        self._pause_max_secs = max(self._pause_max_secs, now - self._acked_at)
+        self._acked_at = now
+
+    def longest_pause(self) -> float:
+        """The longest time in seconds without an ack since this was last asked (with lines to hand
+        out all the time: see `pace`); then it is measured anew."""
+        with self._change:
+            self._note_pause()
+            longest, self._pause_max_secs = self._pause_max_secs, 0.0
+            return longest
 
     def wait_done(self, count: int | None = None, *, timeout_secs: float) -> None:
         """Until so many lines (all, by default) are acked."""

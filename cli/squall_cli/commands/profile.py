@@ -15,6 +15,7 @@ from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
 
 if TYPE_CHECKING:
+    from squall_cli.worker_requests import WorkerRequest
     from squall_thrift import storm
 
 _POLL_SECS = 0.3
@@ -27,11 +28,7 @@ _SLACK_SECS = 60.0
 class _Asked:
     """A request to one worker."""
 
-    supervisor_id: str
-    host: str
-    port: int
-    component: str  # one that runs there: Nimbus lists pending requests by component
-    file: str
+    request: WorkerRequest
     folder: Path | None  # its log folder, when the worker runs on this machine
     done: bool = False
     error: str | None = None
@@ -39,7 +36,11 @@ class _Asked:
 
     @property
     def worker(self) -> str:
-        return f"{self.host}:{self.port}"
+        return self.request.worker
+
+    @property
+    def file(self) -> str:
+        return self.request.file
 
 
 @click.command("profile")
@@ -108,13 +109,13 @@ def command(
         "restart": storm.ProfileAction.JVM_RESTART,
     }[what]
     output.mkdir(parents=True, exist_ok=True)
-    asked = [_ask(conf, summary.id, worker, what, action, stamp) for worker in workers]
+    asked = [_ask(conf, worker, action, stamp) for worker in workers]
     if not as_json:
         for one in asked:
             say(f"{_DOING[what]} {one.worker} ..." + (f" {secs} s" if what == "flamegraph" else ""))
     limit = _SLACK_SECS + (secs if what == "flamegraph" else 0)
     try:
-        _wait(conf, topology_name, summary.id, asked, action, time.monotonic() + limit)
+        _wait(conf, topology_name, asked, time.monotonic() + limit)
     except KeyboardInterrupt:
         if what == "flamegraph":
             say("Interrupted: the workers are sampled on; their files come when that is over.")
@@ -158,53 +159,23 @@ def _workers(found: list[storm.WorkerSummary], topology_name: str, only: str | N
     return chosen
 
 
-def _ask(
-    conf: Mapping[str, Any],
-    topology_id: str,
-    worker: Any,
-    what: str,
-    action: storm.ProfileAction,
-    stamp: int,
-) -> _Asked:
-    from squall_cli.nimbus import call_nimbus
+def _ask(conf: Mapping[str, Any], worker: Any, action: storm.ProfileAction, stamp: int) -> _Asked:
+    from squall_cli.worker_requests import send
     from squall_cli.workers import artifacts_dir
-    from squall_thrift import storm
 
-    folder = artifacts_dir(topology_id, worker.supervisor_id, worker.port)
-    node = storm.NodeInfo(node=worker.supervisor_id, port={worker.port})
-    request = storm.ProfileRequest(nodeInfo=node, action=action, time_stamp=stamp)
-    call_nimbus(conf, "setWorkerProfiler", topology_id, request)
-    file = {
-        "flamegraph": f"flamegraph-{stamp}.svg",
-        "stack": f"stacks-{stamp}.txt",
-        "heap": f"heap-{stamp}.txt",
-        "restart": f"restart-{stamp}",
-    }[what]
-    component = min(worker.component_to_num_tasks or {"__system": 1})
-    return _Asked(worker.supervisor_id, worker.host, worker.port, component, file, folder)
+    folder = artifacts_dir(worker.topology_id, worker.supervisor_id, worker.port)
+    return _Asked(send(conf, worker, action, stamp), folder)
 
 
 def _wait(
-    conf: Mapping[str, Any],
-    topology_name: str,
-    topology_id: str,
-    asked: list[_Asked],
-    action: storm.ProfileAction,
-    deadline: float,
+    conf: Mapping[str, Any], topology_name: str, asked: list[_Asked], deadline: float
 ) -> None:
     """Until every request is done, failed, or out of time."""
-    from squall_cli.nimbus import call_nimbus
+    from squall_cli.worker_requests import failures, is_pending, reason_of
 
     while True:
         for one in asked:
-            if one.done:
-                continue
-            pending = call_nimbus(
-                conf, "getComponentPendingProfileActions", topology_id, one.component, action
-            )
-            places = {(request.nodeInfo.node, port) for request in pending
-                      for port in request.nodeInfo.port}  # fmt: skip
-            one.done = (one.supervisor_id, one.port) not in places
+            one.done = one.done or not is_pending(conf, one.request)
         if all(one.done for one in asked):
             break
         if time.monotonic() >= deadline:
@@ -213,21 +184,9 @@ def _wait(
                     one.error = "its supervisor did not answer in time; does it run?"
             break
         time.sleep(_POLL_SECS)
-    _read_errors(conf, topology_name, asked)
-
-
-def _read_errors(conf: Mapping[str, Any], topology_name: str, asked: list[_Asked]) -> None:
-    """Requests that failed are errors of the topology that begin with the file's name."""
-    from squall_cli.nimbus import call_nimbus
-    from squall_thrift import storm
-
-    options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
-    info = call_nimbus(conf, "getTopologyInfoByNameWithOpts", topology_name, options)
-    for error in (info.errors or {}).get("__system", ()):
-        for one in asked:
-            head = f"{one.file} of worker {one.worker}: "
-            if error.error.startswith(head):
-                one.error = error.error.removeprefix(head)
+    failed = failures(conf, topology_name)
+    for one in asked:
+        one.error = reason_of(one.request, failed) or one.error
 
 
 def _fetch(one: _Asked, topology_name: str, output: Path, what: str) -> None:
@@ -236,7 +195,8 @@ def _fetch(one: _Asked, topology_name: str, output: Path, what: str) -> None:
         return
     source = one.folder / one.file
     kind, dot, suffix = one.file.partition("-")[0], ".", one.file.rpartition(".")[2]
-    target = output / f"{topology_name}-{one.host}-{one.port}-{kind}{dot}{suffix}"
+    host, port = one.request.host, one.request.port
+    target = output / f"{topology_name}-{host}-{port}-{kind}{dot}{suffix}"
     try:
         shutil.copyfile(source, target)
     except OSError as error:
@@ -249,7 +209,7 @@ def _place(one: _Asked, topology_id: str) -> str:
     """Where the original is."""
     if one.folder is not None:
         return str(one.folder / one.file)
-    return f"{one.host}: workers-artifacts/{topology_id}/{one.port}/{one.file}"
+    return f"{one.request.host}: workers-artifacts/{topology_id}/{one.request.port}/{one.file}"
 
 
 def _tell(one: _Asked, topology_id: str, what: str) -> None:

@@ -1,0 +1,92 @@
+"""`storm rolling-restart`: the workers of topologies anew, one after the other."""
+
+from __future__ import annotations
+
+import click
+
+from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import print_json, say
+
+
+@click.command("rolling-restart")
+@click.argument("topology_names", nargs=-1, metavar="[TOPOLOGY_NAME]...")
+@click.option("--all", "every", is_flag=True, help="Every topology of the cluster.")
+@click.option(
+    "--host", "hosts", multiple=True, metavar="HOST", help="Only workers there (repeatable)."
+)
+@click.option(
+    "--timeout",
+    "timeout_secs",
+    type=click.IntRange(min=1),
+    default=150,
+    show_default=True,
+    metavar="SECS",
+    help="How long one worker may take until it runs again.",
+)
+@json_option
+@settings_options
+def command(
+    settings: Settings,
+    topology_names: tuple[str, ...],
+    every: bool,
+    hosts: tuple[str, ...],
+    timeout_secs: int,
+    as_json: bool,
+) -> int:
+    """Restart workers one after the other, without losing or failing a message.
+
+    Each drains, ends and is started again, with the code that is installed now; the next one has
+    its turn when it runs. One that does not come back ends the command: the rest run on as they
+    were.
+    """
+    from squall.errors import SquallError
+    from squall_cli.nimbus import call_nimbus
+    from squall_cli.rolling import RollingRestart, Turn
+
+    if bool(topology_names) == every:
+        raise click.UsageError("name the topologies, or say --all")
+    conf = settings.load()
+    if every:
+        found = call_nimbus(conf, "getTopologySummaries")
+        topology_names = tuple(sorted(one.name for one in found if one.status != "KILLED"))
+    restart = RollingRestart(conf, timeout_secs=timeout_secs)
+    restart.plan(tuple(dict.fromkeys(topology_names)), hosts)
+    if not restart.turns and not every:
+        where = f" on {', '.join(hosts)}" if hosts else ""
+        raise SquallError(f"{', '.join(topology_names)}: there is no worker{where}")
+    total = len(restart.turns)
+
+    def tell(number: int, turn: Turn) -> None:
+        if not as_json and turn.error is None:
+            say(f"[{number}/{total}] {turn.worker} of {turn.topology} {_said(turn)}")
+
+    def _said(turn: Turn) -> str:
+        match turn.result:
+            case "restarted":
+                return f"runs again after {turn.secs:.1f} s"
+            case "moved":
+                return "has moved meanwhile, and so is new"
+            case _:
+                return "was started anew meanwhile"
+
+    try:
+        restart.run(tell)
+    except SquallError:
+        if not as_json:
+            raise
+    if as_json:
+        print_json(
+            [
+                {
+                    "topology": turn.topology,
+                    "worker": turn.worker,
+                    "result": turn.result,
+                    "secs": turn.secs,
+                    "error": turn.error,
+                }
+                for turn in restart.turns
+            ]
+        )
+    elif not total:
+        say("No worker runs.")
+    return 1 if any(turn.error for turn in restart.turns) else 0

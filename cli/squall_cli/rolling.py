@@ -1,0 +1,156 @@
+"""Workers restarted one after the other: each drains, ends, is started again by its supervisor, and
+runs before the next one is touched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from squall.errors import SquallError
+from squall_cli.nimbus import call_nimbus
+from squall_cli.worker_requests import failures, is_pending, reason_of, send
+
+_POLL_SECS = 0.2
+# Whole seconds are reported of a worker's age and of the time: two lives of one slot that began
+# less than two seconds apart cannot be told from one.
+_TELLING_SECS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of the worker in a slot, as it reports of itself."""
+
+    began: int  # seconds since the epoch, by its node's clock; one second more or less
+    age_secs: int
+
+    @classmethod
+    def of(cls, worker: Any) -> Life | None:
+        """None: no worker of the topology has reported from this slot yet."""
+        if not worker.time_secs:
+            return None
+        return cls(worker.time_secs - worker.uptime_secs, worker.uptime_secs)
+
+    def follows(self, before: Life | None) -> bool:
+        """Whether this is another life than the one before. (A clock that is set makes a worker
+        look younger, but does not take from its age.)"""
+        if before is None:
+            return True
+        return self.began - before.began >= _TELLING_SECS and self.age_secs <= before.age_secs + 1
+
+
+@dataclass(slots=True)
+class Turn:
+    """A worker's turn, and how it went."""
+
+    topology: str
+    worker: str
+    supervisor_id: str
+    port: int
+    before: Life | None
+    result: str = "waiting"  # restarted, moved, new already, failed
+    secs: float | None = None  # until it ran again
+    error: str | None = None
+
+
+class RollingRestart:
+    """`turns` in order; `run` goes through them. A failure ends it: the others run on as before."""
+
+    def __init__(self, conf: Mapping[str, Any], *, timeout_secs: float) -> None:
+        self._conf = conf
+        self._timeout_secs = timeout_secs
+        self.turns: list[Turn] = []
+
+    def plan(self, topologies: Sequence[str], hosts: Collection[str]) -> None:
+        """Note the workers of the topologies, on these hosts only if there are any. Raises
+        SquallError when one cannot be restarted: then nothing has begun."""
+        known = {one.supervisor_id for one in call_nimbus(self._conf, "getClusterInfo").supervisors}
+        away = []
+        for name in topologies:
+            for worker in self._workers(name):
+                if hosts and worker.host not in hosts:
+                    continue
+                place = f"{worker.host}:{worker.port}"
+                if worker.supervisor_id not in known:
+                    away.append(place)
+                life = Life.of(worker)
+                self.turns.append(Turn(name, place, worker.supervisor_id, worker.port, life))
+        if away:
+            raise SquallError(
+                f"nobody could start {', '.join(away)} again: no supervisor is known there",
+                hint="Nimbus moves work away from a node whose supervisor is gone; or start it.",
+            )
+
+    def run(self, tell: Callable[[int, Turn], None]) -> None:
+        """Restart one after the other; `tell` gets each with its number when it is over. Raises
+        SquallError when one does not come back: those after it were not touched."""
+        for number, turn in enumerate(self.turns, start=1):
+            began = time.monotonic()
+            try:
+                turn.result = self._take(turn, began + self._timeout_secs)
+            except SquallError as error:
+                turn.result, turn.error = "failed", error.message
+                tell(number, turn)
+                raise
+            if turn.result == "restarted":
+                turn.secs = round(time.monotonic() - began, 1)
+            tell(number, turn)
+
+    def _take(self, turn: Turn, deadline: float) -> str:
+        """Its result."""
+        from squall_thrift import storm
+
+        while True:
+            worker = self._find(turn)
+            if worker is None:
+                return "moved"  # and so started, after we had begun
+            life = Life.of(worker)
+            if life is not None and turn.before is not None and life.follows(turn.before):
+                return "new already"
+            if life is not None and life.age_secs >= _TELLING_SECS:
+                break
+            self._pause(turn, deadline, "it has not been running yet")
+        turn.before = life
+        stamp_ms = int(time.time() * 1000)
+        request = send(self._conf, worker, storm.ProfileAction.JVM_RESTART, stamp_ms)
+        while is_pending(self._conf, request):
+            self._pause(turn, deadline, "its supervisor has not done it yet, and may still do so")
+        reason = reason_of(request, failures(self._conf, turn.topology))
+        if reason is not None:
+            raise SquallError(f"{turn.worker} of {turn.topology} was not restarted: {reason}")
+        while True:
+            worker = self._find(turn)
+            if worker is None:
+                return "moved"
+            life = Life.of(worker)
+            if life is not None and life.follows(turn.before):
+                return "restarted"
+            self._pause(turn, deadline, "it does not run again")
+
+    def _pause(self, turn: Turn, deadline: float, reason: str) -> None:
+        if time.monotonic() >= deadline:
+            raise SquallError(
+                f"{turn.worker} of {turn.topology}: after {self._timeout_secs:g} s {reason}",
+                hint=f"'storm get-errors {turn.topology}' and the log of the worker may say why; "
+                "the workers after it were not touched",
+            )
+        time.sleep(_POLL_SECS)
+
+    def _find(self, turn: Turn) -> Any:
+        """The worker as it is now; None when its slot is not the topology's any more."""
+        return next(
+            (
+                one
+                for one in self._workers(turn.topology)
+                if (one.supervisor_id, one.port) == (turn.supervisor_id, turn.port)
+            ),
+            None,
+        )
+
+    def _workers(self, topology: str) -> list[Any]:
+        summary = call_nimbus(self._conf, "getTopologySummaryByName", topology)
+        if summary.status == "KILLED":
+            raise SquallError(f"{topology} is being killed")
+        page = call_nimbus(self._conf, "getTopologyPageInfo", summary.id, ":all-time", True)
+        return sorted(page.workers or [], key=lambda one: (one.host or "", one.port or 0))

@@ -1,0 +1,92 @@
+"""What commands ask of a single worker through Nimbus' setWorkerProfiler, and what became of it.
+
+The supervisor of the worker carries a request out and takes it away; one that failed leaves an
+error of the topology that begins with the request's file (`squall_supervisor.profiling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from squall_cli.nimbus import call_nimbus
+
+if TYPE_CHECKING:
+    from squall_thrift import storm
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRequest:
+    """One request to one worker."""
+
+    topology_id: str
+    topology_name: str
+    supervisor_id: str
+    host: str
+    port: int
+    component: str  # one that runs there: Nimbus lists pending requests by component
+    action: storm.ProfileAction
+    file: str
+
+    @property
+    def worker(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def send(
+    conf: Mapping[str, Any], worker: Any, action: storm.ProfileAction, stamp_ms: int
+) -> WorkerRequest:
+    """Ask `worker` (a WorkerSummary; Any: Thrift has every field optional, Nimbus sets them) for
+    something. The stamp makes the request one of its own; a profile lasts until then."""
+    from squall_thrift import storm
+
+    node = storm.NodeInfo(node=worker.supervisor_id, port={worker.port})
+    profile = storm.ProfileRequest(nodeInfo=node, action=action, time_stamp=stamp_ms)
+    call_nimbus(conf, "setWorkerProfiler", worker.topology_id, profile)
+    file = {
+        storm.ProfileAction.JPROFILE_START: f"flamegraph-{stamp_ms}.svg",
+        storm.ProfileAction.JSTACK_DUMP: f"stacks-{stamp_ms}.txt",
+        storm.ProfileAction.JMAP_DUMP: f"heap-{stamp_ms}.txt",
+        storm.ProfileAction.JVM_RESTART: f"restart-{stamp_ms}",
+    }[action]
+    return WorkerRequest(
+        topology_id=worker.topology_id,
+        topology_name=worker.topology_name,
+        supervisor_id=worker.supervisor_id,
+        host=worker.host,
+        port=worker.port,
+        component=min(worker.component_to_num_tasks or {"__system": 1}),
+        action=action,
+        file=file,
+    )
+
+
+def is_pending(conf: Mapping[str, Any], request: WorkerRequest) -> bool:
+    """Whether the supervisor has not carried it out yet, nor refused."""
+    pending = call_nimbus(
+        conf,
+        "getComponentPendingProfileActions",
+        request.topology_id,
+        request.component,
+        request.action,
+    )
+    return any(
+        one.nodeInfo.node == request.supervisor_id and request.port in one.nodeInfo.port
+        for one in pending
+    )
+
+
+def failures(conf: Mapping[str, Any], topology_name: str) -> list[str]:
+    """What has gone wrong lately with requests to workers of the topology, and more."""
+    from squall_thrift import storm
+
+    options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
+    info = call_nimbus(conf, "getTopologyInfoByNameWithOpts", topology_name, options)
+    return [error.error for error in (info.errors or {}).get("__system", ())]
+
+
+def reason_of(request: WorkerRequest, failures: list[str]) -> str | None:
+    """Why the request failed, if it did."""
+    head = f"{request.file} of worker {request.worker}: "
+    return next((text.removeprefix(head) for text in failures if text.startswith(head)), None)
