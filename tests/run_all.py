@@ -89,6 +89,7 @@ STAGES = (
     # One process: they share one Spark session.
     Stage("spark", (_pytest("-q", "--durations=10", "tests/spark"),), 240),
     Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos"),), 480),
+    Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 360),
 )
 
 

@@ -5,8 +5,8 @@
 
 An engine that answers on this machine is used as it is. Else one is started by hand, all of it in a
 temporary folder, and ended with what it changed on the machine (its bridges, firewall rules). That
-takes root; the packages that it needs are installed with apt in CI only (`CI=true`). Where neither
-can be had the tests are skipped, and say why.
+takes root, and packages that .ci/run installs. Where neither can be had (also where the engine does
+not start, or cannot run containers) the tests are skipped, and say why.
 
 The images of deploy/compose build on python:3.11-slim-bookworm and zookeeper:3.9. Their place is
 taken by stand-ins: Debian with its Python, and ZooKeeper's jars (`squall_cli.zookeeper` finds them)
@@ -20,6 +20,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -27,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.leftovers import processes_of
 from tests.support.devcluster import ROOT, wait_for
 
 from squall_cli.zookeeper import find_classpath, find_java
@@ -36,7 +38,7 @@ PYTHON_IMAGE = "squall-test-python"
 ZOOKEEPER_IMAGE = "squall-test-zookeeper"
 SQUALL_IMAGE = "squall-test"
 
-_PACKAGES = ("docker.io", "iptables", "mmdebstrap")
+_PACKAGES = "docker.io iptables mmdebstrap"
 _COMMANDS = ("dockerd", "docker", "docker-init", "iptables-save", "mmdebstrap")
 _MIRROR = "http://deb.debian.org/debian"
 _BASE_PACKAGES = "python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev,ca-certificates"
@@ -47,6 +49,7 @@ _JAVA_MODULES = (
     "java.base,java.management,java.naming,java.security.jgss,java.security.sasl,java.logging,"
     "jdk.unsupported"
 )
+_LOCK = Path("/run/lock/squall-test-engine.lock")
 _IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
 _PYTHON_DOCKERFILE = """\
@@ -90,15 +93,12 @@ class Docker:
     ) -> str:
         """One command to its end: what it wrote to stdout. AssertionError with all of it when it
         fails."""
-        done = subprocess.run(
+        done = _bounded(
             ["docker", *map(str, arguments)],
             env=self.env,
             cwd=ROOT,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=timeout_secs,
-            check=False,
+            text=text,
+            timeout_secs=timeout_secs,
         )
         if check and done.returncode != 0:
             shown = " ".join(map(str, arguments))
@@ -116,7 +116,11 @@ def engine() -> Iterator[Docker]:
     if _answers(env):
         yield Docker(_with_plugins(env), own=False)
         return
-    _need_engine()
+    if os.getuid() != 0:
+        pytest.skip("no Docker engine answers here, and only root can start one")
+    missing = [name for name in _COMMANDS if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)} here; as root: apt-get install {_PACKAGES}")
     with _alone(), _own_engine(env) as docker:
         yield docker
 
@@ -124,33 +128,41 @@ def engine() -> Iterator[Docker]:
 def _answers(env: Mapping[str, str]) -> bool:
     if shutil.which("docker") is None:
         return False
-    asked = subprocess.run(["docker", "info"], env=env, capture_output=True, check=False)
-    return asked.returncode == 0
+    try:
+        return _bounded(["docker", "info"], env=env, timeout_secs=20).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
-def _need_engine() -> None:
-    """Have the packages, or skip; in CI install them."""
-    if os.getuid() != 0:
-        pytest.skip("no Docker engine answers here, and only root can start one")
-    missing = [name for name in _COMMANDS if shutil.which(name) is None]
-    if not missing:
-        return
-    packages = " ".join(_PACKAGES)
-    if os.environ.get("CI", "").lower() not in ("true", "1", "yes"):
-        pytest.skip(f"no {', '.join(missing)} here; as root: apt-get install {packages}")
-    if shutil.which("apt-get") is None:
-        pytest.skip(f"no {', '.join(missing)} here, and no apt-get to install {packages}")
-    _apt("update")
-    wanted = [*_PACKAGES]
-    # Newer Debians have the client in a package of its own.
-    shown = subprocess.run(["apt-cache", "show", "docker-cli"], capture_output=True, check=False)
-    if shown.returncode == 0:
-        wanted.append("docker-cli")
-    _apt("install", "-y", "--no-install-recommends", *wanted)
-
-
-def _apt(*arguments: str) -> None:
-    _command(["apt-get", "-q", *arguments], env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+def _bounded(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    text: str = "",
+    timeout_secs: float,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end. One that takes longer is killed with all that it started (compose
+    is a child of `docker`), and raises TimeoutExpired, which has what it wrote until then."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(text, timeout_secs)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        left = process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            print("\n".join(part[-4000:] for part in left))
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 def _command(
@@ -158,26 +170,27 @@ def _command(
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout_secs: float = 300.0,
+    timeout_secs: float = 60.0,
 ) -> str:
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=env,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_secs,
-        check=False,
-    )
+    done = _bounded(command, env=env, cwd=cwd, timeout_secs=timeout_secs)
     assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
 @contextlib.contextmanager
+def _or_skip(what: str) -> Iterator[None]:
+    """Where this machine cannot do what the block does, the test is skipped, with the reason."""
+    try:
+        yield
+    except (AssertionError, OSError, subprocess.SubprocessError) as error:
+        why = " ".join(str(error).split())
+        pytest.skip(f"{what}: ... {why[-300:]}")
+
+
+@contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """One engine of ours at a time: they share the machine's firewall."""
-    with Path("/run/lock/squall-test-engine.lock").open("w") as file:
+    with _LOCK.open("w") as file:
 
         def locked() -> bool:
             try:
@@ -197,9 +210,12 @@ def _own_engine(env: Mapping[str, str]) -> Iterator[Docker]:
     socket = folder / "docker.sock"
     own = {**env, "DOCKER_HOST": f"unix://{socket}"}
     own.pop("DOCKER_CONTEXT", None)
-    rules = _command(["iptables-save"])
+    with _or_skip("the firewall rules cannot be read here"):
+        rules = _command(["iptables-save"])
     forward = _IP_FORWARD.read_text()
     log = folder / "dockerd.log"
+    # Asked to end, pytest ends what it started, as with Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
@@ -217,14 +233,14 @@ def _own_engine(env: Mapping[str, str]) -> Iterator[Docker]:
             start_new_session=True,
         )
     try:
-        wait_for(
-            "dockerd to answer",
-            lambda: process.poll() is not None or _answers(own),
-            60,
-            0.3,
-        )
-        if process.poll() is not None:
-            raise AssertionError(f"dockerd ended:\n{log.read_text()[-4000:]}")
+        with _or_skip("a Docker engine does not start here"):
+            wait_for(
+                "dockerd to answer",
+                lambda: process.poll() is not None or _answers(own),
+                60,
+                0.3,
+            )
+            assert process.poll() is None, log.read_text()
         yield Docker(_with_plugins(own), own=True)
     finally:
         process.terminate()
@@ -233,11 +249,41 @@ def _own_engine(env: Mapping[str, str]) -> Iterator[Docker]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        _end_below(folder)
         _unmount_below(folder)
         # What was before; where there were no rules, the chains of Docker's are gone too.
-        subprocess.run(["iptables-restore"], input=_rules(rules), text=True, check=True)
+        restored = _bounded(["iptables-restore"], text=_rules(rules), timeout_secs=30)
         _IP_FORWARD.write_text(forward)
         shutil.rmtree(folder)
+        signal.signal(signal.SIGTERM, before)
+        assert restored.returncode == 0, restored.stderr
+
+
+def _end_below(folder: Path) -> None:
+    """Kill what an engine that ended badly left: containerd and its shims, which name the folder,
+    and the processes in containers, whose root lies in it."""
+
+    def left() -> set[int]:
+        found = set(processes_of(folder))
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and _root_is_below(folder, entry):
+                found.add(int(entry.name))
+        return found
+
+    deadline = time.monotonic() + 20
+    while (pids := left()) and time.monotonic() < deadline:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+
+
+def _root_is_below(folder: Path, process: Path) -> bool:
+    try:
+        mounts = (process / "mountinfo").read_text()
+    except OSError:  # it has ended
+        return False
+    return any(line.split()[4] == "/" and f"={folder}/" in line for line in mounts.splitlines())
 
 
 def _rules(saved: str) -> str:
@@ -255,14 +301,14 @@ def _rules(saved: str) -> str:
 def _unmount_below(folder: Path) -> None:
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for mount in sorted((m for m in mounts if m.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=False)
+        _bounded(["umount", "--lazy", mount], timeout_secs=30)
 
 
 def _with_plugins(env: dict[str, str]) -> dict[str, str]:
     """The environment of a `docker` that knows compose and buildx; Debian's of trixie, which run
     on bookworm too, are fetched where they are missing."""
     if all(
-        subprocess.run(["docker", name, "version"], env=env, capture_output=True).returncode == 0
+        _bounded(["docker", name, "version"], env=env, timeout_secs=30).returncode == 0
         for name in ("compose", "buildx")
     ):
         return env
@@ -286,10 +332,10 @@ def _with_plugins(env: dict[str, str]) -> dict[str, str]:
             f"-oDir::Cache={folder}/cache",
             "-oAPT::Sandbox::User=root",
         ]
-        _command(["apt-get", "-q", *options, "update"])
-        _command(
-            ["apt-get", "-q", *options, "download", "docker-compose", "docker-buildx"], cwd=folder
-        )
+        wanted = ("docker-compose", "docker-buildx")
+        with _or_skip("docker has no compose and buildx here, and Debian's cannot be fetched"):
+            _command(["apt-get", "-q", *options, "update"], timeout_secs=120)
+            _command(["apt-get", "-q", *options, "download", *wanted], cwd=folder, timeout_secs=120)
         for package in folder.glob("*.deb"):
             _command(["dpkg-deb", "-x", package, folder / "unpacked"])
         config.mkdir(parents=True, exist_ok=True)
@@ -329,29 +375,41 @@ def _build_base(docker: Docker) -> None:
             pytest.skip("no mmdebstrap here, which makes the base of the images, or not root")
         TOOLS.mkdir(parents=True, exist_ok=True)
         partial = base.with_name(f"{os.getpid()}.tar")
+        command = [
+            "mmdebstrap",
+            "--variant=apt",
+            f"--include={_BASE_PACKAGES}",
+            "--dpkgopt=force-unsafe-io",
+            "--dpkgopt=path-exclude=/usr/share/doc/*",
+            "--dpkgopt=path-exclude=/usr/share/man/*",
+            "bookworm",
+            partial,
+            f"deb {_MIRROR} bookworm main",
+        ]
         try:
-            _command(
-                [
-                    "mmdebstrap",
-                    "--variant=apt",
-                    f"--include={_BASE_PACKAGES}",
-                    "--dpkgopt=force-unsafe-io",
-                    "--dpkgopt=path-exclude=/usr/share/doc/*",
-                    "--dpkgopt=path-exclude=/usr/share/man/*",
-                    "bookworm",
-                    partial,
-                    f"deb {_MIRROR} bookworm main",
-                ]
-            )
+            with _or_skip("the base of the images cannot be made here"):
+                _command(command, timeout_secs=240)
             os.replace(partial, base)
         finally:
             partial.unlink(missing_ok=True)
     docker.run("import", base, "squall-test-base", timeout_secs=240)
+    with _or_skip("containers cannot run here"):
+        _run_one(docker)
     with tempfile.TemporaryDirectory(prefix="squall-image-") as name:
         folder = Path(name)
         (folder / "Dockerfile").write_text(_PYTHON_DOCKERFILE)
         shutil.copy(_CA_BUNDLE, folder)
         docker.run("build", "--network", "host", "-t", PYTHON_IMAGE, folder)
+
+
+def _run_one(docker: Docker) -> None:
+    """A container on a network of its own, as compose makes them."""
+    network = f"squall-test-{os.getpid()}"
+    try:
+        docker.run("network", "create", network)
+        docker.run("run", "--rm", "--init", "--network", network, "squall-test-base", "true")
+    finally:
+        docker.run("network", "rm", network, check=False)
 
 
 def _build_zookeeper(docker: Docker) -> None:

@@ -6,7 +6,7 @@ import re
 import signal
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.integration.nimbus.test_nimbus_process import (  # noqa: F401
 )
 from tests.support.dying_nimbus import STEPS
 from tests.support.nimbus_service import eventually, topology
-from tests.support.zookeeper import own_zookeeper, zookeeper  # noqa: F401
+from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa: F401
 
 from squall.cluster.state import ClusterState
 from squall.cluster.values import TopologyStatus
@@ -186,16 +186,57 @@ async def test_pending_kills_and_rebalances_survive_the_leader(
 
 
 async def test_a_leader_killed_at_any_step_of_a_submit_leaves_a_topology_or_none(
-    nimbuses,
-    state,  # noqa: F811
+    conf,  # noqa: F811
+    start,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
+    """Two clusters at once, half the steps each: most of the time is sessions that end."""
+    half = len(STEPS) // 2
+    first, second = await asyncio.gather(
+        *(
+            _killed_at(
+                {**conf, "storm.zookeeper.root": fresh_root()}, start, tmp_path / str(number), steps
+            )
+            for number, steps in enumerate((STEPS[:half], STEPS[half:]))
+        )
+    )
+    outcomes = first | second
+    print(json.dumps(outcomes))
+    assert set(outcomes) == set(STEPS)
+    assert not outcomes[STEPS[0]]
+    assert outcomes[STEPS[-1]]
+
+
+async def _killed_at(
+    conf: dict[str, Any],  # noqa: F811
+    start: Any,  # noqa: F811
+    folder: Path,
+    steps: Sequence[str],
+) -> dict[str, bool]:
+    """One leader after the other dies at its step of a submit; which of them left a topology that
+    runs."""
+    folder.mkdir()
+    nimbuses = Nimbuses(conf, start, folder)
+    state = ClusterState.from_conf(conf)  # noqa: F811
+    await state.start()
+    try:
+        return await _outcomes(nimbuses, state, steps)
+    finally:
+        await state.close()
+
+
+async def _outcomes(
+    nimbuses: Nimbuses,
+    state: ClusterState,  # noqa: F811
+    steps: Sequence[str],
+) -> dict[str, bool]:
     await register(state)
     outcomes: dict[str, bool] = {}
-    leader = await nimbuses.add(STEPS[0])
-    for number, step in enumerate(STEPS):
+    leader = await nimbuses.add(steps[0])
+    for number, step in enumerate(steps):
         async with client(leader):  # it leads
             pass
-        standby = await nimbuses.add(STEPS[number + 1] if number + 1 < len(STEPS) else None)
+        standby = await nimbuses.add(steps[number + 1] if number + 1 < len(steps) else None)
         name = f"t{number}"
         async with ThriftClient(storm.Nimbus, "127.0.0.1", leader.port) as one:
             handle = await upload(one)
@@ -217,10 +258,8 @@ async def test_a_leader_killed_at_any_step_of_a_submit_leaves_a_topology_or_none
         if outcomes[step]:  # its code is on the disk of the one that is left
             await nimbuses.call("killTopologyWithOpts", name, storm.KillOptions(wait_secs=0))
         leader = standby
-    print(json.dumps(outcomes))
-    assert not outcomes[STEPS[0]]
-    assert outcomes[STEPS[-1]]
     await nimbuses.submit("afterwards")
+    return outcomes
 
 
 # Kinds of transactions that change no node (ZooDefs.OpCode).
