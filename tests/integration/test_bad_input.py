@@ -101,7 +101,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
 def _nothing_half_done(cluster: DevCluster) -> Iterator[None]:
     znodes, files = cluster.znodes(), _nimbus_files(cluster)
     yield
-    assert cluster.topologies() == {}
+    assert cluster.names() == set()
     assert cluster.znodes() == znodes
     assert _nimbus_files(cluster) == files
     assert not cluster.worker_pids()

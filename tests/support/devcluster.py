@@ -264,9 +264,21 @@ class DevCluster:
 
         return asyncio.run(ask())
 
+    def names(self) -> set[str]:
+        """Of the topologies that there are: as Nimbus says, without a command in between."""
+        return {topology.name for topology in self.call("getTopologySummaries")}
+
     def wait_gone(self, name: str, timeout_secs: float = 30.0) -> None:
         """Until Nimbus knows no topology of this name."""
-        wait_for(f"{name} to be gone", lambda: name not in self.topologies(), timeout_secs, 0.2)
+        from squall_thrift.client import ThriftTransportError
+
+        def gone() -> bool:
+            try:
+                return name not in self.names()
+            except ThriftTransportError:  # it is being started again
+                return False
+
+        wait_for(f"{name} to be gone", gone, timeout_secs, 0.1)
 
     def znodes(self) -> set[str]:
         """Every path in ZooKeeper below the cluster's root."""
