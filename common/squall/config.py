@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.config_schema import COMPONENT_KEYS, SCHEMA, is_jvm_key
+from squall.curve import CURVE
 from squall.errors import ConfigError
 from squall.logs import get_logger
 
@@ -26,7 +27,9 @@ log = get_logger(__name__)
 _SITE_FILE = "storm.yaml"
 # What workers and clients need of Nimbus' configuration beside the topology's own keys.
 _STORED_PREFIXES = ("topology.", "storm.zookeeper.", "drpc.", "task.", "worker.", "executor.")
-_STORED_KEYS = frozenset({"nimbus.seeds", "nimbus.thrift.port", "storm.thrift.socket.timeout.ms"})
+_STORED_KEYS = frozenset(
+    {"nimbus.seeds", "nimbus.thrift.port", "storm.thrift.socket.timeout.ms", CURVE}
+)
 
 
 @functools.cache

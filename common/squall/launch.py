@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from squall.curve import KEY_FILE
 from squall.files import write_atomic
 
 
@@ -33,7 +34,8 @@ class LaunchSpec:
 
     `stormdist` holds stormcode.ser, stormconf.ser, code/ (the unpacked package, first on sys.path)
     and resources/. `worker_dir` is the working directory and holds `heartbeat` (see
-    `squall.heartbeat_file`) and `pids/` (one empty file named by pid for each shell child).
+    `squall.heartbeat_file`), perhaps `curve.key` (see `squall.curve`), and `pids/` (one empty file
+    named by pid for each shell child).
     `daemon_conf` is the supervisor's configuration: ZooKeeper, ports, time-outs.
     """
 
@@ -51,6 +53,10 @@ class LaunchSpec:
     @property
     def heartbeat_file(self) -> Path:
         return self.worker_dir / "heartbeat"
+
+    @property
+    def key_file(self) -> Path:
+        return self.worker_dir / KEY_FILE
 
     @property
     def pid_dir(self) -> Path:

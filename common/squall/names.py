@@ -99,6 +99,11 @@ def conf_blob_key(topology_id: str) -> str:
     return f"{topology_id}-stormconf.ser"
 
 
+def curve_blob_key(topology_id: str) -> str:
+    """Blob key of the pair of keys with which a topology's workers encrypt (`squall.curve`)."""
+    return f"{topology_id}-curve.key"
+
+
 _DEPENDENCY_KEY = re.compile(r"dep-([0-9a-f]{64})-([A-Za-z0-9._+!-]{1,200}\.whl)")
 
 

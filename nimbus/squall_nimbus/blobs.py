@@ -302,6 +302,8 @@ class BlobWriter:
         self._path = folder / f"blob.{os.urandom(8).hex()}"
         self._hash = hashlib.sha256()
         with disk_errors(f"blob {key}", folder):
+            # Nobody but this daemon reads a blob from its disk; some are secrets (`keys`).
+            self._path.touch(mode=0o600)
             self._file = self._path.open("wb")
 
     def write(self, chunk: bytes) -> None:

@@ -19,14 +19,16 @@ from typing import Any
 
 from squall.cluster.store import StoreError
 from squall.cluster.values import Access, StormBase
+from squall.curve import has_key
 from squall.errors import SquallError
 from squall.files import make_dirs, sync_dir, write_atomic
 from squall.logs import get_logger
 from squall.model import Executor, Topology
 from squall.model_thrift import from_thrift
-from squall.names import code_blob_key, conf_blob_key, jar_blob_key
+from squall.names import code_blob_key, conf_blob_key, curve_blob_key, jar_blob_key
 from squall.system_topology import component_tasks, compute_executors, system_topology
 from squall_nimbus.blobs import BlobNotFoundError, BlobStore, disk_errors
+from squall_nimbus.keys import NOBODY, new_key
 from squall_thrift import codec, storm
 
 log = get_logger(__name__)
@@ -34,7 +36,9 @@ log = get_logger(__name__)
 # How long an action on a topology waits for its code to come from another Nimbus.
 _FETCH_SECS = 5.0
 
-_BLOB_OF_TOPOLOGY = re.compile(r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser)")
+_BLOB_OF_TOPOLOGY = re.compile(
+    r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser|curve\.key)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,20 @@ def topology_of_blob(key: str) -> str | None:
     return match["id"] if match else None
 
 
-def topology_blob_keys(topology_id: str) -> tuple[str, str, str]:
+def is_key_blob(key: str) -> bool:
+    """Whether a blob is a topology's pair of keys, which only `keys` gives away."""
+    topology_id = topology_of_blob(key)
+    return topology_id is not None and key == curve_blob_key(topology_id)
+
+
+def code_blob_keys(topology_id: str) -> tuple[str, str, str]:
     """What a topology consists of."""
     return jar_blob_key(topology_id), code_blob_key(topology_id), conf_blob_key(topology_id)
+
+
+def topology_blob_keys(topology_id: str) -> tuple[str, ...]:
+    """The same, and its key, which some topologies have none of (`squall.curve.has_key`)."""
+    return *code_blob_keys(topology_id), curve_blob_key(topology_id)
 
 
 async def _from_nowhere(keys: Collection[str]) -> None:
@@ -115,9 +130,7 @@ class Catalog:
     async def have(self, topology_ids: Collection[str]) -> None:
         """Fetch the code of these topologies where this Nimbus lacks it, as far as it can be had
         soon."""
-        lacking = [
-            key for i in topology_ids for key in topology_blob_keys(i) if key not in self._blobs
-        ]
+        lacking = [key for i in topology_ids for key in code_blob_keys(i) if key not in self._blobs]
         if not lacking:
             return
         try:
@@ -126,13 +139,20 @@ class Catalog:
         except (TimeoutError, StoreError, SquallError, BlobNotFoundError) as error:
             log.warning("code_not_fetched", keys=" ".join(lacking), error=error)
 
-    async def store(self, topology: StoredTopology, package: Path, owner: str | None) -> None:
-        """Put package, code and configuration on the disk, synced. Raises SquallError."""
-        await asyncio.to_thread(self._store, topology, package, owner)
+    async def store(
+        self, topology: StoredTopology, package: Path, owner: str | None
+    ) -> tuple[str, ...]:
+        """Put package, code, configuration and, if it is to have one, a new key on the disk,
+        synced; the keys of these blobs. Raises SquallError."""
+        return await asyncio.to_thread(self._store, topology, package, owner)
 
-    def _store(self, topology: StoredTopology, package: Path, owner: str | None) -> None:
+    def _store(self, topology: StoredTopology, package: Path, owner: str | None) -> tuple[str, ...]:
         code = codec.to_bytes(topology.submitted)
         conf = _conf_bytes(topology.conf)
+        keys: tuple[str, ...] = code_blob_keys(topology.id)
+        if has_key(topology.conf):
+            self._blobs.put(curve_blob_key(topology.id), new_key(topology.id), acl=NOBODY)
+            keys = topology_blob_keys(topology.id)
         acl = (Access(2, owner, 7),) if owner else ()
         self._blobs.put_file(jar_blob_key(topology.id), package, acl=acl)
         self._blobs.put(code_blob_key(topology.id), code, acl=acl)
@@ -150,6 +170,15 @@ class Catalog:
             write_atomic(folder / "stormcode.ser", code)
             write_atomic(folder / "stormconf.ser", conf)
             sync_dir(self._stormdist)
+        return keys
+
+    async def store_key(self, topology_id: str) -> None:
+        """Make a key for a topology that has none. Raises SquallError."""
+
+        def store() -> None:
+            self._blobs.put(curve_blob_key(topology_id), new_key(topology_id), acl=NOBODY)
+
+        await asyncio.to_thread(store)
 
     async def store_conf(self, topology_id: str, conf: Mapping[str, Any]) -> None:
         """Replace a topology's configuration; workers are started anew with it."""

@@ -15,9 +15,10 @@ from squall.cluster.leader import NotLeaderError
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
 from squall.cluster.values import StormBase
+from squall.curve import has_key
 from squall.errors import SquallError
 from squall.logs import get_logger
-from squall.names import conf_blob_key, topology_name_of
+from squall.names import conf_blob_key, curve_blob_key, topology_name_of
 from squall.tasks import TaskGroup
 from squall_nimbus.assigner import Assigner, Fence
 from squall_nimbus.blobs import BlobNotFoundError
@@ -200,10 +201,14 @@ class Control:
             raise SquallError(f"Nimbus does not have the code of {topology_id}") from error
         conf = {**stored.conf, **json.loads(overrides)}
         await fence.transaction([])  # still ours to change
-        key = conf_blob_key(topology_id)
-        with self._replication.writing([key]):
+        keys = [conf_blob_key(topology_id)]
+        if has_key(conf) and not await self._replication.version_above(curve_blob_key(topology_id)):
+            keys.append(curve_blob_key(topology_id))  # it was submitted without
+        with self._replication.writing(keys):
+            if len(keys) > 1:
+                await self._catalog.store_key(topology_id)
             await self._catalog.store_conf(topology_id, conf)
-            await self._replication.publish([key], fence)
+            await self._replication.publish(keys, fence)
 
     def _message_timeout_secs(self, topology_id: str) -> int:
         try:

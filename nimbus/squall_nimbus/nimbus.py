@@ -14,6 +14,7 @@ from squall.cluster.store import ConnectionState, StoreError
 from squall.cluster.values import NimbusInfo
 from squall.errors import SquallError
 from squall.logs import get_logger
+from squall.sealing import Receiver
 from squall.tasks import TaskGroup
 from squall_nimbus.assigner import Assigner, Fence
 from squall_nimbus.blob_sessions import BlobSessions
@@ -84,10 +85,12 @@ class Nimbus:
             clock=monotonic,
         )
         delay_ms = float(conf.get("nimbus.topology.blobstore.deletion.delay.ms", 300_000))
+        self.receiver = Receiver()
         self.replication = Replication(
             self.blobs,
             state,
             peers or ThriftPeers(),
+            receiver=self.receiver,
             address=address,
             clock=self.clock,
             fence=lambda: self.desk.leadership(),
@@ -243,6 +246,7 @@ class Nimbus:
                 self.started_at,  # as Storm has it: the time of the start, not an age
                 self.desk.leading,
                 STORM_VERSION,
+                self.receiver.public,
             )
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from squall_nimbus.blobs import BlobMeta
 from squall_nimbus.replication import PeerError
@@ -21,22 +22,33 @@ class ThriftPeers:
     async def fetch(
         self, host: str, port: int, meta: BlobMeta, write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        client = ThriftClient(
-            storm.Nimbus,
-            host,
-            port,
-            timeout_secs=_CALL_SECS,
-            connect_timeout_secs=_CONNECT_SECS,
-            frame_bytes_max=_REPLY_BYTES_MAX,
-        )
-        try:
-            async with client:
-                began = await client.call("beginBlobDownload", meta.key)
-                if began.version != meta.version:
-                    raise PeerError(f"it has version {began.version}, not {meta.version}")
-                while chunk := await client.call("downloadBlobChunk", began.session):
-                    await write(chunk)
-        except (storm.AuthorizationException, storm.KeyNotFoundException) as error:
-            raise PeerError(f"it refuses: {error.msg}") from error
-        except (ThriftApplicationError, ThriftTransportError) as error:
-            raise PeerError(str(error)) from error
+        async with _client(host, port) as client:
+            began = await client.call("beginBlobDownload", meta.key)
+            if began.version != meta.version:
+                raise PeerError(f"it has version {began.version}, not {meta.version}")
+            while chunk := await client.call("downloadBlobChunk", began.session):
+                await write(chunk)
+
+    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+        async with _client(host, port) as client:
+            return bytes(await client.call("getTopologyKey", topology_id, receiver))
+
+
+@contextlib.asynccontextmanager
+async def _client(host: str, port: int) -> AsyncIterator[ThriftClient]:
+    """A connection to another Nimbus, whose errors are PeerErrors."""
+    client = ThriftClient(
+        storm.Nimbus,
+        host,
+        port,
+        timeout_secs=_CALL_SECS,
+        connect_timeout_secs=_CONNECT_SECS,
+        frame_bytes_max=_REPLY_BYTES_MAX,
+    )
+    try:
+        async with client:
+            yield client
+    except (storm.AuthorizationException, storm.KeyNotFoundException) as error:
+        raise PeerError(f"it refuses: {error.msg}") from error
+    except (ThriftApplicationError, ThriftTransportError) as error:
+        raise PeerError(str(error)) from error

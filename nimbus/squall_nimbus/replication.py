@@ -36,9 +36,10 @@ from squall.cluster.store import BadVersionError, NodeExistsError, NoNodeError, 
 from squall.cluster.values import BlobHolder, BlobMeta, BlobRecord, TopologyStatus
 from squall.errors import SquallError
 from squall.logs import get_logger
+from squall.sealing import Receiver, SealError, nimbus_name
 from squall_nimbus.assigner import Fence
 from squall_nimbus.blobs import BlobNotFoundError, BlobStore, key_error
-from squall_nimbus.catalog import topology_of_blob
+from squall_nimbus.catalog import is_key_blob, topology_of_blob
 from squall_nimbus.storms import read_storms
 
 log = get_logger(__name__)
@@ -67,10 +68,15 @@ class Peers(Protocol):
         other has another version by now."""
         ...
 
+    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+        """A topology's key, sealed for `receiver`. Raises PeerError."""
+        ...
+
 
 class Replication:
     """One Nimbus' part. `address` is its host and port; `fence()` gives the right to write while
     it leads, else None. `wait_secs`: how long a write waits for copies (-1: until they are there).
+    `receiver` opens what others seal for this Nimbus: the keys of topologies.
     """
 
     def __init__(
@@ -85,11 +91,13 @@ class Replication:
         wait_secs: float,
         copies: int = 1,
         keep_aside_secs: float,
+        receiver: Receiver | None = None,
     ) -> None:
         self._store = store
         self._state = state
         self._peers = peers
         self._host, self._port = address
+        self._receiver = receiver or Receiver()
         self._clock = clock
         self._fence = fence
         self._wait_secs = wait_secs
@@ -374,12 +382,23 @@ class Replication:
                     raise PeerError(f"more than {meta.size} bytes came")
                 await asyncio.to_thread(writer.write, chunk)
 
-            await self._peers.fetch(host, port, meta, write)
+            if is_key_blob(meta.key):
+                await write(await self._fetch_key(host, port, meta.key))
+            else:
+                await self._peers.fetch(host, port, meta, write)
             if meta.key in self._busy:
                 raise PeerError("it is being written here")
             await asyncio.to_thread(writer.commit_as, meta)
         finally:
             writer.abort()
+
+    async def _fetch_key(self, host: str, port: int, key: str) -> bytes:
+        own = nimbus_name(self._host, self._port)
+        sealed = await self._peers.fetch_key(host, port, topology_of_blob(key) or "", own)
+        try:
+            return self._receiver.open(sealed)
+        except SealError as error:
+            raise PeerError(str(error)) from error
 
     async def _without_bytes(
         self, record: BlobRecord, node_version: int, here: BlobMeta | None

@@ -29,7 +29,13 @@ from squall.system_topology import component_parallelism, validate_topology
 from squall_nimbus.assigner import Fence
 from squall_nimbus.blob_access import READ, Caller, check_access
 from squall_nimbus.blobs import BlobStore
-from squall_nimbus.catalog import Catalog, StoredTopology, compile_topology, topology_blob_keys
+from squall_nimbus.catalog import (
+    Catalog,
+    StoredTopology,
+    compile_topology,
+    is_key_blob,
+    topology_blob_keys,
+)
 from squall_nimbus.control import Control, TopologyNotAliveError
 from squall_nimbus.lifecycle import MonitorDue
 from squall_nimbus.replication import Replication
@@ -157,7 +163,7 @@ class Submitter:
             for key in (*(topology.dependency_jars or ()), *(topology.dependency_artifacts or ()))
         ]
         for what, key in named:
-            if key not in self._blobs:
+            if key not in self._blobs or is_key_blob(key):
                 problems.append(f"{what}, which does not exist")
             elif check_access(self._blobs.meta(key).acl, caller, READ, key) is not None:
                 problems.append(f"{what}, which {caller.name} may not read")
@@ -204,8 +210,8 @@ class Submitter:
         keys: Sequence[str],
     ) -> None:
         try:
-            await self._catalog.store(topology, package, submission.owner)
-            await self._replication.publish(keys, fence)
+            stored = await self._catalog.store(topology, package, submission.owner)
+            await self._replication.publish(stored, fence)
             if submission.credentials is not None:
                 credentials = Credentials(dict(submission.credentials), submission.owner)
                 await self._state.put_credentials(topology.id, credentials, guard=fence)

@@ -15,7 +15,10 @@ class BlobError(Exception):
 
 
 class BlobSource(Protocol):
-    """Where blobs come from: Nimbus."""
+    """Where blobs come from: Nimbus. It seals keys of topologies with `sealing_key`, which is to be
+    published in the supervisor's entry in ZooKeeper."""
+
+    sealing_key: str
 
     async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
         """Write each blob to its file, which is new; returns their versions. Raises BlobError."""
@@ -23,4 +26,8 @@ class BlobSource(Protocol):
 
     async def versions(self, keys: list[str]) -> dict[str, int]:
         """The present versions. Raises BlobError."""
+        ...
+
+    async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:
+        """The key of a topology that is assigned to this supervisor. Raises BlobError."""
         ...

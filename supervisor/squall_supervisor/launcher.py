@@ -6,6 +6,7 @@ the topology's runs.
 
     {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory
         launch.json   what the worker reads (squall.launch)
+        curve.key     0600: the topology's key, if it has one (squall.curve)
         worker.json   what the supervisor notes (worker_record)
         heartbeat     written by the worker (squall.heartbeat_file)
         pids/         one empty file for each process that the worker starts
@@ -23,7 +24,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from squall.files import make_dirs
+from squall.files import make_dirs, write_atomic
 from squall.launch import LaunchSpec
 from squall.logs import get_logger
 from squall_supervisor.confinement import UNCONFINED, Confinement
@@ -60,9 +61,10 @@ def start_worker(
     *,
     confinement: Confinement = UNCONFINED,
     link_blobs: Callable[[Path], None] | None = None,
+    key_file: Path | None = None,
 ) -> WorkerProcess:
-    """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder.
-    Blocks for some fsyncs: call it in a thread.
+    """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder,
+    `key_file` is its topology's key. Blocks for some fsyncs: call it in a thread.
 
     Raises OSError when anything of it fails (a full disk, no more processes ...); nothing is left
     of the worker then.
@@ -79,6 +81,8 @@ def start_worker(
         (worker_dir / "resources").symlink_to(spec.stormdist / "resources")
         if link_blobs is not None:
             link_blobs(worker_dir)
+        if key_file is not None:
+            write_atomic(spec.key_file, key_file.read_bytes(), mode=0o600)
         spec.write(launch_file)
         record.write(worker_dir)
         process = machine.start(spec, command(spec, launch_file), environment, confinement)

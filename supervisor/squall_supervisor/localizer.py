@@ -2,6 +2,7 @@
 
     {storm.local.dir}/supervisor/stormdist/TOPOLOGY_ID/
         stormcode.ser, stormconf.ser   as Nimbus has them
+        curve.key                      0600: with what its workers encrypt, if they are to
         code/                          the unpacked package
         resources -> code/resources    (a folder, empty, when the package has none)
         environment -> ../../environments/KEY   what it depends on, if anything
@@ -29,8 +30,9 @@ from squall.archive import extract
 from squall.archive_members import Limits
 from squall.blob_map import BlobLink, parse_blob_map
 from squall.clock import Clock
+from squall.curve import KEY_FILE, has_key
 from squall.errors import PackageError
-from squall.files import make_dirs, sync_dir
+from squall.files import make_dirs, sync_dir, write_atomic
 from squall.logs import get_logger
 from squall.names import code_blob_key, conf_blob_key, decode_znode, encode_znode, jar_blob_key
 from squall_supervisor.blob_cache import BlobCache
@@ -61,6 +63,11 @@ class LocalTopology:
     conf: dict[str, Any]
 
     @property
+    def key_file(self) -> Path | None:
+        """Where its key lies, if it has one."""
+        return self.path / KEY_FILE if has_key(self.conf) else None
+
+    @property
     def blobs(self) -> list[BlobLink]:
         """The blobs that its workers find in their folders. Nimbus has checked the names; one that
         is wrong all the same is left out (CVE-2026-82427)."""
@@ -85,6 +92,7 @@ class Localizer:
         environments: Environments,
         cache: BlobCache | None = None,
         on_bad_package: Callable[[str, str], None] = lambda topology_id, message: None,
+        supervisor_id: str = "",
     ) -> None:
         self._stormdist = stormdist
         self._temporary = temporary
@@ -95,6 +103,7 @@ class Localizer:
         self._environments = environments
         self.cache = cache
         self._on_bad_package = on_bad_package
+        self._supervisor_id = supervisor_id
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
 
@@ -130,6 +139,8 @@ class Localizer:
             complete = (path / _CODE).is_file() and (path / "code").is_dir()
             link = path / _ENVIRONMENT
             complete = complete and (link.is_dir() or not link.is_symlink())
+            # A supervisor of before there were keys may have fetched the rest.
+            complete = complete and (not has_key(conf) or (path / KEY_FILE).is_file())
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -258,6 +269,7 @@ class Localizer:
             async with self._downloads:
                 folder.mkdir(mode=0o700)
                 versions = await self._source.fetch({k: folder / n for k, n in names.items()})
+                await self._fetch_key(topology_id, folder)
                 dependencies = await asyncio.to_thread(_dependencies, folder / _CODE)
                 lease = await self._environments.obtain(dependencies) if dependencies else None
             try:
@@ -278,6 +290,16 @@ class Localizer:
             topology_id=topology_id,
             ms=round((self._clock.monotonic() - began) * 1000),
         )
+
+    async def _fetch_key(self, topology_id: str, folder: Path) -> None:
+        """The topology's key, if its configuration says that there is one."""
+        try:
+            if not has_key(json.loads(await asyncio.to_thread((folder / _CONF).read_bytes))):
+                return
+        except (ValueError, AttributeError, RecursionError):
+            return  # a damaged configuration: `_complete` says so
+        key = await self._source.topology_key(topology_id, self._supervisor_id)
+        await asyncio.to_thread(write_atomic, folder / KEY_FILE, key, mode=0o600)
 
     def _complete(
         self, topology_id: str, folder: Path, versions: dict[str, int], lease: Lease | None
@@ -302,7 +324,10 @@ class Localizer:
         (folder / _VERSIONS).write_text(json.dumps(versions))
         for name in (_CODE, _CONF, _VERSIONS):
             _sync_file(folder / name)
-        write_manifest(folder / _MANIFEST, make_manifest(folder, _CODE, _CONF, _VERSIONS, "code"))
+        manifested = [_CODE, _CONF, _VERSIONS, "code"]
+        if (folder / KEY_FILE).exists():
+            manifested.append(KEY_FILE)
+        write_manifest(folder / _MANIFEST, make_manifest(folder, *manifested))
         sync_dir(folder)
         self._remove(topology_id)
         os.rename(folder, self.path_of(topology_id))

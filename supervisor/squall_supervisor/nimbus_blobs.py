@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from squall.curve import CurveKey
 from squall.errors import NimbusError
 from squall.logs import get_logger
 from squall.nimbus_client import NimbusClient
+from squall.sealing import Receiver, supervisor_name
 from squall_supervisor.blob_source import BlobError
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
@@ -33,6 +35,8 @@ class NimbusBlobs:
     def __init__(self, connect: Connect, *, retries_max: int) -> None:
         self._connect = connect
         self._retries_max = retries_max
+        self._receiver = Receiver()
+        self.sealing_key = self._receiver.public
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any], *, retries_max: int) -> NimbusBlobs:
@@ -56,6 +60,21 @@ class NimbusBlobs:
             return {key: (await nimbus.call("getBlobMeta", key)).version for key in keys}
 
         return await self._with_nimbus(ask)
+
+    async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:
+        async def ask(nimbus: Any) -> bytes:
+            sealed: bytes = await nimbus.call(
+                "getTopologyKey", topology_id, supervisor_name(supervisor_id)
+            )
+            return sealed
+
+        try:
+            key = self._receiver.open(await self._with_nimbus(ask))
+            CurveKey.from_bytes(key, topology_id)
+        except ValueError as error:
+            # Sealed for the supervisor before us, perhaps, whose entry ours has yet to replace.
+            raise BlobError(f"the key of {topology_id} cannot be read: {error}") from error
+        return key
 
     async def _with_nimbus(self, action: Callable[[Any], Awaitable[_T]]) -> _T:
         pause_secs = _FIRST_PAUSE_SECS

@@ -304,6 +304,7 @@ class SlotRunner:
                 node.command,
                 confinement=Confinement(limits=node.settings.rlimits),
                 link_blobs=None if cache is None else lambda folder: cache.link(folder, links),
+                key_file=topology.key_file,
             )
         except OSError as error:
             self._feed(LaunchFailed(f"{type(error).__name__}: {error}"))

@@ -22,6 +22,7 @@ from squall.cluster.store import ConnectionState, StoreError
 from squall.cluster.values import Assignment, ErrorInfo, SupervisorInfo
 from squall.logs import get_logger
 from squall.names import SYSTEM_COMPONENT
+from squall.sealing import META_KEY
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import Assignments, PortAssignment, Unreadable, desired_ports
 from squall_supervisor.blob_cache import BlobCache
@@ -134,6 +135,7 @@ class Supervisor:
                 target_bytes=settings.cache_bytes,
             ),
             on_bad_package=self._on_bad_package,
+            supervisor_id=self.id,
         )
         await asyncio.to_thread(localizer.prepare)
         self._localizer = localizer
@@ -328,7 +330,7 @@ class Supervisor:
             assignment_id=self.id,
             used_ports=self._slots.used_ports,
             meta=settings.ports,
-            scheduler_meta=settings.scheduler_meta,
+            scheduler_meta={**settings.scheduler_meta, META_KEY: self._blobs.sealing_key},
             uptime_secs=int(self._clock.monotonic() - self._started),
             version=_version(),
             resources=settings.resources,

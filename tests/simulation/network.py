@@ -219,7 +219,8 @@ class Connection:
 
 
 class SimSocket:
-    """What the transport uses of a `zmq.Socket`."""
+    """What the transport uses of a `zmq.Socket`. With keys two sockets meet if they have the same
+    secret one; the handler and the monitor of refusals hear nothing."""
 
     def __init__(self, network: Network, kind: int) -> None:
         self.network = network
@@ -228,12 +229,21 @@ class SimSocket:
         self.host = self.process.host
         self.fd = network.new_fd()
         self.inbox: deque[bytes] = deque()
+        self.secret: bytes | None = None
         self.closed = False
         self.address: Address | None = None
         self.connection: Connection | None = None
         self.process.on_exit.append(self.close)
 
-    def setsockopt(self, option: int, value: int) -> None:
+    def setsockopt(self, option: int, value: int | bytes) -> None:
+        if option == zmq.CURVE_SECRETKEY:
+            assert isinstance(value, bytes)
+            self.secret = value
+
+    def monitor(self, address: str, events: int) -> None:
+        pass
+
+    def disable_monitor(self) -> None:
         pass
 
     def getsockopt(self, option: int) -> int:
@@ -250,12 +260,16 @@ class SimSocket:
         return self.fd
 
     def bind(self, endpoint: str) -> None:
+        if endpoint.startswith("inproc:"):
+            return
         self.address = (self.host, int(endpoint.rpartition(":")[2]))
         if self.address in self.network.listeners:
             raise zmq.ZMQError(zmq.EADDRINUSE)
         self.network.listeners[self.address] = self
 
     def connect(self, endpoint: str) -> None:
+        if endpoint.startswith("inproc:"):
+            return
         host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
         self.address = (host, int(port))
         self._try_soon(0.0)
@@ -270,6 +284,10 @@ class SimSocket:
             return
         pull = self.network.listeners.get(self.address)
         if pull is None or not self.network.both(self.host, self.address[0]):
+            self._try_soon(_POLL_SECS)
+            return
+        if pull.secret != self.secret:
+            self.network.count("handshake refused")
             self._try_soon(_POLL_SECS)
             return
         self.connection = Connection(self.network, self, self.address, pull)
@@ -291,6 +309,9 @@ class SimSocket:
         if not self.inbox:
             raise zmq.Again()
         return self.inbox.popleft()
+
+    def recv_multipart(self, flags: int) -> list[bytes]:
+        raise zmq.Again()
 
     def close(self, linger_ms: int = 0) -> None:
         if self.closed:
@@ -384,4 +405,17 @@ class SimPeers:
             ):
                 await write(chunk)
         except (NimbusError, ThriftApplicationError, storm.KeyNotFoundException) as error:
+            raise PeerError(str(error)) from error
+
+    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+        try:
+            return bytes(
+                await self._network.call((host, port), "getTopologyKey", topology_id, receiver)
+            )
+        except (
+            NimbusError,
+            ThriftApplicationError,
+            storm.AuthorizationException,
+            storm.KeyNotFoundException,
+        ) as error:
             raise PeerError(str(error)) from error

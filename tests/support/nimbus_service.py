@@ -102,6 +102,15 @@ class LocalPeers:
         except storm.KeyNotFoundException as error:
             raise PeerError(str(error)) from error
 
+    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+        other = self.running.get(port)
+        if other is None or port in self.cut:
+            raise PeerError(f"{host}:{port} cannot be reached")
+        try:
+            return bytes(await other.call("getTopologyKey", topology_id, receiver))
+        except (storm.KeyNotFoundException, storm.AuthorizationException) as error:
+            raise PeerError(str(error)) from error
+
 
 class LocalNimbus:
     """One Nimbus on `folder`; several may share an ensemble."""

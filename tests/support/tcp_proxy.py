@@ -17,6 +17,7 @@ class TcpProxy:
         self.port = 0
         self.connections = 0
         self.refuse = False
+        self.record: bytearray | None = None  # all bytes that pass, when it is set
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,6 +81,8 @@ class TcpProxy:
         try:
             while data := await reader.read(65536):
                 await self._running.wait()
+                if self.record is not None:
+                    self.record += data
                 writer.write(data)
                 await writer.drain()
         except OSError:

@@ -274,6 +274,7 @@ class NimbusSummary:
     isLeader: bool
     version: str
     tlsPort: int | None
+    sealingKey: str | None
     def __init__(
         self,
         host: str,
@@ -282,6 +283,7 @@ class NimbusSummary:
         isLeader: bool,
         version: str,
         tlsPort: int | None = ...,
+        sealingKey: str | None = ...,
     ) -> None: ...
 
 class ClusterSummary:

@@ -180,6 +180,8 @@ struct NimbusSummary {
     4: required bool isLeader;
     5: required string version;
     6: optional i32 tlsPort;
+    // Squall's own, in ZooKeeper only: the key with which secrets are sealed for this Nimbus.
+    1001: optional string sealingKey;
 }
 
 struct ClusterSummary {
@@ -905,6 +907,10 @@ service Nimbus {
     void processWorkerMetrics(1: WorkerMetrics metrics);
     bool isRemoteBlobExists(1: string blobKey)
         throws (1: AuthorizationException e1);
+    // Squall's own: the pair of keys with which a topology's workers encrypt, sealed for one daemon
+    // ("supervisor/ID" or "nimbus/HOST:PORT"), which alone can open it.
+    binary getTopologyKey(1: string topologyId, 2: string receiver)
+        throws (1: AuthorizationException e1, 2: KeyNotFoundException e2);
 }
 
 service Supervisor {

@@ -36,6 +36,7 @@ from squall_worker.cluster_view import ClusterView
 from squall_worker.dumps import Dumps, heading
 from squall_worker.errors import ErrorReporter
 from squall_worker.heartbeats import HeartbeatThread
+from squall_worker.keys import own_key
 from squall_worker.peers import Peers
 from squall_worker.placement import Ownership, Placement, spouts_run
 from squall_worker.reports import StatsReport
@@ -164,6 +165,7 @@ class Worker:
 
         stored = load(spec.stormdist)
         self._errors.throttle_by(stored.conf)
+        key = own_key(spec, stored.conf, self.settings.bind_host)
         transport = self._transport = ZmqTransport(
             spec.topology_id,
             self.slot,
@@ -174,6 +176,7 @@ class Worker:
             on_dropped=self._dropped,
             clock=self._clock,
             sockets=self._sockets(),
+            key=key,
         )
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)
@@ -205,6 +208,7 @@ class Worker:
             incarnation=spec.incarnation,
             executors=len(placement.executors),
             peers=len(placement.hosts),
+            encrypted=key is not None,
             secs=self._age(),
         )
         return engine, view, placement

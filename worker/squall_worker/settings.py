@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from squall.curve import is_loopback
 from squall.errors import ConfigError
 
 # How much of supervisor.worker.shutdown.sleep.secs a graceful stop leaves unused: the supervisor
@@ -31,8 +31,8 @@ class Settings:
         host = str(daemon_conf.get("storm.bind.host") or "127.0.0.1")
         if not is_loopback(host) and not daemon_conf.get("storm.security.insecure"):
             raise ConfigError(
-                f"a worker may not listen on {host}: connections between workers are neither "
-                "authenticated nor encrypted",
+                f"a worker may not listen on {host}: this cluster's daemons and clients are not "
+                "authenticated",
                 hint="On a private network set storm.security.insecure: true, else leave "
                 "storm.bind.host on loopback.",
             )
@@ -50,11 +50,3 @@ class Settings:
         """Unacknowledged bytes to one peer above which sections are dropped. The engine stops
         feeding a peer at topology.worker.buffer.bytes; this is the wall behind that."""
         return 8 * int(topology_conf.get("topology.worker.buffer.bytes") or 32 * 1024 * 1024)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a listener on `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

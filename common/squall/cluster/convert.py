@@ -210,11 +210,14 @@ def to_nimbus(info: values.NimbusInfo) -> storm.NimbusSummary:
         uptime_secs=info.uptime_secs,
         isLeader=info.is_leader,
         version=info.version,
+        sealingKey=info.sealing_key or None,
     )
 
 
 def from_nimbus(info: storm.NimbusSummary) -> values.NimbusInfo:
-    return values.NimbusInfo(info.host, info.port, info.uptime_secs, info.isLeader, info.version)
+    return values.NimbusInfo(
+        info.host, info.port, info.uptime_secs, info.isLeader, info.version, info.sealingKey or ""
+    )
 
 
 def to_error(error: values.ErrorInfo) -> storm.ErrorInfo:

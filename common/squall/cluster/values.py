@@ -103,6 +103,7 @@ class NimbusInfo:
     uptime_secs: int
     is_leader: bool
     version: str
+    sealing_key: str = ""  # public: with it others seal what only this Nimbus may read
 
 
 # Counts and averages by time window ("600", "10800", "86400", ":all-time") and stream; a bolt's

@@ -1,4 +1,4 @@
-"""The Thrift service Nimbus: thin, one file for each group of its 55 methods.
+"""The Thrift service Nimbus: thin, one file for each group of its 58 methods.
 
 A method takes what came over the wire, checks it, asks a part of `nimbus.Nimbus`, and answers with
 Thrift's structs. Errors of ours become the exceptions that the interface declares (`errors`).

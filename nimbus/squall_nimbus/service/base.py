@@ -12,6 +12,7 @@ from squall.errors import InvalidTopologyError, SquallError
 from squall.logs import get_logger
 from squall_nimbus.blobs import BlobExistsError, BlobNotFoundError
 from squall_nimbus.control import TopologyNotAliveError
+from squall_nimbus.keys import KeyRefusedError
 from squall_nimbus.lifecycle import NoTransitionError
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.submit import TopologyAliveError
@@ -64,6 +65,8 @@ def _translated(error: Exception) -> Exception | None:
             return storm.InvalidTopologyException(msg=str(error))
         case BlobNotFoundError():
             return storm.KeyNotFoundException(msg=f"there is no blob {error.args[0]}")
+        case KeyRefusedError():
+            return storm.AuthorizationException(msg=str(error))
         case BlobExistsError():
             return storm.KeyAlreadyExistsException(msg=f"blob {error.args[0]} exists already")
         case NoTransitionError() | SquallError():

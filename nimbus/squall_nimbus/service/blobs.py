@@ -15,7 +15,8 @@ from squall_nimbus.blob_access import (
     may_see,
     normalized,
 )
-from squall_nimbus.catalog import topology_of_blob
+from squall_nimbus.catalog import is_key_blob, topology_of_blob
+from squall_nimbus.keys import sealed_key
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_thrift import storm
 from squall_thrift.authorization import Call
@@ -36,6 +37,7 @@ class BlobCalls(Calls):
 
     def _allowed(self, call: Call, key: str, bits: int) -> BlobMeta:
         """The blob's meta when the caller may. Raises BlobNotFoundError, AuthorizationException."""
+        self._check_no_key(key)
         meta = self.nimbus.blobs.meta(key)
         why = check_access(meta.acl, self._caller(call), bits, key)
         if why is not None:
@@ -48,6 +50,22 @@ class BlobCalls(Calls):
             raise storm.AuthorizationException(
                 msg=f"blob {key} is part of topology {topology_id}: only Nimbus writes it"
             )
+
+    def _check_no_key(self, key: str) -> None:
+        """The key of a topology is nothing that a client learns anything of, an administrator
+        neither."""
+        if is_key_blob(key):
+            raise storm.AuthorizationException(msg=f"blob {key} is for supervisors only")
+
+    @operation("fileDownload")
+    async def getTopologyKey(
+        self, call: Call, topologyId: str | None, receiver: str | None
+    ) -> bytes:
+        """Permission: the one that Storm's authorizers give to supervisors and administrators."""
+        nimbus, topology_id = self.nimbus, needed(topologyId, "topologyId")
+        return await sealed_key(
+            nimbus.state, nimbus.blobs, topology_id, needed(receiver, "receiver")
+        )
 
     @operation("beginCreateBlob")
     async def beginCreateBlob(
@@ -91,6 +109,7 @@ class BlobCalls(Calls):
     @operation("getBlobMeta")
     async def getBlobMeta(self, call: Call, key: str | None) -> storm.ReadableBlobMeta:
         key = needed(key, "key")
+        self._check_no_key(key)
         meta = self.nimbus.blobs.meta(key)
         self.nimbus.cleanup.asked_for(key)
         caller = self._caller(call)
@@ -169,7 +188,7 @@ class BlobCalls(Calls):
 
         def shown(key: str) -> bool:
             meta = blobs.find(key)
-            return meta is not None and may_see(meta.acl, caller, key)
+            return meta is not None and not is_key_blob(key) and may_see(meta.acl, caller, key)
 
         keys, session = await self.nimbus.blob_sessions.list_keys(session or "", shown)
         return storm.ListBlobsResult(keys=keys, session=session)
@@ -198,10 +217,13 @@ class BlobCalls(Calls):
     async def createStateInZookeeper(self, call: Call, key: str | None) -> None:
         # Storm's clients announce a blob after its upload, so that the other Nimbus nodes fetch it.
         # Here that is done before the upload's last call is answered.
-        if needed(key, "key") not in self.nimbus.blobs:
+        self._check_no_key(needed(key, "key"))
+        if key not in self.nimbus.blobs:
             raise refused(f"there is no blob {key}")
 
     @operation("isRemoteBlobExists")
     async def isRemoteBlobExists(self, call: Call, blobKey: str | None) -> bool:
-        self.nimbus.cleanup.asked_for(needed(blobKey, "blobKey"))
-        return needed(blobKey, "blobKey") in self.nimbus.blobs
+        key = needed(blobKey, "blobKey")
+        self._check_no_key(key)
+        self.nimbus.cleanup.asked_for(key)
+        return key in self.nimbus.blobs

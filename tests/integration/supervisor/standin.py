@@ -15,6 +15,7 @@ from typing import Any
 from squall.cluster.memory import MemoryEnsemble, MemoryStore
 from squall.cluster.state import ClusterState
 from squall.cluster.values import Assignment
+from squall.curve import CurveKey
 from squall.launch import LaunchSpec
 from squall.model import Executor, WorkerSlot
 from squall.names import code_blob_key, conf_blob_key, jar_blob_key
@@ -56,6 +57,7 @@ class FakeBlobs:
         self.blobs: dict[str, tuple[int, bytes]] = {}
         self.fetches = 0
         self.error: str | None = None
+        self.sealing_key = ""
 
     def put(
         self, topology_id: str, conf: Mapping[str, Any] | None = None, jar: bytes | None = None,
@@ -76,6 +78,12 @@ class FakeBlobs:
                 raise BlobError(f"no blob {key}")
             path.write_bytes(self.blobs[key][1])
         return {key: self.blobs[key][0] for key in keys}
+
+    async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise BlobError(self.error)
+        return CurveKey(topology_id, b"p" * 40, b"s" * 40).to_bytes()
 
     async def versions(self, keys: list[str]) -> dict[str, int]:
         await asyncio.sleep(0)

@@ -60,6 +60,42 @@ async def test_an_assignment_becomes_a_running_worker(node: TestNode) -> None:
     assert (worker_dir / "artifacts" / "worker.log.err").exists()
 
 
+async def test_a_worker_finds_its_topologys_key_in_its_folder(node: TestNode) -> None:
+    """And nowhere else; each launch anew, also by a supervisor that has adopted."""
+    node.blobs.put(WORDS, {"storm.messaging.curve": "auto"})
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    key = await node.blobs.topology_key(WORDS, "node")
+
+    def key_file() -> Path:
+        assert node.supervisor is not None
+        worker_id = node.runner().slot.worker_id
+        assert worker_id is not None
+        return node.supervisor.settings.workers_dir / worker_id / "curve.key"
+
+    first = key_file()
+    assert first.read_bytes() == key
+    assert stat.S_IMODE(first.stat().st_mode) == 0o600
+    holders = {
+        path.name
+        for folder in (supervisor.settings.local_dir, supervisor.settings.log_dir)
+        for path in folder.rglob("*")
+        if path.is_file() and b"s" * 40 in path.read_bytes()
+    }
+    assert holders == {"curve.key"}
+    await node.stop()
+    await node.start()
+    assert await node.wait_running() == pid
+    assert key_file() == first
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("another worker runs", lambda: node.living_workers() not in ([], [pid]))
+    await node.wait_running()
+    assert key_file() != first
+    assert key_file().read_bytes() == key
+    await wait_until("the old folder is gone", lambda: not first.exists())
+
+
 async def test_the_environment_is_scrubbed_and_the_topology_adds_its_own(
     node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Two real transports over TCP: resets, restarts, hostile bytes, idling."""
+"""Two real transports over TCP, plain and encrypted: resets, restarts, hostile bytes, idling."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 import zmq
 from tests.support.tcp_proxy import TcpProxy
 
+from squall.curve import CurveKey
 from squall.launch import Incarnation
 from squall.model import WorkerSlot
 from squall_worker.transport.frames import FRAME_BYTES_MAX, SECTION_BYTES_MAX, Frame, Kind, Session
@@ -25,12 +26,19 @@ pytestmark = pytest.mark.integration
 A = WorkerSlot("a", 1)
 B = WorkerSlot("b", 2)
 TOPOLOGY = "wordcount-1-1700000000"
+KEY = CurveKey.make(TOPOLOGY)
 
 
 class Worker:
     """A transport and what arrives at it."""
 
-    def __init__(self, slot: WorkerSlot, launch: int = 1, backlog: int = 1 << 28) -> None:
+    def __init__(
+        self,
+        slot: WorkerSlot,
+        launch: int = 1,
+        backlog: int = 1 << 28,
+        key: CurveKey | None = None,
+    ) -> None:
         self.events: list[Event] = []
         self.strangers: list[WorkerSlot] = []
         self.dropped: list[bytes] = []
@@ -39,7 +47,7 @@ class Worker:
         self.transport = ZmqTransport(
             TOPOLOGY, slot, Incarnation(1, launch), backlog_bytes_max=backlog,
             on_event=self.events.append, on_stranger=self.strangers.append,
-            on_dropped=self.dropped.extend,
+            on_dropped=self.dropped.extend, key=key,
         )  # fmt: skip
         self.transport.set_wakeup(self.drain)
         self.port = 0
@@ -69,8 +77,11 @@ class Pair:
     to_a: TcpProxy
     to_b: TcpProxy
 
+    def __init__(self, key: CurveKey | None) -> None:
+        self.key = key
+
     async def start(self) -> None:
-        self.a, self.b = Worker(A), Worker(B)
+        self.a, self.b = Worker(A, key=self.key), Worker(B, key=self.key)
         self.a.start()
         self.b.start()
         self.to_a, self.to_b = TcpProxy(self.a.port), TcpProxy(self.b.port)
@@ -94,9 +105,9 @@ class Pair:
         await self.to_b.close()
 
 
-@pytest.fixture
-async def pair() -> AsyncIterator[Pair]:
-    pair = Pair()
+@pytest.fixture(params=[None, KEY], ids=["plain", "curve"])
+async def pair(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
+    pair = Pair(request.param)
     await pair.start()
     yield pair
     await pair.close()
@@ -242,7 +253,7 @@ async def test_a_new_incarnation_takes_over_and_the_old_frames_are_dropped(pair:
     await pair.b.transport.close()
     pair.a.transport.send(B, [b"for the dead"])
     port = pair.b.port
-    pair.b = Worker(B, launch=2)
+    pair.b = Worker(B, launch=2, key=pair.key)
     pair.b.start(port)
     pair.connect()
     await wait_until(lambda: any(isinstance(event, Replaced) for event in pair.a.events))
@@ -267,7 +278,7 @@ async def test_after_a_goodbye_nothing_is_lost(pair: Pair) -> None:
     assert pair.a.received == [b"its last"]
     pair.a.transport.send(B, [b"for the next"])
     port = pair.b.port
-    pair.b = Worker(B, launch=2)
+    pair.b = Worker(B, launch=2, key=pair.key)
     pair.b.start(port)
     pair.connect()
     await wait_until(lambda: pair.b.received == [b"kept", b"for the next"])
@@ -278,7 +289,7 @@ async def test_an_old_incarnation_is_not_heard(pair: Pair) -> None:
     pair.b.transport.send(A, [b"now"])
     await pair.wait_greeted()
     await wait_until(lambda: pair.a.received == [b"now"])
-    zombie = Worker(B, launch=0)
+    zombie = Worker(B, launch=0, key=pair.key)
     zombie.transport.set_peers({A: ("127.0.0.1", pair.a.port)})
     zombie.transport.send(A, [b"old"])
     await wait_until(lambda: pair.a.transport.counts().dropped_replaced > 0)
@@ -300,16 +311,21 @@ async def test_a_peer_that_moves_is_followed(pair: Pair) -> None:
 
 
 async def test_a_port_in_use_is_named(pair: Pair) -> None:
-    other = Worker(B)
+    other = Worker(B, key=pair.key)
     with pytest.raises(PortInUseError, match=str(pair.a.port)):
         other.start(pair.a.port)
     await other.transport.close()
 
 
-def push(port: int) -> zmq.Socket[bytes]:
+def push(port: int, key: CurveKey | None) -> zmq.Socket[bytes]:
+    """A socket of somebody who has the topology's key, if it has one."""
     context = zmq.Context()
     sock = context.socket(zmq.PUSH)
     sock.setsockopt(zmq.LINGER, 1000)
+    if key is not None:
+        sock.setsockopt(zmq.CURVE_SERVERKEY, key.public)
+        sock.setsockopt(zmq.CURVE_PUBLICKEY, key.public)
+        sock.setsockopt(zmq.CURVE_SECRETKEY, key.secret)
     sock.connect(f"tcp://127.0.0.1:{port}")
     return sock
 
@@ -317,7 +333,7 @@ def push(port: int) -> zmq.Socket[bytes]:
 async def test_hostile_messages_are_dropped_and_counted(pair: Pair) -> None:
     await pair.wait_greeted()
     source = random.Random(3)
-    hostile = push(pair.b.port)
+    hostile = push(pair.b.port, pair.key)
     good = Frame(
         Kind.DATA, b"another!", A, Session(9, 9, 9), Session(1, 1, 1), 1, 0, False, (b"forged",)
     )
@@ -342,7 +358,7 @@ async def test_hostile_messages_are_dropped_and_counted(pair: Pair) -> None:
 
 async def test_a_huge_message_costs_its_sender_the_connection(pair: Pair) -> None:
     await pair.wait_greeted()
-    hostile = push(pair.b.port)
+    hostile = push(pair.b.port, pair.key)
     hostile.setsockopt(zmq.RECONNECT_STOP, zmq.RECONNECT_STOP_CONN_REFUSED)
     monitor = hostile.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     hostile.send(b"x" * (FRAME_BYTES_MAX + 1))

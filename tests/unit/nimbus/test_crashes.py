@@ -8,6 +8,8 @@ from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
 from squall.cluster.store import Op, StoreError
 from squall.cluster.values import TopologyStatus
+from squall.names import curve_blob_key
+from squall_nimbus.catalog import is_key_blob
 from squall_thrift import storm
 
 CONF = {"nimbus.topology.blobstore.deletion.delay.ms": 0, "nimbus.monitor.freq.secs": 0.05}
@@ -58,6 +60,9 @@ async def settled(nimbus: LocalNimbus) -> dict[str, TopologyStatus]:
             await nimbus.state.topologies_with_state() == set(found)
             and nimbus.nimbus.catalog.ids() == set(found)
             and all(len(nimbus.nimbus.catalog.get(i).task_to_component) == 4 for i in found)
+            and {key for key in await nimbus.state.blob_keys() if is_key_blob(key)}
+            == {key for key in nimbus.nimbus.blobs.all_keys() if is_key_blob(key)}
+            == {curve_blob_key(i) for i in found}
         )
 
     await eventually(consistent, "everything is whole, or gone")

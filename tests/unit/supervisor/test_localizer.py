@@ -13,7 +13,7 @@ from squall.archive_members import Limits
 from squall.clock import SystemClock
 from squall.dependencies import read_wheel
 from squall.names import conf_blob_key, jar_blob_key
-from squall_supervisor.blob_source import LocalizeError
+from squall_supervisor.blob_source import BlobError, LocalizeError
 from squall_supervisor.environments import Environments
 from squall_supervisor.localizer import Localizer
 from squall_thrift import storm
@@ -37,6 +37,8 @@ class Blobs:
         self.fetched = 0
         self.code = code()
         self.more: dict[str, bytes] = {}
+        self.sealing_key = ""
+        self.key_error: str | None = None
 
     async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
         self.fetched += 1
@@ -46,6 +48,12 @@ class Blobs:
 
     async def versions(self, keys: list[str]) -> dict[str, int]:
         return dict.fromkeys(keys, 1)
+
+    async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:
+        assert (topology_id, supervisor_id) == (TOPOLOGY, "node")
+        if self.key_error is not None:
+            raise BlobError(self.key_error)
+        return b"the key"
 
     def _blob(self, key: str) -> bytes:
         if key in self.more:
@@ -110,6 +118,7 @@ async def localizer(tmp_path: Path, blobs: Blobs) -> Localizer:
         limits=Limits(),
         downloads_max=2,
         environments=Environments(tmp_path / "environments", tmp_path / "tmp", blobs, version="1"),
+        supervisor_id="node",
     )
     made.prepare()
     await made.localize(TOPOLOGY)
@@ -195,3 +204,33 @@ async def test_code_that_cannot_be_read_is_an_error(localizer: Localizer, blobs:
     await localizer.remove(TOPOLOGY)
     with pytest.raises(LocalizeError, match="damaged"):
         await localizer.localize(TOPOLOGY)
+
+
+async def test_a_key_comes_with_its_topology(localizer: Localizer, blobs: Blobs) -> None:
+    """0600, checked like the rest; and never in its place nothing."""
+    key_file = localizer.path_of(TOPOLOGY) / "curve.key"
+    read = localizer.read(TOPOLOGY)
+    assert read is not None
+    assert read.key_file is None
+    assert not key_file.exists()
+    # A rebalance has given it one.
+    blobs.more[conf_blob_key(TOPOLOGY)] = b'{"storm.messaging.curve": "auto"}'
+    shutil.rmtree(localizer.path_of(TOPOLOGY))
+    blobs.key_error = "Nimbus refuses"
+    with pytest.raises(LocalizeError, match="Nimbus refuses"):
+        await localizer.localize(TOPOLOGY)
+    assert localizer.read(TOPOLOGY) is None
+    blobs.key_error = None
+    await localizer.localize(TOPOLOGY)
+    read = localizer.read(TOPOLOGY)
+    assert read is not None
+    assert read.key_file == key_file
+    assert key_file.read_bytes() == b"the key"
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    assert localizer.path_of(TOPOLOGY).stat().st_mode & 0o777 == 0o700
+    key_file.write_bytes(b"another")
+    assert not localizer.intact(TOPOLOGY)
+    key_file.unlink()  # as a supervisor of before there were keys has left it
+    assert localizer.read(TOPOLOGY) is None
+    await localizer.localize(TOPOLOGY)
+    assert key_file.read_bytes() == b"the key"

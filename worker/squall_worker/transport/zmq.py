@@ -9,6 +9,8 @@ What is particular to ZeroMQ here:
 - PUSH sockets are IMMEDIATE: a frame goes into a socket only while a connection stands, so nothing
   waits there for a process that has been replaced meanwhile, and POLLOUT tells of the connection.
 - MAXMSGSIZE caps one part of a message only: messages of several parts are refused.
+
+With the topology's key all connections are encrypted, and strangers are kept out (`curve`).
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import zmq
 
 from squall.clock import Clock, SystemClock
+from squall.curve import CurveKey, require_curve
 from squall.errors import SquallError
 from squall.launch import Incarnation
 from squall.logs import get_logger
@@ -44,6 +48,9 @@ from squall_worker.transport.link import (
     LinkCounts,
     Replaced,
 )
+
+if TYPE_CHECKING:
+    from squall_worker.transport.curve import Guard
 
 log = get_logger(__name__)
 
@@ -87,6 +94,7 @@ class DropCounts:
     multipart: int = 0
     foreign: int = 0  # of another topology
     unknown: int = 0  # of a slot that is no peer (yet)
+    refused: int = 0  # connections that did not prove the topology's key; no message came of them
 
     @property
     def total(self) -> int:
@@ -127,7 +135,11 @@ class ZmqTransport:
         on_dropped: Callable[[Sequence[bytes]], None] | None = None,
         clock: Clock | None = None,
         sockets: Sockets | None = None,
+        key: CurveKey | None = None,
     ) -> None:
+        """With a `key` everything is encrypted with it; raises SquallError where that cannot be."""
+        if key is not None:
+            require_curve()
         self.slot = slot
         self.drops = DropCounts()
         self._topology = topology_hash(topology_id)
@@ -139,6 +151,11 @@ class ZmqTransport:
         self._clock = clock or SystemClock()
         self._loop = asyncio.get_running_loop()
         self._context = sockets or new_sockets()
+        self._guard: Guard | None = None
+        if key is not None:
+            from squall_worker.transport.curve import Guard
+
+            self._guard = Guard(key, self._context, self._refused)
         self._pull: zmq.Socket[bytes] | None = None
         self._peers: dict[WorkerSlot, _Peer] = {}
         self._gone_counts = LinkCounts()
@@ -153,6 +170,7 @@ class ZmqTransport:
         self._read_due = False
         self._read_stopped = False  # reading ended before the socket had nothing left
         self._warn_at = 0.0
+        self._warn_refused_at = 0.0
         self._settled: asyncio.Event | None = None
         self._closed = False
 
@@ -164,9 +182,13 @@ class ZmqTransport:
         pull.setsockopt(zmq.RCVHWM, _RECEIVE_FRAMES_MAX)
         pull.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         pull.setsockopt(zmq.IPV6, int(":" in host))
+        if self._guard is not None:
+            self._guard.serve(pull)
         try:
             pull.bind(_endpoint(host, port or "*"))
         except zmq.ZMQError as error:
+            if self._guard is not None:
+                self._guard.close()
             pull.close()
             raise PortInUseError(
                 f"cannot bind the worker's port {host}:{port}: {error.strerror}",
@@ -226,6 +248,8 @@ class ZmqTransport:
         socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEAT_TIMEOUT_MS)
         socket.setsockopt(zmq.IPV6, int(":" in address[0]))
+        if self._guard is not None:
+            self._guard.connect(socket)
         peer.address, peer.socket = address, socket
         peer.writable = peer.connected = False
         self._loop.add_reader(socket.fileno(), self._on_push_ready, peer)
@@ -409,6 +433,20 @@ class ZmqTransport:
             self._warn_at = now + _WARN_SECS
             log.warning("message_dropped", reason=reason, dropped=self.drops)
 
+    def _refused(self, reason: str) -> None:
+        self.drops.refused += 1
+        now = self._clock.monotonic()
+        if now >= self._warn_refused_at:
+            self._warn_refused_at = now + _WARN_SECS
+            log.warning(
+                "connection_refused",
+                reason=reason,
+                refused=self.drops.refused,
+                what_to_do="If workers of this topology do not find each other: do all supervisors "
+                "bind alike (storm.bind.host), and is their release the same? Else somebody tries "
+                "to reach this port who should not.",
+            )
+
     def _read_soon(self) -> None:
         """Go on reading after the other callbacks; when the inbox is full, once it is not."""
         if not self._read_due and self._inbox_bytes < _INBOX_BYTES_MAX:
@@ -511,6 +549,8 @@ class ZmqTransport:
         self._set_timer(float("inf"))
         for peer in self._peers.values():
             self._disconnect(peer, 1000 if graceful else 0)
+        if self._guard is not None:
+            self._guard.close()
         if self._pull is not None:
             self._loop.remove_reader(self._pull.fileno())
             self._pull.close(0)

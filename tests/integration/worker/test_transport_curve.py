@@ -1,0 +1,252 @@
+"""Encrypted connections between workers, as those see them who are not to get in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+import zmq
+from tests.integration.worker.test_zmq_transport import (
+    KEY,
+    TOPOLOGY,
+    A,
+    B,
+    Pair,
+    Worker,
+    wait_until,
+)
+from tests.support.tcp_proxy import TcpProxy
+
+from squall.curve import CurveKey
+from squall.errors import SquallError
+from squall_worker.transport.frames import Frame, Kind, Session, topology_hash
+
+pytestmark = pytest.mark.integration
+
+MIB = 1024 * 1024
+# A frame that worker b would take from worker a, were it let in.
+FORGED = Frame(
+    Kind.DATA, topology_hash(TOPOLOGY), A, Session(1, 1, 1), Session(1, 1, 1), 1, 0, False,
+    (b"forged",),
+).serialize()  # fmt: skip
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    pair = Pair(KEY)
+    await pair.start()
+    await pair.wait_greeted()
+    yield pair
+    await pair.close()
+
+
+@contextmanager
+def pushing(port: int, **options: bytes) -> Iterator[zmq.Socket[bytes]]:
+    """A PUSH socket of a stranger who sends what he can."""
+    context = zmq.Context()
+    sock = context.socket(zmq.PUSH)
+    sock.setsockopt(zmq.LINGER, 0)
+    for name, value in options.items():
+        sock.setsockopt(getattr(zmq, name), value)
+    sock.connect(f"tcp://127.0.0.1:{port}")
+    try:
+        yield sock
+    finally:
+        sock.close(0)
+        context.term()
+
+
+async def still_works(pair: Pair) -> None:
+    pair.a.transport.send(B, [b"still here"])
+    await wait_until(lambda: pair.b.received[-1:] == [b"still here"])
+    assert pair.b.received == [b"still here"]
+    assert pair.b.transport.drops.total == 0, "a stranger's bytes were looked at as a frame"
+
+
+def stranger(how: str) -> dict[str, bytes]:
+    """Options of a socket that does not have the topology's key pair."""
+    public, secret = zmq.curve_keypair()
+    other = CurveKey.make("other-1-1")
+    return {
+        "plain": {},
+        "another topology's key": {
+            "CURVE_SERVERKEY": other.public,
+            "CURVE_PUBLICKEY": other.public,
+            "CURVE_SECRETKEY": other.secret,
+        },
+        # Only the handler's list of keys stands between this one and the port.
+        "knows the public key": {
+            "CURVE_SERVERKEY": KEY.public,
+            "CURVE_PUBLICKEY": public,
+            "CURVE_SECRETKEY": secret,
+        },
+        "pretends to be a worker": {
+            "CURVE_SERVERKEY": KEY.public,
+            "CURVE_PUBLICKEY": KEY.public,
+            "CURVE_SECRETKEY": secret,
+        },
+        "user and password": {"PLAIN_USERNAME": b"admin", "PLAIN_PASSWORD": b"admin"},
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "plain",
+        "another topology's key",
+        "knows the public key",
+        "pretends to be a worker",
+        "user and password",
+    ],
+)
+async def test_a_stranger_delivers_nothing(
+    pair: Pair, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pushing(pair.b.port, **stranger(how)) as sock:
+        for _ in range(100):
+            sock.send(FORGED, zmq.NOBLOCK)
+        await wait_until(lambda: pair.b.transport.drops.refused > 0)
+        await still_works(pair)
+
+
+async def test_who_has_the_key_gets_in(pair: Pair) -> None:
+    """The same socket and frames with the key: it is the key that keeps the others out."""
+    with pushing(
+        pair.b.port,
+        CURVE_SERVERKEY=KEY.public,
+        CURVE_PUBLICKEY=KEY.public,
+        CURVE_SECRETKEY=KEY.secret,
+    ) as sock:
+        sock.send(b"no frame", zmq.NOBLOCK)
+        await wait_until(lambda: pair.b.transport.drops.malformed == 1)
+    assert pair.b.transport.drops.refused == 0
+
+
+async def test_refusals_are_told_once_in_a_while(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "squall_worker.transport.zmq.log.warning",
+        lambda event, **keys: told.append({"event": event, **keys}),
+    )
+    with pushing(pair.b.port):
+        await wait_until(lambda: pair.b.transport.drops.refused >= 3)
+    (one,) = told
+    assert one["event"] == "connection_refused"
+    assert "storm.bind.host" in str(one["what_to_do"])
+
+
+def hello(size: int) -> bytes:
+    """The greeting of a CURVE client (rfc.zeromq.org/spec/37), then the head of a command of so
+    many bytes."""
+    greeting = b"\xff" + b"\0" * 8 + b"\x7f" + b"\x03\x00" + b"CURVE".ljust(20, b"\0") + b"\0" * 32
+    return greeting + b"\x06" + struct.pack(">Q", size)
+
+
+@pytest.mark.parametrize("size", [2_000_000_000, 16 * MIB, 200], ids=str)
+async def test_a_raw_peer_grows_no_memory_and_is_cut_off(pair: Pair, size: int) -> None:
+    """It claims a command of `size` bytes, and goes on for ever."""
+    process = psutil.Process()
+    before = process.memory_info().rss
+    sent = 0
+    _, writer = await asyncio.open_connection("127.0.0.1", pair.b.port)
+    try:
+        writer.write(hello(size))
+        while sent < 300 * MIB:
+            writer.write(b"\0" * 65536)
+            await writer.drain()
+            sent += 65536
+        raise AssertionError(f"it took {sent} bytes from a stranger")
+    except OSError:
+        pass  # cut off
+    finally:
+        writer.transport.abort()
+    # What was claimed within MAXMSGSIZE may have been taken, once.
+    assert process.memory_info().rss - before < 16 * MIB + 24 * MIB
+    await still_works(pair)
+
+
+async def test_a_silent_peer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squall_worker.transport.zmq._HANDSHAKE_MS", 300)
+    worker = Worker(B, key=KEY)
+    worker.start()
+    with socket.create_connection(("127.0.0.1", worker.port)) as silent:
+        silent.setblocking(False)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(20):
+            while await loop.sock_recv(silent, 1000):
+                pass
+    await worker.transport.close()
+
+
+async def test_a_sniffer_sees_no_word() -> None:
+    words = [b"squall-secret-%d-%s" % (i, os.urandom(4).hex().encode()) for i in range(500)]
+
+    async def seen(key: CurveKey | None) -> bytes:
+        pair = Pair(key)
+        await pair.start()
+        proxies: list[TcpProxy] = [pair.to_a, pair.to_b]
+        for proxy in proxies:
+            proxy.record = bytearray()
+        await pair.wait_greeted()
+        for at in range(0, 500, 50):
+            pair.a.transport.send(B, words[at : at + 50])
+            pair.b.transport.send(A, words[at : at + 50])
+            await asyncio.sleep(0)
+        await wait_until(lambda: pair.a.received == pair.b.received == words)
+        await pair.close()
+        return b"".join(bytes(proxy.record or b"") for proxy in proxies)
+
+    plain, encrypted = await seen(None), await seen(KEY)
+    assert all(word in plain for word in words), "the sniffer works"
+    assert len(encrypted) > sum(map(len, words))
+    assert not any(word in encrypted for word in words)
+    for fixed in (b"squall", topology_hash(TOPOLOGY), KEY.secret, KEY.public):
+        assert fixed not in encrypted
+
+
+async def test_workers_with_different_keys_do_not_meet() -> None:
+    """Of two topologies, or one of them without."""
+    a, b, c = Worker(A, key=KEY), Worker(B, key=CurveKey.make(TOPOLOGY)), Worker(B)
+    for worker in (a, b, c):
+        worker.start()
+    for other in (b, c):
+        a.transport.set_peers({B: ("127.0.0.1", other.port)})
+        other.transport.set_peers({A: ("127.0.0.1", a.port)})
+        refused = a.transport.drops.refused
+        await wait_until(lambda refused=refused: a.transport.drops.refused > refused + 2)
+        assert not a.transport.greeted()
+        assert not other.transport.greeted()
+    for worker in (a, b, c):
+        assert worker.received == []
+        await worker.transport.close()
+
+
+async def test_without_curve_in_zeromq_there_is_no_transport(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zmq.has", lambda feature: False)
+    with pytest.raises(SquallError, match="without CURVE"):
+        Worker(A, key=KEY)
+    await Worker(A).transport.close()
+
+
+def test_a_key_shows_itself_to_nobody() -> None:
+    assert KEY.secret.decode() not in repr(KEY) + str(KEY) + f"{KEY}"
+    assert CurveKey.from_bytes(KEY.to_bytes(), TOPOLOGY) == KEY
+    secret = json.loads(KEY.to_bytes())["secret"]
+    damaged = [b"", b"{", b"[]", b"{}", KEY.to_bytes().replace(b'"public"', b'"public": 1, "p"')]
+    for data in [*damaged, KEY.to_bytes().replace(secret.encode(), b"short")]:
+        with pytest.raises(ValueError, match="no pair of keys for") as caught:
+            CurveKey.from_bytes(data, TOPOLOGY)
+        assert secret not in str(caught.value)
+    with pytest.raises(ValueError, match="another topology"):
+        CurveKey.from_bytes(KEY.to_bytes(), "other-1-1")

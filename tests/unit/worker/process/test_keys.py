@@ -1,0 +1,60 @@
+"""The key that a worker finds in its folder, or does not."""
+
+from pathlib import Path
+
+import pytest
+
+from squall.curve import CURVE, KEY_FILE, CurveKey
+from squall.errors import SquallError
+from squall.launch import Incarnation, LaunchSpec
+from squall_worker.keys import own_key
+
+TOPOLOGY = "wordcount-1-1700000000"
+KEY = CurveKey.make(TOPOLOGY)
+
+
+def spec(folder: Path, hostname: str = "node7") -> LaunchSpec:
+    return LaunchSpec(
+        TOPOLOGY, "node", hostname, 6700, "worker", Incarnation(1, 1), folder, folder, folder, {}
+    )
+
+
+def test_a_worker_that_encrypts_has_its_key(tmp_path: Path) -> None:
+    (tmp_path / KEY_FILE).write_bytes(KEY.to_bytes())
+    assert own_key(spec(tmp_path), {CURVE: "auto"}, "0.0.0.0") == KEY
+    assert own_key(spec(tmp_path, "127.0.0.1"), {CURVE: "auto"}, "127.0.0.1") is None
+    assert own_key(spec(tmp_path, "127.0.0.1"), {CURVE: True}, "127.0.0.1") == KEY
+    assert own_key(spec(tmp_path), {CURVE: False}, "0.0.0.0") is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, b"", b"{", CurveKey.make("other-1-1").to_bytes()],
+    ids=["none", "empty", "damaged", "another's"],
+)
+def test_one_that_cannot_read_it_does_not_start(tmp_path: Path, data: bytes | None) -> None:
+    """It never goes on in the clear."""
+    if data is not None:
+        (tmp_path / KEY_FILE).write_bytes(data)
+    with pytest.raises(SquallError, match="cannot read its key"):
+        own_key(spec(tmp_path), {CURVE: "auto"}, "0.0.0.0")
+
+
+def test_nor_one_whose_zeromq_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / KEY_FILE).write_bytes(KEY.to_bytes())
+    monkeypatch.setattr("zmq.has", lambda feature: False)
+    with pytest.raises(SquallError, match="without CURVE"):
+        own_key(spec(tmp_path), {CURVE: True}, "127.0.0.1")
+
+
+def test_a_topology_of_before_there_were_keys_stays_in_the_clear_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(
+        "squall_worker.keys.log.warning", lambda event, **keys: told.append(keys["what_to_do"])
+    )
+    assert own_key(spec(tmp_path), {}, "127.0.0.1") is None
+    assert told == []
+    assert own_key(spec(tmp_path), {}, "0.0.0.0") is None
+    assert told == ['storm rebalance NAME -t \'{"storm.messaging.curve": "auto"}\'']

@@ -1,0 +1,38 @@
+"""The topology's key, as a worker gets it from its supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from squall.curve import CURVE, CurveKey, encrypts, has_key, is_loopback, require_curve
+from squall.errors import SquallError
+from squall.launch import LaunchSpec
+from squall.logs import get_logger
+
+log = get_logger(__name__)
+
+
+def own_key(spec: LaunchSpec, topology_conf: Mapping[str, Any], bind_host: str) -> CurveKey | None:
+    """The key with which this worker encrypts, None when it does not. Raises SquallError when it
+    is to and cannot: it never goes on in the clear instead."""
+    if not encrypts(topology_conf, hostname=spec.hostname, bind_host=bind_host):
+        if not has_key(topology_conf) and not is_loopback(bind_host):
+            log.warning(
+                "not_encrypted",
+                topology_id=spec.topology_id,
+                why=f"{CURVE} is false for this topology"
+                if CURVE in topology_conf
+                else "it was submitted to a release that made no keys",
+                what_to_do=f'storm rebalance NAME -t \'{{"{CURVE}": "auto"}}\'',
+            )
+        return None
+    require_curve()
+    try:
+        return CurveKey.from_bytes(spec.key_file.read_bytes(), spec.topology_id)
+    except (OSError, ValueError) as error:
+        raise SquallError(
+            f"this worker is to encrypt what it sends, and cannot read its key: {error}",
+            hint="Its supervisor writes the key into the worker's folder. One of an earlier "
+            f"release does not: keep {CURVE}: false on Nimbus until all are upgraded.",
+        ) from error
