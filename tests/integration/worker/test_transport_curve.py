@@ -230,6 +230,34 @@ async def test_workers_with_different_keys_do_not_meet() -> None:
         await worker.transport.close()
 
 
+@pytest.mark.parametrize(("first", "then"), [(None, KEY), (KEY, None)], ids=["on", "off"])
+async def test_workers_change_over_one_after_the_other(
+    first: CurveKey | None, then: CurveKey | None
+) -> None:
+    """A rebalance that sets storm.messaging.curve: for a while one encrypts and one does not."""
+    pair = Pair(first)
+    await pair.start()
+    await pair.wait_greeted()
+    for launch, slot in ((2, B), (2, A)):
+        old = pair.b if slot == B else pair.a
+        await old.transport.close(drain_secs=1)
+        new = Worker(slot, launch=launch, key=then)
+        new.start(old.port)
+        if slot == B:
+            pair.b = new
+        else:
+            pair.a = new
+        pair.connect()
+        await asyncio.sleep(0.3)  # for them to meet, and fail to
+        if slot == B:
+            assert not pair.b.transport.greeted()
+    await pair.wait_greeted()
+    pair.a.transport.send(B, [b"to b"])
+    pair.b.transport.send(A, [b"to a"])
+    await wait_until(lambda: (pair.b.received, pair.a.received) == ([b"to b"], [b"to a"]))
+    await pair.close()
+
+
 async def test_without_curve_in_zeromq_there_is_no_transport(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

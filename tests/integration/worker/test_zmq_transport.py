@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import resource
@@ -295,6 +296,34 @@ async def test_an_old_incarnation_is_not_heard(pair: Pair) -> None:
     await wait_until(lambda: pair.a.transport.counts().dropped_replaced > 0)
     await zombie.transport.close()
     assert pair.a.received == [b"now"]
+
+
+async def test_what_else_had_the_port_for_a_while_is_got_over(pair: Pair) -> None:
+    """ZeroMQ gives a socket up for good that met another protocol."""
+    await pair.wait_greeted()
+    met = 0
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal met
+        met += 1
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n" + b"x" * 100)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port, pair.to_b.target_port = pair.to_b.target_port, other.sockets[0].getsockname()[1]
+    await pair.b.transport.close()
+    pair.to_b.reset()
+    await wait_until(lambda: met > 0)
+    pair.to_b.target_port = port
+    other.close()
+    pair.b = Worker(B, launch=2, key=pair.key)
+    pair.b.start(port)
+    pair.b.transport.set_peers({A: ("127.0.0.1", pair.to_a.port)})
+    await pair.wait_greeted()
+    pair.a.transport.send(B, [b"again"])
+    await wait_until(lambda: pair.b.received == [b"again"])
 
 
 async def test_a_peer_that_moves_is_followed(pair: Pair) -> None:

@@ -9,6 +9,9 @@ What is particular to ZeroMQ here:
 - PUSH sockets are IMMEDIATE: a frame goes into a socket only while a connection stands, so nothing
   waits there for a process that has been replaced meanwhile, and POLLOUT tells of the connection.
 - MAXMSGSIZE caps one part of a message only: messages of several parts are refused.
+- A socket connects again by itself, but not after a handshake that broke the protocol: something
+  else had the peer's port, or a worker that encrypts met one that does not. Then it is dead, and
+  nothing tells.
 
 With the topology's key all connections are encrypted, and strangers are kept out (`curve`).
 """
@@ -66,6 +69,8 @@ _READ_BYTES = 4 * 1024 * 1024
 _CONNECT_MS = 5_000
 _HANDSHAKE_MS = 5_000
 _RECONNECT_MS = 100
+# A link that does not stand and has no connection for so long is given another socket.
+_RENEW_SECS = 3.0
 # ZMTP heartbeats find dead hosts. Long, since a receiver whose queue is full answers none.
 _HEARTBEAT_MS = 5_000
 _HEARTBEAT_TIMEOUT_MS = 30_000
@@ -104,7 +109,7 @@ class DropCounts:
 class _Peer:
     """A link, and the PUSH socket that serves it once its address is known."""
 
-    __slots__ = ("address", "connected", "link", "socket", "writable")
+    __slots__ = ("address", "connected", "link", "renew_at", "socket", "writable")
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -112,6 +117,7 @@ class _Peer:
         self.socket: zmq.Socket[bytes] | None = None
         self.writable = False  # the last look found room in the socket
         self.connected = False
+        self.renew_at = 0.0  # from then on the socket is taken for dead
 
 
 class ZmqTransport:
@@ -252,6 +258,7 @@ class ZmqTransport:
             self._guard.connect(socket)
         peer.address, peer.socket = address, socket
         peer.writable = peer.connected = False
+        peer.renew_at = self._clock.monotonic() + _RENEW_SECS
         self._loop.add_reader(socket.fileno(), self._on_push_ready, peer)
         try:
             socket.connect(_endpoint(*address))
@@ -265,6 +272,13 @@ class ZmqTransport:
         if socket is not None:
             self._loop.remove_reader(socket.fileno())
             socket.close(linger_ms)
+
+    def _renew_if_dead(self, peer: _Peer, now: float) -> None:
+        address = peer.address
+        if address is None or peer.writable or peer.link.greeted or now < peer.renew_at:
+            return
+        self._disconnect(peer)
+        self._connect(peer, address)
 
     @property
     def peers(self) -> frozenset[WorkerSlot]:
@@ -519,6 +533,7 @@ class ZmqTransport:
         for peer in self._peers.values():
             peer.link.tick(now)
             self._pump(peer)
+            self._renew_if_dead(peer, now)
         self._reschedule()
 
     def _reschedule(self) -> None:
