@@ -123,11 +123,16 @@ class Disk:
         """Rebuild a machine's folder from what was durable."""
         folder = self.root / host
         rebuilt = self.root / f"{host}.rebuilt"
-        rebuilt.mkdir()
-        self._rebuild(folder.stat().st_ino, folder, rebuilt)
+        self.photograph(host, rebuilt)
         shutil.rmtree(folder)
         rebuilt.rename(folder)
         self._sync_tree(folder)
+
+    def photograph(self, host: str, target: Path) -> None:
+        """What a machine would find if it lost its power now, as a new folder."""
+        folder = self.root / host
+        target.mkdir()
+        self._rebuild(folder.stat().st_ino, folder, target)
 
     def _rebuild(self, inode: int, present: Path | None, target: Path) -> None:
         now: dict[str, int] = {}
