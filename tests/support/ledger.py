@@ -44,6 +44,7 @@ class Ledger:
         self._served_max = len(self.lines)
         self._lines_per_sec: float | None = None
         self._paced_from = 0.0
+        self._paced_after = 0  # lines
         self._handed_out = 0
         self._watched: set[int] = set()  # lines of `watch` that are not acked
         self._to_watch = 0  # so many more lines join them when they are handed out
@@ -80,7 +81,7 @@ class Ledger:
             served_max = self._served_max
             if self._lines_per_sec is not None:
                 paced = (time.monotonic() - self._paced_from) * self._lines_per_sec
-                served_max = min(served_max, int(paced))
+                served_max = min(served_max, self._paced_after + int(paced))
             room = max(0, served_max - len(self._held) - len(self._done))
             numbers = [self._waiting.pop() for _ in range(min(count, room, len(self._waiting)))]
             for number in numbers:
@@ -146,6 +147,7 @@ class Ledger:
         with self._change:
             self._lines_per_sec = lines_per_sec
             self._paced_from = time.monotonic()
+            self._paced_after = len(self._held) + len(self._done)
 
     def watch(self, count: int) -> None:
         """Watch the next `count` lines that are handed out from now on, see `wait_watched`."""
@@ -224,7 +226,8 @@ class Ledger:
     def account(self) -> dict[str, int]:
         """The words that were let out, in all; how many of them were never recorded though their
         line was acked, recorded though they are not in the text, recorded more than once, and
-        recorded of lines that had failed or lost their holder before."""
+        recorded of lines that had failed or lost their holder before; and how many lines went
+        through once more than they should."""
         with self._change:
             done = self._done
             expected = {key: word for key, word in self.expected().items() if key[0] in done}
@@ -236,7 +239,15 @@ class Ledger:
                 "duplicates": self.records.total() - len(self.records),
                 "recovered": sum(len(self.lines[number].split()) for number in self._again & done),
                 "fails": self.fails,
+                "lines_repeated": self._lines_repeated(),
             }
+
+    def _lines_repeated(self) -> int:
+        """A line that was handed out twice counts once, however many of its words came twice."""
+        most: Counter[int] = Counter()
+        for (number, _), times in self.records.items():
+            most[number] = max(most[number], times)
+        return most.total() - len(most)
 
     def duplicates(self) -> int:
         """Records beyond the first of each word."""

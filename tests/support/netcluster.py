@@ -28,6 +28,7 @@ from tests.leftovers import processes_of
 from tests.support.bugs import bug_environment
 from tests.support.devcluster import environment, is_alive, storm, wait_for
 from tests.support.netns import Network
+from tests.support.wall_clock import WallClocks
 
 from squall.config import default_conf
 from squall_cli.zookeeper import _JAVA_FLAGS, _LOG_CONFIG, find_classpath, find_java
@@ -89,6 +90,8 @@ class NetCluster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._bugs: dict[str, str] = {}
         self.network = network
+        # One for each node's daemon, and one for all workers.
+        self.clocks = WallClocks(folder)
         nodes = (*ZOOKEEPERS, *NIMBUSES, *SUPERVISORS)
         self.addresses = {name: self.network.node(name) for name in nodes}
         self.conf_file = folder / "storm.yaml"
@@ -181,6 +184,7 @@ class NetCluster:
         env = environment()
         if name in self._bugs:
             env |= bug_environment(self._bugs[name], env["PYTHONPATH"])
+        env |= self.clocks.environment(name)
         if name in ZOOKEEPERS:
             folder = self.local_dir(name)
             argv = [find_java(), *_JAVA_FLAGS]
@@ -236,8 +240,9 @@ class NetCluster:
             process.wait(30)
 
     def heal(self) -> None:
-        """Put all cables back, let what was stopped go on, start what does not run, and wait until
-        the cluster is whole."""
+        """Set all clocks right, put all cables back, let what was stopped go on, start what does
+        not run, and wait until the cluster is whole."""
+        self.clocks.set_right()
         for name in self.addresses:
             self.network.put_back(name)
             if self.runs(name):
@@ -258,6 +263,45 @@ class NetCluster:
             return False
         return len(summary.supervisors) == 3 and len(summary.nimbuses) == 2
 
+    @contextlib.contextmanager
+    def zookeeper(self) -> Iterator[Any]:
+        """A KazooClient (which has no types) of the ensemble."""
+        from kazoo.client import KazooClient
+
+        hosts = ",".join(f"{self.addresses[name]}:2181" for name in ZOOKEEPERS)
+        client = KazooClient(hosts)
+        client.start(timeout=20)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def zookeeper_connections(self) -> int:
+        """Clients of the ensemble."""
+        found = 0
+        for name in ZOOKEEPERS:
+            for line in self._ask_zookeeper(name).splitlines():
+                if line.startswith("Connections: "):
+                    found += int(line.removeprefix("Connections: "))
+        return found
+
+    def assignment(self, name: str) -> tuple[str, int]:
+        """The id of a topology, and how often its assignment was written."""
+        topology_id = self.call("getTopologySummaryByName", name).id
+        with self.zookeeper() as client:
+            return topology_id, client.get(f"/storm/assignments/{topology_id}")[1].version
+
+    def _ask_zookeeper(self, name: str) -> str:
+        """What one server says to `srvr`; raises OSError."""
+        with socket.create_connection((self.addresses[name], 2181), 1) as connection:
+            connection.settimeout(1)
+            connection.sendall(b"srvr")
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+        return answer.decode(errors="replace")
+
     def zookeeper_modes(self) -> dict[str, str]:
         """Who serves as what: "leader" or "follower"."""
         modes = {}
@@ -265,15 +309,10 @@ class NetCluster:
             if not self.runs(name):
                 continue
             try:
-                with socket.create_connection((self.addresses[name], 2181), 1) as connection:
-                    connection.settimeout(1)
-                    connection.sendall(b"srvr")
-                    answer = b""
-                    while part := connection.recv(4096):
-                        answer += part
+                answer = self._ask_zookeeper(name)
             except OSError:
                 continue
-            for line in answer.decode(errors="replace").splitlines():
+            for line in answer.splitlines():
                 if line.startswith("Mode: "):
                     modes[name] = line.removeprefix("Mode: ")
         return modes
