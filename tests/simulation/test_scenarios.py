@@ -5,6 +5,7 @@ each promise is about, and bugs put in on purpose, which these stories must find
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -100,6 +101,39 @@ def test_a_fail_over_long_after_the_start_moves_nothing() -> None:
         assert len(world.leaders()) == 1
         assert _assignment(world) == before
         assert world.processes("worker") == workers
+        await _quiet_end(world, ledger)
+
+    _play(script)
+
+
+def test_a_leader_without_the_code_leaves_everything_alone_until_it_has_it() -> None:
+    """STORM-1977: such a leader took every topology for a broken one. Here its disk is new, and the
+    other Nimbus, which has the code, is cut off."""
+
+    async def script(world: World) -> None:
+        ledger = await _running(world)
+        old, new = world.nimbus_hosts
+        while [leader.host for leader in world.leaders()] != [old]:
+            for leader in world.leaders():
+                leader.end(-9)
+            await asyncio.sleep(30)
+        before, workers = _assignment(world), world.processes("worker")
+        ways = world.isolate(old)
+        world.cut(ways)
+        world.daemons[f"nimbus@{new}"].end(-9)
+        shutil.rmtree(world.disk.folder(new) / "local" / "nimbus")
+        await asyncio.sleep(300)
+        (leader,) = world.leaders()
+        assert leader.host == new
+        assert leader.nimbus.blobs.all_keys() == []  # type: ignore[attr-defined]
+        assert _assignment(world) == before
+        assert world.processes("worker") == workers
+        world.heal(ways)
+        await asyncio.sleep(60)
+        options = storm.RebalanceOptions(wait_secs=1, num_workers=2)
+        assert await _as_user(world, world.ask("rebalance", "alpha", options)) == "ok"
+        await asyncio.sleep(30)
+        assert len(world.processes("worker")) == 2
         await _quiet_end(world, ledger)
 
     _play(script)

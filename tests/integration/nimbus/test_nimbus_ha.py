@@ -21,7 +21,7 @@ from tests.integration.nimbus.test_nimbus_process import (  # noqa: F401
     state,
     upload,
 )
-from tests.support.dying_nimbus import STEPS
+from tests.support.dying_nimbus import KILL_STEPS, REBALANCE_STEPS, STEPS
 from tests.support.nimbus_service import eventually, topology
 from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa: F401
 
@@ -260,6 +260,92 @@ async def _outcomes(
         leader = standby
     await nimbuses.submit("afterwards")
     return outcomes
+
+
+async def dies(leader: NimbusProcess, step: str, method: str, *args: Any) -> None:
+    """Ask the leader for something, during which it dies."""
+    async with client(leader) as one:
+        with pytest.raises(ThriftTransportError):
+            await one.call(method, *args)
+    assert leader.ended()[0] == -signal.SIGKILL, step
+
+
+async def test_a_leader_killed_at_any_step_of_a_kill_has_it_done_by_the_next(
+    nimbuses,
+    state,  # noqa: F811
+) -> None:
+    await register(state)
+    leader = await nimbuses.add(KILL_STEPS[0])
+    for number, step in enumerate(KILL_STEPS):
+        async with client(leader):  # it leads
+            pass
+        standby = await nimbuses.add(
+            KILL_STEPS[number + 1] if number + 1 < len(KILL_STEPS) else None
+        )
+        if not await runs(state, "t"):
+            await nimbuses.submit("t")
+        await dies(leader, step, "killTopologyWithOpts", "t", storm.KillOptions(wait_secs=0))
+        leader = standby
+        if step == KILL_STEPS[0]:  # nothing was written yet
+            async with nimbuses.connect():
+                assert await runs(state, "t")
+            continue
+
+        async def gone() -> bool:
+            return not (
+                await state.storms()
+                or await state.blob_keys()
+                or await state.topologies_with_state()
+            )
+
+        await eventually(gone, f"gone with all that it had, killed at {step}", 30.0)
+    await nimbuses.submit("afterwards")
+
+
+async def test_a_leader_killed_at_any_step_of_a_rebalance_has_it_done_by_the_next(
+    nimbuses,
+    state,  # noqa: F811
+) -> None:
+    """A call that broke took effect wholly or not at all: workers, assignment and configuration
+    agree."""
+    await register(state)
+    leader = await nimbuses.add(REBALANCE_STEPS[0])
+    await nimbuses.submit("t")
+    (topology_id,) = await state.storms()
+    outcomes = {}
+    for number, step in enumerate(REBALANCE_STEPS):
+        async with client(leader):  # it leads
+            pass
+        standby = await nimbuses.add(
+            REBALANCE_STEPS[number + 1] if number + 1 < len(REBALANCE_STEPS) else None
+        )
+
+        async def copied(port: int = standby.port) -> bool:
+            held = [await state.blob_holders(key) for key in topology_blob_keys(topology_id)]
+            return all(port in [one.port for one in holders] for holders in held)
+
+        await eventually(copied, "the next one has the code", 30.0)
+        workers = 1 + (number + 1) % 2
+        options = storm.RebalanceOptions(
+            wait_secs=0, num_workers=workers, topology_conf_overrides=json.dumps({"mine": number})
+        )
+        await dies(leader, step, "rebalance", "t", options)
+
+        async def agree(workers: int = workers, number: int = number, step: str = step) -> bool:
+            base, assigned = await state.storm(topology_id), await state.assignment(topology_id)
+            if base is None or assigned is None or base.status is not TopologyStatus.ACTIVE:
+                return False
+            conf = json.loads(await nimbuses.call("getTopologyConf", topology_id))  # noqa: F811
+            outcomes[step] = done = base.num_workers == workers
+            return len(assigned[0].slots()) == (base.num_workers or 1) and (
+                (conf.get("mine") == number) is done
+            )
+
+        await eventually(agree, f"all of it or nothing, killed at {step}", 30.0)
+        leader = standby
+    print(json.dumps(outcomes))
+    assert not outcomes[REBALANCE_STEPS[0]]
+    assert all(outcomes[step] for step in REBALANCE_STEPS[1:])
 
 
 # Kinds of transactions that change no node (ZooDefs.OpCode).
