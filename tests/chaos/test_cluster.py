@@ -174,7 +174,6 @@ def test_workers_are_killed_one_after_the_other(cluster: NetCluster, report: Rep
         memory = Footprint.take(cluster).memory_since(before)
         figures["memory_after_kills"] = memory
         assert max(memory.values()) <= MEMORY_GROWTH_MAX, memory
-    assert report.scenarios[scenario]["lines_repeated"] <= (WARM_UP + KILLS) * PENDING
 
 
 def test_one_of_two_workers_is_killed(cluster: NetCluster, report: Report) -> None:
@@ -182,19 +181,25 @@ def test_one_of_two_workers_is_killed(cluster: NetCluster, report: Report) -> No
     scenario = "worker SIGKILL, two workers"
     with load(cluster, report, scenario, workers=2, conf=PATIENT) as ledger:
         kill_workers(cluster, report, scenario, ledger, KILLS_OF_TWO, 2)
-    assert report.scenarios[scenario]["lines_repeated"] <= KILLS_OF_TWO * PENDING
 
 
 def kill_workers(
     cluster: NetCluster, report: Report, kind: str, ledger: Ledger, kills: int, workers: int
 ) -> None:
-    """One after the other, each when the one before is back."""
+    """One after the other, each when the one before is back. Each loss of a worker (on a busy
+    machine one may also be replaced because it was too slow) has at most what was pending done
+    twice (R3); there is one spout task."""
     draw = random.Random(kills)
+    launches, repeated = cluster.launches(), ledger.lines_repeated()
     for _ in range(kills):
         pids = cluster.wait_workers(workers)
         ledger.watch(WATCHED)
         signal_worker(draw.choice(sorted(pids)), signal.SIGKILL)
         report.recovered(kind, ledger.wait_watched(RECOVERY_SECS_MAX), kills=1)
+    cluster.wait_workers(workers)
+    lost = cluster.launches() - launches
+    assert lost >= kills
+    assert ledger.lines_repeated() - repeated <= lost * PENDING
 
 
 def settled(cluster: NetCluster) -> Footprint:

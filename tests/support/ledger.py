@@ -226,8 +226,7 @@ class Ledger:
     def account(self) -> dict[str, int]:
         """The words that were let out, in all; how many of them were never recorded though their
         line was acked, recorded though they are not in the text, recorded more than once, and
-        recorded of lines that had failed or lost their holder before; and how many lines went
-        through once more than they should."""
+        recorded of lines that had failed or lost their holder before; and `lines_repeated`."""
         with self._change:
             done = self._done
             expected = {key: word for key, word in self.expected().items() if key[0] in done}
@@ -239,14 +238,15 @@ class Ledger:
                 "duplicates": self.records.total() - len(self.records),
                 "recovered": sum(len(self.lines[number].split()) for number in self._again & done),
                 "fails": self.fails,
-                "lines_repeated": self._lines_repeated(),
+                "lines_repeated": self.lines_repeated(),
             }
 
-    def _lines_repeated(self) -> int:
-        """A line that was handed out twice counts once, however many of its words came twice."""
+    def lines_repeated(self) -> int:
+        """How often a line went through once more than it should, with any of its words."""
         most: Counter[int] = Counter()
-        for (number, _), times in self.records.items():
-            most[number] = max(most[number], times)
+        with self._change:
+            for (number, _), times in self.records.items():
+                most[number] = max(most[number], times)
         return most.total() - len(most)
 
     def duplicates(self) -> int:

@@ -351,6 +351,11 @@ class NetCluster:
                     found[pid] = name
         return found
 
+    def launches(self) -> int:
+        """How many workers were ever started."""
+        logs = [self.folder / "logs" / name / "supervisor.log" for name in SUPERVISORS]
+        return sum(log.read_bytes().count(b" worker_launched ") for log in logs if log.exists())
+
     def wait_workers(self, count: int, timeout_secs: float = 40.0) -> dict[int, str]:
         return wait_for(
             f"{count} workers",
