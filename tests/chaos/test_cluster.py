@@ -42,9 +42,11 @@ from squall.nimbus_client import NimbusClient
 from squall_thrift import storm as thrift
 from squall_thrift.messages import ThriftApplicationError
 
-pytestmark = pytest.mark.chaos
-
 STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "25"))
+
+# Far above what any of them takes: on a busy machine 44 kills take minutes.
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(STORM_SECS + 450)]
+
 LINES_PER_SEC = 250.0
 WORDS_PER_LINE = 9  # more than the text has
 LINES = int(LINES_PER_SEC * (STORM_SECS + 180))  # enough for as long as a scenario may last
@@ -162,7 +164,7 @@ def test_workers_are_killed_one_after_the_other(cluster: NetCluster, report: Rep
     """Each kill has at most what was pending done twice, and leaves nothing behind."""
     figures: dict[str, Any] = {}
     scenario = "worker SIGKILL"
-    with load(cluster, report, scenario, conf=PATIENT, figures=figures) as ledger:
+    with load(cluster, report, scenario, conf=PATIENT, lines=2 * LINES, figures=figures) as ledger:
         kill_workers(cluster, report, scenario, ledger, WARM_UP, WORKERS)
         before = settled(cluster)
         kill_workers(cluster, report, scenario, ledger, KILLS, WORKERS)

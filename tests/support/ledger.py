@@ -197,11 +197,11 @@ class Ledger:
                         f"{len(self._waiting)} waiting)"
                     )
 
-    def expected(self) -> dict[tuple[int, int], str]:
-        """Every word of the text by its place."""
+    def expected(self, lines: int | None = None) -> dict[tuple[int, int], str]:
+        """Every word of the text, or of so many lines, by its place."""
         return {
             (number, place): word
-            for number, line in enumerate(self.lines)
+            for number, line in enumerate(self.lines[:lines])
             for place, word in enumerate(line.split())
         }
 
@@ -209,7 +209,7 @@ class Ledger:
         """Every word of the lines that were let out (`serve_up_to`) was recorded at least once, and
         nothing that is not in the text. (Records and acks come on different connections: the last
         records may be read after the last ack.)"""
-        expected = {k: word for k, word in self.expected().items() if k[0] < self._served_max}
+        expected = self.expected(self._served_max)
         deadline = time.monotonic() + timeout_secs
         with self._change:
             while expected.keys() - self.words.keys():
@@ -229,12 +229,13 @@ class Ledger:
         recorded of lines that had failed or lost their holder before; and `lines_repeated`."""
         with self._change:
             done = self._done
-            expected = {key: word for key, word in self.expected().items() if key[0] in done}
+            handed_out = self.expected(self._handed_out)
+            expected = {key: word for key, word in handed_out.items() if key[0] in done}
             recorded = self.words
             return {
                 "messages": len(expected),
                 "lost": len(expected.keys() - recorded.keys()),
-                "unexpected": len(recorded.items() - self.expected().items()),
+                "unexpected": len(recorded.items() - handed_out.items()),
                 "duplicates": self.records.total() - len(self.records),
                 "recovered": sum(len(self.lines[number].split()) for number in self._again & done),
                 "fails": self.fails,
