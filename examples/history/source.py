@@ -2,6 +2,7 @@
 
 import glob
 import json
+import os
 from collections import deque
 from pathlib import Path
 
@@ -15,7 +16,8 @@ class Records(Spout):
     """
 
     def __init__(self, pattern, fields):
-        self.pattern = pattern
+        # Workers have a working directory of their own.
+        self.pattern = pattern and os.path.abspath(pattern)
         self.outputs = fields
 
     def open(self, conf, context):
@@ -47,9 +49,10 @@ class Write(Bolt):
     topology, --output does that."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder = os.path.abspath(folder)
 
     def prepare(self, conf, context):
+        os.makedirs(self.folder, exist_ok=True)
         self.files = {}
 
     def execute(self, tup):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -69,6 +70,21 @@ def test_the_topology_runs_locally(tmp_path: Path) -> None:
     result = storm("local", "--local-ttl", "3", tmp_path / "package", "topology.py")
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_example_of_history_runs_where_nothing_was_made_for_it(tmp_path: Path) -> None:
+    """Relative paths are the user's, and the folder of results need not exist."""
+    line = "storm local     examples/history words --records 'in/*.jsonl' --folder out"
+    assert line in (ROOT / "examples" / "README.md").read_text()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.jsonl").write_text('{"text": "a b a"}\n{"text": "c a"}\n')
+    history = ROOT / "examples" / "history"
+    words = ("words", "--records", "in/*.jsonl", "--folder", "out")
+    result = storm("local", "--local-ttl", "5", history, *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (made,) = (tmp_path / "out").iterdir()
+    rows = [json.loads(row) for row in made.read_text().splitlines()]
+    assert {row["word"]: row["count"] for row in rows} == {"a": 3, "b": 1, "c": 1}
 
 
 def test_the_demo(tmp_path: Path) -> None:
