@@ -9,7 +9,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose check simulation bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-multilang bench-peers bench-spark \
+  bench-memory bench-scale bench-encryption bench-multilang bench-peers bench-spark \
   bench-report chaos soak format clean
 
 help: ## List the commands
@@ -73,6 +73,9 @@ bench-memory: $(BENCH_STAMP) ## Memory of every process while a bolt is stuck
 
 bench-scale: $(BENCH_STAMP) ## Workers, tasks, bytes and fan-out: is there a cliff?
 	$(BIN)/python -m bench scale
+
+bench-encryption: $(BENCH_STAMP) ## Two workers over TCP, plain and encrypted
+	$(BIN)/python -m bench encryption
 
 bench-spark: $(STAMP) ## Word count on Spark against hand-written PySpark, as JSON
 	$(BIN)/python -m bench.spark

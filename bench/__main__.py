@@ -5,6 +5,7 @@
     latency     complete latency at 1,000 messages a second
     idle        CPU and memory of an idle cluster
     memory      memory of every process while a bolt is stuck
+    encryption  two workers over TCP, plain and encrypted
     scale       workers, tasks, sizes and fan-out
     multilang   one shell bolt against bare pipes
     peers       other systems on the same lines
@@ -38,6 +39,7 @@ SUBJECTS = {
     "latency": ("bench.latency", 5),
     "idle": ("bench.idle", 3),
     "memory": ("bench.memory", 1),
+    "encryption": ("bench.encryption", 7),
     "scale": ("bench.scale", 3),
     "multilang": ("bench.shell", 3),
     "peers": ("bench.peers", 3),

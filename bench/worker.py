@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+import zmq
+from zmq.utils import z85
 
 from bench import stubs, variants
 from squall.config import default_conf, normalize_topology_conf
+from squall.curve import CurveKey, encrypts
 from squall.launch import Incarnation
 from squall.model import Executor, WorkerSlot
 from squall.system_topology import (
@@ -40,6 +43,12 @@ def say(message: Any) -> None:
 
 async def hear() -> Any:
     return json.loads(await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline))
+
+
+def bench_key() -> CurveKey:
+    """The same in every worker."""
+    secret = z85.encode(b"bench".ljust(32, b"."))
+    return CurveKey("bench-1-1", zmq.curve_public(secret), secret)
 
 
 def place(
@@ -80,8 +89,13 @@ async def run(options: Mapping[str, Any]) -> None:
     slots = [WorkerSlot(f"bench-{i}", 1) for i in range(workers)]
     transport = None
     if workers > 1:
+        encrypted = encrypts(stored, hostname="127.0.0.1", bind_host="127.0.0.1")
         transport = ZmqTransport(
-            "bench-1-1", slots[index], Incarnation(1, 1), backlog_bytes_max=32 * 1024 * 1024
+            "bench-1-1",
+            slots[index],
+            Incarnation(1, 1),
+            backlog_bytes_max=32 * 1024 * 1024,
+            key=bench_key() if encrypted else None,
         )
         say(transport.bind("127.0.0.1", 0))
         ports = await hear()

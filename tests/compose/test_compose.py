@@ -58,6 +58,7 @@ def test_a_cluster_in_containers_loses_nothing(docker: Docker) -> None:
             ledger.pace(LINES_PER_SEC)
             cluster.submit_ledger(ledger, workers=WORKERS, conf=TOPOLOGY)
             ledger.wait_done(100, timeout_secs=90)
+            _check_encrypted(cluster)
             for befall in FAULTS:
                 start = time.monotonic()
                 befall(cluster, ledger)
@@ -84,6 +85,18 @@ def _check_containers(cluster: ComposeCluster) -> None:
     connection.request("GET", "/")
     assert connection.getresponse().status == 404
     connection.close()
+
+
+def _check_encrypted(cluster: ComposeCluster) -> None:
+    """Workers in different containers use their topology's key: nothing had to be set for it."""
+    find = "grep -rh worker_running /logs/workers-artifacts/ledger-*"
+    said = [
+        cluster.docker.run("exec", container, "sh", "-c", find)
+        for container in cluster.workers_per_container(total=WORKERS)
+    ]
+    assert len(said) > 1
+    assert all("encrypted=True" in one for one in said), said
+    assert not any("encrypted=False" in one for one in said), said
 
 
 def _recovered(ledger: Ledger) -> None:

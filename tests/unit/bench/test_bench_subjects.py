@@ -1,9 +1,10 @@
 """The other subjects of the benchmark: what they make of what was measured."""
 
+import dataclasses
 import json
 
 import pytest
-from bench import latency, memory, plots, scale
+from bench import encryption, latency, memory, plots, scale
 from bench.runs import measure
 
 from squall_worker.engine import core
@@ -88,3 +89,36 @@ def test_plots_are_drawn_and_the_same_again(tmp_path):
     first = plots.draw("latency", report, tmp_path).read_bytes()
     assert plots.draw("latency", report, tmp_path).read_bytes() == first
     assert plots.draw("no such subject", report, tmp_path) is None
+
+
+def test_what_encryption_costs_is_told_by_pairs(monkeypatch):
+    """Each case stands beside itself without; a part of them, too."""
+
+    def measured(cases, pairs, lines, rounds):
+        rows = {
+            case.name: {
+                "title": case.title,
+                "cpu_us_all": [2.0, 4.0] if case.conf else [1.0, 1.0],
+                "cpu_us_a_tuple": 3.0 if case.conf else 1.0,
+                "wall_millions_sec": 1.0,
+            }
+            for case in cases
+        }
+        return {"pairs": pairs, "cases": rows}
+
+    monkeypatch.setattr(encryption, "measure", measured)
+    report = encryption.take(2, {"bytes_100_encrypted"})
+    assert list(report["cases"]) == ["bytes_100", "bytes_100_encrypted"]
+    (table,) = encryption.tables(report)
+    assert table.rows[0][1:4] == ["1.00", "3.00", "3.00x (2.00-4.00)"]
+    assert len(encryption.tables(encryption.take(1))[0].rows) == 3
+
+
+def test_an_encrypted_run_is_counted(monkeypatch):
+    """Two real workers, with a thousandth of the tuples."""
+    (case,) = [case for case in encryption.cases() if case.name == "bytes_100_encrypted"]
+    case = dataclasses.replace(
+        case, arguments={**case.arguments, "total": 200}, tuples=200, messages=200,
+        executed={"sink": 200},
+    )  # fmt: skip
+    assert measure([case], 1)["cases"]["bytes_100_encrypted"]["tuples_checked"] == 200
