@@ -13,6 +13,7 @@ import asyncio
 import importlib
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,6 +72,21 @@ def has_figures(user: Any) -> bool:
     return hasattr(user, "figures")
 
 
+def history_of(conf: Mapping[str, Any]) -> Any:
+    """The worker's history, with `topology.history.enable`, in a folder for nobody."""
+    from squall.clock import SystemClock
+    from squall.launch import LaunchSpec
+    from squall_worker.history import WorkerHistory
+
+    folder = Path(tempfile.gettempdir(), "squall-bench-history")
+    spec = LaunchSpec(
+        topology_id="bench-1-1", supervisor_id="bench", hostname="bench", port=1,
+        worker_id="bench", incarnation=Incarnation(1, 1), stormdist=folder, worker_dir=folder,
+        artifacts_dir=folder, daemon_conf={**default_conf(), "storm.history.dir": str(folder)},
+    )  # fmt: skip
+    return WorkerHistory.of(spec, conf, clock=SystemClock(), on_trouble=print)
+
+
 async def run(options: Mapping[str, Any]) -> None:
     workers, index = options["workers"], options["index"]
     # Here, because `main` may have chosen another core and changed classes before.
@@ -107,6 +123,12 @@ async def run(options: Mapping[str, Any]) -> None:
             }
         )
     errors: list[str] = []
+    more: dict[str, Any] = {}
+    history = history_of(stored)
+    if history is not None:
+        from squall_worker.engine.recording import TimedCounts
+
+        more["make_counts"] = TimedCounts
     engine = Engine(
         compiled,
         stored,
@@ -117,8 +139,11 @@ async def run(options: Mapping[str, Any]) -> None:
         transport=transport,
         report_error=lambda component, task, error: errors.append(f"{component}: {error}"),
         seed=1,
+        **more,
     )
     await engine.start()
+    if history is not None:
+        history.follow(engine)
     if transport is not None:
         engine.set_routes(
             {t: slots[i] for i, some in enumerate(placed) for e in some for t in e.tasks}
@@ -143,6 +168,9 @@ async def run(options: Mapping[str, Any]) -> None:
         say("through")
         await hear()
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+    if history is not None:
+        history.stopped("")
+        await history.close(30)
     counts: dict[str, int] = {}
     for counter in users.get("count", ()):
         for word, n in counter.counts.items():

@@ -51,8 +51,9 @@ def load_conf(
 ) -> dict[str, Any]:
     """The configuration of a daemon or a client: defaults < site file < overrides.
 
-    `overrides` are `key=value` texts, or already parsed. `storm.local.dir` and `storm.log.dir`
-    become absolute. Raises ConfigError that lists all that is wrong; unknown keys are warned of.
+    `overrides` are `key=value` texts, or already parsed. The folders of the node
+    (`storm.local.dir`, `storm.log.dir`, `storm.history.dir`) become absolute. Raises ConfigError
+    that lists all that is wrong; unknown keys are warned of.
     """
     conf = default_conf()
     site, where = site_conf(config_file, env=env)
@@ -67,6 +68,9 @@ def load_conf(
     for key in ("storm.local.dir", "storm.log.dir"):
         if conf[key] is not None:
             conf[key] = os.path.abspath(os.path.expanduser(conf[key]))
+    history = conf["storm.history.dir"]
+    if history is not None and "://" not in history:
+        conf["storm.history.dir"] = os.path.abspath(os.path.expanduser(history))
     return conf
 
 

@@ -124,6 +124,8 @@ SCHEMA: dict[str, Kind] = {
     "storm.log.dir": TEXT,
     "storm.log.level": either("DEBUG", "INFO", "WARNING", "ERROR"),
     "storm.workers.artifacts.dir": TEXT,
+    "storm.history.dir": TEXT,
+    "storm.history.retention.hours": number(),
     "storm.local.hostname": TEXT,
     "storm.cluster.mode": either("distributed", "local"),
     "storm.bind.host": TEXT,
@@ -259,6 +261,13 @@ SCHEMA: dict[str, Kind] = {
     "topology.auto.task.hooks": list_of(CLASS_PATH),
     "topology.metrics.consumer.register": list_of(ANY_MAP),
     "topology.builtin.metrics.bucket.size.secs": SECS,
+    "topology.history.enable": YES_NO,
+    "topology.history.interval.secs": SECS,
+    "topology.history.rotation.secs": SECS,
+    "topology.history.rotation.bytes": whole(65_536),
+    "topology.history.key.sampling.rate": Kind(
+        "a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1
+    ),
     "topology.kryo.register": list_of(_REGISTRATION),
     "topology.testing.always.try.serialize": YES_NO,
     "topology.worker.shared.thread.pool.size": POSITIVE,

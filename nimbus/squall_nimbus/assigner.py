@@ -8,7 +8,7 @@ a rebalance) only place what has no slot, and leave judging to the monitor.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -63,12 +63,15 @@ class Assigner:
         *,
         clock: Clock,
         master_code_dir: str,
+        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
+        """`tell(topology_id, event, text)` is told of what the history of a topology is to have."""
         self._state = state
         self._catalog = catalog
         self._monitor = monitor
         self._clock = clock
         self._master_code_dir = master_code_dir
+        self._tell = tell
         self._lock = asyncio.Lock()
         self._without_code: set[str] = set()  # warned of
 
@@ -217,6 +220,13 @@ class Assigner:
                 executors=len(assignment.executor_slot),
                 workers=len(assignment.slots()),
                 placed=len(placed),
+            )
+            dead = seen.dead.get(topology_id)
+            self._tell(
+                topology_id,
+                "reassigned" if topology_id in seen.current else "assigned",
+                f"{len(assignment.executor_slot)} executors on {len(assignment.slots())} workers, "
+                f"{len(placed)} of them placed anew" + (f"; dead: {_show(dead)}" if dead else ""),
             )
 
     async def _forget_old_beats(self, seen: _Round, fence: Fence) -> None:

@@ -25,13 +25,17 @@ from squall_nimbus.blobs import BlobNotFoundError
 from squall_nimbus.catalog import Catalog
 from squall_nimbus.leader import NotTheLeaderError
 from squall_nimbus.lifecycle import (
+    Activate,
     Assign,
     Command,
+    Deactivate,
     DoRebalance,
     Event,
+    Kill,
     LeadershipGained,
     MonitorDue,
     NoTransitionError,
+    Rebalance,
     Remove,
     RemoveTopology,
     Schedule,
@@ -50,6 +54,28 @@ log = get_logger(__name__)
 _RETRY_SECS = 1.0
 # A topology's message time-out when its code is not there to tell (Storm's default).
 _MESSAGE_TIMEOUT_SECS = 30
+
+
+# Events as a topology's history names them.
+_TOLD: dict[type[Event], str] = {
+    Activate: "activated",
+    Deactivate: "deactivated",
+    Rebalance: "rebalance asked for",
+    DoRebalance: "rebalanced",
+    Kill: "killed",
+}
+
+
+def _details(event: Event) -> str:
+    match event:
+        case Rebalance(options):
+            asked = [f"{name}={n}" for name, n in sorted(options.num_executors.items())]
+            if options.num_workers is not None:
+                asked.append(f"workers={options.num_workers}")
+            return " ".join(asked)
+        case Kill(wait_secs=wait_secs) if wait_secs is not None:
+            return f"after {wait_secs} s"
+    return ""
 
 
 class TopologyNotAliveError(Exception):
@@ -82,6 +108,7 @@ class Control:
         fence: Callable[[], Awaitable[Fence]],
         remove: Callable[[str, StormBase, Fence], Awaitable[None]],
         tasks: TaskGroup,
+        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
         self.locks = NamedLocks()  # by topology name
         self._state = state
@@ -91,6 +118,7 @@ class Control:
         self._fence = fence
         self._remove = remove
         self._tasks = tasks
+        self._tell = tell
         self._pending: dict[str, _Pending] = {}
 
     async def find(self, name: str) -> tuple[str, StormBase]:
@@ -162,6 +190,8 @@ class Control:
         await self._catalog.have([topology_id])
         commands = decide(base, event, message_timeout_secs=self._message_timeout_secs(topology_id))
         due = None
+        if isinstance(event, Remove):  # afterwards nothing is known of it
+            self._tell(topology_id, "removed", "")
         for command in commands:
             if isinstance(command, Schedule) and command.wait_secs <= 0:
                 self._cancel(topology_id)
@@ -176,6 +206,8 @@ class Control:
                 status=base.status.name,
                 commands=" ".join(type(command).__name__ for command in commands),
             )
+            if type(event) in _TOLD:
+                self._tell(topology_id, _TOLD[type(event)], _details(event))
         return due
 
     async def _carry_out(

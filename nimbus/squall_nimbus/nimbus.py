@@ -13,6 +13,7 @@ from squall.cluster.state import ClusterState
 from squall.cluster.store import ConnectionState, StoreError
 from squall.cluster.values import NimbusInfo
 from squall.errors import SquallError
+from squall.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall.logs import get_logger
 from squall.sealing import Receiver
 from squall.tasks import TaskGroup
@@ -108,6 +109,12 @@ class Nimbus:
             upload_bytes_max=upload_bytes_max,
             clock=monotonic,
         )
+        self.chronicle = DaemonHistory(
+            self.conf,
+            name=f"nimbus {self.host}:{self.port}",
+            clock=self.clock,
+            topology_conf=lambda topology_id: self.catalog.get(topology_id).conf,
+        )
         self.history = History(
             local / "nimbus" / "history.json",
             age_secs_max=60 * float(conf.get("logviewer.cleanup.age.mins") or 10_080),
@@ -124,6 +131,7 @@ class Nimbus:
             self.monitor,
             clock=self.clock,
             master_code_dir=str(local / "nimbus" / "stormdist"),
+            tell=self.chronicle.tell,
         )
         self.control = Control(
             state,
@@ -133,6 +141,7 @@ class Nimbus:
             fence=self.fence,
             remove=self._remove,
             tasks=self.tasks,
+            tell=self.chronicle.tell,
         )
         self.submitter = Submitter(
             state,
@@ -144,6 +153,7 @@ class Nimbus:
             conf=self.conf,
             clock=self.clock,
             fence=self.fence,
+            tell=self.chronicle.tell,
         )
         self.cleanup = Cleanup(
             state,
@@ -185,12 +195,14 @@ class Nimbus:
         self.tasks.every("expiry", min(freq, 10.0), self._expire_sessions)
         inbox_freq = float(self.conf.get("nimbus.cleanup.inbox.freq.secs", 600))
         self.tasks.every("inbox_cleanup", inbox_freq, self._expire_inbox)
+        self.tasks.every("history_expiry", EXPIRE_EVERY_SECS, self.chronicle.expire)
 
     async def close(self) -> None:
         """Step down, end everything. The state is still the caller's to close."""
         self.state.store.remove_listener(self._connection_changed)
         await self.desk.close()
         await self.tasks.close()
+        await self.chronicle.close()
         self.blob_sessions.close()
         self.inbox.close()
 
@@ -200,6 +212,7 @@ class Nimbus:
 
     async def _remove(self, topology_id: str, base: Any, fence: Fence) -> None:
         await self.cleanup.remove(topology_id, base, fence)
+        self.chronicle.forget(topology_id)
         self._wake.set()  # its slots are free for others
 
     # Leadership
@@ -213,6 +226,8 @@ class Nimbus:
             self._term = None
         self.monitor.pause()
         self.control.step_down()
+        for topology_id in self.chronicle.known:
+            self.chronicle.tell(topology_id, "leader lost", f"{self.host}:{self.port}")
         self.tasks.start("announce", self._announce_again())
 
     async def _take_over(self, leadership: Leadership) -> None:
@@ -223,6 +238,8 @@ class Nimbus:
                 await self._announce()
                 await self._settle_blobs()
                 await self.control.take_over()
+                for topology_id in await self.state.storms():
+                    self.chronicle.tell(topology_id, "leader gained", f"{self.host}:{self.port}")
                 break
             except (StoreError, SquallError, BlobNotFoundError) as error:
                 log.warning("take_over_failed", error=error)

@@ -22,6 +22,12 @@ from squall.cluster.store import ConnectionLostError, NodeExistsError, StoreErro
 from squall.cluster.values import Credentials, StormBase, TopologyStatus
 from squall.config import normalize_topology_conf
 from squall.errors import ConfigError, InvalidTopologyError, SquallError
+from squall.history.settings import (
+    HistoryUnavailableError,
+    check_available,
+    history_url,
+    is_on,
+)
 from squall.logs import get_logger
 from squall.model_thrift import from_thrift
 from squall.names import make_topology_id, topology_name_error
@@ -77,7 +83,9 @@ class Submitter:
         conf: Mapping[str, Any],
         clock: Clock,
         fence: Callable[[], Awaitable[Fence]],
+        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
+        self._tell = tell
         self._state = state
         self._catalog = catalog
         self._blobs = blobs
@@ -115,6 +123,8 @@ class Submitter:
             "topology_submitted", topology_id=topology.id, owner=submission.owner,
             status=submission.initial_status.name,
         )  # fmt: skip
+        conf = topology.conf
+        self._tell(topology.id, "submitted", f"workers={conf.get('topology.workers', 1)}")
         await self._start(topology.id)
         return topology.id
 
@@ -145,6 +155,11 @@ class Submitter:
         except ConfigError as error:
             raise InvalidTopologyError(error.message, hint=error.hint) from error
         validate_topology(topology, conf)
+        if is_on(conf):  # whoever wants a history is told now that there would be none
+            try:
+                check_available(history_url(self._conf))
+            except HistoryUnavailableError as error:
+                raise InvalidTopologyError(error.message, hint=error.hint) from error
         self._check_blobs(conf, submission)
         self._count += 1
         topology_id = make_topology_id(submission.name, self._count, int(self._clock.time()))

@@ -15,11 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from squall.errors import SquallError
-from squall.files import write_atomic
+from squall.folders import Folder
 from squall.names import encode_znode
 from squall.serialization import Registry
 from squall_worker.engine.codec import ValueCodec
@@ -31,53 +30,6 @@ _ABSENT = object()
 
 class StateDamagedError(SquallError):
     """A file of the state is missing or cannot be read; the message names it."""
-
-
-class Folder:
-    """A folder of small files, on a local disk or behind a URL."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        self._path = None if "://" in url else Path(url)
-
-    def names(self) -> list[str]:
-        if self._path is not None:
-            return [p.name for p in self._path.iterdir()] if self._path.is_dir() else []
-        system, path = self._system()
-        if not system.exists(path):
-            return []
-        return [str(name).rpartition("/")[2] for name in system.ls(path, detail=False)]
-
-    def read(self, name: str) -> bytes:
-        """Raises OSError."""
-        if self._path is not None:
-            return (self._path / name).read_bytes()
-        system, path = self._system()
-        found: bytes = system.cat_file(f"{path}/{name}")
-        return found
-
-    def write(self, name: str, data: bytes) -> None:
-        """Replace a file in one step. Raises OSError."""
-        if self._path is not None:
-            self._path.mkdir(parents=True, exist_ok=True)
-            write_atomic(self._path / name, data)
-            return
-        system, path = self._system()
-        system.makedirs(path, exist_ok=True)
-        system.pipe_file(f"{path}/{name}", data)
-
-    def delete(self, name: str) -> None:
-        if self._path is not None:
-            (self._path / name).unlink(missing_ok=True)
-            return
-        system, path = self._system()
-        system.rm_file(f"{path}/{name}")
-
-    def _system(self) -> tuple[Any, str]:
-        from fsspec.core import url_to_fs
-
-        found: tuple[Any, str] = url_to_fs(self._url)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +91,7 @@ class DurableState:
             if (batch, "delta") not in files:
                 raise StateDamagedError(
                     f"the state after batch {batch} is missing: there is no {batch:012}.delta in "
-                    f"{self._folder._url}",
+                    f"{self._folder.url}",
                     hint="a stream cannot go on without its state; begin with a new --checkpoint",
                 )
             self._apply(f"{batch:012}.delta")
@@ -158,7 +110,7 @@ class DurableState:
                     self._values.pop(key, None)
         except Exception as error:
             raise StateDamagedError(
-                f"the state file {self._folder._url}/{name} cannot be read: {error}"
+                f"the state file {self._folder.url}/{name} cannot be read: {error}"
             ) from error
 
     def commit(self) -> None:

@@ -21,13 +21,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from squall.errors import SquallError
+from squall.folders import Folder
 from squall_spark import datasets
 from squall_spark.batch import Frames, write
 from squall_spark.bindings import Format, Source
 from squall_spark.columns import TypeGuess
 from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
 from squall_spark.stages import Code
-from squall_spark.state import Folder, StateAt
+from squall_spark.state import StateAt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

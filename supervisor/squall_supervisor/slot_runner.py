@@ -9,6 +9,7 @@ is idle. Only a worker that starts is looked at more often.
 from __future__ import annotations
 
 import asyncio
+import signal
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from squall_supervisor.launcher import (
 from squall_supervisor.localizer import Localizer, LocalTopology
 from squall_supervisor.machine import Machine
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.slot import Slot
+from squall_supervisor.slot import Slot, Step
 from squall_supervisor.slot_table import (
     BlobsChanged,
     BlobsFailed,
@@ -96,6 +97,8 @@ class Node:
     crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)
+    # Told (topology id, event, text, host:port) of what the history of a topology is to have.
+    tell: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
 
 
 class SlotRunner:
@@ -121,6 +124,7 @@ class SlotRunner:
         self._launching: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._topology_id: str | None = None  # that the slot's events are about
         self._looked = False  # whether the files were checked since the worker lived for a while
         self._logged = 0
 
@@ -137,6 +141,7 @@ class SlotRunner:
     def adopt(self, record: WorkerRecord, process: WorkerProcess) -> None:
         """Take over a worker that outlived the supervisor before us."""
         self.process, self.incarnation, self.limits = process, record.incarnation, record.limits
+        self._topology_id = record.assignment.topology_id
         process.watch(self._on_exit)
         event = WorkerAdopted(record.worker_id, record.timeout_secs, record.assignment)
         self._feed(event)
@@ -245,7 +250,34 @@ class SlotRunner:
                 what_happened=step.event,
                 next=step.next.name,
             )
+            self._tell_of(step)
         return steps > 0
+
+    def _tell_of(self, step: Step) -> None:
+        """Put what happened to the slot's worker into its topology's history."""
+        what = self._told_of(step)
+        if what is not None and self._topology_id is not None:
+            self._node.tell(self._topology_id, *what, self._place)
+        if self.slot.assignment is not None:
+            self._topology_id = self.slot.assignment.topology_id
+
+    @property
+    def _place(self) -> str:
+        return f"{self._node.settings.hostname}:{self.port}"
+
+    def _told_of(self, step: Step) -> tuple[str, str] | None:
+        match step.event:
+            case WorkerExited(status=status):
+                return "worker exited", f"{exit_text(status)}{_WHY.get(step.state, '')}"
+            case HeartbeatTimedOut():
+                return "worker killed", "it was not heard of in time"
+            case MemoryExceeded() | MemoryFarExceeded():
+                return "worker killed", str(step.event)
+            case LaunchFailed(reason=reason):
+                return "worker not launched", reason
+            case BlobsFailed(reason=reason):
+                return "code not fetched", reason
+        return None
 
     # Blobs.
 
@@ -323,6 +355,9 @@ class SlotRunner:
             incarnation=spec.incarnation,
             ms=round((self._now() - began) * 1000),
         )
+        self._topology_id = assignment.topology_id
+        pid = f"pid {process.pid}"
+        node.tell(assignment.topology_id, "worker launched", pid, self._place)
         self._feed(WorkerLaunched(spec.worker_id, record.timeout_secs))
 
     def _read_topology(self, topology_id: str) -> LocalTopology | None:
@@ -429,6 +464,26 @@ class SlotRunner:
                 self._carry_out(commands)
                 return
         self._carry_out(self.slot.advance(self._now()))
+
+
+# Why a worker ended, by the state of its slot at that moment.
+_WHY = {
+    State.KILL: ", the port is wanted for something else or for nothing",
+    State.KILL_BLOB_UPDATE: ", for new code or configuration",
+    State.KILL_AND_RELAUNCH: ", ended by its supervisor to be launched again",
+}
+
+
+def exit_text(status: int | None) -> str:
+    """The end of a process, for people."""
+    if status is None:
+        return "exited (nobody knows how: it was started by an earlier supervisor)"
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
 
 
 def _mapping(value: object) -> Mapping[str, object]:

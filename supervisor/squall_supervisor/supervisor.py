@@ -20,6 +20,8 @@ from squall.clock import Clock, SystemClock
 from squall.cluster.state import ClusterState
 from squall.cluster.store import ConnectionState, StoreError
 from squall.cluster.values import Assignment, ErrorInfo, SupervisorInfo
+from squall.history.events import EXPIRE_EVERY_SECS, DaemonHistory
+from squall.history.settings import history_url
 from squall.logs import get_logger
 from squall.names import SYSTEM_COMPONENT
 from squall.sealing import META_KEY
@@ -139,6 +141,12 @@ class Supervisor:
         )
         await asyncio.to_thread(localizer.prepare)
         self._localizer = localizer
+        self._history = DaemonHistory(
+            self._conf,
+            name=f"supervisor {settings.hostname}",
+            clock=self._clock,
+            topology_conf=lambda topology_id: _conf_of(localizer, topology_id),
+        )
         self._slots = Slots(
             Node(
                 settings=settings,
@@ -153,6 +161,7 @@ class Supervisor:
                 crashed=self._on_crash,
                 command=self._command,
                 machine=self._machine,
+                tell=self._history.tell,
             ),
             changed=self._on_slot_change,
         )
@@ -199,6 +208,8 @@ class Supervisor:
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, localizer.clean_up)
+        if "://" not in history_url(self._conf):  # else Nimbus does it for all
+            self._tasks.every("history", EXPIRE_EVERY_SECS, self._history.expire)
 
     async def wait_ready(self) -> None:
         """Wait until this node is registered and has read its assignments."""
@@ -220,6 +231,7 @@ class Supervisor:
         await self._server.stop(grace_secs=2.0)
         await self._slots.close()
         await self._localizer.close()
+        await self._history.close()
         await self._memory.close()
         await self._tasks.close()
         await self._cluster.close()
@@ -424,6 +436,14 @@ class Supervisor:
             await self._cluster.report_error(topology_id, SYSTEM_COMPONENT, error)
         except StoreError as failure:
             log.warning("error_not_reported", topology_id=topology_id, error=failure)
+
+
+def _conf_of(localizer: Localizer, topology_id: str) -> Mapping[str, Any]:
+    """Raises LookupError for a topology that is not on this disk."""
+    found = localizer.read(topology_id)
+    if found is None:
+        raise LookupError(topology_id)
+    return found.conf
 
 
 def _version() -> str:

@@ -120,7 +120,10 @@ class EngineCluster:
         network: Network | None = None,
         place: Callable[[Executor, str], int] | None = None,
         seed: int = 0,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
+        """`options` are more arguments of each Engine."""
+        self._options = options or {}
         self.clock = ManualClock()
         self.network = network or Network(seed)
         self.errors: list[tuple[str, int, BaseException]] = []
@@ -169,6 +172,7 @@ class EngineCluster:
             report_error=lambda *error: self.errors.append(error),
             clock=self.clock,
             seed=self._seed + index,
+            **self._options,
         )
 
     def restart(self, index: int) -> None:

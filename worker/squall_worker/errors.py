@@ -12,6 +12,7 @@ from squall.clock import Clock
 from squall.cluster.values import ErrorInfo
 from squall.errors import SquallError
 from squall.logs import get_logger
+from squall.names import SYSTEM_TASK
 
 log = get_logger(__name__)
 
@@ -53,6 +54,8 @@ def describe(error: BaseException) -> str:
 
 
 Send = Callable[[str, ErrorInfo], Awaitable[object]]
+# Told of an error's component, task and text, and how many errors it stands for.
+Note = Callable[[str, int, str, int], None]
 
 
 class ErrorReporter:
@@ -66,6 +69,7 @@ class ErrorReporter:
         self._port = port
         self._clock = clock
         self._send = send
+        self.note: Note | None = None  # also told; from any thread
         self._suppressed: dict[str, int] = {}
         self._waiting: set[asyncio.Task[None]] = set()
 
@@ -84,9 +88,18 @@ class ErrorReporter:
         suppressed = self._suppressed.pop(component, 0)
         if suppressed:
             log.warning("component_errors_not_reported", component=component, errors=suppressed)
-        info = ErrorInfo(describe(error), int(self._clock.time()), self._host, self._port)
+        text = describe(error)
+        if self.note is not None:
+            self.note(component, task, text, 1 + suppressed)
+        info = ErrorInfo(text, int(self._clock.time()), self._host, self._port)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._start, component, info)
+
+    def note_rest(self) -> None:
+        """Tell `note` of what was not reported since a component's last report."""
+        while self.note is not None and self._suppressed:
+            component, errors = self._suppressed.popitem()
+            self.note(component, SYSTEM_TASK, "(not reported one by one)", errors)
 
     def _start(self, component: str, info: ErrorInfo) -> None:
         if len(self._waiting) < _WAITING_MAX:

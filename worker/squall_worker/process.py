@@ -36,6 +36,7 @@ from squall_worker.cluster_view import ClusterView
 from squall_worker.dumps import Dumps, heading
 from squall_worker.errors import ErrorReporter
 from squall_worker.heartbeats import HeartbeatThread
+from squall_worker.history import WorkerHistory
 from squall_worker.keys import own_key
 from squall_worker.peers import Peers
 from squall_worker.placement import Ownership, Placement, spouts_run
@@ -62,8 +63,14 @@ EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 _SAY_SECS = 5.0
 # Errors that are on their way to ZooKeeper when the process ends get so long.
 _REPORT_SECS = 2.0
+# So long may the last file of the history take.
+_HISTORY_SECS = 1.5
 # The part of a graceful stop that is kept for the peers' acknowledgements and goodbyes.
 _GOODBYE_SECS = 0.5
+
+
+class HistoryError(SquallError):
+    """The history cannot be written; the topology runs on without."""
 
 
 class Worker:
@@ -95,6 +102,7 @@ class Worker:
         self._engine: Engine | None = None
         self._transport: ZmqTransport | None = None
         self._metrics: Metrics | None = None
+        self._history: WorkerHistory | None = None
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
         self._peers = Peers(
@@ -165,6 +173,7 @@ class Worker:
 
         stored = load(spec.stormdist)
         self._errors.throttle_by(stored.conf)
+        self._begin_history(stored)
         key = own_key(spec, stored.conf, self.settings.bind_host)
         transport = self._transport = ZmqTransport(
             spec.topology_id,
@@ -190,6 +199,8 @@ class Worker:
         await engine.start()
         engine.set_routes(placement.routes)
         self._start_metrics(engine)
+        if self._history is not None:
+            self._history.follow(engine)
         gc.enable()  # the start ran without (see __main__)
         tune_garbage_collector()
         self._report = StatsReport(
@@ -213,9 +224,26 @@ class Worker:
         )
         return engine, view, placement
 
+    def _begin_history(self, stored: StoredTopology) -> None:
+        """The history, when the topology wants one."""
+
+        def on_trouble(error: Exception) -> None:
+            reason = HistoryError(f"the topology's history cannot be written: {error}")
+            self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, reason)
+
+        self._history = WorkerHistory.of(
+            self.spec,
+            {**self.spec.daemon_conf, **stored.conf},
+            clock=self._clock,
+            on_trouble=on_trouble,
+            before_reading=self._errors.note_rest,
+        )
+        if self._history is not None:
+            self._errors.note = self._history.error
+
     def _start_metrics(self, engine: Engine) -> None:
         """Metrics consumers and the event log, when the topology has any."""
-        if engine.conf.get("topology.metrics.consumer.register"):
+        if engine.conf.get("topology.metrics.consumer.register") or self._history is not None:
             from squall_worker.engine.metrics import Metrics
 
             self._metrics = Metrics.of(
@@ -227,6 +255,7 @@ class Worker:
                 log_dir=self.spec.artifacts_dir,
                 clock=self._clock,
                 report=self._errors.report,
+                tap=self._history,
             )
             if self._metrics is not None:
                 self._metrics.start()
@@ -284,7 +313,13 @@ class Worker:
         self, stored: StoredTopology, placement: Placement, transport: ZmqTransport
     ) -> Engine:
         from squall_worker.engine import Engine
+        from squall_worker.engine.stats import TaskCounts
 
+        make_counts = TaskCounts
+        if self._history is not None:
+            from squall_worker.engine.recording import TimedCounts
+
+            make_counts = TimedCounts
         return Engine(
             stored.topology,
             {**self.spec.daemon_conf, **stored.conf},
@@ -298,6 +333,7 @@ class Worker:
             clock=self._clock,
             code_dir=stored.code_dir,
             pid_dir=self.spec.pid_dir,
+            make_counts=make_counts,
             worker=f"{self.spec.hostname}:{self.spec.port}",
         )
 
@@ -443,16 +479,27 @@ class Worker:
                 await self._metrics.close()
             if self._engine.events is not None:
                 self._engine.events.close()
+        writing = self._end_history(graceful=graceful)
         if self._transport is not None:
             left = deadline - self._clock.monotonic()
             settled = await self._transport.close(max(0.1, left) if graceful else 0.0)
             log.info("transport_closed", settled=settled, counts=self._transport.counts())
         await self._errors.close(_REPORT_SECS)
+        if writing is not None:
+            await writing
         await self._tasks.close()
         self._heartbeats.stop()
         if self._state is not None and self._connected.is_set():
             with contextlib.suppress(StoreError):
                 await self._state.close()
+
+    def _end_history(self, *, graceful: bool) -> asyncio.Task[None] | None:
+        """Write the last rows, beside the rest of the end."""
+        if self._history is None:
+            return None
+        why = "asked to" if graceful else f"{self._fatal or 'could not start'}"
+        self._history.stopped(why)
+        return asyncio.create_task(self._history.close(_HISTORY_SECS))
 
     def _age(self) -> str:
         """Seconds since the process began its work, for logs."""

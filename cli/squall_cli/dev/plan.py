@@ -125,6 +125,8 @@ class DevPlan:
             "drpc.http.port": self.drpc.http_port,
             "storm.local.dir": str(self.folder("client")),
             "storm.log.dir": str(self.logs),
+            "storm.history.dir": self.site_conf.get("storm.history.dir")
+            or str(self.folder("history")),
             **self.overrides,
         }
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from squall.folders import Folder
 from squall.serialization import Registry
-from squall_spark.state import SNAPSHOT_EVERY, DurableState, Folder, StateAt, StateDamagedError
+from squall_spark.state import SNAPSHOT_EVERY, DurableState, StateAt, StateDamagedError
 from squall_worker.engine.codec import ValueCodec
 
 

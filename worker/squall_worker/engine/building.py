@@ -65,6 +65,7 @@ class BuildHost(Host, Protocol):
     rng: random.Random
     observer: Observer | None
     make_object: Callable[[Component, int], Any]
+    make_counts: Callable[[], TaskCounts]
     worker_context: WorkerContext
     balancers: Balancers | None
     inspector: Inspector | None
@@ -102,7 +103,7 @@ def build_task(host: BuildHost, task: int) -> Built:
         task,
         host.plan.executor_of[task],
         list(outputs.values()),
-        TaskCounts(),
+        host.make_counts(),
     )
     threaded = feed in (Feed.THREAD, Feed.THREAD_NEXT_TUPLE)
     ledger = host.ledger.fresh() if threaded else host.ledger

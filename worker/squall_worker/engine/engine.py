@@ -41,12 +41,12 @@ from squall_worker.engine.building import Built, build_task, open_task
 from squall_worker.engine.closing import close_components
 from squall_worker.engine.codec import CodecError, ValueCodec
 from squall_worker.engine.complaints import Complaints
-from squall_worker.engine.core import Inspector, Source, TurnState
+from squall_worker.engine.core import Edge, Inspector, Output, Source, TurnState
 from squall_worker.engine.desk import AckDesk
 from squall_worker.engine.events import EventLog
 from squall_worker.engine.exchange import Exchange
 from squall_worker.engine.executors import BoltTask
-from squall_worker.engine.flow import Flow
+from squall_worker.engine.flow import Flow, Waiting
 from squall_worker.engine.inspecting import (
     DebugInspector,
     Observer,
@@ -58,7 +58,13 @@ from squall_worker.engine.plan import Plan
 from squall_worker.engine.replays import LOST, Reason, Replays
 from squall_worker.engine.routing import Balancers
 from squall_worker.engine.sections import ACKS, TUPLES, AcksSection, TuplesSection
-from squall_worker.engine.stats import Totals, Windows, add_output, executor_stats
+from squall_worker.engine.stats import (
+    TaskCounts,
+    Totals,
+    Windows,
+    add_output,
+    executor_stats,
+)
 from squall_worker.engine.timing import Every, Rotation, Ticks
 from squall_worker.transport import Grant, Transport
 
@@ -102,6 +108,7 @@ class Engine:
         seed: int | None = None,
         observer: Observer | None = None,
         make_object: Callable[[Component, int], Any] = make_user_object,
+        make_counts: Callable[[], TaskCounts] = TaskCounts,
         worker: str = "",
     ) -> None:
         """`topology` is the compiled one (`squall.system_topology.system_topology`), `conf` its
@@ -109,7 +116,8 @@ class Engine:
         topology, `executors` are those of this worker and `slot` is its own. `transport` None:
         every task is local. `seed` makes ids and shuffles repeatable (None: from os.urandom);
         `observer` is told of everything that happens and `make_object` makes the users' objects
-        (both for the test kit). `worker` is this one's host:port, to be named in reasons.
+        (both for the test kit), `make_counts` what each task counts in. `worker` is this one's
+        host:port, to be named in reasons.
 
         `report_error(component, task, error)` is told of each error of a component, from any
         thread (throttling is the caller's). `on_fatal(error)` is called once, on the loop, when
@@ -121,6 +129,7 @@ class Engine:
         self.now = (clock or SystemClock()).monotonic
         self.observer = observer
         self.make_object = make_object
+        self.make_counts = make_counts
         self._on_fatal = on_fatal or _log_fatal
         self._complaints = Complaints(self.now, report_error, conf)
         self.report = self._complaints.report
@@ -357,6 +366,10 @@ class Engine:
         for spout in self._flow.spouts:
             spout.wake()
         self.wake()
+
+    def tap(self, wrap: Callable[[Output, Edge], Waiting | None]) -> None:
+        """Let another object stand between the tasks' buffers and the way out: see `Flow.tap`."""
+        self._flow.tap(wrap)
 
     def stats(self) -> dict[Executor, ExecutorStats]:
         """Statistics of this worker's executors for the heartbeat; counts are exact."""

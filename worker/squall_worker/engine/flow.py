@@ -15,9 +15,9 @@ of the worker its tuples fail.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from squall.model import WorkerSlot
 from squall.names import is_system_id
@@ -47,6 +47,14 @@ class CycleOverflowError(RuntimeError):
     """The bolts of a cycle emit more tuples into it than they finish."""
 
 
+class Waiting(Protocol):
+    """Tuples on their way to one task: an edge, or what stands in its place."""
+
+    def __len__(self) -> int: ...
+    def take(self) -> Batch: ...
+    def drop_oldest(self, keep: int) -> None: ...
+
+
 class Way:
     """An edge, and where it leads."""
 
@@ -57,7 +65,7 @@ class Way:
 
     def __init__(self, output: Output, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
         self.output = output
-        self.edge = edge
+        self.edge: Waiting = edge
         self.task: int = edge.task
         self.target = target  # None: on another worker
         self.inner = inner  # within a cycle
@@ -127,7 +135,8 @@ class Flow:
                 for output in task.outputs
                 for edge in output.edges
             ]
-            self._outboxes[task] = Outbox([(way.edge, way) for way in self._ways[task]])
+            edges = [edge for output in task.outputs for edge in output.edges]
+            self._outboxes[task] = Outbox(list(zip(edges, self._ways[task], strict=True)))
             if isinstance(task, SlicedBolt) and self._ways[task]:
                 task.pause = partial(self._pause, task)
             if isinstance(task, ThreadSpout | ThreadBolt):
@@ -140,6 +149,16 @@ class Flow:
             }
         )
         self.set_routes({})
+
+    def tap(self, wrap: Callable[[Output, Edge], Waiting | None]) -> None:
+        """Take what tasks emit from what `wrap` makes of an edge (None: from itself)."""
+        for task, ways in self._ways.items():
+            with task.lock:
+                for way in ways:
+                    assert isinstance(way.edge, Edge), "tapped once"
+                    tapped = wrap(way.output, way.edge)
+                    if tapped is not None:
+                        way.edge = tapped
 
     # ---- where the others are ----
 

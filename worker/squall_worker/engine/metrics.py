@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from squall.clock import Clock
 from squall.errors import SquallError
@@ -174,6 +174,12 @@ class _Feed:
         self._thread.join(secs)
 
 
+class Tap(Protocol):
+    """Gets the data points of all tasks, on the loop."""
+
+    def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None: ...
+
+
 class TaskMetrics:
     """The built-in metrics of one task: what its counts gained in an interval. Names and shapes
     are Storm's (`BuiltinMetrics`): maps by stream, of bolts' inputs by `component:stream`."""
@@ -257,8 +263,10 @@ class Metrics:
         *,
         clock: Clock,
         report: Report,
+        tap: Tap | None = None,
     ) -> None:
         """A consumer that cannot be made is reported, and the others are fed."""
+        self._tap = tap
         self._built = built
         self._context = context
         self._clock = clock
@@ -284,12 +292,13 @@ class Metrics:
         log_dir: Path | None,
         clock: Clock,
         report: Report,
+        tap: Tap | None = None,
     ) -> Metrics | None:
-        """None when the topology has no consumers: then nothing is read."""
-        if not conf.get("topology.metrics.consumer.register"):
+        """None when the topology has no consumers and there is no tap: then nothing is read."""
+        if not conf.get("topology.metrics.consumer.register") and tap is None:
             return None
         context = ConsumerContext(topology_id, host, port, log_dir)
-        return cls(built, conf, context, clock=clock, report=report)
+        return cls(built, conf, context, clock=clock, report=report, tap=tap)
 
     @property
     def dropped(self) -> int:
@@ -299,7 +308,7 @@ class Metrics:
     def start(self) -> None:
         now = self._clock.monotonic()
         for one in self._built:
-            own = TaskMetrics(one)
+            own = TaskMetrics(one)  # a tap alone gets its shell metrics this way
             self._due.append(_Due(one, self._bucket_secs, now + self._bucket_secs, own.points))
             for name, (metric, secs) in one.context.metrics.items():
                 every = max(_INTERVAL_SECS_MIN, secs or self._bucket_secs)
@@ -308,7 +317,7 @@ class Metrics:
         self._wait()
 
     def _wait(self) -> None:
-        if self._due and self._feeds:
+        if self._due and (self._feeds or self._tap is not None):
             secs = max(0.01, min(due.at for due in self._due) - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(secs, self._on_timer)
 
@@ -332,6 +341,8 @@ class Metrics:
                 points = due.read()
             for feed in self._feeds:
                 feed.offer(info, points)
+            if self._tap is not None:
+                self._tap.offer(info, points)
 
     async def close(self) -> None:
         """Give the consumers what there is since the last interval, and end them."""

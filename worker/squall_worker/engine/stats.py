@@ -60,7 +60,7 @@ class TaskCounts:
         self.process_secs[key] = self.process_secs.get(key, 0.0) + secs
 
     def add_to(self, totals: Totals) -> None:
-        for measure in self.__slots__:
+        for measure in TaskCounts.__slots__:
             for key, value in getattr(self, measure).items():
                 totals[measure, key] = totals.get((measure, key), 0) + value
 

@@ -1,0 +1,216 @@
+"""The writer: whole files under names of their own, nothing waits, nothing is lost silently."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.clock import SystemClock
+from squall.folders import Folder
+from squall.history.events import DaemonHistory
+from squall.history.schema import Row, from_parquet
+from squall.history.settings import HistorySettings, history_url
+from squall.history.writer import HistoryWriter, expire, file_name, written_at_ms
+
+ID = "top-1-1700000000"
+
+
+class Gate(Folder):
+    """A folder that is slow, or broken, until it is let go."""
+
+    def __init__(self, url: str, *, error: Exception | None = None, opened: Any = None) -> None:
+        super().__init__(url)
+        self.error, self.opened = error, opened or threading.Event()
+        self.tries = threading.Semaphore(0)
+
+    def __truediv__(self, name: str) -> Gate:
+        below = Gate(f"{self.url}/{name}", error=self.error, opened=self.opened)
+        below.tries = self.tries
+        return below
+
+    def write(self, name: str, data: bytes) -> None:
+        self.tries.release()
+        if not self.opened.is_set():
+            if self.error is not None:
+                raise self.error
+            self.opened.wait(30)
+        super().write(name, data)
+
+
+def writer(folder: Folder, **options: Any) -> HistoryWriter:
+    made = HistoryWriter(folder, worker="h:6700", incarnation="1.2", clock=SystemClock(), **options)
+    made.start()
+    return made
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.rglob("*.parquet")):
+        found += from_parquet(path.read_bytes(), path.name).to_pylist()
+    return found
+
+
+def row(number: int, text: str = "") -> Row:
+    return Row(number, "event", "e", text=text)
+
+
+def test_what_was_added_is_in_whole_files_by_topology(tmp_path: Path) -> None:
+    made = writer(Folder(str(tmp_path / "h")), rotation_secs=3600)
+    made.add(ID, [row(1), row(2)])
+    made.add("other-2-1", [row(3)])
+    assert made.close(30)
+    assert [r["at_ms"] for r in rows_in(tmp_path / "h" / ID)] == [1, 2]
+    assert [r["at_ms"] for r in rows_in(tmp_path / "h" / "other-2-1")] == [3]
+    assert not list((tmp_path / "h").rglob(".*"))
+    made.add(ID, [row(4)])  # too late, and no error
+    assert len(rows_in(tmp_path)) == 3
+
+
+def test_odd_names_stay_inside_the_folder(tmp_path: Path) -> None:
+    names = ["..-1-1", "a%2Fb*{}[]?-1-1", "ünï-1-1", ".."]
+    made = writer(Folder(str(tmp_path / "h")))
+    for number, name in enumerate(names):
+        made.add(name, [row(number)])
+    assert made.close(30)
+    assert len(list((tmp_path / "h").iterdir())) == len(names)
+    assert [p.name for p in tmp_path.iterdir()] == ["h"]
+
+
+def test_a_file_is_written_after_the_rotation_and_when_enough_waits(tmp_path: Path) -> None:
+    gate = Gate(str(tmp_path))
+    gate.opened.set()
+    made = writer(gate, rotation_secs=0.05)
+    made.add(ID, [row(1)])
+    assert gate.tries.acquire(timeout=30)
+    assert made.close(30)
+    made = writer(gate, rotation_secs=3600, rotation_bytes=10_000)
+    made.add(ID, [row(1)])
+    made.add(ID, [row(n) for n in range(100)])
+    assert gate.tries.acquire(timeout=30)
+    assert made.close(30)
+    assert len(rows_in(tmp_path)) == 102
+
+
+def test_a_full_queue_drops_and_counts_and_the_history_says_so(tmp_path: Path) -> None:
+    gate = Gate(str(tmp_path))
+    made = writer(gate, rotation_secs=0.01, waiting_bytes_max=10_000)
+    made.add(ID, [row(1)])
+    assert gate.tries.acquire(timeout=30)  # stuck in the first file
+    for number in range(200):
+        made.add(ID, [row(number, "x" * 100)])
+    lost = made.rows_lost
+    assert 100 < lost < 200
+    assert not made.close(0.05)
+    gate.opened.set()
+    made._thread.join(30)
+    rows = rows_in(tmp_path)
+    assert sum(r["n"] for r in rows if r["kind"] == "lost") == lost
+    assert len([r for r in rows if r["kind"] == "event"]) == 201 - lost
+
+
+def test_what_could_not_be_written_is_tried_again(tmp_path: Path) -> None:
+    told: list[Exception] = []
+    gate = Gate(str(tmp_path), error=OSError(28, "No space left on device"))
+    made = writer(gate, rotation_secs=0.01, on_trouble=told.append)
+    made.add(ID, [row(1)])
+    assert gate.tries.acquire(timeout=30)
+    assert gate.tries.acquire(timeout=30)  # again
+    gate.opened.set()
+    made.add(ID, [row(2)])
+    assert made.close(30)
+    assert sorted(r["at_ms"] for r in rows_in(tmp_path)) == [1, 2]
+    assert [str(one) for one in told] == ["[Errno 28] No space left on device"]  # once a minute
+
+
+def test_a_row_that_is_none_costs_its_file_and_not_the_writer(tmp_path: Path) -> None:
+    made = writer(Folder(str(tmp_path)), rotation_secs=3600)
+    made.add(ID, [Row("now", "event")])  # type: ignore[arg-type]
+    made.add("other-1-1", [row(1)])
+    assert made.close(30)
+    assert [r["at_ms"] for r in rows_in(tmp_path / "other-1-1")] == [1]
+    assert made.rows_lost == 1
+
+
+def test_without_pyarrow_nothing_is_kept_and_one_warning_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Exception] = []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    made = writer(Folder(str(tmp_path)), on_trouble=told.append)
+    made._thread.join(30)
+    made.add(ID, [row(1)])
+    assert made.close(30)
+    assert len(told) == 1
+    assert "pyarrow" in str(told[0])
+    assert "squall[history]" in str(told[0])
+
+
+def test_a_url_is_written_to_with_a_single_put() -> None:
+    import fsspec
+
+    fsspec.filesystem("memory").store.clear()
+    folder = Folder("memory://history/a")
+    made = writer(folder)
+    made.add(ID, [row(7)])
+    assert made.close(30)
+    place = folder / ID
+    (name,) = place.names()
+    assert [r["at_ms"] for r in from_parquet(place.read(name), name).to_pylist()] == [7]
+    assert expire(folder, 4e9) == 1
+    assert (folder / ID).names() == []
+
+
+def test_old_files_and_what_killed_writers_left_are_deleted(tmp_path: Path) -> None:
+    place = tmp_path / ID
+    place.mkdir()
+    old, new = file_name(1_000_000, "w-1", 1), file_name(9_000_000, "w-1", 2)
+    for name in (old, new, f".{old}.abcd", "notes.txt"):
+        (place / name).write_bytes(b"x")
+    (tmp_path / "gone-1-1").mkdir()
+    (tmp_path / "gone-1-1" / old).write_bytes(b"x")
+    assert expire(Folder(str(tmp_path)), 5_000) == 3
+    assert sorted(p.name for p in place.iterdir()) == [new, "notes.txt"]
+    assert not (tmp_path / "gone-1-1").exists()
+    assert expire(Folder(str(tmp_path / "nowhere")), 5_000) == 0
+
+
+def test_names_sort_by_time_and_tell_it() -> None:
+    names = [file_name(at, "h:1-a.1", 1) for at in (5, 1_700_000_000_000, 99_999)]
+    assert [written_at_ms(n) for n in sorted(names)] == [5, 99_999, 1_700_000_000_000]
+    assert written_at_ms("x.parquet") is None
+    assert written_at_ms("_SUCCESS") is None
+
+
+def test_where_a_history_lies_is_the_sites_to_say(tmp_path: Path) -> None:
+    assert history_url({"storm.local.dir": str(tmp_path)}) == str(tmp_path / "history")
+    assert history_url({"storm.history.dir": "/x/y"}) == "/x/y"
+    assert history_url({"storm.history.dir": "s3://b/h"}) == "s3://b/h"
+    settings = HistorySettings.of({"topology.history.key.sampling.rate": 0})
+    assert (settings.interval_secs, settings.key_rate) == (10.0, 0.0)
+
+
+async def test_a_daemon_tells_only_of_topologies_that_have_a_history(tmp_path: Path) -> None:
+    conf = {"storm.history.dir": str(tmp_path / "h")}
+    confs = {ID: {"topology.history.enable": True}, "off-1-1": {}}
+    daemon = DaemonHistory(
+        conf, name="nimbus h:1", clock=SystemClock(), topology_conf=confs.__getitem__
+    )
+    daemon.tell("off-1-1", "submitted")
+    daemon.tell("gone-1-1", "submitted")
+    await daemon.close()
+    assert not (tmp_path / "h").exists()
+    daemon.tell(ID, "submitted", "workers=1")
+    daemon.tell(ID, "worker exited", "killed", "h:6700")
+    del confs[ID]
+    daemon.tell(ID, "removed")  # it is known
+    await daemon.close()
+    rows = rows_in(tmp_path / "h")
+    assert [(r["name"], r["text"], r["stream"]) for r in rows] == [
+        ("submitted", "workers=1", ""),
+        ("worker exited", "killed", "h:6700"),
+        ("removed", "", ""),
+    ]
+    assert daemon.known == [ID]
