@@ -12,6 +12,7 @@ from bench.stubs import STUBS
 from bench.tables import Table, number
 from squall_worker.engine import core
 
+_ADDED = "with_"
 _ALL = {1: "all_features", 2: "all_features_two_workers"}
 
 
@@ -31,6 +32,15 @@ def cases() -> list[Case]:
                     title=stub.title,
                 )
             )  # fmt: skip
+    # Off by default: here the runs with everything on are those without it.
+    found.append(
+        word_count(
+            f"{_ADDED}history",
+            core=core.NAME,
+            conf={"topology.history.enable": True},
+            title="topology.history.enable (what it adds)",
+        )
+    )
     found.append(
         word_count("without_acking", acked=False, core=core.NAME, title="acking as a whole")
     )
@@ -43,11 +53,12 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
         case for case in cases() if only is None or case.name in only or case.name in _ALL.values()
     ]
     report = measure(chosen, pairs, LINES, ROUNDS)
-    for row in report["cases"].values():
+    for name, row in report["cases"].items():
+        sign = -1 if name.startswith(_ADDED) else 1
         whole = report["cases"][_ALL[row["workers"]]]
         if row is not whole:
             differences = sorted(
-                with_it - without
+                sign * (with_it - without)
                 for with_it, without in zip(whole["cpu_us_all"], row["cpu_us_all"], strict=True)
             )
             row["cost_us"] = round(statistics.median(differences), 4)

@@ -64,11 +64,11 @@ def run_entry(
         sys.stdout.flush()
         sys.stderr.flush()
         child = subprocess.Popen(argv, env=child_environment)
-        status = _wait(child)
+        status = wait_for_child(child)
     return 128 - status if status < 0 else status
 
 
-def _wait(child: subprocess.Popen[bytes]) -> int:
+def wait_for_child(child: subprocess.Popen[bytes]) -> int:
     """Wait for the child whatever signals come: the terminal sends it SIGINT too, and SIGTERM is
     passed on, so that it is never left behind."""
 

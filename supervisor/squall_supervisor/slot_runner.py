@@ -271,8 +271,8 @@ class SlotRunner:
                 return "worker exited", f"{exit_text(status)}{_WHY.get(step.state, '')}"
             case HeartbeatTimedOut():
                 return "worker killed", "it was not heard of in time"
-            case MemoryExceeded() | MemoryFarExceeded():
-                return "worker killed", str(step.event)
+            case MemoryExceeded(used_bytes=used) | MemoryFarExceeded(used_bytes=used):
+                return "worker killed", f"it used {used / 2**20:.0f} MiB, more than it may"
             case LaunchFailed(reason=reason):
                 return "worker not launched", reason
             case BlobsFailed(reason=reason):

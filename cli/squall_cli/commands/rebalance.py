@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import click
 
 from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
-from squall_cli.output import print_json, say
+from squall_cli.output import print_json, print_table, say
 
 
 def _parse_executors(
@@ -74,6 +77,17 @@ def _parse_object(
     callback=_parse_object,
     help="Configuration keys to set for the topology.",
 )
+@click.option(
+    "--from-report",
+    "report",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="Take the numbers that a report recommends (storm spark report --json FILE; without FILE: "
+    "one made now). Shows them and asks first.",
+)
+@click.option("-y", "--yes", is_flag=True, help="With --from-report: do not ask.")
+@click.option("--force", is_flag=True, help="With --from-report: take an old report, too.")
 @json_option
 @settings_options
 def command(
@@ -84,11 +98,29 @@ def command(
     executors: dict[str, int],
     resources: dict[str, Any] | None,
     topology_conf: dict[str, Any] | None,
+    report: str | None,
+    yes: bool,
+    force: bool,
     as_json: bool,
 ) -> None:
-    """Pause a topology, then spread it anew over the cluster."""
+    """Pause a topology, then spread it anew over the cluster.
+
+    With --from-report its executors and workers are those that a report of its history recommends;
+    what is given by -n and -e stays.
+    """
     from squall_thrift import storm
 
+    if report is None and (yes or force):
+        raise click.UsageError("--yes and --force are for --from-report")
+    if report is not None:
+        found = _from_report(settings, topology_name, report, force=force, quiet=as_json)
+        executors = {**{c: n for c, n in found.items() if c}, **executors}
+        num_workers = found.get("") if num_workers is None else num_workers
+        if not executors and num_workers is None:
+            say(f"The report recommends no change of {topology_name}.")
+            return
+        if not yes:
+            _confirm(topology_name)
     options = storm.RebalanceOptions(
         wait_secs=wait_secs,
         num_workers=num_workers,
@@ -110,6 +142,38 @@ def command(
         return
     when = "its message time-out" if wait_secs is None else f"{wait_secs} s"
     say(f"Rebalancing {topology_name}: it is spread anew after {when}.")
+
+
+def _from_report(
+    settings: Settings, topology_name: str, report: str, *, force: bool, quiet: bool
+) -> dict[str, int]:
+    """What a report recommends, by component ("": workers), after showing it."""
+    from squall_cli.advice import changes_of, make_report, read_report, running_of
+
+    conf = settings.load()
+    given = read_report(Path(report)) if report else None  # before anybody is asked anything
+    summary = call_nimbus(conf, "getTopologySummaryByName", topology_name)
+    running = running_of(call_nimbus(conf, "getTopologyInfoByName", topology_name))
+    changes = changes_of(
+        make_report(conf, summary.id) if given is None else given,
+        topology_id=summary.id,
+        running=running,
+        workers=summary.num_workers,
+        now_secs=time.time(),
+        force=force,
+    )
+    if changes and not quiet:
+        print_table(
+            ("component", "now", "recommended", "why"),
+            [(one.component or "(workers)", one.now, one.recommended, one.why) for one in changes],
+        )
+    return {one.component: one.recommended for one in changes}
+
+
+def _confirm(topology_name: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here: confirm with --yes")
+    click.confirm(f"Rebalance {topology_name} so?", abort=True, err=True)
 
 
 def _resources(value: dict[str, Any] | None) -> dict[str, dict[str, float]] | None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from squall_cli.options import Settings, settings_options
+from squall_cli.reports import ReportOrder, run_report
 
 
 @click.group("spark", no_args_is_help=True)
@@ -117,3 +118,49 @@ def run(
         program="squall_spark.entry",
         environment={"SQUALL_SPARK_JOB": json.dumps(job)},
     )
+
+
+@command.command("report", no_args_is_help=True)
+@click.argument("topology")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Leave out what is older: 30m, 6h, 2d (ago), or a time such as 2026-11-21T09:30 (UTC).",
+)
+@click.option(
+    "--history", metavar="FOLDER", help="Path or URL of the history (default: storm.history.dir)."
+)
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it as JSON."
+)
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it as one HTML page with plots.",
+)
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option(
+    "--spark-conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_conf_pairs,
+    help="Set a property of Spark's (repeatable).",
+)
+@click.option(
+    "--log",
+    "log_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="spark.log",
+    show_default=True,
+    help="File for what Spark itself prints.",
+)
+@settings_options
+def report(settings: Settings, **options: Any) -> int:
+    """Say what a topology's history tells: throughput, latency, skew, hot keys, failures, and a
+    recommended parallelism.
+
+    TOPOLOGY is a name (of several that had it, the last one submitted) or an id. It must have run
+    with topology.history.enable.
+    """
+    return run_report(settings.load(), ReportOrder(**options))

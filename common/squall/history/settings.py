@@ -42,7 +42,7 @@ class HistorySettings:
             interval_secs=max(0.1, interval_secs),
             rotation_secs=number("topology.history.rotation.secs", 60),
             rotation_bytes=int(number("topology.history.rotation.bytes", 4_194_304)),
-            key_rate=min(1.0, number("topology.history.key.sampling.rate", 0.01)),
+            key_rate=min(1.0, number("topology.history.key.sampling.rate", 0.002)),
         )
 
 

@@ -256,3 +256,143 @@ def test_a_wrong_address_is_one_message(tmp_path: Path, capsys: pytest.CaptureFi
     assert "127.0.0.1:1" in captured.err
     assert "hint: " in captured.err
     assert "Traceback" not in captured.err
+
+
+# ---- rebalance --from-report ----
+
+ID = "wordcount-1-1700000000"
+
+
+def running(*components: tuple[str, int, int]) -> storm.TopologyInfo:
+    """A topology of components with so many executors of so many tasks each."""
+    executors, task = [], 1
+    for component, count, tasks in components:
+        for _ in range(count):
+            executors.append(
+                storm.ExecutorSummary(
+                    executor_info=storm.ExecutorInfo(task_start=task, task_end=task + tasks - 1),
+                    component_id=component,
+                    host="h",
+                    port=1,
+                    uptime_secs=1,
+                )
+            )
+            task += tasks
+    return storm.TopologyInfo(
+        id=ID, name="wordcount", uptime_secs=1, executors=executors, status="ACTIVE", errors={}
+    )
+
+
+def report_file(folder: Path, numbers: dict[str, int], **changes: Any) -> str:
+    value = {
+        "format": 1,
+        "topology": {"id": ID, "name": "wordcount"},
+        "to_ms": time.time() * 1000,
+        "advice": [
+            {"component": c, "now": 1, "recommended": n, "limit": None, "why": "because"}
+            for c, n in numbers.items()
+        ],
+        **changes,
+    }
+    file = folder / "report.json"
+    file.write_text(json.dumps(value))
+    return str(file)
+
+
+@pytest.fixture
+def reported(nimbus: FakeNimbus) -> FakeNimbus:
+    nimbus.answers["getTopologySummaryByName"] = summary()
+    nimbus.answers["getTopologyInfoByName"] = running(
+        ("split", 2, 2), ("count", 4, 1), ("__acker", 2, 1)
+    )
+    nimbus.answers["rebalance"] = None
+    return nimbus
+
+
+def rebalances(nimbus: FakeNimbus) -> list[Any]:
+    return [arguments[1] for arguments in nimbus.called("rebalance")]
+
+
+def test_a_report_is_shown_and_applied_within_the_number_of_tasks(
+    reported: FakeNimbus, command: Any, tmp_path: Path
+) -> None:
+    file = report_file(tmp_path, {"split": 9, "count": 4, "gone": 3, "": 3})
+    status, out, err = command("rebalance", "wordcount", "--from-report", file, "--yes")
+    assert (status, len(rebalances(reported))) == (0, 1), err
+    (options,) = rebalances(reported)
+    assert options.num_executors == {"split": 4}
+    assert options.num_workers == 3
+    assert "because" in out
+    assert "gone" not in out
+
+
+def test_what_is_given_by_hand_wins_over_the_report(
+    reported: FakeNimbus, command: Any, tmp_path: Path
+) -> None:
+    file = report_file(tmp_path, {"split": 4, "count": 2, "": 3})
+    command("rebalance", "wordcount", "--from-report", file, "-y", "-e", "split=3", "-n", "2")
+    (options,) = rebalances(reported)
+    assert options.num_executors == {"split": 3, "count": 2}
+    assert options.num_workers == 2
+
+
+def test_without_yes_and_a_terminal_nothing_is_changed(
+    reported: FakeNimbus, command: Any, tmp_path: Path
+) -> None:
+    file = report_file(tmp_path, {"split": 4})
+    status, out, err = command("rebalance", "wordcount", "--from-report", file)
+    assert status == 2
+    assert "--yes" in err
+    assert "split" in out
+    assert not rebalances(reported)
+
+
+def test_a_report_without_a_change_changes_nothing(
+    reported: FakeNimbus, command: Any, tmp_path: Path
+) -> None:
+    file = report_file(tmp_path, {"split": 2, "count": 4, "": 1})
+    status, _, err = command("rebalance", "wordcount", "--from-report", file)
+    assert status == 0
+    assert "no change" in err
+    assert not rebalances(reported)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"topology": {"id": "wordcount-7-1"}}, f"about wordcount-7-1, and what runs is {ID}"),
+        ({"to_ms": (time.time() - 7200) * 1000}, "2.0 hours ago"),
+        ({"format": 2}, "another version of squall"),
+        ({"advice": [{"component": "split"}]}, "damaged"),
+    ],
+)
+def test_a_report_that_does_not_fit_is_refused(
+    reported: FakeNimbus, command: Any, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    file = report_file(tmp_path, {"split": 4}, **changes)
+    status, _, err = command("rebalance", "wordcount", "--from-report", file, "--yes")
+    assert status == 1
+    assert said in err
+    assert not rebalances(reported)
+
+
+def test_an_old_report_can_be_forced(reported: FakeNimbus, command: Any, tmp_path: Path) -> None:
+    file = report_file(tmp_path, {"split": 4}, to_ms=1.0)
+    assert command("rebalance", "wordcount", "--from-report", file, "--yes", "--force")[0] == 0
+    assert len(rebalances(reported)) == 1
+
+
+def test_a_file_that_is_no_report_is_named(
+    reported: FakeNimbus, command: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.json"
+    for content, said in (("{", "is no JSON"), ("[1]", "is no report"), ("{}", "is no report")):
+        file.write_text(content)
+        status, _, err = command("rebalance", "wordcount", "--from-report", str(file), "--yes")
+        assert status == 1
+        assert said in err
+    status, _, err = command("rebalance", "wordcount", "--from-report", str(tmp_path / "none"))
+    assert status == 1
+    assert "cannot be read" in err
+    status, _, err = command("rebalance", "wordcount", "--yes")
+    assert status == 2

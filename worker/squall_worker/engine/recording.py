@@ -72,14 +72,14 @@ class KeySample:
         self.name = f"{consumer} by {', '.join(fields)}"
         self.key_of: Callable[[Any], Any] = itemgetter(*(output.source.index[f] for f in fields))
         self.rate = rate
-        self._rng = rng
+        self._random = rng.random
         self._gap_max = max(1, round(2 / rate) - 1)
         self.keys = HeavyKeys()
         self.task_of: dict[str, int] = {}  # where a key goes
 
     def gap(self) -> int:
         """How many tuples to pass over: `1 / rate - 1` in the mean, never in step with the data."""
-        return self._rng.randrange(self._gap_max)
+        return int(self._random() * self._gap_max)
 
     def take(self) -> tuple[HeavyKeys, dict[str, int]]:
         keys, self.keys = self.keys, HeavyKeys()

@@ -1,0 +1,133 @@
+"""From a report of `storm spark report` to the rebalance that it recommends. The decisions are
+pure."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from squall.errors import SquallError
+from squall_cli.reports import ReportOrder, run_report
+
+_FORMAT = 1
+AGE_SECS_MAX = 3600.0
+
+
+class AdviceError(SquallError):
+    """A report that cannot be applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A component as it runs now."""
+
+    executors: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of what would be done. `component` "" stands for the workers."""
+
+    component: str
+    now: int
+    recommended: int
+    why: str
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Raises AdviceError for what is no report of ours."""
+    try:
+        report = json.loads(path.read_bytes())
+    except OSError as error:
+        raise AdviceError(
+            f"the report {path} cannot be read: {error.strerror or error}",
+            hint="storm spark report TOPOLOGY --json FILE writes one; --from-report without a file "
+            "makes it now",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise AdviceError(f"{path} is no JSON: {error}") from error
+    if not isinstance(report, dict) or "advice" not in report:
+        raise AdviceError(f"{path} is no report of `storm spark report --json`")
+    if report.get("format") != _FORMAT:
+        raise AdviceError(
+            f"{path} is a report of another version of squall (format {report.get('format')}; "
+            f"this one reads {_FORMAT})"
+        )
+    return report
+
+
+def changes_of(
+    report: Mapping[str, Any],
+    *,
+    topology_id: str,
+    running: Mapping[str, Component],
+    workers: int,
+    now_secs: float,
+    force: bool,
+) -> list[Change]:
+    """What the report would change about a topology as it runs now: never more executors than
+    tasks. Raises AdviceError for a report of another topology or, unless forced, an old one."""
+    try:
+        about = str(report["topology"]["id"])
+        age_secs = now_secs - float(report["to_ms"]) / 1000
+        advice = [
+            (str(one["component"]), int(one["recommended"]), str(one["why"]))
+            for one in report["advice"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise AdviceError(f"the report is damaged: {error!r}") from error
+    if about != topology_id:
+        raise AdviceError(
+            f"the report is about {about}, and what runs is {topology_id}",
+            hint="make one about it: --from-report without a file",
+        )
+    if age_secs > AGE_SECS_MAX and not force:
+        raise AdviceError(
+            f"the report's figures end {age_secs / 3600:.1f} hours ago; the load may have changed",
+            hint="--from-report without a file makes a new one; --force applies this one",
+        )
+    found = []
+    for component, recommended, why in advice:
+        if not component:
+            if recommended > workers:
+                found.append(Change("", workers, recommended, why))
+        elif component in running:
+            now, tasks = running[component].executors, running[component].tasks
+            recommended = max(1, min(recommended, tasks))
+            if recommended != now:
+                found.append(Change(component, now, recommended, why))
+    return found
+
+
+def make_report(conf: Mapping[str, Any], topology_id: str) -> dict[str, Any]:
+    """A report of the last day, made now. Exits as the report's process does when it fails."""
+    with tempfile.TemporaryDirectory(prefix="squall-report-") as folder:
+        file = Path(folder, "report.json")
+        order = ReportOrder(
+            topology_id,
+            since="1d",
+            json_file=file,
+            log_file=Path(folder, "spark.log"),
+            quiet=True,
+        )
+        status = run_report(conf, order)
+        if status != 0:
+            raise click.exceptions.Exit(status)
+        return read_report(file)
+
+
+def running_of(info: Any) -> dict[str, Component]:
+    """Executors and tasks of a topology's components, of Thrift's TopologyInfo."""
+    found: dict[str, Component] = {}
+    for executor in info.executors:
+        before = found.get(executor.component_id, Component(0, 0))
+        tasks = executor.executor_info.task_end - executor.executor_info.task_start + 1
+        found[executor.component_id] = Component(before.executors + 1, before.tasks + tasks)
+    return found

@@ -1,0 +1,57 @@
+"""Starts the process that makes a report of a topology's history (`squall_spark.report`): this one
+imports no PySpark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOrder:
+    """What `storm spark report` is asked for."""
+
+    topology: str
+    since: str | None = None
+    history: str | None = None
+    json_file: Path | None = None
+    html_file: Path | None = None
+    master: str = "local[*]"
+    spark_conf: tuple[tuple[str, str], ...] = ()
+    log_file: Path = Path("spark.log")
+    quiet: bool = False
+
+
+def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
+    """Make a report; returns the exit status. Errors are told by the child."""
+    from squall.history.settings import history_url
+    from squall_cli.entry import wait_for_child
+
+    given = {} if order.history is None else {"storm.history.dir": order.history}
+    value = {
+        "topology": order.topology,
+        "history": history_url({**conf, **given}),
+        "since": order.since,
+        "json_file": _absolute(order.json_file),
+        "html_file": _absolute(order.html_file),
+        "quiet": order.quiet,
+        "master": order.master,
+        "spark_conf": order.spark_conf,
+        "log_file": _absolute(order.log_file),
+    }
+    environment = {**os.environ, "SQUALL_SPARK_REPORT": json.dumps(value)}
+    argv = [sys.executable, "-P", "-m", "squall_spark.report.main"]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    status = wait_for_child(subprocess.Popen(argv, env=environment))
+    return 128 - status if status < 0 else status
+
+
+def _absolute(path: Path | None) -> str | None:
+    return None if path is None else os.path.abspath(path)

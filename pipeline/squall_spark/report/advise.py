@@ -1,0 +1,113 @@
+"""A parallelism for each component, from what was measured. Pure.
+
+Storm's *capacity* of a bolt is `executed x mean execute latency / window`: the share of the window
+that its executors spent in `execute`. Here the seconds in `execute` are summed as they were
+measured, so that nothing is lost in means, and a window is a step of the report; what counts is the
+step that only one in twenty exceeds, so that a night without load does not hide the day.
+
+    busy executors = seconds in execute / seconds of the step
+    capacity       = busy executors / executors
+
+A component above `HIGH` gets executors until it would be at `TARGET`; one below `LOW` gives some
+back; between the two nothing changes, so that one report's advice is not undone by the next one.
+Never more executors than tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HIGH, TARGET, LOW = 0.8, 0.6, 0.3
+_STEPS_MIN = 3
+_SECS_MIN = 10.0
+WORKERS = ""  # in place of a component's id, which is never empty
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a component (or the workers, of which there are `now`) should have."""
+
+    component: str
+    now: int
+    recommended: int
+    limit: int | None  # its tasks
+    why: str
+
+    @property
+    def changes(self) -> bool:
+        return self.recommended != self.now
+
+
+def percentile_of(values: Sequence[float], share: float) -> float:
+    """The value that `share` of the values do not exceed; 0.0 of none."""
+    if not values:
+        return 0.0
+    return sorted(values)[max(1, math.ceil(share * len(values))) - 1]
+
+
+def advise_bolt(
+    component: str,
+    *,
+    executors: int,
+    tasks: int,
+    busy: Sequence[float],
+    secs: float,
+    hottest: float = 0.0,
+) -> Advice:
+    """`busy`: busy executors, a value a step; `secs`: how long it was watched; `hottest`: the share
+    of that time that its busiest task spent in execute."""
+
+    def keep(why: str) -> Advice:
+        return Advice(component, executors, executors, tasks, why)
+
+    if len(busy) < _STEPS_MIN or secs < _SECS_MIN:
+        return keep(f"watched for {secs:.0f} s only: too little to tell")
+    peak = percentile_of(busy, 0.95)
+    capacity = peak / executors
+    measured = f"capacity {capacity:.2f} ({peak:.2f} of {executors} executors busy)"
+    wanted = max(1, math.ceil(peak / TARGET - 1e-9))
+    if capacity > HIGH:
+        if executors >= tasks:
+            return keep(f"{measured}; it has an executor a task: submit it with more tasks")
+        if wanted > tasks:
+            return Advice(
+                component, executors, tasks, tasks,
+                f"{measured}; {wanted} would be needed, and it has {tasks} tasks",
+            )  # fmt: skip
+        return Advice(component, executors, max(wanted, executors + 1), tasks, measured)
+    if hottest > HIGH:
+        return keep(
+            f"{measured}; but one task is busy {hottest:.0%} of the time: its keys are hot, and "
+            "more executors would not help it"
+        )
+    if capacity < LOW and wanted < executors:
+        return Advice(component, executors, wanted, tasks, measured)
+    return keep(measured)
+
+
+def advise_spout(component: str, *, executors: int, tasks: int) -> Advice:
+    return Advice(
+        component, executors, executors, tasks, "a spout: the time in next_tuple is not measured"
+    )
+
+
+def advise_workers(workers: int, cores: Sequence[float], executors: int) -> Advice:
+    """`cores`: CPU of all workers together, a value a step. Executors of one worker share a thread
+    (but those of `blocking` bolts and shell components), so it is workers that bring CPU. Fewer are
+    never recommended: how many there are is also a matter of what may fail."""
+
+    def keep(why: str) -> Advice:
+        return Advice(WORKERS, workers, workers, None, why)
+
+    if workers < 1 or len(cores) < _STEPS_MIN:
+        return keep("too little to tell")
+    peak = percentile_of(cores, 0.95)
+    measured = f"{peak:.2f} cores in {workers} worker{'' if workers == 1 else 's'}"
+    if peak / workers <= HIGH:
+        return keep(measured)
+    wanted = min(max(executors, workers), math.ceil(peak / TARGET - 1e-9))
+    if wanted <= workers:
+        return keep(f"{measured}; there are not enough executors for more")
+    return Advice(WORKERS, workers, wanted, None, measured)

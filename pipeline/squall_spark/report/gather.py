@@ -1,0 +1,337 @@
+"""The job on Spark: reads the files of a history, and sums up what is in them.
+
+Files are read by pyarrow in Spark's tasks, through the same folders as they were written, so that
+every URL that fsspec knows will do, with no connector of Spark's; a file that cannot be read
+becomes a row that says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from squall.errors import SquallError
+from squall.folders import Folder
+from squall.history.schema import OtherVersionError, arrow_schema, from_parquet
+from squall_spark.progress import Step, silent
+from squall_spark.report.choose import Chosen, HistoryNotFoundError, show_time
+from squall_spark.report.sums import (
+    ErrorSums,
+    Event,
+    KeySums,
+    MetricSums,
+    StepSums,
+    Sums,
+    TaskSums,
+    WorkerStep,
+    step_ms,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_FILES_A_TASK = 64
+_TASKS_MAX = 256
+_EVENTS_MAX = 1_000
+_ERRORS_MAX = 100
+_KEYS_MAX = 20
+_METRICS_MAX = 500
+_AHEAD_SECS = 600.0
+_UNREADABLE = "unreadable"
+_OTHER_VERSION = "other version"
+
+
+def spark_schema() -> Any:
+    from pyspark.sql.types import (
+        DoubleType,
+        IntegerType,
+        LongType,
+        MapType,
+        StringType,
+        StructField,
+        StructType,
+    )
+
+    kinds: dict[str, Any] = {
+        "int64": LongType(),
+        "int32": IntegerType(),
+        "double": DoubleType(),
+        "map<int32, int64>": MapType(IntegerType(), LongType()),
+    }
+    return StructType(
+        [StructField(f.name, kinds.get(str(f.type), StringType())) for f in arrow_schema()]
+    )
+
+
+def reader(url: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """For mapInArrow: from names of files to their rows."""
+
+    def read(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        folder = Folder(url)
+        for batch in batches:
+            for name in batch.column("name").to_pylist():
+                yield from _rows_of(folder, name).to_batches()
+
+    return read
+
+
+def _rows_of(folder: Folder, name: str) -> pyarrow.Table:
+    try:
+        return from_parquet(folder.read(name), name)
+    except OtherVersionError as error:
+        return _trouble(_OTHER_VERSION, str(error))
+    except Exception as error:  # deleted meanwhile, half a file that was copied ...
+        return _trouble(_UNREADABLE, f"{name}: {str(error) or type(error).__name__}")
+
+
+def _trouble(kind: str, text: str) -> pyarrow.Table:
+    from squall.history.schema import Row, to_parquet
+
+    row = Row(0, kind, text=text[:500])
+    return from_parquet(to_parquet([row], worker="", incarnation=""), "")
+
+
+def gather(
+    spark: SparkSession,
+    chosen: Chosen,
+    since: float | None,
+    *,
+    now: float | None = None,
+    step: Step = silent,
+) -> Sums:
+    """Everything that the report needs. Raises HistoryNotFoundError when nothing is left, and
+    SquallError when all files are of another version."""
+    from pyspark.sql import functions as F
+
+    now_ms = int((time.time() if now is None else now) * 1000)
+    parts = max(1, min(_TASKS_MAX, len(chosen.names) // _FILES_A_TASK, 4 * _cores(spark)))
+    names = spark.createDataFrame([(name,) for name in chosen.names], "name string")
+    everything = names.repartition(parts).mapInArrow(reader(chosen.folder.url), spark_schema())
+    everything = everything.persist()
+    try:
+        with step("reading the history"):
+            span = _span(everything, since, now_ms)
+        _check(span, chosen, since)
+        sums = Sums(
+            span["from_ms"],
+            span["to_ms"],
+            step_ms(span["to_ms"] - span["from_ms"], int(1000 * (span["interval"] or 0))),
+            ahead=span["ahead"],
+            unreadable=[row["text"] for row in span["trouble"]],
+        )
+        rows = everything.where(_wanted(F.col("at_ms"), since, now_ms))
+        rows = rows.withColumn("t", F.col("at_ms") - F.col("at_ms") % F.lit(sums.step_ms))
+        with step("summing up"):
+            _tasks(rows, sums)
+            _steps(rows, sums)
+            _latencies(rows, sums)
+            _workers(rows, sums)
+            _keys(rows, sums)
+            _told(rows, sums)
+        return sums
+    finally:
+        everything.unpersist()
+
+
+def _cores(spark: SparkSession) -> int:
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def _wanted(at: Column, since: float | None, now_ms: int) -> Column:
+    wanted = (at > 0) & (at <= now_ms + int(_AHEAD_SECS * 1000))
+    return wanted if since is None else wanted & (at >= int(since * 1000))
+
+
+def _span(everything: DataFrame, since: float | None, now_ms: int) -> dict[str, Any]:
+    from pyspark.sql import functions as F
+
+    at = F.col("at_ms")
+    wanted = _wanted(at, since, now_ms)
+    began = at - (F.col("secs") * 1000).cast("long")
+    gauge = F.when(wanted & (F.col("kind") == "gauge"), F.col("secs"))
+    found = everything.agg(
+        F.min(F.when(wanted, began)).alias("from_ms"),
+        F.max(F.when(wanted, at)).alias("to_ms"),
+        F.percentile_approx(gauge, 0.5).alias("interval"),
+        F.sum(F.when(at > now_ms + int(_AHEAD_SECS * 1000), 1).otherwise(0)).alias("ahead"),
+    ).first()
+    assert found is not None
+    span: dict[str, Any] = found.asDict()
+    trouble = everything.where(F.col("kind").isin(_UNREADABLE, _OTHER_VERSION))
+    span["trouble"] = trouble.select("kind", "text").orderBy("text").limit(20).collect()
+    if since is not None and span["from_ms"] is not None:
+        span["from_ms"] = max(span["from_ms"], int(since * 1000))
+    return span
+
+
+def _check(span: dict[str, Any], chosen: Chosen, since: float | None) -> None:
+    if span["from_ms"] is not None:
+        return
+    for row in span["trouble"]:
+        if row["kind"] == _OTHER_VERSION:
+            raise SquallError(
+                row["text"], hint="make the report with the version of squall that wrote it"
+            )
+    if span["trouble"]:
+        raise SquallError(f"no file of {chosen.topology_id} can be read: {span['trouble'][0].text}")
+    if span["ahead"] and since is None:
+        raise SquallError(
+            f"everything in the history of {chosen.topology_id} is of the future: "
+            f"the clock of this machine, or of those that wrote it, is wrong"
+        )
+    when = "" if since is None else f" since {show_time(since)}"
+    raise HistoryNotFoundError(f"{chosen.topology_id} has written nothing{when}")
+
+
+def _count(name: str) -> Any:
+    """Events of a count; a bolt's ticks are no throughput."""
+    from pyspark.sql import functions as F
+
+    is_it = (F.col("kind") == "count") & (F.col("name") == name)
+    if name == "executed":
+        is_it &= ~F.col("stream").startswith("__system:")
+    return F.sum(F.when(is_it, F.col("n")).otherwise(0)).cast("long").alias(name)
+
+
+def _counted() -> list[Any]:
+    from pyspark.sql import functions as F
+
+    busy = (F.col("kind") == "latency") & (F.col("name") == "execute")
+    return [
+        *(_count(name) for name in ("emitted", "executed", "acked", "failed")),
+        F.sum(F.when(busy, F.col("value")).otherwise(0.0)).alias("busy_secs"),
+        F.sum(F.when(F.col("kind") == "gauge", F.col("secs")).otherwise(0.0)).alias("secs"),
+    ]
+
+
+def _tasks(rows: DataFrame, sums: Sums) -> None:
+    from pyspark.sql import functions as F
+
+    of_tasks = rows.where(F.col("kind").isin("count", "latency", "gauge"))
+    gauge = F.col("kind") == "gauge"
+    found = of_tasks.groupBy("component", "task").agg(
+        *_counted(),
+        F.max_by("executor", F.when(gauge, F.col("at_ms"))).alias("executor"),
+        F.max(F.when(gauge, F.col("at_ms"))).alias("last_ms"),
+        F.max(F.when(F.col("name").isin("pending", "complete"), 1).otherwise(0)).alias("spout"),
+    )
+    for row in found.orderBy("component", "task").collect():
+        if row.last_ms is not None:
+            sums.tasks.append(
+                TaskSums(
+                    row.component, row.task, row.executor or row.task, bool(row.spout), row.secs,
+                    row.last_ms, row.emitted, row.executed, row.acked, row.failed, row.busy_secs,
+                )
+            )  # fmt: skip
+
+
+def _steps(rows: DataFrame, sums: Sums) -> None:
+    from pyspark.sql import functions as F
+
+    of_tasks = rows.where(F.col("kind").isin("count", "latency", "gauge"))
+    waiting = F.max(F.when(F.col("kind") == "gauge", F.col("value")).otherwise(0.0))
+    found = of_tasks.groupBy("component", "t").agg(*_counted(), waiting.alias("waiting"))
+    for row in found.collect():
+        sums.steps[row.component, row.t] = StepSums(
+            row.emitted, row.executed, row.acked, row.failed, row.busy_secs, row.secs, row.waiting
+        )
+
+
+def _latencies(rows: DataFrame, sums: Sums) -> None:
+    from pyspark.sql import functions as F
+
+    timed = rows.where((F.col("kind") == "latency") & ~F.col("stream").startswith("__system:"))
+    found = (
+        timed.select("component", "name", "t", F.explode("buckets").alias("bucket", "events"))
+        .groupBy("component", "name", "t", "bucket")
+        .agg(F.sum("events").alias("events"))
+    )
+    for row in found.collect():
+        histogram = sums.latencies.setdefault((row.component, row["name"], row.t), {})
+        histogram[row.bucket] = int(row.events)
+
+
+def _workers(rows: DataFrame, sums: Sums) -> None:
+    from pyspark.sql import functions as F
+
+    cpu = F.col("name") == "cpu_secs"
+    found = (
+        rows.where(F.col("kind") == "worker")
+        .groupBy("worker", "t")
+        .agg(
+            F.sum(F.when(cpu, F.col("value")).otherwise(0.0)).alias("cpu_secs"),
+            F.sum(F.when(cpu, F.col("secs")).otherwise(0.0)).alias("secs"),
+            F.max(F.when(~cpu, F.col("value")).otherwise(0.0)).alias("rss_bytes"),
+        )
+    )
+    for row in found.collect():
+        sums.workers[row.worker, row.t] = WorkerStep(row.cpu_secs, row.secs, row.rss_bytes)
+
+
+def _keys(rows: DataFrame, sums: Sums) -> None:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    place = ("component", "stream", "name")
+    totals = (
+        rows.where(F.col("kind") == "keys")
+        .groupBy(*place)
+        .agg(
+            F.sum("n").alias("samples"),
+            F.sum("error").alias("error"),
+            F.max_by("value", "at_ms").alias("rate"),
+        )
+    )
+    by_place: dict[tuple[str, ...], KeySums] = {}
+    for row in totals.orderBy(*place).collect():
+        made = KeySums(
+            row.component, row.stream, row["name"], row.rate, int(row.samples), int(row.error)
+        )
+        by_place[row.component, row.stream, row["name"]] = made
+        sums.keys.append(made)
+    keys = rows.where(F.col("kind") == "key").groupBy(*place, "text")
+    summed = keys.agg(F.sum("n").alias("samples"), F.max_by("task", "at_ms").alias("task"))
+    order = Window.partitionBy(*place).orderBy(F.desc("samples"), "text")
+    ranked = summed.withColumn("rank", F.row_number().over(order))
+    for row in ranked.where(F.col("rank") <= _KEYS_MAX).orderBy("rank").collect():
+        of = by_place.get((row.component, row.stream, row["name"]))
+        if of is not None:
+            of.top.append((row.text, int(row.samples), row.task))
+
+
+def _told(rows: DataFrame, sums: Sums) -> None:
+    """Events, errors, users' metrics, and what was lost."""
+    from pyspark.sql import functions as F
+
+    events = rows.where(F.col("kind") == "event").orderBy(F.desc("at_ms")).limit(_EVENTS_MAX)
+    sums.events = [
+        Event(row.at_ms, row["name"], row.text, row.stream, row.worker)
+        for row in sorted(events.collect(), key=lambda row: (row.at_ms, row["name"]))
+    ]
+    errors = (
+        rows.where(F.col("kind") == "error")
+        .withColumn("message", F.substring_index(F.rtrim(F.col("text")), "\n", -1))
+        .groupBy("component", "message")
+        .agg(F.sum("n").alias("n"), F.min("at_ms").alias("first"), F.max("at_ms").alias("last"))
+        .orderBy(F.desc("n"), "component", "message")
+        .limit(_ERRORS_MAX)
+    )
+    sums.errors = [
+        ErrorSums(row.component, row.message[:500], int(row.n), row["first"], row["last"])
+        for row in errors.collect()
+    ]
+    metrics = (
+        rows.where(F.col("kind") == "metric")
+        .groupBy("component", "name")
+        .agg(F.count("*").alias("intervals"), F.sum("value").alias("total"))
+        .orderBy("component", "name")
+        .limit(_METRICS_MAX)
+    )
+    sums.metrics = [
+        MetricSums(row.component, row["name"], int(row.intervals), row.total)
+        for row in metrics.collect()
+    ]
+    lost = rows.where(F.col("kind") == "lost").groupBy("name").agg(F.sum("n").alias("n"))
+    sums.lost = {row["name"]: int(row.n) for row in lost.collect()}

@@ -1,0 +1,123 @@
+"""The process that `storm spark report` starts: what to do comes in SQUALL_SPARK_REPORT (JSON)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.entry import print_error
+from squall.errors import SquallError
+from squall.files import write_atomic
+from squall_spark.entry import spark_error
+from squall_spark.report.analyse import Report, analyse
+from squall_spark.report.choose import choose, parse_since
+from squall_spark.report.page import page
+from squall_spark.report.terminal import show
+from squall_spark.session import check_master, check_requirements, spark_session
+
+VARIABLE = "SQUALL_SPARK_REPORT"
+# Sums are small, whatever the history's size.
+_SPARK_CONF = (("spark.sql.shuffle.partitions", "8"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One report. Paths are absolute."""
+
+    topology: str
+    history: str
+    since: str | None = None
+    json_file: str | None = None
+    html_file: str | None = None
+    quiet: bool = False  # nothing on stdout
+    master: str = "local[*]"
+    spark_conf: tuple[tuple[str, str], ...] = ()
+    log_file: str = "spark.log"
+
+    @classmethod
+    def from_json(cls, text: str) -> Order:
+        values: dict[str, Any] = json.loads(text)
+        values["spark_conf"] = tuple((key, value) for key, value in values["spark_conf"])
+        return cls(**values)
+
+
+def make(order: Order, now: float) -> Report:
+    """The report. Raises SquallError."""
+    since = None if order.since is None else parse_since(order.since, now)
+    chosen = choose(order.history, order.topology, since)  # before Spark: that takes a while
+    _say(f"reporting on {chosen.topology_id}: {len(chosen.names)} files of {order.history}")
+
+    from squall_spark.progress import Progress
+    from squall_spark.report.gather import gather
+
+    with spark_session(
+        f"report of {chosen.topology_id}",
+        master=order.master,
+        conf=(*_SPARK_CONF, *order.spark_conf),
+        log_file=Path(order.log_file),
+    ) as spark:
+        progress = Progress(spark.sparkContext)
+        try:
+            sums = gather(spark, chosen, since, now=now, step=progress.step)
+        except SquallError:
+            raise
+        except Exception as error:
+            raise spark_error(error, order.log_file) from error
+    return analyse(
+        sums,
+        topology_id=chosen.topology_id,
+        earlier=chosen.earlier,
+        url=order.history,
+        made_at_ms=int(now * 1000),
+    )
+
+
+def write(order: Order, report: Report) -> None:
+    """The files that were asked for. Raises SquallError."""
+    files: dict[str, str] = {}
+    if order.json_file is not None:
+        files[order.json_file] = json.dumps(report, indent=1, allow_nan=False)
+    if order.html_file is not None:
+        files[order.html_file] = page(report)
+    for path, text in files.items():
+        try:
+            write_atomic(Path(path), text.encode())
+        except OSError as error:
+            raise SquallError(f"{path} cannot be written: {error.strerror or error}") from error
+        if not order.quiet:
+            _say(f"wrote {path}")
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def main(env: Mapping[str, str] = os.environ) -> int:
+    """Returns the exit status."""
+    try:
+        order = Order.from_json(env[VARIABLE])
+        check_master(order.master)
+        check_requirements(env)
+        report = make(order, time.time())
+        write(order, report)
+    except SquallError as error:
+        print_error(error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if not order.quiet:
+        show(report, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    # As a module of its own, not `__main__`: what Spark pickles is found by its name.
+    from squall_spark.report import main as _main
+
+    sys.exit(_main.main())

@@ -1,0 +1,175 @@
+"""Plots as SVG text. Pure. All text is escaped: ids, keys and messages are a topology's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+# Told apart by people who see few colours, too (Okabe and Ito).
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
+_WIDTH, _HEIGHT = 860, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26
+_TICKS = 4
+
+Line = tuple[str, Sequence[float | None]]
+
+
+def text_of(value: object) -> str:
+    """Text for HTML and SVG: escaped, and without characters that are no XML or turn text round."""
+    shown = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in str(value))
+    return escape(shown, quote=True)
+
+
+def number(value: float | None) -> str:
+    """A number for people: three digits and a unit's letter."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (1e3 if unit == 'k' else limit):.3g}{unit}"
+    if value == int(value):
+        return str(int(value))
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def nice_ceiling(value: float) -> float:
+    """The next of 1, 2, 2.5, 5 times a power of ten: the end of an axis."""
+    if not math.isfinite(value) or value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    for factor in (1.0, 2.0, 2.5, 5.0, 10.0):
+        if value <= factor * power * (1 + 1e-9):
+            return factor * power
+    return 10.0 * power
+
+
+def clock(at_ms: float, span_ms: float) -> str:
+    shape = "%H:%M:%S" if span_ms < 7_200_000 else "%m-%d %H:%M"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(shape)
+
+
+def line_plot(
+    title: str,
+    steps_ms: Sequence[int],
+    lines: Sequence[Line],
+    *,
+    unit: str,
+    marks: Sequence[tuple[int, str]] = (),
+    order: Sequence[str] = (),
+) -> str:
+    """Values over time, a line each; a None leaves a gap. `marks` are moments with a name, `order`
+    are all names of a page, each of which has its colour."""
+    places = {name: place for place, name in enumerate(order)}
+    values = [v for _, line in lines for v in line if v is not None and math.isfinite(v)]
+    if not steps_ms or not values:
+        return f'<p class="none">{text_of(title)}: nothing was recorded.</p>'
+    top = nice_ceiling(max(values))
+    first, last = steps_ms[0], steps_ms[-1]
+    span = max(1, last - first)
+
+    def x(at_ms: float) -> float:
+        share = (at_ms - first) / span if last > first else 0.5
+        return _LEFT + max(0.0, min(1.0, share)) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(value: float) -> float:
+        return _TOP + (1 - value / top) * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [_begin(f"{title} ({unit})", _HEIGHT)]
+    for tick in range(_TICKS + 1):
+        value = top * tick / _TICKS
+        parts.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(value):.1f}" '
+            f'y2="{y(value):.1f}"/><text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" '
+            f'text-anchor="end">{number(value)}</text>'
+        )
+        at = first + span * tick / _TICKS
+        anchor = ("start", "middle", "middle", "middle", "end")[tick]
+        if last > first or tick == 2:
+            parts.append(
+                f'<text x="{x(at):.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">'
+                f"{clock(at, span)}</text>"
+            )
+    for at_ms, name in marks:
+        if first <= at_ms <= last + span / max(1, len(steps_ms)):
+            parts.append(
+                f'<line class="mark" x1="{x(at_ms):.1f}" x2="{x(at_ms):.1f}" y1="{_TOP}" '
+                f'y2="{_HEIGHT - _BOTTOM}"><title>{text_of(name)} {clock(at_ms, span)}</title>'
+                "</line>"
+            )
+    for own, (name, line) in enumerate(lines):
+        index = places.get(name, own)
+        colour = COLOURS[index % len(COLOURS)]
+        dash = ' stroke-dasharray="5 3"' if index >= len(COLOURS) else ""
+        for piece in _pieces([(x(t), v) for t, v in zip(steps_ms, line, strict=False)]):
+            points = " ".join(f"{px:.1f},{y(value):.1f}" for px, value in piece)
+            if len(piece) == 1:
+                px, value = piece[0]
+                parts.append(f'<circle cx="{px:.1f}" cy="{y(value):.1f}" r="2" fill="{colour}"/>')
+            else:
+                parts.append(
+                    f'<polyline points="{points}" stroke="{colour}"{dash}>'
+                    f"<title>{text_of(name)}</title></polyline>"
+                )
+    parts.append("</svg>")
+    return "".join(parts) + legend(
+        {name: places.get(name, own) for own, (name, _) in enumerate(lines)}
+    )
+
+
+def _pieces(points: Sequence[tuple[float, float | None]]) -> list[list[tuple[float, float]]]:
+    """Runs of values without a gap."""
+    found: list[list[tuple[float, float]]] = [[]]
+    for px, value in points:
+        if value is None or not math.isfinite(value):
+            found.append([])
+        else:
+            found[-1].append((px, value))
+    return [piece for piece in found if piece]
+
+
+def bar_plot(title: str, bars: Mapping[str, float], *, unit: str, mean: float | None = None) -> str:
+    """A bar a name, from the left; `mean` is marked."""
+    if not bars:
+        return ""
+    height = 20 * len(bars) + 12
+    top = nice_ceiling(max([*bars.values(), mean or 0.0]))
+    left, width = 180, _WIDTH - 180 - 90
+    parts = [_begin(f"{title} ({unit})", height)]
+    for index, (name, value) in enumerate(bars.items()):
+        at = 6 + 20 * index
+        length = width * max(0.0, value) / top
+        parts.append(
+            f'<text x="{left - 6}" y="{at + 13}" text-anchor="end">{text_of(_short(name))}</text>'
+            f'<rect x="{left}" y="{at + 2}" width="{length:.1f}" height="15" fill="{COLOURS[0]}">'
+            f"<title>{text_of(name)}</title></rect>"
+            f'<text x="{left + length + 6:.1f}" y="{at + 13}">{number(value)}</text>'
+        )
+    if mean is not None:
+        px = left + width * mean / top
+        parts.append(
+            f'<line class="mark" x1="{px:.1f}" x2="{px:.1f}" y1="2" y2="{height - 2}">'
+            f"<title>mean {number(mean)}</title></line>"
+        )
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 24 else name[:23] + "…"
+
+
+def legend(places: Mapping[str, int]) -> str:
+    items = "".join(
+        f'<li><span style="background:{COLOURS[i % len(COLOURS)]}"></span>{text_of(name)}</li>'
+        for name, i in places.items()
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _begin(title: str, height: int) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'aria-label="{text_of(title)}">'
+    )

@@ -1,0 +1,120 @@
+"""What the job on Spark brings home: sums, small enough for one process whatever the history's
+size. Times are milliseconds since the epoch; `t` is the begin of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from squall.history.histogram import Histogram
+
+
+@dataclass(slots=True)
+class TaskSums:
+    """One task over the whole span."""
+
+    component: str
+    task: int
+    executor: int  # the last one that had it
+    spout: bool
+    secs: float  # that it was recorded for
+    last_ms: int
+    emitted: int = 0
+    executed: int = 0  # ticks left out
+    acked: int = 0
+    failed: int = 0
+    busy_secs: float = 0.0  # in execute
+
+
+@dataclass(slots=True)
+class StepSums:
+    """One component in one step."""
+
+    emitted: int = 0
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    busy_secs: float = 0.0
+    secs: float = 0.0  # that its tasks were recorded for, altogether
+    waiting_max: float = 0.0  # tuples pending (spout) or in inboxes (bolt), of one task at most
+
+
+@dataclass(slots=True)
+class WorkerStep:
+    cpu_secs: float = 0.0
+    secs: float = 0.0
+    rss_bytes: float = 0.0
+
+
+@dataclass(slots=True)
+class KeySums:
+    """The sampled keys of one grouping."""
+
+    component: str
+    stream: str
+    grouping: str
+    rate: float
+    samples: int = 0
+    error: int = 0
+    top: list[tuple[str, int, int]] = field(default_factory=list)  # key, samples, task
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at_ms: int
+    name: str
+    text: str
+    place: str  # host:port, or ""
+    teller: str  # worker, nimbus or supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSums:
+    component: str
+    message: str
+    n: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSums:
+    component: str
+    name: str
+    intervals: int
+    total: float
+
+
+@dataclass(slots=True)
+class Sums:
+    from_ms: int
+    to_ms: int
+    step_ms: int
+    tasks: list[TaskSums] = field(default_factory=list)
+    steps: dict[tuple[str, int], StepSums] = field(default_factory=dict)  # (component, t)
+    # (component, execute | process | complete, t)
+    latencies: dict[tuple[str, str, int], Histogram] = field(default_factory=dict)
+    workers: dict[tuple[str, int], WorkerStep] = field(default_factory=dict)  # (worker, t)
+    keys: list[KeySums] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    errors: list[ErrorSums] = field(default_factory=list)
+    metrics: list[MetricSums] = field(default_factory=list)
+    lost: Mapping[str, int] = field(default_factory=dict)  # why -> rows
+    unreadable: list[str] = field(default_factory=list)
+    ahead: int = 0  # rows of clocks that are ahead of ours, left out
+
+
+_STEPS_SECS = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400
+)  # fmt: skip
+_STEPS_MAX = 120
+
+
+def step_ms(span_ms: int, interval_ms: int) -> int:
+    """A round length of steps: not below the interval of the recording, and at most 120 of them in
+    the span, or a day each."""
+    for secs in _STEPS_SECS:
+        if secs * 1000 >= interval_ms and span_ms <= secs * 1000 * _STEPS_MAX:
+            return secs * 1000
+    days = -(-span_ms // (86_400_000 * _STEPS_MAX))
+    return max(1, days) * 86_400_000
