@@ -24,6 +24,8 @@ from squall_spark.report.choose import HistoryNotFoundError, choose
 from squall_spark.report.gather import gather
 from squall_spark.report.sums import Sums
 
+pytestmark = pytest.mark.timeout(400)  # Spark compiles the first time
+
 NOW = 1_800_000_000.0
 BEGIN_MS = int(NOW * 1000) - 600_000
 ID = "we{ird}*name-3-1700000000"
@@ -156,7 +158,6 @@ def rows_of(folder: Path, kind: str, name: str) -> int:
     return found
 
 
-@pytest.mark.timeout(400)  # a cluster, and Spark in two processes
 def test_the_report_of_a_real_topology(spark: Any, tmp_path: Path) -> None:
     out, data = tmp_path / "out", tmp_path / "data"
     history = data / "history"
@@ -205,9 +206,10 @@ def test_the_report_of_a_real_topology(spark: Any, tmp_path: Path) -> None:
     assert hot["top"][0]["key"] == "hot"
     assert 0.5 < hot["top"][0]["share"] < 0.7
     assert hot["top"][0]["task"] == work["skew"]["top_task"]
-    (error,) = report["errors"]
-    assert (error["component"], error["count"]) == ("flaky", COUNT // 10)
-    assert "<b>tenth</b>" in error["message"]
+    # A few are told with their message, the others are counted.
+    assert {error["component"] for error in report["errors"]} == {"flaky"}
+    assert sum(error["count"] for error in report["errors"]) == COUNT // 10
+    assert any("<b>tenth</b>" in error["message"] for error in report["errors"])
     (recovery,) = report["recoveries"]
     assert recovery["why"] == "killed by SIGKILL"
     assert 0 < recovery["secs"] < 60

@@ -97,9 +97,12 @@ class ErrorReporter:
 
     def note_rest(self) -> None:
         """Tell `note` of what was not reported since a component's last report."""
-        while self.note is not None and self._suppressed:
-            component, errors = self._suppressed.popitem()
-            self.note(component, SYSTEM_TASK, "(not reported one by one)", errors)
+        if self.note is None:
+            return
+        for component in list(self._suppressed):
+            errors = self._suppressed.pop(component, 0)  # another thread may have
+            if errors:
+                self.note(component, SYSTEM_TASK, "(not reported one by one)", errors)
 
     def _start(self, component: str, info: ErrorInfo) -> None:
         if len(self._waiting) < _WAITING_MAX:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.config import local_dir
 from squall.errors import SquallError
 from squall.folders import Folder
 
@@ -50,7 +49,7 @@ def history_url(conf: Mapping[str, Any]) -> str:
     """`storm.history.dir`: a URL, or an absolute path; `history` in storm.local.dir when null."""
     given = conf.get("storm.history.dir")
     if not given:
-        return str(local_dir(conf) / "history")
+        return str(Path(str(conf.get("storm.local.dir") or "storm-local")).absolute() / "history")
     return str(given) if "://" in str(given) else str(Path(str(given)).expanduser().absolute())
 
 

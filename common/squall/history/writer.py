@@ -24,6 +24,7 @@ log = get_logger(__name__)
 
 WAITING_BYTES_MAX = 16 * 1024 * 1024
 _SAY_SECS = 60.0
+_IMPORT_AFTER_SECS = 2.0
 _RETRY_SECS_MAX = 60.0
 
 QUEUE_FULL = "queue full"
@@ -116,10 +117,10 @@ class HistoryWriter:
     def _run(self) -> None:
         try:
             check_available(self._folder.url)
-            import pyarrow
-
-            pyarrow.set_cpu_count(1)
-            pyarrow.set_io_thread_count(1)
+            # Not while its process starts, and not at its end either, when there is no time.
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing, timeout=_IMPORT_AFTER_SECS)
+            import pyarrow.parquet as _  # noqa: F401
         except (HistoryUnavailableError, ImportError) as error:
             with self._changed:
                 self._off = True

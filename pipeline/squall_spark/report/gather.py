@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 _FILES_A_TASK = 64
 _TASKS_MAX = 256
 _EVENTS_MAX = 1_000
-_ERRORS_MAX = 100
+_OF_A_KIND_MAX = 200  # errors, metrics
 _KEYS_MAX = 20
-_METRICS_MAX = 500
 _AHEAD_SECS = 600.0
 _UNREADABLE = "unreadable"
 _OTHER_VERSION = "other version"
@@ -125,7 +124,6 @@ def gather(
         rows = rows.withColumn("t", F.col("at_ms") - F.col("at_ms") % F.lit(sums.step_ms))
         with step("summing up"):
             _tasks(rows, sums)
-            _steps(rows, sums)
             _latencies(rows, sums)
             _workers(rows, sums)
             _keys(rows, sums)
@@ -156,11 +154,14 @@ def _span(everything: DataFrame, since: float | None, now_ms: int) -> dict[str, 
         F.max(F.when(wanted, at)).alias("to_ms"),
         F.percentile_approx(gauge, 0.5).alias("interval"),
         F.sum(F.when(at > now_ms + int(_AHEAD_SECS * 1000), 1).otherwise(0)).alias("ahead"),
+        F.count(F.when(F.col("kind").isin(_UNREADABLE, _OTHER_VERSION), 1)).alias("troubles"),
     ).first()
     assert found is not None
     span: dict[str, Any] = found.asDict()
-    trouble = everything.where(F.col("kind").isin(_UNREADABLE, _OTHER_VERSION))
-    span["trouble"] = trouble.select("kind", "text").orderBy("text").limit(20).collect()
+    span["trouble"] = []
+    if span.pop("troubles"):
+        trouble = everything.where(F.col("kind").isin(_UNREADABLE, _OTHER_VERSION))
+        span["trouble"] = trouble.select("kind", "text").orderBy("text").limit(20).collect()
     if since is not None and span["from_ms"] is not None:
         span["from_ms"] = max(span["from_ms"], int(since * 1000))
     return span
@@ -207,36 +208,37 @@ def _counted() -> list[Any]:
 
 
 def _tasks(rows: DataFrame, sums: Sums) -> None:
+    """Tasks and steps: the sums of each task in each step, summed up both ways."""
     from pyspark.sql import functions as F
 
     of_tasks = rows.where(F.col("kind").isin("count", "latency", "gauge"))
     gauge = F.col("kind") == "gauge"
-    found = of_tasks.groupBy("component", "task").agg(
+    found = of_tasks.groupBy("component", "task", "t").agg(
         *_counted(),
         F.max_by("executor", F.when(gauge, F.col("at_ms"))).alias("executor"),
         F.max(F.when(gauge, F.col("at_ms"))).alias("last_ms"),
+        F.max(F.when(gauge, F.col("value")).otherwise(0.0)).alias("waiting"),
         F.max(F.when(F.col("name").isin("pending", "complete"), 1).otherwise(0)).alias("spout"),
     )
-    for row in found.orderBy("component", "task").collect():
-        if row.last_ms is not None:
-            sums.tasks.append(
-                TaskSums(
-                    row.component, row.task, row.executor or row.task, bool(row.spout), row.secs,
-                    row.last_ms, row.emitted, row.executed, row.acked, row.failed, row.busy_secs,
-                )
-            )  # fmt: skip
-
-
-def _steps(rows: DataFrame, sums: Sums) -> None:
-    from pyspark.sql import functions as F
-
-    of_tasks = rows.where(F.col("kind").isin("count", "latency", "gauge"))
-    waiting = F.max(F.when(F.col("kind") == "gauge", F.col("value")).otherwise(0.0))
-    found = of_tasks.groupBy("component", "t").agg(*_counted(), waiting.alias("waiting"))
+    tasks: dict[tuple[str, int], TaskSums] = {}
     for row in found.collect():
-        sums.steps[row.component, row.t] = StepSums(
-            row.emitted, row.executed, row.acked, row.failed, row.busy_secs, row.secs, row.waiting
+        task = tasks.setdefault(
+            (row.component, row.task),
+            TaskSums(row.component, row.task, row.task, spout=False, secs=0.0, last_ms=0),
         )
+        step = sums.steps.setdefault((row.component, row.t), StepSums())
+        for of in (task, step):
+            of.emitted += row.emitted
+            of.executed += row.executed
+            of.acked += row.acked
+            of.failed += row.failed
+            of.busy_secs += row.busy_secs
+            of.secs += row.secs
+        step.waiting_max = max(step.waiting_max, row.waiting)
+        task.spout |= bool(row.spout)
+        if row.last_ms is not None and row.last_ms >= task.last_ms:
+            task.last_ms, task.executor = row.last_ms, row.executor
+    sums.tasks = [tasks[place] for place in sorted(tasks) if tasks[place].last_ms]
 
 
 def _latencies(rows: DataFrame, sums: Sums) -> None:
@@ -271,38 +273,39 @@ def _workers(rows: DataFrame, sums: Sums) -> None:
 
 
 def _keys(rows: DataFrame, sums: Sums) -> None:
+    """What was sampled of each grouping, and its most frequent keys."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    place = ("component", "stream", "name")
-    totals = (
-        rows.where(F.col("kind") == "keys")
-        .groupBy(*place)
+    place = ("kind", "component", "stream", "name")
+    summed = (
+        rows.where(F.col("kind").isin("key", "keys"))
+        .groupBy(*place, "text")
         .agg(
             F.sum("n").alias("samples"),
             F.sum("error").alias("error"),
             F.max_by("value", "at_ms").alias("rate"),
+            F.max_by("task", "at_ms").alias("task"),
         )
     )
-    by_place: dict[tuple[str, ...], KeySums] = {}
-    for row in totals.orderBy(*place).collect():
-        made = KeySums(
-            row.component, row.stream, row["name"], row.rate, int(row.samples), int(row.error)
-        )
-        by_place[row.component, row.stream, row["name"]] = made
-        sums.keys.append(made)
-    keys = rows.where(F.col("kind") == "key").groupBy(*place, "text")
-    summed = keys.agg(F.sum("n").alias("samples"), F.max_by("task", "at_ms").alias("task"))
     order = Window.partitionBy(*place).orderBy(F.desc("samples"), "text")
     ranked = summed.withColumn("rank", F.row_number().over(order))
-    for row in ranked.where(F.col("rank") <= _KEYS_MAX).orderBy("rank").collect():
+    found = ranked.where(F.col("rank") <= _KEYS_MAX).collect()
+    by_place: dict[tuple[str, str, str], KeySums] = {}
+    for row in sorted((row for row in found if row.kind == "keys"), key=lambda row: row["name"]):
+        by_place[row.component, row.stream, row["name"]] = KeySums(
+            row.component, row.stream, row["name"], row.rate, int(row.samples), int(row.error)
+        )
+    for row in sorted((row for row in found if row.kind == "key"), key=lambda row: int(row.rank)):
         of = by_place.get((row.component, row.stream, row["name"]))
         if of is not None:
             of.top.append((row.text, int(row.samples), row.task))
+    sums.keys = list(by_place.values())
 
 
 def _told(rows: DataFrame, sums: Sums) -> None:
     """Events, errors, users' metrics, and what was lost."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     events = rows.where(F.col("kind") == "event").orderBy(F.desc("at_ms")).limit(_EVENTS_MAX)
@@ -310,28 +313,31 @@ def _told(rows: DataFrame, sums: Sums) -> None:
         Event(row.at_ms, row["name"], row.text, row.stream, row.worker)
         for row in sorted(events.collect(), key=lambda row: (row.at_ms, row["name"]))
     ]
-    errors = (
-        rows.where(F.col("kind") == "error")
-        .withColumn("message", F.substring_index(F.rtrim(F.col("text")), "\n", -1))
-        .groupBy("component", "message")
-        .agg(F.sum("n").alias("n"), F.min("at_ms").alias("first"), F.max("at_ms").alias("last"))
-        .orderBy(F.desc("n"), "component", "message")
-        .limit(_ERRORS_MAX)
+    # Of an error's traceback the last line says what it was.
+    line = F.substring_index(F.rtrim(F.col("text")), "\n", -1)
+    message = F.when(F.col("kind") == "error", line).otherwise("")
+    summed = (
+        rows.where(F.col("kind").isin("error", "metric", "lost"))
+        .groupBy("kind", "component", "name", message.alias("message"))
+        .agg(
+            F.sum("n").alias("n"),
+            F.count("*").alias("rows"),
+            F.sum("value").alias("total"),
+            F.min("at_ms").alias("first"),
+            F.max("at_ms").alias("last"),
+        )
     )
+    order = Window.partitionBy("kind").orderBy(F.desc("n"), "component", "name", "message")
+    ranked = summed.withColumn("rank", F.row_number().over(order))
+    found = ranked.where(F.col("rank") <= _OF_A_KIND_MAX).orderBy("rank").collect()
     sums.errors = [
         ErrorSums(row.component, row.message[:500], int(row.n), row["first"], row["last"])
-        for row in errors.collect()
+        for row in found
+        if row.kind == "error"
     ]
-    metrics = (
-        rows.where(F.col("kind") == "metric")
-        .groupBy("component", "name")
-        .agg(F.count("*").alias("intervals"), F.sum("value").alias("total"))
-        .orderBy("component", "name")
-        .limit(_METRICS_MAX)
-    )
     sums.metrics = [
-        MetricSums(row.component, row["name"], int(row.intervals), row.total)
-        for row in metrics.collect()
+        MetricSums(row.component, row["name"], int(row.rows), row.total)
+        for row in found
+        if row.kind == "metric"
     ]
-    lost = rows.where(F.col("kind") == "lost").groupBy("name").agg(F.sum("n").alias("n"))
-    sums.lost = {row["name"]: int(row.n) for row in lost.collect()}
+    sums.lost = {row["name"]: int(row.n) for row in found if row.kind == "lost"}

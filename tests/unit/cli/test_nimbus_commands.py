@@ -361,7 +361,7 @@ def test_a_report_without_a_change_changes_nothing(
     ("changes", "said"),
     [
         ({"topology": {"id": "wordcount-7-1"}}, f"about wordcount-7-1, and what runs is {ID}"),
-        ({"to_ms": (time.time() - 7200) * 1000}, "2.0 hours ago"),
+        ({"to_ms": (time.time() - 7200) * 1000}, "hours ago"),
         ({"format": 2}, "another version of squall"),
         ({"advice": [{"component": "split"}]}, "damaged"),
     ],

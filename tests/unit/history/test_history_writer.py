@@ -18,6 +18,11 @@ from squall.history.writer import HistoryWriter, expire, file_name, written_at_m
 ID = "top-1-1700000000"
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squall.history.writer._IMPORT_AFTER_SECS", 0.0)
+
+
 class Gate(Folder):
     """A folder that is slow, or broken, until it is let go."""
 
