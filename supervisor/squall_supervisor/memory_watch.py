@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from squall.logs import get_logger
+from squall_supervisor.cgroups import Cgroups
 from squall_supervisor.machine import Machine
 from squall_supervisor.processes import ProcessIdentity
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot_runner import SlotRunner
 from squall_supervisor.worker_limits import MemoryGuard, Verdict
+from squall_supervisor.worker_process import WorkerProcess
 
 log = get_logger(__name__)
 
@@ -25,20 +27,25 @@ class MemoryWatch:
         machine: Machine,
         settings: SupervisorSettings,
         report: Callable[[str, int, str], None],
+        cgroups: Cgroups | None = None,
     ) -> None:
         self._runners = runners
         self._machine = machine
         self._settings = settings
         self._report = report
+        self._cgroups = cgroups
         self._guards: dict[ProcessIdentity, MemoryGuard] = {}
         self._told: set[ProcessIdentity] = set()
 
     async def look(self) -> None:
         """One look at all of them; to be called regularly."""
+        await self._look_at_kills()
         watched = {
             runner.process.identity: runner
             for runner in self._runners.values()
-            if runner.process is not None and runner.limits.memory_mb is not None
+            if runner.process is not None
+            and runner.limits.memory_mb is not None
+            and not self._kernel_watches(runner.process)
         }
         self._guards = {
             one: self._guards.get(one) or self._guard(runner) for one, runner in watched.items()
@@ -58,6 +65,20 @@ class MemoryWatch:
                     continue
                 amount = min(amount, exact)
             self._judge(identity, runner, guard, amount)
+
+    async def _look_at_kills(self) -> None:
+        """The kernel may have ended a child, and the worker lives on: that is to be seen, too."""
+        if self._cgroups is None:
+            return
+        for runner in self._runners.values():
+            process, limits, assignment = runner.process, runner.limits, runner.slot.assignment
+            if process is not None and assignment is not None:
+                kills = await asyncio.to_thread(self._cgroups.oom_kills, process.worker_id)
+                runner.tell_of_kills(process, limits, assignment.topology_id, kills)
+
+    def _kernel_watches(self, process: WorkerProcess) -> bool:
+        """A worker that was started before cgroups were switched on has none."""
+        return self._cgroups is not None and self._cgroups.limits_memory(process.worker_id)
 
     def _guard(self, runner: SlotRunner) -> MemoryGuard:
         return MemoryGuard(

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from squall.errors import ConfigError
 from squall_supervisor.adoption import FoundWorker, plan_adoption
+from squall_supervisor.cgroups import Cgroups, cgroups_of
 from squall_supervisor.discovery import find_workers, open_found
 from squall_supervisor.launcher import remove_worker_dir
 from squall_supervisor.machine import Machine
@@ -44,13 +46,25 @@ async def _kill_all(settings: SupervisorSettings) -> list[KilledWorker]:
     # Any port: a slot that was taken out of the configuration may still have its worker.
     ports = {worker.record.port for worker in found if worker.record is not None}
     plan = plan_adoption(found, ports)
+    cgroups = _cgroups(settings)
     living = [*plan.adopt.values(), *(worker for worker, _ in plan.end)]
-    killed = await asyncio.gather(*(_kill(machine, worker, settings) for worker in living))
+    killed = await asyncio.gather(*(_kill(machine, worker, settings, cgroups) for worker in living))
     return sorted((one for one in killed if one is not None), key=lambda one: one.port)
 
 
+def _cgroups(settings: SupervisorSettings) -> Cgroups | None:
+    """Workers are ended also where their cgroups cannot be removed."""
+    try:
+        return cgroups_of(settings)
+    except ConfigError:
+        return None
+
+
 async def _kill(
-    machine: Machine, worker: FoundWorker, settings: SupervisorSettings
+    machine: Machine,
+    worker: FoundWorker,
+    settings: SupervisorSettings,
+    cgroups: Cgroups | None,
 ) -> KilledWorker | None:
     worker_dir = settings.workers_dir / worker.worker_id
     launch = read_launch(worker_dir)
@@ -61,6 +75,8 @@ async def _kill(
         await process.stop(settings.slot.worker_shutdown_secs)
     finally:
         process.close()
+    if cgroups is not None:
+        await asyncio.to_thread(cgroups.remove, worker.worker_id)
     await asyncio.to_thread(remove_worker_dir, worker_dir)
     if launch is None:  # spoiled; the process was found all the same
         return KilledWorker(worker.worker_id, "", 0, process.pid)

@@ -17,6 +17,15 @@ from squall_supervisor.slot import SlotSettings
 
 
 @dataclass(frozen=True, slots=True)
+class CgroupSettings:
+    """Where workers' cgroups are made, and by which controllers they are limited."""
+
+    folder: Path | None  # None: where they are mounted
+    rootdir: str
+    controllers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SupervisorSettings:
     """Times are in seconds, paths absolute."""
 
@@ -48,6 +57,7 @@ class SupervisorSettings:
     worker_cpu_percent_min: float
     memory_margin_mb: float
     memory_hard_multiplier: float
+    cgroups: CgroupSettings | None  # None: none are made
     rlimits: Mapping[str, int]  # of workers, by their names in the module resource
     scheduler_meta: Mapping[str, str]
     resources: Mapping[str, float]
@@ -164,6 +174,7 @@ class SupervisorSettings:
             memory_hard_multiplier=number(
                 "storm.supervisor.hard.memory.limit.multiplier", 2.0, least=1.0
             ),
+            cgroups=_cgroups(conf),
             rlimits=rlimits_of(conf),
             scheduler_meta={
                 **{
@@ -176,6 +187,29 @@ class SupervisorSettings:
                 "supervisor.cpu.capacity": number("supervisor.cpu.capacity", 400.0),
             },
         )
+
+
+def _cgroups(conf: Mapping[str, Any]) -> CgroupSettings | None:
+    if conf.get("storm.resource.isolation.plugin.enable") is not True:
+        return None
+    plugin = conf.get("storm.resource.isolation.plugin")
+    if plugin is not None and not str(plugin).endswith("CgroupManager"):
+        raise ConfigError(
+            f"storm.resource.isolation.plugin is {plugin!r}; here it can only be cgroups",
+            hint="Leave it out, or set Storm's org.apache.storm.container.cgroup.CgroupManager.",
+        )
+    folder = conf.get("storm.cgroup.hierarchy.dir")
+    rootdir = str(conf.get("storm.supervisor.cgroup.rootdir") or "storm")
+    if rootdir.startswith("/") or ".." in Path(rootdir).parts or "\0" in rootdir:
+        raise ConfigError(
+            f"storm.supervisor.cgroup.rootdir is {rootdir!r}; a relative path is expected",
+        )
+    controllers = conf.get("storm.cgroup.resources") or ["cpu", "memory"]
+    if not isinstance(controllers, list) or not set(controllers) <= {"cpu", "memory"}:
+        raise ConfigError(f"storm.cgroup.resources is {controllers!r}; cpu and memory are known")
+    return CgroupSettings(
+        None if folder is None else Path(str(folder)).absolute(), rootdir, tuple(controllers)
+    )
 
 
 def hostname_of(conf: Mapping[str, Any]) -> str:

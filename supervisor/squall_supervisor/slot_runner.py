@@ -23,6 +23,7 @@ from squall.logs import get_logger
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
+from squall_supervisor.cgroups import Cgroups
 from squall_supervisor.confinement import Confinement
 from squall_supervisor.declared import declared_limits
 from squall_supervisor.environment import worker_environment
@@ -59,7 +60,7 @@ from squall_supervisor.slot_table import (
     WorkerExited,
     WorkerLaunched,
 )
-from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits
+from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits, explain_kill
 from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.worker_record import WorkerRecord
 
@@ -95,6 +96,9 @@ class Node:
     launch_numbers: LaunchNumbers
     tasks: TaskGroup
     crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
+    # Shows a message among a topology's errors: its id, a port, the message.
+    trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
+    cgroups: Cgroups | None = None  # None: workers have none
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)
     # Told (topology id, event, text, host:port) of what the history of a topology is to have.
@@ -127,6 +131,7 @@ class SlotRunner:
         self._topology_id: str | None = None  # that the slot's events are about
         self._looked = False  # whether the files were checked since the worker lived for a while
         self._logged = 0
+        self._kills_told: dict[str, int] = {}  # by worker id
 
     @property
     def port(self) -> int:
@@ -326,20 +331,29 @@ class SlotRunner:
             temporary_dir=spec.worker_dir / "tmp",
             marks={WORKER_ID_VARIABLE: spec.worker_id},
         )
+
+        def start() -> WorkerProcess:
+            folders = () if node.cgroups is None else node.cgroups.make(spec.worker_id, limits)
+            try:
+                return start_worker(
+                    node.machine,
+                    spec,
+                    record,
+                    environment,
+                    node.command,
+                    confinement=Confinement(node.settings.rlimits, folders),
+                    link_blobs=None if cache is None else lambda folder: cache.link(folder, links),
+                    key_file=topology.key_file,
+                )
+            except BaseException:
+                if node.cgroups is not None:
+                    node.cgroups.remove(spec.worker_id)
+                raise
+
         try:
-            process = await asyncio.to_thread(
-                start_worker,
-                node.machine,
-                spec,
-                record,
-                environment,
-                node.command,
-                confinement=Confinement(limits=node.settings.rlimits),
-                link_blobs=None if cache is None else lambda folder: cache.link(folder, links),
-                key_file=topology.key_file,
-            )
+            process = await asyncio.to_thread(start)
         except OSError as error:
-            self._feed(LaunchFailed(f"{type(error).__name__}: {error}"))
+            self._launch_failed(assignment, f"{type(error).__name__}: {error}")
             return
         if self._closed:
             process.close()
@@ -359,6 +373,13 @@ class SlotRunner:
         pid = f"pid {process.pid}"
         node.tell(assignment.topology_id, "worker launched", pid, self._place)
         self._feed(WorkerLaunched(spec.worker_id, record.timeout_secs))
+
+    def _launch_failed(self, assignment: PortAssignment, why: str) -> None:
+        where = f"{self._node.settings.hostname}:{self.port}"
+        self._node.trouble(
+            assignment.topology_id, self.port, f"no worker could be started on {where}: {why}"
+        )
+        self._feed(LaunchFailed(why))
 
     def _read_topology(self, topology_id: str) -> LocalTopology | None:
         """What is to be launched; None when it must be localized (again): something is missing, or
@@ -395,7 +416,8 @@ class SlotRunner:
 
     def _on_exit(self, status: int | None) -> None:
         process, self.process = self.process, None
-        self.incarnation = None
+        limits, assignment = self.limits, self.slot.assignment
+        self.incarnation, self.limits = None, NO_LIMITS
         if process is None:
             return
         log.info(
@@ -407,14 +429,48 @@ class SlotRunner:
         )
         self._node.tasks.start(
             f"clean-up of {process.worker_id}",
-            asyncio.to_thread(self._clean_up, process),
+            self._clean_up(process, limits, assignment),
         )
         with self._crashing():
             self._feed(WorkerExited(process.worker_id, status))
 
-    def _clean_up(self, process: WorkerProcess) -> None:
+    async def _clean_up(
+        self, process: WorkerProcess, limits: WorkerLimits, assignment: PortAssignment | None
+    ) -> None:
+        """After a worker's end; says so when the kernel had a part in it."""
+        kills = await asyncio.to_thread(self._remove_what_is_left, process)
+        if assignment is not None:
+            self.tell_of_kills(process, limits, assignment.topology_id, kills)
+        self._kills_told.pop(process.worker_id, None)
+
+    def tell_of_kills(
+        self, process: WorkerProcess, limits: WorkerLimits, topology_id: str, kills: int
+    ) -> None:
+        """The kernel has ended so many processes of a worker, since they took too much memory."""
+        if kills <= self._kills_told.get(process.worker_id, 0):
+            return
+        self._kills_told[process.worker_id] = kills
+        settings = self._node.settings
+        why = explain_kill(f"{settings.hostname}:{self.port}", limits, settings.memory_margin_mb)
+        log.error(
+            "worker_over_memory_limit",
+            topology_id=topology_id,
+            port=self.port,
+            worker_id=process.worker_id,
+            pid=process.pid,
+            why=why,
+        )
+        self._node.trouble(topology_id, self.port, why)
+
+    def _remove_what_is_left(self, process: WorkerProcess) -> int:
+        """How many of its processes the kernel had killed for their memory."""
+        kills, cgroups = 0, self._node.cgroups
         process.clean_up()
+        if cgroups is not None:
+            kills = cgroups.oom_kills(process.worker_id)
+            cgroups.remove(process.worker_id)
         remove_worker_dir(self._node.settings.workers_dir / process.worker_id)
+        return kills
 
     # Time.
 

@@ -70,6 +70,11 @@ class Slots:
             await asyncio.to_thread(remove_worker_dir, workers_dir / worker_id)
         # Until they are gone they may hold the ports of workers to come.
         await asyncio.gather(*(self._end(worker, why) for worker, why in plan.end))
+        cgroups = self._node.cgroups
+        if cgroups is not None:
+            keep = [one.process.worker_id for one in self.runners.values() if one.process]
+            for worker_id in await asyncio.to_thread(cgroups.sweep, keep):
+                log.warning("cgroup_left_behind_removed", worker_id=worker_id)
 
     async def _end(self, worker: FoundWorker, why: str) -> None:
         """End a worker that no slot drives."""

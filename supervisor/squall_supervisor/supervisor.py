@@ -29,6 +29,7 @@ from squall.tasks import TaskGroup
 from squall_supervisor.assignments import Assignments, PortAssignment, Unreadable, desired_ports
 from squall_supervisor.blob_cache import BlobCache
 from squall_supervisor.blob_source import BlobSource
+from squall_supervisor.cgroups import cgroups_of
 from squall_supervisor.environment import import_path
 from squall_supervisor.environments import Environments
 from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
@@ -108,10 +109,14 @@ class Supervisor:
 
     async def start(self) -> None:
         """Adopt workers, serve, and begin to connect. Raises OSError (the port is in use, the disk
-        fails) and InsecureListenerError."""
+        fails), InsecureListenerError, and ConfigError when workers cannot be confined as asked."""
         settings = self.settings
         for folder in (settings.supervisor_dir, settings.workers_dir):
             make_private(folder)
+        cgroups = cgroups_of(settings)
+        if cgroups is not None:
+            await asyncio.to_thread(cgroups.prepare)
+            log.info("cgroups", version=cgroups.version)
         state = await asyncio.to_thread(self._load_state)
         self.id = state.supervisor_id
         self._memory = Memory(LocalStateFile(settings.state_file), state, self._tasks)
@@ -159,6 +164,8 @@ class Supervisor:
                 launch_numbers=self._memory,
                 tasks=self._tasks,
                 crashed=self._on_crash,
+                trouble=self._on_worker_trouble,
+                cgroups=cgroups,
                 command=self._command,
                 machine=self._machine,
                 tell=self._history.tell,
@@ -185,7 +192,7 @@ class Supervisor:
             tasks=self._tasks,
         )
         self._memory_watch = MemoryWatch(
-            self._slots.runners, self._machine, settings, self._on_worker_trouble
+            self._slots.runners, self._machine, settings, self._on_worker_trouble, cgroups
         )
         self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
         self._server = self._make_server(

@@ -113,7 +113,7 @@ class MemoryGuard:
         self.limit_bytes = limits.memory_mb * MIB
         self.soft_bytes = self.limit_bytes + margin_mb * MIB
         self.hard_bytes = self.limit_bytes * max(hard_multiplier, 1.0) + margin_mb * MIB
-        self._key = limits.memory_key
+        self._limits = limits
         self._margin_mb = margin_mb
         self._over = 0
 
@@ -128,19 +128,25 @@ class MemoryGuard:
 
     def explain(self, worker: str, used_bytes: int) -> str:
         """What people are to read; `worker` is HOST:PORT."""
-        return memory_story(
-            worker, f"used {used_bytes / MIB:.0f} MB", self.limit_bytes, self._margin_mb, self._key
-        )
+        used = f"used {used_bytes / MIB:.0f} MB"
+        return _story(worker, used, self._limits, self._margin_mb, "It is restarted; if")
 
 
-def memory_story(worker: str, what: str, limit_bytes: float, margin_mb: float, key: str) -> str:
-    """One sentence for the log and the topology's errors."""
+def explain_kill(worker: str, limits: WorkerLimits, margin_mb: float) -> str:
+    """The same when the kernel has ended a process of a worker's cgroup."""
+    what = "had a process ended by the kernel, as its cgroup had used up its memory"
+    return _story(worker, what, limits, margin_mb, "If")
+
+
+def _story(worker: str, what: str, limits: WorkerLimits, margin_mb: float, then: str) -> str:
+    if limits.memory_mb is None:
+        return f"worker {worker} {what}"
     tolerance = f" (with a tolerance of {margin_mb:.0f} MB)" if margin_mb else ""
     advice = {
         _OF_WORKER: f"raise {_OF_WORKER}",
         _ON_HEAP: f"declare more ({_ON_HEAP} of its components), or set {_OF_WORKER}",
-    }.get(key, f"set {_OF_WORKER}, or raise {_OF_NODE} of the supervisor")
+    }.get(limits.memory_key, f"set {_OF_WORKER}, or raise {_OF_NODE} of the supervisor")
     return (
-        f"worker {worker} {what}, its limit is {limit_bytes / MIB:.0f} MB{tolerance}: it is "
-        f"restarted. If it needs that much, {advice}."
+        f"worker {worker} {what}, its limit is {limits.memory_mb:.0f} MB{tolerance}. {then} it "
+        f"needs that much, {advice}."
     )

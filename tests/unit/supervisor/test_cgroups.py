@@ -1,0 +1,250 @@
+"""Workers' cgroups: what is written where, on a made-up tree; and the kernel's own where it may be
+used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from squall.errors import ConfigError
+from squall_supervisor import cgroups as module
+from squall_supervisor.cgroups import (
+    Cgroups,
+    Hierarchies,
+    find_hierarchies,
+    hierarchies_of_machine,
+)
+from squall_supervisor.confinement import Confinement, start_confined
+from squall_supervisor.worker_limits import WorkerLimits
+
+V1 = """\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+33 31 0:30 / /sys/fs/cgroup/memory rw master:1 - cgroup cgroup rw,memory
+34 31 0:31 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+"""
+V2_LINE = "40 23 0:40 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+HYBRID = V1 + "41 31 0:41 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+
+
+def test_hierarchies_are_found_where_they_are_mounted() -> None:
+    found = find_hierarchies(V1, {})
+    assert found is not None
+    assert found.version == 1
+    assert found.folders["memory"] == Path("/sys/fs/cgroup/memory")
+    assert found.folders["cpu"] == Path("/sys/fs/cgroup/cpu,cpuacct")
+    root = Path("/sys/fs/cgroup")
+    assert find_hierarchies(V2_LINE, {root: "cpuset cpu io memory\n"}) == Hierarchies(
+        2, {"cpuset": root, "cpu": root, "io": root, "memory": root}
+    )
+
+
+def test_a_v2_mount_without_the_memory_controller_does_not_count() -> None:
+    unified = Path("/sys/fs/cgroup/unified")
+    found = find_hierarchies(HYBRID, {unified: "hugetlb"})
+    assert found is not None
+    assert found.version == 1
+    assert find_hierarchies(V2_LINE, {Path("/sys/fs/cgroup"): ""}) is None
+    assert find_hierarchies("", {}) is None
+    assert find_hierarchies("nonsense - cgroup\n\n", {}) is None
+
+
+class Tree(Cgroups):
+    """On a folder that behaves like a cgroup file system as far as folders and files go."""
+
+    FILES = (
+        "cgroup.procs", "cgroup.subtree_control", "memory.max", "memory.oom.group",
+        "memory.swap.max", "memory.limit_in_bytes", "cpu.max", "cpu.weight", "cpu.shares",
+        "cpu.cfs_quota_us", "cpu.cfs_period_us",
+    )  # fmt: skip
+
+    def _mkdir(self, folder: Path) -> None:
+        super()._mkdir(folder)
+        for name in self.FILES:
+            (folder / name).touch()
+
+    def _try_to_enter(self, folders: tuple[Path, ...]) -> None:
+        pass
+
+    def remove(self, worker_id: str) -> None:
+        for folder in self._folders(worker_id):
+            for name in self.FILES:
+                (folder / name).unlink(missing_ok=True)
+        super().remove(worker_id)
+
+
+@pytest.fixture
+def v2(tmp_path: Path) -> Tree:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "cgroup.subtree_control").touch()
+    return tree(tmp_path)
+
+
+def tree(folder: Path, controllers: tuple[str, ...] = ("cpu", "memory")) -> Tree:
+    return Tree(
+        hierarchies_of_machine(folder),
+        rootdir="storm",
+        local_dir=Path("/data"),
+        controllers=controllers,
+        margin_mb=100.0,
+    )
+
+
+def test_v2_takes_memory_without_swap_and_cpu_as_quota_and_weight(v2: Tree, tmp_path: Path) -> None:
+    v2.prepare()
+    (folder,) = v2.make("w1", WorkerLimits(400.0, "", 70.0))
+    assert folder.parent.parent == tmp_path / "storm"
+    read = {name: (folder / name).read_text() for name in Tree.FILES}
+    assert read["memory.max"] == str(500 << 20)
+    assert (read["memory.swap.max"], read["memory.oom.group"]) == ("0", "1")
+    assert (read["cpu.max"], read["cpu.weight"]) == ("70000 100000", "70")
+    # Enabled on the whole way down; each write replaces the last here, in the kernel it adds.
+    for above in (tmp_path, tmp_path / "storm", folder.parent):
+        assert (above / "cgroup.subtree_control").read_text().startswith("+")
+
+
+def test_v1_takes_them_in_a_folder_a_controller(tmp_path: Path) -> None:
+    for name in ("memory", "cpu"):
+        (tmp_path / name).mkdir()
+    cgroups = tree(tmp_path)
+    cgroups.prepare()
+    folders = cgroups.make("w1", WorkerLimits(400.0, "", 50.0))
+    assert len(folders) == 2
+    memory = next(one for one in folders if tmp_path / "memory" in one.parents)
+    cpu = next(one for one in folders if tmp_path / "cpu" in one.parents)
+    assert (memory / "memory.limit_in_bytes").read_text() == str(500 << 20)
+    assert (cpu / "cpu.cfs_quota_us").read_text() == "50000"
+    assert (cpu / "cpu.shares").read_text() == "512"
+
+
+def test_what_is_not_declared_is_not_limited(v2: Tree) -> None:
+    v2.prepare()
+    (folder,) = v2.make("w1", WorkerLimits())
+    assert (folder / "memory.max").read_text() == (folder / "cpu.max").read_text() == ""
+
+
+@pytest.mark.parametrize("huge", [1e13, 1e300])
+def test_what_is_too_large_for_the_kernel_is_no_limit(v2: Tree, huge: float) -> None:
+    v2.prepare()
+    (folder,) = v2.make("w1", WorkerLimits(huge, "", huge))
+    assert int((folder / "memory.max").read_text()) == 2**62
+    assert (folder / "cpu.max").read_text() == ""
+    assert (folder / "cpu.weight").read_text() == "10000"
+
+
+def test_what_nobody_uses_is_swept(v2: Tree) -> None:
+    v2.prepare()
+    for name in ("w1", "w2", "w3"):
+        v2.make(name, WorkerLimits())
+    assert v2.sweep({"w2", "unknown"}) == ["w1", "w3"]
+    assert v2.sweep({"w2"}) == []
+    assert v2.limits_memory("w2")
+    assert not v2.limits_memory("w1")
+
+
+def test_a_controller_that_is_lacking_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu pids\n")
+    with pytest.raises(ConfigError, match=r"controller memory cannot be used here.*has cpu, pids"):
+        tree(tmp_path)
+    with pytest.raises(ConfigError, match="has no cgroups"):
+        hierarchies_of_machine(tmp_path / "nothing")
+
+
+def test_what_cannot_be_written_is_an_error_at_the_start(v2: Tree, tmp_path: Path) -> None:
+    (tmp_path / "cgroup.subtree_control").unlink()
+    with pytest.raises(ConfigError, match=r"cannot be given cgroups \(v2\).*subtree_control"):
+        v2.prepare()
+
+
+# The kernel's.
+
+
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cgroups]:
+    try:
+        cgroups = Cgroups(
+            hierarchies_of_machine(None),
+            rootdir=f"squall-test-{uuid.uuid4()}",
+            local_dir=Path("/data"),
+            controllers=("cpu", "memory"),
+            margin_mb=16.0,
+        )
+        cgroups.prepare()
+    except ConfigError as error:
+        pytest.skip(f"no cgroups may be made here: {error}")
+    yield cgroups
+    monkeypatch.setattr(module, "_REMOVE_SECS", 20.0)
+    cgroups.sweep(())
+    for home in set(cgroups._homes.values()):
+        home.rmdir()
+        home.parent.rmdir()
+
+
+def run_in(
+    cgroups: Cgroups, worker_id: str, code: str, limits: WorkerLimits, folder: Path
+) -> subprocess.Popen[bytes]:
+    return start_confined(
+        [sys.executable, "-I", "-S", "-c", code],
+        {},
+        Confinement(cgroups=cgroups.make(worker_id, limits)),
+        cwd=folder,
+        out=folder / "out",
+        err=folder / "err",
+        launch_file=Path("/dev/null"),
+        marks={},
+    )
+
+
+FORKS_AND_EATS = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    eaten = bytearray(b"x" * (200 << 20))
+time.sleep(600)
+"""
+
+
+def test_the_kernel_ends_what_takes_too_much_children_too(real: Cgroups, tmp_path: Path) -> None:
+    child = run_in(real, "w1", FORKS_AND_EATS, WorkerLimits(48.0), tmp_path)
+    try:
+        deadline = time.monotonic() + 60
+        while not real.oom_kills("w1"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait()
+    real.remove("w1")
+    assert not real.limits_memory("w1")
+    assert real.oom_kills("w1") == 0
+
+
+def test_a_cgroup_that_is_not_empty_goes_with_what_is_in_it(real: Cgroups, tmp_path: Path) -> None:
+    code = "import os, time; os.fork() or os.setsid(); os.fork(); time.sleep(600)"
+    child = run_in(real, "w1", code, WorkerLimits(), tmp_path)
+    below = real._homes["memory"] / "w1" / "made-by-the-worker"
+    below.mkdir()
+    (below / "cgroup.procs").write_text(str(child.pid))
+    assert real.sweep(()) == ["w1"]
+    assert child.wait(timeout=30) == -9
+    assert not real.limits_memory("w1")
+
+
+def test_the_kernel_has_the_limits(real: Cgroups) -> None:
+    real.make("w1", WorkerLimits(48.0, "", 50.0))
+    memory, cpu = real._homes["memory"] / "w1", real._homes["cpu"] / "w1"
+    if real.version == 2:
+        assert (memory / "memory.max").read_text().strip() == str(64 << 20)
+        assert (cpu / "cpu.max").read_text().split() == ["50000", "100000"]
+    else:
+        assert (memory / "memory.limit_in_bytes").read_text().strip() == str(64 << 20)
+        assert (cpu / "cpu.cfs_quota_us").read_text().strip() == "50000"
+    real.make("w2", WorkerLimits(1e15, "", 1e9))  # huge is no error
+    assert os.path.isdir(real._homes["memory"] / "w2")
