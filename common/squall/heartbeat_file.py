@@ -10,6 +10,7 @@ the wall clock is never taken for one either.
 
 import enum
 import os
+import stat
 import struct
 import zlib
 from dataclasses import dataclass
@@ -62,11 +63,19 @@ class HeartbeatWriter:
 
 
 def read_heartbeat(path: Path) -> Beat | None:
-    """The last heartbeat, or None when there is none (no file, not written yet, or torn)."""
+    """The last heartbeat, or None when there is none (no file, not written yet, or torn). Raises
+    OSError, or ValueError for what cannot be one: the file is the worker's, which may be anybody's
+    code, so a link is not followed and a pipe not waited for."""
     try:
-        data = path.read_bytes()[: _HEAD.size + _RECORD.size]
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError(f"{path} is no file")
+        data = os.pread(fd, _HEAD.size + _RECORD.size, 0)
+    finally:
+        os.close(fd)
     if len(data) < _HEAD.size + _RECORD.size:
         return None
     magic, crc = _HEAD.unpack_from(data)

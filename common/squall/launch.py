@@ -81,7 +81,12 @@ class LaunchSpec:
     @classmethod
     def read(cls, path: Path) -> LaunchSpec:
         """Raises OSError, ValueError or KeyError when the file is not one of ours."""
-        value = json.loads(path.read_bytes())
+        return cls.parse(path.read_bytes())
+
+    @classmethod
+    def parse(cls, data: bytes) -> LaunchSpec:
+        """The inverse of `write`. Raises ValueError, KeyError or TypeError for anything else."""
+        value = json.loads(data)
         zxid, launch = value["incarnation"]
         return cls(
             topology_id=value["topology_id"],

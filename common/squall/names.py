@@ -38,6 +38,9 @@ EVENTLOGGER_STREAM = "__eventlog"
 # Components and streams of the system begin so; a user's never may.
 RESERVED_PREFIX = "__"
 
+# Who submits and asks where nobody is authenticated.
+ANONYMOUS = "anonymous"
+
 _TOPOLOGY_NAME = re.compile(r"[^/.:\\\s\x00-\x1f]+")
 _TOPOLOGY_ID = re.compile(r"(?P<name>.+)-(?P<counter>\d+)-(?P<epoch>\d+)")
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from squall.cluster.values import Access
 from squall.errors import SquallError
-
-ANONYMOUS = "anonymous"
+from squall.names import ANONYMOUS
 
 READ, WRITE, ADMIN = 1, 2, 4
 OTHER, USER = 1, 2

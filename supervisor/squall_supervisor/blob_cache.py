@@ -38,6 +38,7 @@ from squall.files import sync_dir, write_atomic
 from squall.logs import get_logger
 from squall_supervisor.blob_source import BlobError, BlobSource, LocalizeError
 from squall_supervisor.manifest import first_difference, make_manifest, write_manifest
+from squall_supervisor.ownership import grant, open_passage, owner_of, read_own
 
 log = get_logger(__name__)
 
@@ -57,6 +58,11 @@ class Version:
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    def let_in(self, uid: int) -> None:
+        """Let a user read it. Raises OSError."""
+        open_passage(self.folder.parent)
+        grant(self.folder, uid)
 
 
 class BlobCache:
@@ -164,12 +170,13 @@ class BlobCache:
 
     # Workers' folders
 
-    def link(self, worker_dir: Path, links: Iterable[BlobLink]) -> None:
-        """Make a new worker's links. Raises OSError, FileNotFoundError when a blob is not here."""
+    def link(self, worker_dir: Path, links: Iterable[BlobLink], reader: int | None = None) -> None:
+        """Make a new worker's links, and let the user `reader` (None: us) read what they lead to.
+        Raises OSError, FileNotFoundError when a blob is not here."""
         with self._choosing:
-            self._link(worker_dir, links)
+            self._link(worker_dir, links, reader)
 
-    def _link(self, worker_dir: Path, links: Iterable[BlobLink]) -> None:
+    def _link(self, worker_dir: Path, links: Iterable[BlobLink], reader: int | None) -> None:
         given: dict[str, dict[str, Any]] = {}
         versions = []
         for link in links:
@@ -177,6 +184,8 @@ class BlobCache:
             if version is None:
                 raise FileNotFoundError(f"blob {link.key} is not here")
             versions.append(version)
+            if reader is not None:
+                version.let_in(reader)
             given[link.local_name] = {
                 "key": link.key,
                 "uncompress": link.uncompress,
@@ -194,6 +203,9 @@ class BlobCache:
         entry = given.get(link.local_name)
         if entry is None or entry["versions"][-1:] == [version.number]:
             return False
+        owner = owner_of(worker_dir)
+        if owner is not None and owner != os.geteuid():
+            version.let_in(owner)
         entry["versions"] = [n for n in entry["versions"] if n != version.number] + [version.number]
         write_atomic(worker_dir / LINKS_FILE, json.dumps(given).encode())
         temporary = worker_dir / f".squall-{uuid.uuid4()}"
@@ -308,7 +320,7 @@ class BlobCache:
 def _read_links(worker_dir: Path) -> dict[str, dict[str, Any]]:
     """What a worker was given; nothing for one that was given nothing."""
     try:
-        value = json.loads((worker_dir / LINKS_FILE).read_bytes())
+        value = json.loads(read_own(worker_dir / LINKS_FILE))
         for entry in value.values():
             entry["key"], entry["uncompress"], entry["versions"]
     except (FileNotFoundError, NotADirectoryError):

@@ -27,6 +27,8 @@ def run(conf: Mapping[str, Any]) -> int:
     Prints one JSON line when ready. Raises SquallError for what the operator can mend.
     """
     settings = SupervisorSettings.from_conf(conf)
+    if settings.users is not None:
+        os.umask(0o022)  # what workers of other users read lies behind folders that let them in
     set_up_daemon_log({**conf, "storm.log.dir": settings.log_dir}, "supervisor")
     lock = NodeLock(settings.lock_file)
     if not lock.acquire():

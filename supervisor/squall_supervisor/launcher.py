@@ -4,7 +4,7 @@ The process leads a session and process group of its own, reads nothing and writ
 that nothing ties it to the supervisor: it outlives it. `launch_step` confines it before anything of
 the topology's runs.
 
-    {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory
+    {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory, and its user's
         launch.json   what the worker reads (squall.launch)
         curve.key     0600: the topology's key, if it has one (squall.curve)
         worker.json   what the supervisor notes (worker_record)
@@ -21,19 +21,28 @@ the topology's runs.
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from squall.files import make_dirs, write_atomic
 from squall.launch import LaunchSpec
 from squall.logs import get_logger
+from squall_supervisor.blob_cache import LINKS_FILE
 from squall_supervisor.confinement import UNCONFINED, Confinement
 from squall_supervisor.environment import worker_interpreter
 from squall_supervisor.machine import Machine
+from squall_supervisor.ownership import give_away, make_own
 from squall_supervisor.worker_process import WorkerProcess
-from squall_supervisor.worker_record import LAUNCH_FILE, WorkerRecord
+from squall_supervisor.worker_record import LAUNCH_FILE, RECORD_FILE, WorkerRecord
 
 log = get_logger(__name__)
+
+# Files in a worker's folder that stay the supervisor's, whoever the worker runs as: what it reads
+# again and believes.
+_OURS = frozenset({LAUNCH_FILE, RECORD_FILE, LINKS_FILE})
+
+_REMOVE_SECS = 60.0
 
 WorkerCommand = Callable[[LaunchSpec, Path], list[str]]
 
@@ -76,7 +85,7 @@ def start_worker(
         make_private(worker_dir)
         for folder in (spec.pid_dir, worker_dir / "tmp"):
             folder.mkdir(mode=0o700)
-        make_private(spec.artifacts_dir)
+        make_own(spec.artifacts_dir, confinement.user)
         (worker_dir / "artifacts").symlink_to(spec.artifacts_dir)
         (worker_dir / "resources").symlink_to(spec.stormdist / "resources")
         if link_blobs is not None:
@@ -85,6 +94,8 @@ def start_worker(
             write_atomic(spec.key_file, key_file.read_bytes(), mode=0o600)
         spec.write(launch_file)
         record.write(worker_dir)
+        if confinement.user is not None:
+            give_away(worker_dir, confinement.user, keep=_OURS)
         process = machine.start(spec, command(spec, launch_file), environment, confinement)
     except BaseException:
         remove_worker_dir(worker_dir)
@@ -104,4 +115,16 @@ def make_private(path: Path) -> None:
 
 def remove_worker_dir(worker_dir: Path) -> None:
     """Remove a dead worker's folder; what cannot be removed stays for the next start."""
-    shutil.rmtree(worker_dir, ignore_errors=True)
+    try:
+        shutil.rmtree(worker_dir, ignore_errors=True)
+    except RecursionError:  # a worker can make folders in folders, deeper than our stack
+        try:
+            subprocess.run(
+                ["rm", "-rf", "--one-file-system", "--", str(worker_dir)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_REMOVE_SECS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            log.error("worker_dir_not_removed", worker_dir=worker_dir, error=error)

@@ -13,6 +13,7 @@ from pathlib import Path
 from squall.launch import LaunchSpec
 from squall_supervisor import memory_use, processes
 from squall_supervisor.confinement import UNCONFINED, Confinement, start_confined
+from squall_supervisor.ownership import owner_of
 from squall_supervisor.processes import ProcessIdentity
 from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.worker_record import LAUNCH_FILE
@@ -60,8 +61,12 @@ class Machine:
         return True
 
     def find(self, argument: str, mark: str) -> list[ProcessIdentity]:
-        """See `processes.find_worker`."""
-        return processes.find_worker(argument, mark)
+        """See `processes.find_worker`. Of the user only that owns the folder of the file
+        `argument`, or of ours, which a worker is for its first moment: anybody may call a process
+        like somebody else's worker."""
+        users = {owner_of(Path(argument).parent), os.geteuid()}
+        found = processes.find_worker(argument, mark)
+        return [one for one in found if processes.user_of(one.pid) in users]
 
     def open(
         self, identity: ProcessIdentity, *, worker_id: str, pid_dir: Path

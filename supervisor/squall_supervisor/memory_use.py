@@ -70,7 +70,7 @@ def _members(leaders: Collection[ProcessIdentity]) -> dict[int, list[int]]:
 def _resident(pid: int) -> int:
     try:
         return int((_PROC / str(pid) / "statm").read_bytes().split()[1]) * _PAGE_BYTES
-    except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError):
         return 0
 
 

@@ -136,6 +136,14 @@ def find_worker(argument: str, mark: str) -> list[ProcessIdentity]:
     return found
 
 
+def user_of(pid: int) -> int | None:
+    """The uid that a process runs as, or None when there is none."""
+    try:
+        return (_PROC / str(pid)).stat().st_uid
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
 def has_environment(pid: int, assignment: str) -> bool:
     """Whether a process was started with a `NAME=value` in its environment."""
     return os.fsencode(assignment) in _read_strings(pid, "environ")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from squall.heartbeat_file import read_heartbeat
 from squall.logs import get_logger
 from squall.names import SYSTEM_COMPONENT
 from squall.tasks import TaskGroup
+from squall_supervisor.ownership import owner_of
 from squall_supervisor.pyspy import ProfileError, Sampling, find_py_spy
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot_runner import SlotRunner
@@ -165,6 +167,13 @@ class Profiling:
             lambda: runner.slot.state is not State.WAITING_FOR_WORKER_START, _START_SECS
         )
         process = self._process(topology_id, runner)
+        restarts = request.action is ProfileAction.JVM_RESTART
+        if not restarts and await asyncio.to_thread(self._is_strangers, process):
+            raise ProfileError(
+                "the worker runs as another user (supervisor.run.worker.as.user), in whose folders "
+                "this supervisor writes nothing",
+                hint="that user can run py-spy itself",
+            )
         folder = self._settings.artifacts_dir / topology_id / str(runner.port)
         match request.action:
             case ProfileAction.JPROFILE_START:
@@ -187,6 +196,10 @@ class Profiling:
                 if not runner.restart():
                     raise ProfileError("the worker is starting or ending already")
         await asyncio.to_thread(prune, folder)
+
+    def _is_strangers(self, process: WorkerProcess) -> bool:
+        owner = owner_of(self._settings.workers_dir / process.worker_id)
+        return owner is not None and owner != os.geteuid()
 
     def _process(self, topology_id: str, runner: SlotRunner) -> WorkerProcess:
         assignment = runner.slot.assignment

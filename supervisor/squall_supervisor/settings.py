@@ -14,6 +14,7 @@ from squall.errors import ConfigError
 from squall.platforms import META_KEY, this_platform
 from squall_supervisor.rlimits import rlimits_of
 from squall_supervisor.slot import SlotSettings
+from squall_supervisor.users import UserRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class SupervisorSettings:
     worker_cpu_percent_min: float
     memory_margin_mb: float
     memory_hard_multiplier: float
+    users: UserRules | None  # None: workers run as the supervisor's user
     cgroups: CgroupSettings | None  # None: none are made
     rlimits: Mapping[str, int]  # of workers, by their names in the module resource
     scheduler_meta: Mapping[str, str]
@@ -174,6 +176,7 @@ class SupervisorSettings:
             memory_hard_multiplier=number(
                 "storm.supervisor.hard.memory.limit.multiplier", 2.0, least=1.0
             ),
+            users=UserRules.from_conf(conf),
             cgroups=_cgroups(conf),
             rlimits=rlimits_of(conf),
             scheduler_meta={

@@ -24,7 +24,7 @@ from squall.tasks import TaskGroup
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
 from squall_supervisor.cgroups import Cgroups
-from squall_supervisor.confinement import Confinement
+from squall_supervisor.confinement import Confinement, WorkerUser
 from squall_supervisor.declared import declared_limits
 from squall_supervisor.environment import worker_environment
 from squall_supervisor.launcher import (
@@ -35,6 +35,7 @@ from squall_supervisor.launcher import (
 )
 from squall_supervisor.localizer import Localizer, LocalTopology
 from squall_supervisor.machine import Machine
+from squall_supervisor.ownership import let_in
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot import Slot, Step
 from squall_supervisor.slot_table import (
@@ -60,6 +61,7 @@ from squall_supervisor.slot_table import (
     WorkerExited,
     WorkerLaunched,
 )
+from squall_supervisor.users import UserRefusedError, choose_user, environment_of, resolve
 from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits, explain_kill
 from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.worker_record import WorkerRecord
@@ -324,8 +326,14 @@ class SlotRunner:
             timeout_secs=node.settings.worker_timeout_of(topology.conf),
             limits=limits,
         )
+        try:
+            user = await asyncio.to_thread(self._user_of, assignment, topology)
+        except UserRefusedError as error:
+            self._launch_failed(assignment, str(error))
+            return
+        reader = None if user is None else user.uid
         environment = worker_environment(
-            node.environ,
+            node.environ if user is None else environment_of(user, node.environ),
             _mapping(topology.conf.get("topology.environment")),
             import_path=node.import_path,
             temporary_dir=spec.worker_dir / "tmp",
@@ -333,6 +341,8 @@ class SlotRunner:
         )
 
         def start() -> WorkerProcess:
+            if reader is not None:
+                let_in(topology.path, reader)
             folders = () if node.cgroups is None else node.cgroups.make(spec.worker_id, limits)
             try:
                 return start_worker(
@@ -341,8 +351,10 @@ class SlotRunner:
                     record,
                     environment,
                     node.command,
-                    confinement=Confinement(node.settings.rlimits, folders),
-                    link_blobs=None if cache is None else lambda folder: cache.link(folder, links),
+                    confinement=Confinement(node.settings.rlimits, folders, user),
+                    link_blobs=None
+                    if cache is None
+                    else lambda folder: cache.link(folder, links, reader),
                     key_file=topology.key_file,
                 )
             except BaseException:
@@ -373,6 +385,13 @@ class SlotRunner:
         pid = f"pid {process.pid}"
         node.tell(assignment.topology_id, "worker launched", pid, self._place)
         self._feed(WorkerLaunched(spec.worker_id, record.timeout_secs))
+
+    def _user_of(self, assignment: PortAssignment, topology: LocalTopology) -> WorkerUser | None:
+        """Asks the machine's list of users. Raises UserRefusedError."""
+        rules = self._node.settings.users
+        if rules is None:
+            return None
+        return resolve(choose_user(rules, assignment.owner, topology.conf), rules)
 
     def _launch_failed(self, assignment: PortAssignment, why: str) -> None:
         where = f"{self._node.settings.hostname}:{self.port}"

@@ -14,6 +14,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from squall.clock import Clock, SystemClock
@@ -40,12 +41,14 @@ from squall_supervisor.memory import Memory
 from squall_supervisor.memory_watch import MemoryWatch
 from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
 from squall_supervisor.nimbus_blobs import NimbusBlobs
+from squall_supervisor.ownership import open_passage
 from squall_supervisor.profiling import Profiling
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot_runner import Node
 from squall_supervisor.slots import Slots
 from squall_supervisor.sync import AssignmentSync
+from squall_supervisor.users import check_possible
 from squall_supervisor.worker_record import read_launch
 from squall_thrift import storm
 from squall_thrift.server import ThriftServer
@@ -111,6 +114,13 @@ class Supervisor:
         """Adopt workers, serve, and begin to connect. Raises OSError (the port is in use, the disk
         fails), InsecureListenerError, and ConfigError when workers cannot be confined as asked."""
         settings = self.settings
+        if settings.users is not None:
+            await asyncio.to_thread(
+                check_possible,
+                settings.users,
+                settings.local_dir,
+                [settings.artifacts_dir, *map(Path, import_path(self._environ))],
+            )
         for folder in (settings.supervisor_dir, settings.workers_dir):
             make_private(folder)
         cgroups = cgroups_of(settings)
@@ -145,6 +155,15 @@ class Supervisor:
             supervisor_id=self.id,
         )
         await asyncio.to_thread(localizer.prepare)
+        if settings.users is not None:
+            for folder in (
+                settings.supervisor_dir,
+                settings.workers_dir,
+                settings.stormdist_dir,
+                settings.environments_dir,
+                settings.blobs_dir,
+            ):
+                open_passage(folder)
         self._localizer = localizer
         self._history = DaemonHistory(
             self._conf,

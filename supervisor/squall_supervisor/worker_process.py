@@ -129,5 +129,5 @@ class WorkerProcess:
 def _names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
-    except FileNotFoundError:
+    except OSError:  # gone, or the worker has made something else of it
         return []

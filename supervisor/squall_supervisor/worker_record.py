@@ -17,6 +17,7 @@ from squall.files import write_atomic
 from squall.launch import Incarnation, LaunchSpec
 from squall.model import Executor
 from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.ownership import read_own
 from squall_supervisor.processes import ProcessIdentity
 from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits
 
@@ -67,7 +68,7 @@ class WorkerRecord:
     def read(cls, worker_dir: Path) -> WorkerRecord:
         """Raises OSError, or ValueError when the file is none of ours."""
         try:
-            value = json.loads((worker_dir / RECORD_FILE).read_bytes())
+            value = json.loads(read_own(worker_dir / RECORD_FILE))
             process = value["process"]
             memory_mb, memory_key, cpu_percent = value.get("limits") or (None, "", None)
             return cls(
@@ -94,7 +95,7 @@ class WorkerRecord:
 def read_launch(worker_dir: Path) -> LaunchSpec | None:
     """The launch file of a worker, or None when it is missing or none of ours."""
     try:
-        return LaunchSpec.read(worker_dir / LAUNCH_FILE)
+        return LaunchSpec.parse(read_own(worker_dir / LAUNCH_FILE))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

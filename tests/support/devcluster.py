@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,10 +120,19 @@ class DevCluster:
         supervisors: int = 1,
         slots: int = 2,
         overrides: Sequence[str] = (),
+        python: str = sys.executable,
+        env: Mapping[str, str] | None = None,
     ) -> Iterator[DevCluster]:
         """Start a cluster on free ports, and end it with the block. Fails when it leaves a
         process, or ends with another status than 0."""
-        cluster = cls.launch(data_dir, supervisors=supervisors, slots=slots, overrides=overrides)
+        cluster = cls.launch(
+            data_dir,
+            supervisors=supervisors,
+            slots=slots,
+            overrides=overrides,
+            python=python,
+            env=env,
+        )
         try:
             yield cluster
             status = cluster.stop()
@@ -138,14 +147,22 @@ class DevCluster:
 
     @classmethod
     def launch(
-        cls, data_dir: Path, *, supervisors: int, slots: int, overrides: Sequence[str] = ()
+        cls,
+        data_dir: Path,
+        *,
+        supervisors: int,
+        slots: int,
+        overrides: Sequence[str] = (),
+        python: str = sys.executable,
+        env: Mapping[str, str] | None = None,
     ) -> DevCluster:
         data_dir.mkdir(parents=True, exist_ok=True)
         options = [word for override in overrides for word in ("-c", override)]
         with (data_dir / "storm-dev.err").open("ab") as messages:
             process = subprocess.Popen(
                 [
-                    *STORM,
+                    python,
+                    *STORM[1:],
                     "dev",
                     "--json",
                     "--free-ports",
@@ -157,7 +174,7 @@ class DevCluster:
                     str(slots),
                     *options,
                 ],
-                env=environment(),
+                env=environment() if env is None else env,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

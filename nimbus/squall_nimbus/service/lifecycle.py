@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from squall.cluster.values import RebalanceOptions, TopologyStatus
+from squall.names import ANONYMOUS
 from squall_nimbus.lifecycle import Activate, Deactivate, Kill, Rebalance
 from squall_nimbus.rebalance import check_rebalance
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.submit import Submission
 from squall_thrift import storm
 from squall_thrift.authorization import Call
-
-_ANONYMOUS = "anonymous"
 
 
 class LifecycleCalls(Calls):
@@ -38,7 +37,7 @@ class LifecycleCalls(Calls):
                 topology=needed(topology, "topology"),
                 initial_status=TopologyStatus.INACTIVE if inactive else TopologyStatus.ACTIVE,
                 credentials=creds,
-                owner=call.principal or _ANONYMOUS,
+                owner=call.principal or ANONYMOUS,
             )
         )
 

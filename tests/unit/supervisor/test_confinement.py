@@ -21,7 +21,7 @@ from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.capabilities import Capability, held
 from squall_supervisor.confinement import UNCONFINED, Confinement
 from squall_supervisor.environment import worker_environment
-from squall_supervisor.launcher import start_worker
+from squall_supervisor.launcher import remove_worker_dir, start_worker
 from squall_supervisor.machine import Machine
 from squall_supervisor.rlimits import rlimits_of
 from squall_supervisor.settings import SupervisorSettings
@@ -218,6 +218,20 @@ def test_what_was_printed_before_is_kept_and_put_aside_when_it_is_long(
         file.truncate(11 * 1024 * 1024)
     start()
     assert (spec.artifacts_dir / "worker.log.out.1").stat().st_size == 11 * 1024 * 1024
+
+
+def test_a_folder_that_is_deeper_than_our_stack_is_removed(tmp_path: Path) -> None:
+    here = os.getcwd()
+    (tmp_path / "w1").mkdir()
+    os.chdir(tmp_path / "w1")
+    try:
+        for _ in range(1500):
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    remove_worker_dir(tmp_path / "w1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_children_and_grandchildren_count_and_what_they_share_counts_once(start: Start) -> None:

@@ -1,0 +1,43 @@
+"""Programs of other users, for tests of root's: which Python they can run, where they can be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from squall_supervisor.users import first_closed
+
+
+def python_for_others() -> str | None:
+    """An interpreter of this version that every user of the machine can run: this one, else the
+    system's; None without one."""
+    system = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    for candidate in (sys.executable, system):
+        if candidate is not None and first_closed(Path(candidate)) is None:
+            code = "import sys; print(sys.version_info[:2])"
+            said = subprocess.run(
+                [candidate, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
+            )
+            if said.stdout.strip() == str(sys.version_info[:2]):
+                return candidate
+    return None
+
+
+@contextmanager
+def folder_for_others() -> Iterator[Path]:
+    """A folder that every user can walk to, as those of pytest are not: it closes them again with
+    each new run of any pytest on the machine."""
+    with tempfile.TemporaryDirectory(prefix="squall-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        closed = first_closed(folder)
+        if closed is not None:
+            pytest.skip(f"other users cannot get to {folder}: {closed} is closed to them")
+        yield folder

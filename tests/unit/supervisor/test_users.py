@@ -1,0 +1,141 @@
+"""Which user a worker runs as: never one that a topology could choose for itself."""
+
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.others import folder_for_others
+
+from squall.errors import ConfigError
+from squall_supervisor import capabilities
+from squall_supervisor import users as module
+from squall_supervisor.users import (
+    UserRefusedError,
+    UserRules,
+    check_possible,
+    choose_user,
+    environment_of,
+    first_closed,
+    resolve,
+)
+
+KEY = "supervisor.run.worker.as.user"
+RULES = UserRules(default=None, choices=frozenset({"blue", "red"}), min_uid=1000)
+
+
+def test_it_is_off_unless_it_is_set() -> None:
+    assert UserRules.from_conf({}) is None
+    assert UserRules.from_conf({KEY: False}) is None
+    conf = {KEY: True, f"{KEY}.default": "d", f"{KEY}.choices": ["a"], f"{KEY}.min.uid": 500}
+    assert UserRules.from_conf(conf) == UserRules("d", frozenset({"a"}), 500)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(KEY, "yes"), (f"{KEY}.default", 1), (f"{KEY}.choices", "a"), (f"{KEY}.choices", [1]),
+     (f"{KEY}.min.uid", 0), (f"{KEY}.min.uid", -1), (f"{KEY}.min.uid", "0"),
+     (f"{KEY}.min.uid", True)],
+)  # fmt: skip
+def test_what_the_operator_mistyped_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        UserRules.from_conf({KEY: True, key: value})
+
+
+def chosen(owner: str | None, asked: object = None, default: str | None = None) -> str:
+    conf: dict[str, Any] = {} if asked is None else {"topology.run.as.user": asked}
+    return choose_user(UserRules(default, RULES.choices, 1000), owner, conf)
+
+
+def test_who_submitted_it_is_who_it_runs_as() -> None:
+    assert chosen("alice") == "alice"
+    assert chosen("alice", "alice") == "alice"
+    assert chosen("alice", default="d") == "alice"
+
+
+def test_nobody_becomes_another_user_by_naming_it() -> None:
+    for victim in ("root", "blue", "bob"):  # also not one that is free to choose otherwise
+        with pytest.raises(UserRefusedError, match="submitted by alice"):
+            chosen("alice", victim)
+
+
+def test_where_nobody_is_authenticated_the_operator_says_who_may_be_chosen() -> None:
+    for nobody in (None, "anonymous"):
+        assert chosen(nobody, "blue") == "blue"
+    assert chosen(None, default="d") == "d"
+    assert chosen("", default="d") == "d"
+    with pytest.raises(UserRefusedError, match="default"):
+        chosen(None)
+    for wrong in ("root", "d", "", 0, ["blue"][0] + "x"):
+        with pytest.raises(UserRefusedError, match="choices"):
+            chosen(None, wrong, default="d")
+
+
+def entry(name: str, uid: int, gid: int) -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", uid, gid, "", f"/home/{name}", "/bin/sh"))
+
+
+@pytest.fixture
+def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {
+        "alice": entry("alice", 1500, 1500), "root": entry("root", 0, 0),
+        "toor": entry("toor", 0, 1500), "wheel": entry("wheel", 1501, 0),
+        "daemon": entry("daemon", 999, 999),
+    }  # fmt: skip
+    monkeypatch.setattr(pwd, "getpwnam", known.__getitem__)
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 27, 0])
+
+
+@pytest.mark.usefixtures("accounts")
+def test_users_of_the_machine_only_and_none_of_the_systems() -> None:
+    alice = resolve("alice", RULES)
+    assert (alice.uid, alice.gid, alice.groups) == (1500, 1500, (27, 1500))  # never root's group
+    for name, why in [
+        ("mallory", "no user 'mallory'"), ("root", "root"), ("toor", "root"), ("wheel", "root"),
+        ("daemon", "999, below supervisor.run.worker.as.user.min.uid"), ("1500", "no user"),
+    ]:  # fmt: skip
+        with pytest.raises(UserRefusedError, match=why):
+            resolve(name, RULES)
+    environment = environment_of(alice, {"HOME": "/root", "PATH": "/bin", "USER": "root"})
+    assert environment["PATH"] == "/bin"
+    assert (environment["HOME"], environment["USER"]) == ("/home/alice", "alice")
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 5000, "../root", "-1"])
+def test_names_that_no_user_can_have(name: str) -> None:
+    with pytest.raises(UserRefusedError, match="no user"):
+        resolve(name, RULES)
+
+
+def test_without_the_right_to_it_the_supervisor_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    some = frozenset(capabilities.Capability) - {capabilities.Capability.SETUID}
+    monkeypatch.setattr(module, "held", lambda: some)
+    rules = UserRules(None, frozenset(), 1)
+    with pytest.raises(ConfigError, match="lacks CAP_SETUID"):
+        check_possible(rules, tmp_path, [])
+
+
+def test_a_folder_that_others_cannot_get_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with folder_for_others() as folder:
+        closed = folder / "closed"
+        (closed / "local").mkdir(parents=True)
+        closed.chmod(0o750)
+        (closed / "local").chmod(0o755)
+        assert first_closed(closed / "local") == closed
+        assert first_closed(closed / "not" / "there") == closed
+        monkeypatch.setattr(module, "held", lambda: frozenset(capabilities.Capability))
+        with pytest.raises(ConfigError, match=f"{closed} is closed"):
+            check_possible(UserRules(None, frozenset(), 1), closed / "local", [])
+        closed.chmod(0o711)
+        assert first_closed(closed / "local") is None
+
+
+def test_users_that_the_operator_names_are_looked_up_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "held", lambda: frozenset(capabilities.Capability))
+    with pytest.raises(ConfigError, match="no user 'no-such-user'"):
+        check_possible(UserRules("no-such-user", frozenset(), 1), tmp_path, [])
