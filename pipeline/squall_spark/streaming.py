@@ -230,8 +230,9 @@ def read_stream(spark: SparkSession, source: Source, fields: tuple[str, ...]) ->
 
 
 def _kafka(spark: SparkSession, source: Source, fields: tuple[str, ...]) -> DataFrame:
-    """`kafka:HOST:PORT/TOPIC`: the fields are Kafka's columns, by name; a spout with one field of
-    another name gets the value, as text."""
+    """`kafka:HOST:PORT/TOPIC`, from the beginning of the topic where no checkpoint says otherwise:
+    the fields are Kafka's columns, by name; a spout with one field of another name gets the value,
+    as text."""
     from pyspark.sql import functions as sf
 
     servers, slash, topic = source.path.partition("/")
@@ -241,8 +242,10 @@ def _kafka(spark: SparkSession, source: Source, fields: tuple[str, ...]) -> Data
             hint="write kafka:HOST:PORT/TOPIC",
         )
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+    # Spark would leave out what is there already, and --available-now find nothing.
+    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
     try:
-        frame = reader.option("subscribe", topic).load()
+        frame = reader.load()
     except Exception as error:
         if "find the data source: kafka" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
             raise SquallError(

@@ -15,8 +15,9 @@ from tests.support.devcluster import wait_for
 from tests.support.docker_engine import Docker, build_images, engine, remove_images
 from tests.support.ledger import Ledger, text
 
-# As an exception in the test, so that what it started is ended.
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(900, method="signal")]
+# As an exception in the test, so that what it started is ended. (It takes five minutes; where much
+# else runs, compiling alone may take as long.)
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(1500, method="signal")]
 
 # A lost node is noticed in seconds, so that the test takes minutes.
 QUICK = {

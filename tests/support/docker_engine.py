@@ -443,5 +443,5 @@ def _build_squall(docker: Docker) -> None:
         "-f",
         ROOT / "deploy" / "compose" / "Dockerfile",
         ROOT,
-        timeout_secs=400,
+        timeout_secs=700,
     )

@@ -1,0 +1,64 @@
+"""Kafka as the source of a stream on Spark: what Spark's connector is asked for. (The connector
+itself is no part of these tests.)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from squall.errors import SquallError
+from squall_spark.bindings import Format, Source, StreamName
+from squall_spark.streaming import read_stream
+
+
+class Spark:
+    """Takes what a reader is told, and fails to load as it is told to."""
+
+    version = "4.3.0"
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+        self.options: dict[str, str] = {}
+        self.readStream = self
+
+    def format(self, name: str) -> Spark:
+        self.options["format"] = name
+        return self
+
+    def option(self, name: str, value: str) -> Spark:
+        self.options[name] = value
+        return self
+
+    def load(self) -> Any:
+        raise RuntimeError(self.error)
+
+
+def source(path: str) -> Source:
+    return Source(StreamName("records", "default"), path, Format.KAFKA)
+
+
+def test_a_topic_is_read_from_its_beginning() -> None:
+    """Where Spark's default is what comes after the start."""
+    spark = Spark("no broker")
+    with pytest.raises(SquallError, match="no broker"):
+        read_stream(spark, source("host:9092/lines"), ("text",))  # type: ignore[arg-type]
+    assert spark.options == {
+        "format": "kafka",
+        "kafka.bootstrap.servers": "host:9092",
+        "subscribe": "lines",
+        "startingOffsets": "earliest",
+    }
+
+
+def test_a_missing_connector_is_named_with_how_to_get_it() -> None:
+    spark = Spark("Failed to find the data source: kafka. Make sure the provider name is correct")
+    with pytest.raises(SquallError, match="no Kafka connector") as told:
+        read_stream(spark, source("host:9092/lines"), ("text",))  # type: ignore[arg-type]
+    assert "spark-sql-kafka-0-10_2.13:4.3.0" in (told.value.hint or "")
+
+
+@pytest.mark.parametrize("path", ["host:9092", "host:9092/"])
+def test_a_path_without_a_topic_is_refused(path: str) -> None:
+    with pytest.raises(SquallError, match="names no topic"):
+        read_stream(Spark(""), source(path), ("text",))  # type: ignore[arg-type]
