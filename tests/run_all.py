@@ -79,9 +79,10 @@ STAGES = (
         ),
         300,
     ),
+    # Three at a time: they wait for other processes much of the time.
     Stage(
         "integration",
-        (_pytest("-q", "-n", "2", "--dist", "loadfile", "--durations=10", "tests/integration"),),
+        (_pytest("-q", "-n", "3", "--dist", "loadfile", "--durations=10", "tests/integration"),),
         240,
     ),
     Stage("conformance", (_pytest("-v", "--durations=10", "tests/conformance"),), 180),
