@@ -64,7 +64,8 @@ def is_on(topology_conf: Mapping[str, Any]) -> bool:
 
 
 def check_available(url: str) -> None:
-    """Raises HistoryUnavailableError that names what is missing."""
+    """Raises HistoryUnavailableError that names what is missing; of a URL also the package that its
+    protocol needs."""
     needed = ("pyarrow", "fsspec") if "://" in url else ("pyarrow",)
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
@@ -73,3 +74,14 @@ def check_available(url: str) -> None:
             "the history, is not installed here",
             hint=INSTALL_HINT,
         )
+    if "://" in url:
+        import fsspec
+
+        protocol = url.partition("://")[0].rpartition("::")[2]
+        try:
+            fsspec.get_filesystem_class(protocol)
+        except (ImportError, ValueError) as error:
+            raise HistoryUnavailableError(
+                f"storm.history.dir {url} cannot be used here: {error}",
+                hint=f"fsspec must know {protocol}://, on every node of the cluster",
+            ) from error

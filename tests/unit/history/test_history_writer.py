@@ -12,7 +12,12 @@ from squall.clock import SystemClock
 from squall.folders import Folder
 from squall.history.events import DaemonHistory
 from squall.history.schema import Row, from_parquet
-from squall.history.settings import HistorySettings, history_url
+from squall.history.settings import (
+    HistorySettings,
+    HistoryUnavailableError,
+    check_available,
+    history_url,
+)
 from squall.history.writer import HistoryWriter, expire, file_name, written_at_ms
 
 ID = "top-1-1700000000"
@@ -166,6 +171,21 @@ def test_a_url_is_written_to_with_a_single_put() -> None:
     assert [r["at_ms"] for r in from_parquet(place.read(name), name).to_pylist()] == [7]
     assert expire(folder, 4e9) == 1
     assert (folder / ID).names() == []
+
+
+def test_a_url_whose_package_is_missing_is_named_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_available("memory://h")
+    with pytest.raises(HistoryUnavailableError, match=r"mars://x/h cannot be used here: .*mars"):
+        check_available("mars://x/h")
+
+    def missing(protocol: str) -> None:
+        raise ImportError(f"Install the package of {protocol}")
+
+    monkeypatch.setattr("fsspec.get_filesystem_class", missing)
+    with pytest.raises(HistoryUnavailableError, match=r"s3://b/h .* Install the package of s3"):
+        check_available("simplecache::s3://b/h")
 
 
 def test_old_files_and_what_killed_writers_left_are_deleted(tmp_path: Path) -> None:
