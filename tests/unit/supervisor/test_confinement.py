@@ -242,6 +242,7 @@ if os.fork() == 0:
     own = bytearray(os.urandom(1) * (32 << 20))
     if os.fork() == 0:
         os.setsid()  # no more of the worker's session, but its descendant
+        open(f"pids/{os.getpid()}", "w").close()  # so that it is ended with the worker
         own2 = bytearray(os.urandom(1) * (16 << 20))
         open("ready", "w").close()
     time.sleep(600)
