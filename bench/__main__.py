@@ -57,10 +57,20 @@ def main() -> int:
     parser.add_argument("what", nargs="?", default="headline", choices=SUBJECTS)
     parser.add_argument("--pairs", type=int, help="runs of each case")
     parser.add_argument("--only", action="append", help="a case's name; may be repeated")
+    parser.add_argument(
+        "--script", type=Path, help="multilang: a splitter to measure, too, such as Storm's own"
+    )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder (build/bench)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout, not tables")
     options = parser.parse_args()
     measured_by = subject(options.what)
+    if options.script is not None:
+        if options.what != "multilang":
+            parser.error("--script is for multilang")
+        try:
+            measured_by.use_script(options.script)
+        except RunError as error:
+            parser.error(str(error))
     only = set(options.only) if options.only else None
     if only and (unknown := only - {case.name for case in measured_by.cases()}):
         parser.error(f"no such case: {', '.join(sorted(unknown))}")

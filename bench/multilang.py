@@ -221,10 +221,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pystorm", help="a Python that has pystorm")
     parser.add_argument("--only", help="one child's script")
+    parser.add_argument("--script", help="a splitter of your own, such as Storm's, alone")
     options = parser.parse_args()
     children = [("split_asks.py", sys.executable), ("split_tells.py", sys.executable)]
     if options.pystorm:
         children.append(("split_pystorm.py", options.pystorm))
+    if options.script:
+        children = [(str(Path(options.script).resolve()), sys.executable)]
     results = [
         measure(script, python, options.secs, options.rounds)
         for script, python in children

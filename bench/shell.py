@@ -1,4 +1,7 @@
-"""One shell bolt against bare pipes: `bench/multilang.py` as a subject like the others."""
+"""One shell bolt against bare pipes: `bench/multilang.py` as a subject like the others.
+
+python -m bench multilang --script PATH       a splitter of your own, too, such as Storm's
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench.runs import ROOT, RunError
@@ -20,12 +24,26 @@ _RUN_SECS = 300.0
 class Child:
     name: str  # its script in bench/multilang_children
     title: str
+    script: Path | None = None  # one that is elsewhere
+
+
+# Splitters that the user named (--script).
+_named: list[Path] = []
+
+
+def use_script(script: Path) -> None:
+    """Measure this splitter, too, such as Storm's own: a program in Python that emits each word of
+    a tuple's first value."""
+    if not script.is_file():
+        raise RunError(f"there is no file {script}")
+    _named.append(script)
 
 
 def cases() -> list[Child]:
     return [
         Child("split_asks.py", "a child that asks for task ids"),
         Child("split_tells.py", "a child that does not (`need_task_ids` false)"),
+        *(Child(script.name, f"`{script.name}`, as given", script) for script in _named),
     ]
 
 
@@ -36,7 +54,8 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
         if only is not None and child.name not in only:
             continue
         print(f"{child.title} ...", file=sys.stderr, flush=True)
-        command = [sys.executable, str(ROOT / "bench" / "multilang.py"), "--only", child.name]
+        which = ["--script", str(child.script)] if child.script else ["--only", child.name]
+        command = [sys.executable, str(ROOT / "bench" / "multilang.py"), *which]
         try:
             done = subprocess.run(
                 [*command, "--secs", str(_SECS), "--rounds", str(pairs)],

@@ -120,6 +120,10 @@ class ShellBolt(AsyncBolt):
 
     # -- from the child --
 
+    @property
+    def child_works(self) -> bool:
+        return self._open > 0
+
     def child_said(self, name: str, command: Command) -> None:
         if name == "ack":
             self._ack(command.id)

@@ -76,6 +76,10 @@ class ShellSetting:
 class Owner(Protocol):
     """The task."""
 
+    @property
+    def child_works(self) -> bool:
+        """Whether it holds something that it has not finished: it will say more, maybe soon."""
+
     def child_ready(self) -> None:
         """A child is there and waits for its first message."""
 
@@ -344,7 +348,8 @@ class Shell:
             self._converse()
 
     def _converse(self) -> None:
-        """It was just given what it waits for. Stay for its next word, if that pays (`linger`)."""
+        """It was just given what it waits for. Stay for its next word, if that pays (`linger`);
+        also when it has finished one tuple of several."""
         linger, clock = self._linger, perf_counter
         now = clock()
         if not linger.begins(now):
@@ -352,7 +357,13 @@ class Shell:
         end = now + linger.TOTAL_SECS
         secs = linger.secs
         answers = 0
-        while self._answered and now < end and (process := self._process) and not process.is_full:
+        owner = self._owner
+        while (
+            (self._answered or owner.child_works)
+            and now < end
+            and (process := self._process)
+            and not process.is_full
+        ):
             data = process.read_within(secs)
             if not data:
                 break

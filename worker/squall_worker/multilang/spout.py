@@ -124,6 +124,10 @@ class ShellSpout(AsyncSpout):
 
     # -- from the child --
 
+    @property
+    def child_works(self) -> bool:
+        return False  # it is asked, and waits, or it has answered
+
     def child_said(self, name: str, command: Command) -> None:
         if name == "sync":
             self._synced()

@@ -1,0 +1,113 @@
+"""How long the worker stays with a child that it has answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall_worker.multilang.jsonline import JsonSerializer
+from squall_worker.multilang.shell import Shell, ShellSetting
+
+EMIT = b'{"command":"emit","anchors":["1"],"tuple":["word"]}\nend\n'
+ACK = b'{"command":"ack","id":"1"}\nend\n'
+
+
+class Child:
+    """Stands for the process: what it says, one read after the other."""
+
+    is_full = False
+    pid = 1
+
+    def __init__(self, *says: bytes) -> None:
+        self.says = list(says)
+        self.heard: list[bytes] = []
+
+    def read_within(self, secs: float) -> bytes:
+        return self.says.pop(0) if self.says else b""
+
+    def write(self, data: Any) -> int:
+        self.heard.append(bytes(data))
+        return len(data)
+
+
+class Always:
+    """Stands for `Linger`: it always pays."""
+
+    TOTAL_SECS = 60.0
+    secs = 1.0
+    answers = 0
+
+    def begins(self, now: float) -> bool:
+        self.answers += 1
+        return True
+
+    def goes_on(self, answers: int) -> None:
+        self.answers += answers
+
+
+class Owner:
+    """Stands for the bolt: a child that holds so many tuples."""
+
+    def __init__(self, tuples: int) -> None:
+        self.tuples = tuples
+        self.shell: Any = None
+
+    @property
+    def child_works(self) -> bool:
+        return self.tuples > 0
+
+    def child_emits(self, command: Any) -> None:
+        self.shell.answer((3,))
+
+    def child_said(self, name: str, command: Any) -> None:
+        assert name == "ack"
+        self.tuples -= 1
+
+    def child_paused(self) -> None:
+        pass
+
+
+def spoken(child: Child, *, tuples: int, tmp_path: Path) -> Always:
+    """The worker after it has read a first emit."""
+    owner: Any = Owner(tuples)
+    setting = ShellSetting(
+        component="bolt",
+        task=1,
+        argv=("python", "bolt.py"),
+        cwd=tmp_path,
+        env={},
+        pid_dir=tmp_path,
+        handshake={},
+        timeout_secs=10.0,
+        message_bytes_max=1_000_000,
+    )
+    handler: Any = None  # nothing is logged
+    shell: Any = Shell(setting, JsonSerializer(), owner, {}, handler, beats=True, now=lambda: 0.0)
+    owner.shell = shell
+    shell._process = child
+    linger = shell._linger = Always()
+    shell._said(EMIT)
+    return linger
+
+
+def test_the_end_of_one_tuple_of_several_is_no_reason_to_leave(tmp_path: Path) -> None:
+    child = Child(EMIT, ACK, EMIT, EMIT, ACK, EMIT)
+    linger = spoken(child, tuples=2, tmp_path=tmp_path)
+    assert child.says == [EMIT]  # after its last ack it may say nothing for long
+    assert child.heard == [b"[3]\nend\n"] * 4
+    assert linger.answers == 4
+
+
+@pytest.mark.parametrize("tuples", [0, 1])
+def test_a_child_that_holds_nothing_more_is_left(tuples: int, tmp_path: Path) -> None:
+    child = Child(ACK, EMIT)
+    spoken(child, tuples=tuples, tmp_path=tmp_path)
+    assert child.says == [EMIT]
+
+
+def test_a_child_that_says_nothing_is_left(tmp_path: Path) -> None:
+    child = Child()
+    spoken(child, tuples=5, tmp_path=tmp_path)
+    assert child.heard == [b"[3]\nend\n"]
