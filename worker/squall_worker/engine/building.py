@@ -271,9 +271,7 @@ class OneByOneBolt(BatchBolt):
 
     current: Tuple | None = None
 
-    def work(self, batches: Sequence[Batch], count: int) -> None:
-        now = self.host.now
-        start = now()
+    def work(self, batches: Sequence[Batch], count: int) -> int:
         try:
             for tup in take_all(batches, count):
                 self.current = tup
@@ -288,7 +286,7 @@ class OneByOneBolt(BatchBolt):
                         self.calls.ack(tup)
         finally:
             self.current = None
-        self.counts.processed(batches[0].source.key, now() - start, count)
+        return count
 
 
 class _Waking:

@@ -242,12 +242,13 @@ class SlicedBolt(BoltTask):
                 batches.append(batch)
                 n += self._pull(batch, room - n)
             start = now()
+            processed = 0
             try:
-                self.work(batches, n)
+                processed = self.work(batches, n)
             finally:
                 end = now()
                 secs = end - start
-                self.counts.executed_many(key, n, secs)
+                self.counts.executed_many(key, n, secs, processed)
             if secs > 0:
                 self._slice = max(1, min(SLICE_TUPLES_MAX, int(SLICE_SECS * n / secs)))
                 if secs > HOLD_SECS:
@@ -275,9 +276,9 @@ class SlicedBolt(BoltTask):
             self.local -= n
         return n
 
-    def work(self, batches: Sequence[Batch], count: int) -> None:
+    def work(self, batches: Sequence[Batch], count: int) -> int:
         """Take the first `count` tuples out of the batches, which are all of one stream, and
-        execute them."""
+        execute them. How many of them count as processed by that."""
         raise NotImplementedError
 
 
@@ -295,12 +296,9 @@ class SyncBolt(SlicedBolt):
     calls: BoltCalls
     auto_ack: bool
 
-    def work(self, batches: Sequence[Batch], count: int) -> None:
-        now = self.host.now
-        start = now()
+    def work(self, batches: Sequence[Batch], count: int) -> int:
         self.calls.run_each(batches, count)
-        if self.auto_ack:
-            self.counts.processed(batches[0].source.key, now() - start, count)
+        return count if self.auto_ack else 0
 
 
 class BatchBolt(SlicedBolt):
@@ -309,9 +307,7 @@ class BatchBolt(SlicedBolt):
     calls: CarefulCalls
     auto_ack: bool
 
-    def work(self, batches: Sequence[Batch], count: int) -> None:
-        now = self.host.now
-        start = now()
+    def work(self, batches: Sequence[Batch], count: int) -> int:
         tuples = take_all(batches, count)
         try:
             self.user.execute_batch(tuples[:])
@@ -320,12 +316,12 @@ class BatchBolt(SlicedBolt):
                 if not tup.settled:
                     self.calls.fail(tup)
             self.calls.report_error(error)
-            return
+            return 0
         if self.auto_ack:
             for tup in tuples:
                 if not tup.settled:
                     self.calls.ack(tup)
-        self.counts.processed(batches[0].source.key, now() - start, count)
+        return count
 
 
 class ColumnBolt(SlicedBolt):
@@ -334,12 +330,9 @@ class ColumnBolt(SlicedBolt):
     calls: ColumnCalls
     auto_ack: bool
 
-    def work(self, batches: Sequence[Batch], count: int) -> None:
-        now = self.host.now
-        start = now()
+    def work(self, batches: Sequence[Batch], count: int) -> int:
         run_each(self.calls.run, batches, count)
-        if self.auto_ack:
-            self.counts.processed(batches[0].source.key, now() - start, count)
+        return count if self.auto_ack else 0
 
 
 class SpoutTask(Task):

@@ -45,9 +45,10 @@ class TimedCounts(TaskCounts):
         self.execute_histograms: dict[Key, Histogram] = {}
         self.process_histograms: dict[Key, Histogram] = {}
 
-    def executed_many(self, key: Key, n: int, secs: float) -> None:
-        super().executed_many(key, n, secs)
+    def executed_many(self, key: Key, n: int, secs: float, processed: int = 0) -> None:
+        super().executed_many(key, n, secs, processed)
         _note(self.execute_histograms, key, secs, n)
+        _note(self.process_histograms, key, secs, processed)
 
     def processed(self, key: Key, secs: float, n: int = 1) -> None:
         super().processed(key, secs, n)

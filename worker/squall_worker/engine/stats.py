@@ -22,47 +22,65 @@ Key = Hashable  # a stream, or (component, stream) for a bolt's inputs
 Totals = dict[tuple[str, Key], float]  # (measure, key) -> count or seconds
 
 
+class _Runs:
+    """What was executed, and what became of it."""
+
+    __slots__ = ("execute_secs", "executed", "process_events", "process_secs")
+
+    def __init__(self) -> None:
+        self.executed = 0
+        self.execute_secs = 0.0
+        # Process latency of a bolt, complete latency of a spout.
+        self.process_events = 0
+        self.process_secs = 0.0
+
+
 class TaskCounts:
     """What one task counts, for ever. Keys of a spout's are streams, of a bolt's its inputs."""
 
-    __slots__ = (
-        "acked",
-        "execute_events",
-        "execute_secs",
-        "executed",
-        "failed",
-        "process_events",
-        "process_secs",
-    )
+    __slots__ = ("_runs", "acked", "failed")
 
     def __init__(self) -> None:
         self.acked: dict[Key, int] = {}
         self.failed: dict[Key, int] = {}
-        self.executed: dict[Key, int] = {}
-        self.execute_secs: dict[Key, float] = {}
-        self.execute_events: dict[Key, int] = {}
-        # Process latency of a bolt, complete latency of a spout.
-        self.process_secs: dict[Key, float] = {}
-        self.process_events: dict[Key, int] = {}
+        self._runs: dict[Key, _Runs] = {}
+
+    def _of(self, key: Key) -> _Runs:
+        return self._runs.setdefault(key, _Runs())
 
     def add(self, counts: dict[Key, int], key: Key, n: int = 1) -> None:
         counts[key] = counts.get(key, 0) + n
 
-    def executed_many(self, key: Key, n: int, secs: float) -> None:
-        """`n` tuples were executed in `secs`."""
-        self.executed[key] = self.executed.get(key, 0) + n
-        self.execute_events[key] = self.execute_events.get(key, 0) + n
-        self.execute_secs[key] = self.execute_secs.get(key, 0.0) + secs
+    def executed_many(self, key: Key, n: int, secs: float, processed: int = 0) -> None:
+        """`n` tuples were executed in `secs`, and `processed` of them acked by the end of it."""
+        runs = self._runs.get(key) or self._of(key)
+        runs.executed += n
+        runs.execute_secs += secs
+        if processed:
+            runs.process_events += processed
+            runs.process_secs += secs
 
     def processed(self, key: Key, secs: float, n: int = 1) -> None:
         """`n` tuples took `secs` altogether from their arrival to their ack."""
-        self.process_events[key] = self.process_events.get(key, 0) + n
-        self.process_secs[key] = self.process_secs.get(key, 0.0) + secs
+        runs = self._runs.get(key) or self._of(key)
+        runs.process_events += n
+        runs.process_secs += secs
 
     def add_to(self, totals: Totals) -> None:
-        for measure in TaskCounts.__slots__:
-            for key, value in getattr(self, measure).items():
-                totals[measure, key] = totals.get((measure, key), 0) + value
+        def add(measure: str, key: Key, value: float) -> None:
+            totals[measure, key] = totals.get((measure, key), 0) + value
+
+        for measure, counts in (("acked", self.acked), ("failed", self.failed)):
+            for key, count in counts.items():
+                add(measure, key, count)
+        for key, runs in self._runs.items():
+            if runs.executed:
+                add("executed", key, runs.executed)
+                add("execute_events", key, runs.executed)
+                add("execute_secs", key, runs.execute_secs)
+            if runs.process_events:
+                add("process_events", key, runs.process_events)
+                add("process_secs", key, runs.process_secs)
 
 
 class CountedOutput(Protocol):
