@@ -177,6 +177,9 @@ def test_the_report_of_a_real_topology(spark: Any, tmp_path: Path) -> None:
         (pid,) = cluster.worker_pids(1)
         os.kill(pid, signal.SIGKILL)
         wait_for("the next worker", lambda: rows_of(history, "event", "worker running") == 2, 60)
+        # The supervisor writes what it has to say a little later.
+        wait_for("the end", lambda: rows_of(history, "event", "worker launched") == 2, 60)
+        wait_for("the end", lambda: rows_of(history, "event", "worker exited") == 1, 60)
         report = reported(spark, str(history), name)
         # So short a run needs no other parallelism: what it would change comes from elsewhere.
         json_file = tmp_path / "changes.json"
