@@ -232,7 +232,7 @@ def test_the_sdist_and_the_checkout_make_the_same_wheel(
 def test_the_sdist_has_what_a_packager_needs(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md"} <= names
+    assert {"pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md", "LICENSE"} <= names
     assert not [name for name in names if name.endswith((".so", ".c", ".pyc"))]
 
 
