@@ -10,33 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from squall.clock import Clock
 from squall.heartbeat_file import Phase, read_heartbeat
-from squall.launch import Incarnation, LaunchSpec
+from squall.launch import Incarnation
 from squall.logs import get_logger
-from squall.tasks import TaskGroup
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
-from squall_supervisor.cgroups import Cgroups
-from squall_supervisor.confinement import Confinement, WorkerUser
-from squall_supervisor.declared import declared_limits
-from squall_supervisor.environment import worker_environment
+from squall_supervisor.launch import Launch, LaunchError
 from squall_supervisor.launcher import (
-    WorkerCommand,
     remove_worker_dir,
-    start_worker,
-    worker_command,
 )
-from squall_supervisor.localizer import Localizer, LocalTopology
-from squall_supervisor.machine import Machine
-from squall_supervisor.ownership import let_in
-from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.localizer import LocalTopology
+from squall_supervisor.node import Node
 from squall_supervisor.slot import Slot, Step
 from squall_supervisor.slot_table import (
     BlobsChanged,
@@ -61,9 +49,8 @@ from squall_supervisor.slot_table import (
     WorkerExited,
     WorkerLaunched,
 )
-from squall_supervisor.users import UserRefusedError, choose_user, environment_of, resolve
 from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits, explain_kill
-from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
+from squall_supervisor.worker_process import WorkerProcess
 from squall_supervisor.worker_record import WorkerRecord
 
 log = get_logger(__name__)
@@ -76,35 +63,6 @@ _LOOK_AT_RELAUNCH = 3
 _STALL_SECS = 1.5
 # After that a worker has this long to beat.
 _STALL_GRACE_SECS = 5.0
-
-
-class LaunchNumbers(Protocol):
-    """Gives each launch of this supervisor a number of its own, rising."""
-
-    def next(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """What all slots of a supervisor share."""
-
-    settings: SupervisorSettings
-    conf: Mapping[str, Any]  # the daemon's configuration, handed to workers
-    supervisor_id: str
-    import_path: list[str]
-    environ: Mapping[str, str]  # of the supervisor
-    clock: Clock
-    localizer: Localizer
-    launch_numbers: LaunchNumbers
-    tasks: TaskGroup
-    crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
-    # Shows a message among a topology's errors: its id, a port, the message.
-    trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
-    cgroups: Cgroups | None = None  # None: workers have none
-    command: WorkerCommand = worker_command
-    machine: Machine = field(default_factory=Machine)
-    # Told (topology id, event, text, host:port) of what the history of a topology is to have.
-    tell: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
 
 
 class SlotRunner:
@@ -314,84 +272,31 @@ class SlotRunner:
         if topology is None:
             self._feed(BlobsMissing())
             return
-        links = topology.blobs
-        cache = node.localizer.cache
-        spec = self._launch_spec(assignment, topology)
-        limits = await asyncio.to_thread(declared_limits, topology, assignment, node.settings)
-        record = WorkerRecord(
-            worker_id=spec.worker_id,
-            port=self.port,
-            assignment=assignment,
-            launch=spec.incarnation.launch,
-            timeout_secs=node.settings.worker_timeout_of(topology.conf),
-            limits=limits,
-        )
+        launch = Launch(node, self.port, assignment, topology)
         try:
-            user = await asyncio.to_thread(self._user_of, assignment, topology)
-        except UserRefusedError as error:
+            process = await asyncio.to_thread(launch.start)
+        except LaunchError as error:
             self._launch_failed(assignment, str(error))
-            return
-        reader = None if user is None else user.uid
-        environment = worker_environment(
-            node.environ if user is None else environment_of(user, node.environ),
-            _mapping(topology.conf.get("topology.environment")),
-            import_path=node.import_path,
-            temporary_dir=spec.worker_dir / "tmp",
-            marks={WORKER_ID_VARIABLE: spec.worker_id},
-        )
-
-        def start() -> WorkerProcess:
-            if reader is not None:
-                let_in(topology.path, reader)
-            folders = () if node.cgroups is None else node.cgroups.make(spec.worker_id, limits)
-            try:
-                return start_worker(
-                    node.machine,
-                    spec,
-                    record,
-                    environment,
-                    node.command,
-                    confinement=Confinement(node.settings.rlimits, folders, user),
-                    link_blobs=None
-                    if cache is None
-                    else lambda folder: cache.link(folder, links, reader),
-                    key_file=topology.key_file,
-                )
-            except BaseException:
-                if node.cgroups is not None:
-                    node.cgroups.remove(spec.worker_id)
-                raise
-
-        try:
-            process = await asyncio.to_thread(start)
-        except OSError as error:
-            self._launch_failed(assignment, f"{type(error).__name__}: {error}")
             return
         if self._closed:
             process.close()
             return
-        self.process, self.incarnation, self.limits = process, spec.incarnation, limits
+        self.process, self.incarnation = process, launch.incarnation
+        self.limits = launch.record.limits
         process.watch(self._on_exit)
         log.info(
             "worker_launched",
             topology_id=assignment.topology_id,
             port=self.port,
-            worker_id=spec.worker_id,
+            worker_id=process.worker_id,
             pid=process.pid,
-            incarnation=spec.incarnation,
+            incarnation=launch.incarnation,
             ms=round((self._now() - began) * 1000),
         )
         self._topology_id = assignment.topology_id
         pid = f"pid {process.pid}"
         node.tell(assignment.topology_id, "worker launched", pid, self._place)
-        self._feed(WorkerLaunched(spec.worker_id, record.timeout_secs))
-
-    def _user_of(self, assignment: PortAssignment, topology: LocalTopology) -> WorkerUser | None:
-        """Asks the machine's list of users. Raises UserRefusedError."""
-        rules = self._node.settings.users
-        if rules is None:
-            return None
-        return resolve(choose_user(rules, assignment.owner, topology.conf), rules)
+        self._feed(WorkerLaunched(process.worker_id, launch.record.timeout_secs))
 
     def _launch_failed(self, assignment: PortAssignment, why: str) -> None:
         where = f"{self._node.settings.hostname}:{self.port}"
@@ -415,23 +320,6 @@ class SlotRunner:
             self._looked = True
             return None
         return topology
-
-    def _launch_spec(self, assignment: PortAssignment, topology: LocalTopology) -> LaunchSpec:
-        node = self._node
-        settings = node.settings
-        worker_id = str(uuid.uuid4())
-        return LaunchSpec(
-            topology_id=assignment.topology_id,
-            supervisor_id=node.supervisor_id,
-            hostname=settings.hostname,
-            port=self.port,
-            worker_id=worker_id,
-            incarnation=Incarnation(assignment.zxid, node.launch_numbers.next()),
-            stormdist=topology.path,
-            worker_dir=settings.workers_dir / worker_id,
-            artifacts_dir=settings.artifacts_dir / assignment.topology_id / str(self.port),
-            daemon_conf=dict(node.conf),
-        )
 
     def _on_exit(self, status: int | None) -> None:
         process, self.process = self.process, None
@@ -559,7 +447,3 @@ def exit_text(status: int | None) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}

@@ -12,7 +12,8 @@ from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
 from squall_supervisor.discovery import find_workers, open_found
 from squall_supervisor.launcher import remove_worker_dir
-from squall_supervisor.slot_runner import Node, SlotRunner
+from squall_supervisor.node import Node
+from squall_supervisor.slot_runner import SlotRunner
 from squall_supervisor.slot_table import State
 from squall_supervisor.worker_record import WorkerRecord
 

@@ -41,11 +41,11 @@ from squall_supervisor.memory import Memory
 from squall_supervisor.memory_watch import MemoryWatch
 from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
 from squall_supervisor.nimbus_blobs import NimbusBlobs
+from squall_supervisor.node import Node
 from squall_supervisor.ownership import open_passage
 from squall_supervisor.profiling import Profiling
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.slot_runner import Node
 from squall_supervisor.slots import Slots
 from squall_supervisor.sync import AssignmentSync
 from squall_supervisor.users import check_possible

@@ -1,0 +1,44 @@
+"""What all slots of a supervisor share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from squall.clock import Clock
+from squall.tasks import TaskGroup
+from squall_supervisor.cgroups import Cgroups
+from squall_supervisor.launcher import WorkerCommand, worker_command
+from squall_supervisor.localizer import Localizer
+from squall_supervisor.machine import Machine
+from squall_supervisor.settings import SupervisorSettings
+
+
+class LaunchNumbers(Protocol):
+    """Gives each launch of this supervisor a number of its own, rising."""
+
+    def next(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node, as its slots see it."""
+
+    settings: SupervisorSettings
+    conf: Mapping[str, Any]  # the daemon's configuration, handed to workers
+    supervisor_id: str
+    import_path: list[str]
+    environ: Mapping[str, str]  # of the supervisor
+    clock: Clock
+    localizer: Localizer
+    launch_numbers: LaunchNumbers
+    tasks: TaskGroup
+    crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
+    # Shows a message among a topology's errors: its id, a port, the message.
+    trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
+    cgroups: Cgroups | None = None  # None: workers have none
+    command: WorkerCommand = worker_command
+    machine: Machine = field(default_factory=Machine)
+    # Told (topology id, event, text, host:port) of what the history of a topology is to have.
+    tell: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
