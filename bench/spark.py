@@ -7,8 +7,8 @@ through their tuples one by one, one row a word, and `repartition("word")` betwe
 two of it: `bolts` calls an object's execute(tuple) and emit(values) for each, as a topology does,
 and `loops` has the loops written out in place. Prints one JSON document; each ratio is the
 topology's speed over that one's, both the best of the rounds, which take turns.
-`memory` has the topology's largest Python worker at a tenth of the sentences and at all of them, in
-MiB.
+`memory` has the largest resident sizes of a Python worker and of the JVM, whose heap is limited to
+1 GiB, at a tenth of the sentences and at all of them, in MiB.
 """
 
 from __future__ import annotations
@@ -180,10 +180,10 @@ def make_sentences(path: Path, count: int) -> None:
 
 
 class _Largest:
-    """The largest resident size that a Python worker of ours reaches, in MiB."""
+    """The largest resident sizes that Python workers and the JVM below this process reach."""
 
     def __enter__(self) -> _Largest:
-        self.mib = 0.0
+        self.mib = {"python": 0.0, "java": 0.0}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
@@ -198,8 +198,10 @@ class _Largest:
         while not self._end.wait(0.1):
             for child in me.children(recursive=True):
                 try:
-                    if "python" in child.name():
-                        self.mib = max(self.mib, child.memory_info().rss / 2**20)
+                    for name in self.mib:
+                        if name in child.name():
+                            mib = round(child.memory_info().rss / 2**20, 1)
+                            self.mib[name] = max(self.mib[name], mib)
                 except psutil.Error:
                     continue
 
@@ -233,14 +235,14 @@ def main() -> int:
                 run(spark, str(small), str(folder / "out"), p)
             with _Largest() as largest:
                 on_squall(spark, str(small), str(folder / "out"), p)
-            memory["at_a_tenth_mib"] = round(largest.mib, 1)
+            memory["at_a_tenth_mib"] = largest.mib
             secs: dict[str, list[float]] = {name: [] for name in sides}
             with _Largest() as largest:
                 for _ in range(options.rounds):
                     for name, run in sides.items():
                         out = str(folder / f"out-{name}")
                         secs[name].append(round(_timed(run, spark, str(large), out, p), 2))
-            memory["at_all_mib"] = round(largest.mib, 1)
+            memory["at_all_mib"] = largest.mib
             same = _counts(spark, folder / "out-squall") == _counts(spark, folder / "out-bolts")
         words = options.sentences // 4 * 4 * WORDS
         result = {

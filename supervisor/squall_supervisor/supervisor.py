@@ -192,16 +192,6 @@ class Supervisor:
             changed=self._on_slot_change,
         )
         self._last_ports = {p: a for p, a in state.ports.items() if p in self._slots.runners}
-        self._neighbourhood = Neighbourhood(
-            self._cluster,
-            supervisor_id=self.id,
-            timeout_secs=settings.worker_timeout_secs,
-            known=state.neighbours,
-            on_known=self._memory.set_neighbours,
-            on_isolated=self._on_isolated,
-            clock=self._clock,
-            probe=self._probe,
-        )
         self._profiling = Profiling(
             self._cluster,
             self._slots.runners,
@@ -225,6 +215,17 @@ class Supervisor:
         await self._server.start()
         await self._slots.adopt()
         self._last_ports.update(self._slots.wanted)
+        # Its silence counts from here, not from before a start that took long.
+        self._neighbourhood = Neighbourhood(
+            self._cluster,
+            supervisor_id=self.id,
+            timeout_secs=settings.worker_timeout_secs,
+            known=state.neighbours,
+            on_known=self._memory.set_neighbours,
+            on_isolated=self._on_isolated,
+            clock=self._clock,
+            probe=self._probe,
+        )
         self._cluster.store.add_listener(self._on_connection)
         self._tasks.start("cluster", self._connect())
         self._tasks.start("without ZooKeeper", self._begin_without_zookeeper())

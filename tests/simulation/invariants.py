@@ -38,7 +38,7 @@ class Watcher:
         self.world = world
         self.winner: SimStore | None = None
         self._shared_since: dict[tuple[str, int], float] = {}
-        self._isolated_since: dict[str, float] = {}
+        self._isolated_since: dict[str, tuple[object, float]] = {}
         world.ensemble.applied.append(self._applied)
 
     # Writes.
@@ -119,7 +119,7 @@ class Watcher:
     def _look_at_isolated_nodes(self) -> None:
         world = self.world
         now = world.loop.time()
-        isolated = {}
+        isolated: dict[str, tuple[object, float]] = {}
         everybody = [
             *((host, 6627) for host in world.nimbus_hosts),
             *((host, 6628) for host in world.supervisor_hosts),
@@ -141,9 +141,11 @@ class Watcher:
                 or len(known._decision.neighbours.daemons) < len(others)
             ):
                 continue
-            since = isolated[address] = self._isolated_since.get(address, now)
-            started_after = getattr(supervisor, "start_ticks", 0) / 100
-            since = max(since, started_after)
+            # A supervisor that starts counts from when it begins to look: late, on a slow machine.
+            looking, since = self._isolated_since.get(address, (None, now))
+            if looking is not known:
+                since = now
+            isolated[address] = (known, since)
             if now - since > _ISOLATED_SECS:
                 world.sometime("isolated node")
                 for process in self._workers():
