@@ -55,6 +55,35 @@ def test_a_package_imports_only_what_is_below_it(package: str) -> None:
     assert wrong == []
 
 
+def modules_imported(path: Path, modules: set[str]) -> set[str]:
+    """Which of the modules a file imports, anywhere in it: for types alone, and late, too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(names if names & modules else {node.module})
+    return found & modules
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+    top = (ROOT / package).parent
+    path_of = {
+        ".".join(path.relative_to(top).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+    imports = {
+        module: modules_imported(path, set(path_of)) - {module} for module, path in path_of.items()
+    }
+    while leaves := [module for module, others in imports.items() if not others & imports.keys()]:
+        for module in leaves:
+            del imports[module]
+    # What is left is in a circle, or imports one.
+    assert {module: sorted(others & imports.keys()) for module, others in imports.items()} == {}
+
+
 def test_every_package_of_the_distribution_has_its_rule() -> None:
     folders = {
         path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("*/squall*/__init__.py")

@@ -44,13 +44,9 @@ from squall_worker.engine.executors import (
 )
 from squall_worker.engine.executors_async import CURRENT, AsyncBolt, AsyncSpout
 from squall_worker.engine.executors_thread import Locked, ThreadBolt, ThreadSpout
+from squall_worker.engine.feeds import Feed
 from squall_worker.engine.inspecting import Observer
-from squall_worker.engine.loading import (
-    ComponentStartError,
-    Feed,
-    describe,
-    feed_of,
-)
+from squall_worker.engine.loading import ComponentStartError, describe, feed_of
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.replays import Blame, Replays
 from squall_worker.engine.routing import Balancers, make_grouper
@@ -159,9 +155,9 @@ def _spout(
         on_error=_reporter(host, spout),
     )
     if host.replays is not None:
-        spout.replays = host.replays.of_spout(spout.component, spout.calls, spout.pending)
-        if spout.replays is not None:
-            spout.calls = spout.replays.recording()
+        replays = host.replays.of_spout(spout.component, spout.calls, spout.pending)
+        if replays is not None:
+            spout.replays, spout.calls = replays, replays.recording()
     pending_max = conf.get("topology.max.spout.pending")
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
     spout.listens = frozenset(

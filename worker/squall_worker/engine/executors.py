@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from squall.model import Executor
 from squall_worker.engine.core import (
@@ -34,9 +34,6 @@ from squall_worker.engine.core.drive import run_each
 from squall_worker.engine.inspecting import Observer
 from squall_worker.engine.received import Received
 from squall_worker.engine.stats import TaskCounts
-
-if TYPE_CHECKING:
-    from squall_worker.engine.replays import SpoutReplays
 
 # A slice of an inbox should take about this long, so that the loop stays its own master.
 SLICE_SECS = 0.001
@@ -75,6 +72,19 @@ class Host(Protocol):
     def wake(self) -> None: ...
 
     def die(self, error: BaseException) -> None: ...
+
+
+class MessageFilter(Protocol):
+    """Which of the messages that are through a spout is to hear of (see `replays`)."""
+
+    def acked(self, message_ids: Iterable[Any]) -> list[Any]: ...
+
+    def failed(
+        self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
+    ) -> list[Any]: ...
+
+    def clear(self) -> None:
+        """The spout's process is gone, and what it had emitted with it."""
 
 
 class Task:
@@ -360,7 +370,7 @@ class SpoutTask(Task):
         self.active = False
         # Which of ack() and fail() the user's class defines; the others need not be called.
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
-        self.replays: SpoutReplays | None = None  # with topology.max.replays
+        self.replays: MessageFilter | None = None  # with topology.max.replays
         # Downstream, as the gates need it.
         self.downstream: frozenset[str] = frozenset()
 

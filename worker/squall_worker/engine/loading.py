@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import inspect
 from typing import Any
 
@@ -10,21 +9,7 @@ from squall.arguments import instantiate
 from squall.component import Bolt, Spout
 from squall.errors import SquallError
 from squall.model import Component, ComponentKind, ForeignObject, PythonObject, ShellObject
-
-
-class Feed(enum.Enum):
-    """How a component is fed."""
-
-    SYNC = "execute"
-    BATCH = "execute_batch"
-    COLUMNS = "execute_columns"
-    ASYNC = "async execute"
-    THREAD = "execute on a thread"
-    NEXT_TUPLE = "next_tuple"
-    ASYNC_NEXT_TUPLE = "async next_tuple"
-    THREAD_NEXT_TUPLE = "next_tuple on a thread"
-    SHELL_BOLT = "a child process"
-    SHELL_SPOUT = "a child process that emits"
+from squall_worker.engine.feeds import Feed
 
 
 class ComponentStartError(SquallError):

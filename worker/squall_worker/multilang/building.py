@@ -15,7 +15,7 @@ from squall.context import TopologyContext
 from squall.errors import SquallError
 from squall.model import Component, ComponentKind, ShellObject
 from squall.shell_logs import make_log_handler
-from squall_worker.engine.loading import Feed
+from squall_worker.engine.feeds import Feed
 from squall_worker.multilang.bolt import ShellBolt
 from squall_worker.multilang.handshake import handshake
 from squall_worker.multilang.messages import Serializer
