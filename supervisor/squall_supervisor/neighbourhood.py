@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from squall.clock import Clock
+from squall.cluster.codec import CorruptStateError
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
+from squall.cluster.values import NimbusInfo, SupervisorInfo
 from squall.logs import get_logger
 from squall_supervisor.isolation import Address, Isolation, Neighbours
 
@@ -125,13 +127,27 @@ class Neighbourhood:
     async def _neighbours(self) -> Neighbours:
         ids = [i for i in await self._cluster.supervisor_ids() if i != self._supervisor_id]
         sample = self._sample(ids)
-        infos = await asyncio.gather(*(self._cluster.supervisor(i) for i in sample))
+        infos = await asyncio.gather(*(self._supervisor(i) for i in sample))
         supervisors = {(i.hostname, i.server_port) for i in infos if i is not None}
-        nimbuses = {(i.host, i.port) for i in await self._cluster.nimbuses()}
+        nimbuses = {(i.host, i.port) for i in await self._nimbuses()}
         named = sorted((host, port) for host, port in supervisors | nimbuses if port)
         numeric = await asyncio.gather(*(_resolve(host, port) for host, port in named))
         daemons = self._sample({one for one in numeric if one is not None})
         return Neighbours(tuple(sorted(daemons)), bool(supervisors))
+
+    async def _supervisor(self, supervisor_id: str) -> SupervisorInfo | None:
+        try:
+            return await self._cluster.supervisor(supervisor_id)
+        except CorruptStateError as error:  # its affair: we ask the others
+            log.warning("neighbour_unreadable", error=error)
+            return None
+
+    async def _nimbuses(self) -> list[NimbusInfo]:
+        try:
+            return await self._cluster.nimbuses()
+        except CorruptStateError as error:
+            log.warning("neighbour_unreadable", error=error)
+            return []
 
     def _sample(self, found: Iterable[_Name]) -> list[_Name]:
         """At most SAMPLE_MAX of them."""
@@ -144,6 +160,6 @@ class Neighbourhood:
 async def _resolve(host: str, port: int) -> Address | None:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # unknown, or no name at all: others are told what we are told
         return None
     return (str(found[0][4][0]), port)

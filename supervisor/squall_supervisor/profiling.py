@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall.clock import Clock
+from squall.cluster.codec import CorruptStateError
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
 from squall.cluster.values import ErrorInfo, ProfileAction, ProfileRequest
@@ -117,7 +118,7 @@ class Profiling:
         here = self._topologies()
         self._taken = {key: one for key, one in self._taken.items() if key[0] in here}
         for topology_id in sorted(here):
-            for request in await self._cluster.profile_requests(topology_id, self._on_change):
+            for request in await self._requests(topology_id):
                 key = (topology_id, request.slot.port, request.action)
                 ours = request.slot.node in self._nodes and request.slot.port in self._runners
                 # One that is done may still be seen: it was read before it was taken away.
@@ -128,6 +129,13 @@ class Profiling:
                         f"{request.action.name} on port {request.slot.port}",
                         self._serve(topology_id, request),
                     )
+
+    async def _requests(self, topology_id: str) -> list[ProfileRequest]:
+        try:
+            return await self._cluster.profile_requests(topology_id, self._on_change)
+        except CorruptStateError as error:
+            log.warning("profile_request_unreadable", topology_id=topology_id, error=error)
+            return []
 
     def _topologies(self) -> set[str]:
         assignments = [runner.slot.assignment for runner in self._runners.values()]
@@ -195,7 +203,8 @@ class Profiling:
             case ProfileAction.JVM_RESTART:
                 if not runner.restart():
                     raise ProfileError("the worker is starting or ending already")
-        await asyncio.to_thread(prune, folder)
+        if not restarts:  # which leaves no file
+            await asyncio.to_thread(prune, folder)
 
     def _is_strangers(self, process: WorkerProcess) -> bool:
         owner = owner_of(self._settings.workers_dir / process.worker_id)
@@ -327,7 +336,11 @@ class Profiling:
         """Take the request away, unless it was made anew meanwhile: then it is done again."""
         while True:
             try:
-                if request in await self._cluster.profile_requests(topology_id):
+                try:
+                    ours = request in await self._cluster.profile_requests(topology_id)
+                except CorruptStateError:
+                    ours = True  # another one cannot be read; this one we did read
+                if ours:
                     await self._cluster.remove_profile_request(topology_id, request)
                 break
             except StoreError as error:
@@ -352,7 +365,7 @@ def file_name(request: ProfileRequest) -> str:
 def prune(folder: Path) -> None:
     """Keep the newest files of ours in a worker's folder."""
     ours = [path for path in folder.glob("*-*.*") if path.name.startswith(_KINDS)]
-    for path in sorted(ours, key=lambda one: one.stat().st_mtime)[:-_FILES_MAX]:
+    for path in sorted(ours, key=lambda one: one.lstat().st_mtime)[:-_FILES_MAX]:
         path.unlink(missing_ok=True)
 
 

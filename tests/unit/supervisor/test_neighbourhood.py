@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.support.nimbus_service import eventually
 
+from squall.cluster import paths
 from squall.cluster.memory import MemoryEnsemble, MemoryStore
 from squall.cluster.state import ClusterState
 from squall.cluster.values import SupervisorInfo
@@ -61,6 +62,44 @@ async def test_neighbours_are_looked_for_again_at_once_until_there_is_another_su
             return bool(found)
 
         await eventually(known, "the other one is known")
+        assert found == [Neighbours((("127.0.0.1", 6628),), supervisors=True)]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await state.close()
+
+
+async def test_an_entry_of_another_daemon_that_is_damaged_or_odd_ends_no_supervisor() -> None:
+    """Each node reads the others' entries: what one of them has written wrong, all of them read."""
+    state = ClusterState(MemoryStore(MemoryEnsemble()))
+    await state.start()
+    for name, host in (
+        ("sup-dots", "node..example"),
+        ("sup-long", "n" * 64),
+        ("sup-b", "127.0.0.1"),
+    ):
+        info = SupervisorInfo(0, host, name, meta=(6700,), server_port=6628)
+        await state.register_supervisor(name, info)
+    await state.store.create(paths.supervisor("sup-torn"), b"\x00torn")
+    await state.store.create(f"{paths.NIMBUSES}/torn:6627", b"\x00torn")
+    found: list[Neighbours] = []
+    neighbourhood = Neighbourhood(
+        state,
+        supervisor_id="sup-a",
+        timeout_secs=1.0,
+        known=NOBODY,
+        on_known=found.append,
+        on_isolated=lambda: None,
+        clock=Standstill(),
+    )
+    running = asyncio.create_task(neighbourhood.run())
+    try:
+
+        async def known() -> bool:
+            return bool(found) or running.done()
+
+        await eventually(known, "the neighbours are read")
+        assert not running.done(), running.exception()
         assert found == [Neighbours((("127.0.0.1", 6628),), supervisors=True)]
     finally:
         running.cancel()

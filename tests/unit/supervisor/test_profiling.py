@@ -6,14 +6,24 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.support.nimbus_service import eventually
 
+from squall.clock import SystemClock
+from squall.cluster import paths
+from squall.cluster.memory import MemoryEnsemble, MemoryStore
+from squall.cluster.state import ClusterState
 from squall.cluster.values import ProfileAction, ProfileRequest
 from squall.dump_request import DumpKind, ask, take
 from squall.model import WorkerSlot
-from squall_supervisor.profiling import file_name, prune
+from squall.tasks import TaskGroup
+from squall_supervisor.profiling import Profiling, file_name, prune
 from squall_supervisor.pyspy import ProfileError, Sampling, find_py_spy, reason
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.slot_table import State
 
 
 @pytest.mark.parametrize(
@@ -102,3 +112,69 @@ def test_a_dump_is_asked_for_once_and_never_outside_the_folder(tmp_path: Path) -
     for name in ("../stacks", "/etc/passwd", "..", ""):
         ask(tmp_path, DumpKind.STACKS, name)
         assert take(tmp_path, DumpKind.STACKS) is None
+
+
+class Restarted:
+    """A slot that runs `topology_id`, and counts what it is asked."""
+
+    def __init__(self, topology_id: str) -> None:
+        assignment = SimpleNamespace(topology_id=topology_id)
+        self.slot = SimpleNamespace(state=State.RUNNING, assignment=assignment)
+        self.process = SimpleNamespace(worker_id="w1", pid=1)
+        self.port = 6700
+        self.restarts = 0
+
+    def restart(self) -> bool:
+        self.restarts += 1
+        return True
+
+
+async def restart_one(tmp_path: Path, *, damaged: str | None = None) -> tuple[list[str], int]:
+    """Ask for a restart of t-1's only worker, with a damaged request among those of a topology that
+    comes first or its own; what was told of it as errors, and how often it was restarted."""
+    state = ClusterState(MemoryStore(MemoryEnsemble()))
+    await state.start()
+    await state.setup_heartbeats("t-1")
+    request = ProfileRequest(WorkerSlot("s", 6700), ProfileAction.JVM_RESTART, 17)
+    if damaged is not None:
+        await state.store.create(paths.profilerconfigs(damaged), b"")
+        await state.store.create(f"{paths.profilerconfigs(damaged)}/torn", b"\x00torn")
+    await state.put_profile_request("t-1", request)
+    crashes: list[BaseException] = []
+    tasks = TaskGroup(lambda name, error: crashes.append(error))
+    first, ours = Restarted("a-0"), Restarted("t-1")
+    runners: Any = {6699: first, 6700: ours}
+    settings = SupervisorSettings.from_conf({"storm.local.dir": str(tmp_path / "local")})
+    profiling = Profiling(
+        state, runners, settings, supervisor_id="s", clock=SystemClock(), tasks=tasks
+    )
+    tasks.start("profile requests", profiling.run())
+
+    async def over() -> bool:
+        names = await state.store.children(paths.profilerconfigs("t-1"))
+        return bool(crashes) or not [name for name in names if name != "torn"]
+
+    try:
+        await eventually(over, "the request is taken away")
+        assert crashes == []
+        return [one.error for one in await state.errors("t-1", "__system")], ours.restarts
+    finally:
+        await tasks.close()
+        await state.close()
+
+
+@pytest.mark.parametrize("damaged", [None, "a-0"])
+async def test_a_request_that_cannot_be_read_keeps_no_other_topologys_from_being_done(
+    tmp_path: Path, damaged: str | None
+) -> None:
+    assert await restart_one(tmp_path, damaged=damaged) == ([], 1)
+
+
+async def test_a_restart_does_not_depend_on_what_lies_among_the_workers_logs(
+    tmp_path: Path,
+) -> None:
+    """That folder can be another user's: nothing is looked for, and nothing removed, there."""
+    folder = tmp_path / "local" / "logs" / "workers-artifacts" / "t-1" / "6700"
+    folder.mkdir(parents=True)
+    (folder / "heap-1.txt").symlink_to("nowhere")
+    assert await restart_one(tmp_path) == ([], 1)
