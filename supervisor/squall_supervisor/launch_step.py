@@ -39,6 +39,7 @@ def main() -> NoReturn:
             os.setgroups(groups)
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
+            _check_powerless()
         os.umask(0o077)
         # From here on everything is done with the worker's own rights only.
         step = f"enter {request['cwd']}"
@@ -49,11 +50,23 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         step = f"execute {request['argv'][0]}"
         os.execve(request["argv"][0], request["argv"], request["env"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:
         number = error.errno if isinstance(error, OSError) else None
         why = os.strerror(number) if number else f"{type(error).__name__}: {error}"
         os.write(status, json.dumps([number, f"cannot {step}: {why}"]).encode())
     os._exit(1)
+
+
+def _check_powerless() -> None:
+    """Becoming another user takes root's capabilities away, but not those that somebody who is not
+    root was given as ambient ones (capabilities(7)): a worker would have them, too. Imports
+    nothing, not even a codec: this user need not be able to read the interpreter's library."""
+    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    lines = os.read(fd, 65536).splitlines()
+    os.close(fd)
+    sets = [line.split() for line in lines if line.startswith((b"CapPrm:", b"CapAmb:"))]
+    if len(sets) != 2 or any(int(value, 16) for _, value in sets):
+        raise ValueError("it would keep capabilities of the supervisor, which has to be root")
 
 
 def _write(path: str, data: bytes) -> None:

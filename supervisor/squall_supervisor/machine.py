@@ -40,16 +40,18 @@ class Machine:
             launch_file=spec.worker_dir / LAUNCH_FILE,
             marks={WORKER_ID_VARIABLE: spec.worker_id},
         )
-        # Our child, not collected: pid and start time are its own, even if it has ended already.
-        stat = processes.read_stat(child.pid)
-        assert stat is not None
-        identity = ProcessIdentity(child.pid, stat.start_ticks, processes.boot_id())
+        try:
+            # Our child, not collected: pid and start time are its own, even if it has ended.
+            stat = processes.read_stat(child.pid)
+            assert stat is not None
+            identity = ProcessIdentity(child.pid, stat.start_ticks, processes.boot_id())
+            pidfd = os.pidfd_open(child.pid)
+        except BaseException:  # too many open files: nobody would ever watch it
+            child.kill()
+            child.wait()
+            raise
         return WorkerProcess(
-            identity,
-            os.pidfd_open(child.pid),
-            worker_id=spec.worker_id,
-            pid_dir=spec.pid_dir,
-            child=child,
+            identity, pidfd, worker_id=spec.worker_id, pid_dir=spec.pid_dir, child=child
         )
 
     def lives(self, identity: ProcessIdentity) -> bool:

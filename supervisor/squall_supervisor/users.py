@@ -125,6 +125,12 @@ def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) ->
     """Before anything starts: raises ConfigError when this process may not start processes of
     other users, or those could not reach their files. `others` are files and folders that every
     worker reads."""
+    if os.geteuid() != 0:
+        # Capabilities that were given to another user would be its workers' as well.
+        raise ConfigError(
+            f"{ENABLED} is set, but this supervisor is not root",
+            hint=f"Run the supervisor as root, or without {ENABLED}.",
+        )
     here = held()
     missing = [one for one in _NEEDED if one not in here]
     if missing:
@@ -132,7 +138,7 @@ def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) ->
         raise ConfigError(
             f"{ENABLED} is set, but this supervisor may not start processes of other users: it "
             f"lacks {names}",
-            hint=f"Run the supervisor as root, or without {ENABLED}.",
+            hint=f"Give them to it (containers often take them from root), or leave {ENABLED} out.",
         )
     for name in sorted({*rules.choices, *([rules.default] if rules.default else [])}):
         try:
@@ -150,13 +156,14 @@ def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) ->
 
 
 def first_closed(path: Path) -> Path | None:
-    """The first folder on the way to a path that others may not enter; None when all is open."""
-    resolved = Path(os.path.realpath(path))
-    for folder in (*reversed(resolved.parents), resolved):
-        try:
-            mode = os.stat(folder).st_mode
-        except FileNotFoundError:
-            return None  # what we are to make, we make open
-        if stat.S_ISDIR(mode) and not mode & stat.S_IXOTH:
-            return folder
+    """The first folder on the way to a path that others may not enter, be it on the way to a link
+    or to where that leads; None when all is open."""
+    for way in (Path(os.path.abspath(path)), Path(os.path.realpath(path))):
+        for folder in (*reversed(way.parents), way):
+            try:
+                mode = os.stat(folder).st_mode
+            except FileNotFoundError:
+                break  # what we are to make, we make open
+            if stat.S_ISDIR(mode) and not mode & stat.S_IXOTH:
+                return folder
     return None

@@ -1,8 +1,10 @@
 """Workers' processes from outside: what they inherit, what they may, what their files allow."""
 
+import errno
 import json
 import os
 import resource
+import shutil
 import stat
 import subprocess
 import sys
@@ -182,6 +184,58 @@ def test_a_step_that_fails_is_named_and_leaves_nothing(
     with pytest.raises(OSError, match=expected):
         start(confinement=confinement)
     assert list((tmp_path / "workers").iterdir()) == []
+
+
+def test_a_process_that_could_not_be_watched_is_not_left_running(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor has run out of descriptors just then."""
+    children: list[int] = []
+
+    def out_of_files(pid: int) -> int:
+        children.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", out_of_files)
+    with pytest.raises(OSError, match="Too many open files"):
+        start()
+    assert len(children) == 1
+    assert processes.identify(children[0]) is None
+    assert list((tmp_path / "workers").iterdir()) == []
+
+
+POWERFUL = """
+import sys
+from pathlib import Path
+from squall_supervisor.confinement import Confinement, WorkerUser, start_confined
+
+folder = Path(sys.argv[1])
+user = WorkerUser("other", 61001, 61001, (), "/")
+try:
+    child = start_confined(
+        [sys.executable, "-c", ""], {}, Confinement(user=user), cwd=Path("/"), out=folder / "out",
+        err=folder / "err", launch_file=folder, marks={},
+    )
+except OSError as error:
+    print(error)
+else:
+    print("it has run:", child.wait())
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can give capabilities"
+)
+def test_no_worker_inherits_what_a_supervisor_that_is_not_root_was_allowed(tmp_path: Path) -> None:
+    powers = "+setuid,+setgid,+dac_override,+kill"
+    became = ["--reuid", "61000", "--regid", "61000", "--clear-groups"]
+    said = subprocess.run(
+        ["setpriv", *became, "--inh-caps", powers, "--ambient-caps", powers,
+         sys.executable, "-c", POWERFUL, str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert "would keep capabilities" in said.stdout, (said.stdout, said.stderr)
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])

@@ -108,17 +108,30 @@ def test_names_that_no_user_can_have(name: str) -> None:
         resolve(name, RULES)
 
 
+@pytest.fixture
+def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(module, "held", lambda: frozenset(capabilities.Capability))
+
+
+@pytest.mark.usefixtures("as_root")
 def test_without_the_right_to_it_the_supervisor_does_not_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    rules = UserRules(None, frozenset(), 1)
     some = frozenset(capabilities.Capability) - {capabilities.Capability.SETUID}
     monkeypatch.setattr(module, "held", lambda: some)
-    rules = UserRules(None, frozenset(), 1)
     with pytest.raises(ConfigError, match="lacks CAP_SETUID"):
+        check_possible(rules, tmp_path, [])
+    # Capabilities alone are not enough: workers would inherit them.
+    monkeypatch.setattr(module, "held", lambda: frozenset(capabilities.Capability))
+    monkeypatch.setattr(os, "geteuid", lambda: 1500)
+    with pytest.raises(ConfigError, match="not root"):
         check_possible(rules, tmp_path, [])
 
 
-def test_a_folder_that_others_cannot_get_to_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("as_root")
+def test_a_folder_that_others_cannot_get_to_is_named() -> None:
     with folder_for_others() as folder:
         closed = folder / "closed"
         (closed / "local").mkdir(parents=True)
@@ -126,16 +139,18 @@ def test_a_folder_that_others_cannot_get_to_is_named(monkeypatch: pytest.MonkeyP
         (closed / "local").chmod(0o755)
         assert first_closed(closed / "local") == closed
         assert first_closed(closed / "not" / "there") == closed
-        monkeypatch.setattr(module, "held", lambda: frozenset(capabilities.Capability))
         with pytest.raises(ConfigError, match=f"{closed} is closed"):
             check_possible(UserRules(None, frozenset(), 1), closed / "local", [])
+        # As an interpreter of a virtual environment: what it leads to is open, it is not.
+        (closed / "python").symlink_to(python := folder / "python")
+        python.touch()
+        assert first_closed(closed / "python") == closed
         closed.chmod(0o711)
         assert first_closed(closed / "local") is None
+        assert first_closed(closed / "python") is None
 
 
-def test_users_that_the_operator_names_are_looked_up_at_the_start(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(module, "held", lambda: frozenset(capabilities.Capability))
+@pytest.mark.usefixtures("as_root")
+def test_users_that_the_operator_names_are_looked_up_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no user 'no-such-user'"):
         check_possible(UserRules("no-such-user", frozenset(), 1), tmp_path, [])
