@@ -201,8 +201,11 @@ class BlobCache:
         link = version.link
         given = _read_links(worker_dir)
         entry = given.get(link.local_name)
-        if entry is None or entry["versions"][-1:] == [version.number]:
+        name = worker_dir / link.local_name
+        if entry is None:
             return False
+        if entry["versions"][-1:] == [version.number] and _leads_to(name, version.data):
+            return False  # else a crash, or a full disk, came between the count and the link
         owner = owner_of(worker_dir)
         if owner is not None and owner != os.geteuid():
             version.let_in(owner)
@@ -210,7 +213,11 @@ class BlobCache:
         write_atomic(worker_dir / LINKS_FILE, json.dumps(given).encode())
         temporary = worker_dir / f".squall-{uuid.uuid4()}"
         temporary.symlink_to(version.data)
-        os.replace(temporary, worker_dir / link.local_name)
+        try:
+            os.replace(temporary, name)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         return True
 
     async def update(
@@ -330,6 +337,13 @@ def _read_links(worker_dir: Path) -> dict[str, dict[str, Any]]:
         return {}
     links: dict[str, dict[str, Any]] = value
     return links
+
+
+def _leads_to(link: Path, target: Path) -> bool:
+    try:
+        return os.readlink(link) == str(target)
+    except OSError:
+        return False
 
 
 def _text(path: Path) -> str:

@@ -134,6 +134,30 @@ async def test_an_update_renames_the_link_and_keeps_what_the_worker_has_open(
     assert versions(cache, WORDS) == versions(cache, PYTHON) == ["2"]
 
 
+async def test_a_crash_between_count_and_link_is_made_up_for(
+    cache, blobs, workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor dies, or the disk is full, just before the link is renamed."""
+    await cache.localize([WORDS])
+    folder = worker(cache, workers, "a", WORDS)
+    blobs.put("words", b"two")
+    replace = os.replace
+
+    def fails(source: object, target: Path) -> None:
+        if Path(target) == folder / "w.txt":
+            raise OSError(28, "No space left on device")
+        replace(source, target)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "replace", fails)
+    await cache.update([WORDS], [folder])
+    monkeypatch.setattr(os, "replace", replace)
+    assert (folder / "w.txt").read_bytes() == b"one"
+    assert sorted(path.name for path in folder.iterdir()) == ["blobs.json", "w.txt"]
+    await cache.update([WORDS], [folder])
+    assert (folder / "w.txt").read_bytes() == b"two"
+    assert json.loads((folder / "blobs.json").read_bytes())["w.txt"]["versions"] == [1, 2]
+
+
 async def test_a_blob_that_asks_for_a_restart_is_left_alone(cache, blobs, workers) -> None:
     await cache.localize([MODEL])
     folder = worker(cache, workers, "a", MODEL)

@@ -15,11 +15,14 @@ from typing import Any
 
 import pytest
 
+from squall.blob_map import parse_blob_map
+from squall.dump_request import DumpKind
 from squall.errors import ConfigError
 from squall.launch import Incarnation, LaunchSpec
 from squall.model import Executor
 from squall_supervisor import memory_use, processes
 from squall_supervisor.assignments import PortAssignment
+from squall_supervisor.blob_cache import LINKS_FILE
 from squall_supervisor.capabilities import Capability, held
 from squall_supervisor.confinement import UNCONFINED, Confinement
 from squall_supervisor.environment import worker_environment
@@ -63,6 +66,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         confinement: Confinement = UNCONFINED,
         environ: dict[str, str] | None = None,
         topology: dict[str, object] | None = None,
+        key_file: Path | None = None,
     ) -> tuple[LaunchSpec, WorkerProcess]:
         worker_id = f"w{len(running)}"
         spec = LaunchSpec(
@@ -85,6 +89,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             ),
             lambda spec, file: [sys.executable, "-c", code, str(file)],
             confinement=confinement,
+            key_file=key_file,
         )
         running.append(process)
         return spec, process
@@ -154,6 +159,20 @@ def test_what_belongs_to_a_worker_is_for_its_user_only(start: Start) -> None:
     files = [*logs, spec.worker_dir / "launch.json", spec.worker_dir / "worker.json"]
     files.append(spec.worker_dir / "said")
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_no_blob_can_have_the_name_of_what_is_in_a_workers_folder(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "curve.key").write_bytes(b"key")
+    spec, _ = start(key_file=tmp_path / "curve.key")
+    said(spec)
+    names = {path.name for path in spec.worker_dir.iterdir()} - {"said"}
+    assert {"curve.key", "worker.json", "launch.json", "tmp"} <= names
+    names |= {kind.value for kind in DumpKind} | {LINKS_FILE, "heartbeat"}
+    for name in names:
+        _, problems = parse_blob_map({"key": {"localname": name}})
+        assert problems, name
 
 
 def test_limits_are_soft_and_hard_before_the_worker_runs(start: Start) -> None:
