@@ -42,7 +42,7 @@ from squall_worker.engine.executors import (
     Task,
     take_all,
 )
-from squall_worker.engine.executors_async import CURRENT, AsyncBolt, AsyncSpout
+from squall_worker.engine.executors_async import CURRENT, AsyncBolt, AsyncSpout, asked_to_end
 from squall_worker.engine.executors_thread import Locked, ThreadBolt, ThreadSpout
 from squall_worker.engine.feeds import Feed
 from squall_worker.engine.inspecting import Observer
@@ -447,7 +447,9 @@ async def open_task(built: Built) -> None:
             if inspect.isawaitable(result):
                 await result
         built.opened = True
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and asked_to_end():
+            raise
         raise ComponentStartError(
             task.component,
             task.task,

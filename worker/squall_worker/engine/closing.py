@@ -1,58 +1,117 @@
-"""Ending the components of a worker."""
+"""Ending the components of a worker.
+
+What ends in its own time (coroutines, threads, child processes) is waited for side by side: a
+worker has a few seconds, however many tasks it has. What does not end by then is left behind, and
+what it had in hand fails.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from squall.logs import get_logger
 from squall_worker.engine.building import Built, on_thread
-from squall_worker.engine.executors import SpoutTask
-from squall_worker.engine.executors_async import AsyncBolt, AsyncSpout
+from squall_worker.engine.executors import SpoutTask, Task
+from squall_worker.engine.executors_async import AsyncBolt, AsyncSpout, asked_to_end
 from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
 
 log = get_logger(__name__)
 
 _THREAD_SECS = 1.0  # for close() on a thread, behind what it is in the middle of
-_JOIN_SECS = 0.5
+_JOIN_SECS = 0.5  # for all threads
+_COROUTINE_SECS = 10.0  # for an async close() or cleanup()
 
 Report = Callable[[str, int, BaseException], None]
 
 
 async def close_components(built: Sequence[Built], report: Report) -> None:
     """End what is in flight, then close() and cleanup(), each error reported."""
-    coroutines = [one.task for one in built if isinstance(one.task, AsyncBolt | AsyncSpout)]
+    await _end_coroutines([one.task for one in built], report)
+    await _end_threads([one for one in built if _on_thread(one.task)], report)
+    for one in built:
+        if one.opened and not _on_thread(one.task):
+            task = one.task
+            try:
+                result = _last_call(one)()
+                if inspect.isawaitable(result):
+                    await _finish(result)
+            except Exception as error:
+                report(task.component, task.task, error)
+
+
+async def _end_coroutines(tasks: Sequence[Task], report: Report) -> None:
+    coroutines = [task for task in tasks if isinstance(task, AsyncBolt | AsyncSpout)]
     for task in coroutines:
         task.abort()
-    for task in coroutines:
-        await task.wait_aborted()
-    for one in built:
-        component = one.task
-        user = component.user
-        call = user.close if isinstance(component, SpoutTask) else user.cleanup
-        try:
-            if isinstance(component, ThreadSpout | ThreadBolt):
-                await _close_on_thread(component, call if one.opened else _nothing)
-                continue
-            if not one.opened:
-                continue
-            result = call()
-            if asyncio.iscoroutine(result):
-                await result
-        except Exception as error:
-            report(component.component, component.task, error)
+    ends = await asyncio.gather(
+        *(task.wait_aborted() for task in coroutines), return_exceptions=True
+    )
+    for task, error in zip(coroutines, ends, strict=True):
+        if error is not None:
+            report(task.component, task.task, error)
 
 
-async def _close_on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> None:
+async def _end_threads(built: Sequence[Built], report: Report) -> None:
     """A thread that is stuck in the user's code is left behind; it dies with the process."""
+    if not built:
+        return
+    await asyncio.gather(*(_close_on_thread(one, report) for one in built))
+    tasks = [one.task for one in built if isinstance(one.task, ThreadSpout | ThreadBolt)]
+    for task in tasks:
+        task.abort()
+    await asyncio.get_running_loop().run_in_executor(None, _join, tasks)
+    for task in tasks:
+        if isinstance(task, ThreadBolt):
+            task.give_up()
+
+
+def _join(tasks: Sequence[ThreadSpout | ThreadBolt]) -> None:
+    deadline = time.monotonic() + _JOIN_SECS
+    for task in tasks:
+        task.join(max(0.0, deadline - time.monotonic()))
+
+
+async def _close_on_thread(one: Built, report: Report) -> None:
+    task = one.task
+    assert isinstance(task, ThreadSpout | ThreadBolt)
     try:
+        call = _last_call(one) if one.opened else _nothing
         await asyncio.wait_for(on_thread(task, call), timeout=_THREAD_SECS)
     except TimeoutError:
         log.warning("blocking_component_stuck", component=task.component, task=task.task)
-    finally:
-        task.abort()
-    await asyncio.get_running_loop().run_in_executor(None, task.join, _JOIN_SECS)
+    except Exception as error:
+        report(task.component, task.task, error)
+
+
+async def _finish(result: Awaitable[Any]) -> None:
+    """Await an async close() or cleanup(). Raises what it raises, but no CancelledError: that it
+    awaits something that was cancelled must not end our own work."""
+    ending = asyncio.ensure_future(result)
+    await asyncio.wait({ending}, timeout=_COROUTINE_SECS)
+    if not ending.done():
+        ending.cancel()
+        raise TimeoutError(f"it did not end within {_COROUTINE_SECS:g} s")
+    try:
+        ending.result()
+    except asyncio.CancelledError as error:
+        if asked_to_end():
+            raise
+        raise RuntimeError("it awaited something that was cancelled") from error
+
+
+def _last_call(one: Built) -> Callable[[], Any]:
+    call: Callable[[], Any] = (
+        one.task.user.close if isinstance(one.task, SpoutTask) else one.task.user.cleanup
+    )
+    return call
+
+
+def _on_thread(task: Task) -> bool:
+    return isinstance(task, ThreadSpout | ThreadBolt)
 
 
 def _nothing() -> None:

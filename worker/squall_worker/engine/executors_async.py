@@ -11,10 +11,22 @@ import asyncio
 from contextvars import ContextVar
 from typing import Any
 
+from squall.logs import get_logger
 from squall_worker.engine.core import CarefulCalls, Tuple
 from squall_worker.engine.executors import BoltTask, SpoutTask
 
+log = get_logger(__name__)
+
 CURRENT: ContextVar[Tuple | None] = ContextVar("squall_current_tuple", default=None)
+
+_ABORT_SECS = 1.0  # so long may a coroutine take to end once it was cancelled
+
+
+def asked_to_end() -> bool:
+    """Whether the running asyncio task was cancelled. A CancelledError without that is what the
+    user's code met with: it awaits something that was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class AsyncBolt(BoltTask):
@@ -54,10 +66,12 @@ class AsyncBolt(BoltTask):
         start = now()
         try:
             await self.user.execute(tup)
-        except asyncio.CancelledError:
-            # Failed by somebody, or the worker ends: then the tuple times out or fails there.
+        except asyncio.CancelledError as error:
+            # Failed by somebody, or the worker ends.
             if not tup.settled:
                 calls.fail(tup)
+            if not asked_to_end():
+                calls.report_error(error)
         except Exception as error:
             if not tup.settled:
                 calls.fail(tup)
@@ -76,8 +90,20 @@ class AsyncBolt(BoltTask):
             task.cancel()
 
     async def wait_aborted(self) -> None:
-        """Until every cancelled coroutine has ended."""
-        await asyncio.gather(*self._flying.values(), return_exceptions=True)
+        """Until every cancelled coroutine has ended, for a while: one that goes on in spite of it
+        (`except:` catches that, too) is left behind, and its tuple fails."""
+        if self._flying:
+            await asyncio.wait(self._flying.values(), timeout=_ABORT_SECS)
+        if self._flying:
+            log.warning(
+                "coroutines_stuck",
+                component=self.component,
+                task=self.task,
+                coroutines=len(self._flying),
+            )
+        for tup in list(self._flying):
+            if not tup.settled:
+                self.calls.fail(tup)
 
 
 class AsyncSpout(SpoutTask):
@@ -111,7 +137,9 @@ class AsyncSpout(SpoutTask):
                     return
                 self._idle_runs = 0
             self._failures = 0
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and asked_to_end():
+                raise
             self._failures += 1
             self.host.report(self.component, self.task, error)
             wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
@@ -125,6 +153,8 @@ class AsyncSpout(SpoutTask):
             self._asking.cancel()
 
     async def wait_aborted(self) -> None:
-        """Until a cancelled next_tuple has ended."""
+        """Until a cancelled next_tuple has ended, for a while."""
         if self._asking is not None:
-            await asyncio.gather(self._asking, return_exceptions=True)
+            await asyncio.wait({self._asking}, timeout=_ABORT_SECS)
+        if self._asking is not None:
+            log.warning("coroutines_stuck", component=self.component, task=self.task, coroutines=1)

@@ -7,6 +7,7 @@ once a turn. Nothing else is shared.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -109,10 +110,33 @@ class ThreadBolt(BoltTask):
             while (work := self._work.get()) is not None:
                 if not isinstance(work, Tuple):
                     work()
-                elif not self._aborted:
+                elif self._aborted:
+                    self._fail(work)
+                else:
                     self._execute(work)
         except BaseException as error:
             self.host.die(error)  # SystemExit: as on the loop, not a task that is silent for ever
+
+    def give_up(self) -> None:
+        """Fail what the thread has in hand and has not finished, when it was waited for enough."""
+        left = [self.current] if self.current is not None else []
+        calls = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                work = self._work.get_nowait()
+                if isinstance(work, Tuple):
+                    left.append(work)
+                else:
+                    calls.append(work)
+        for call in calls:  # its end among them, should it come so far
+            self._work.put(call)
+        for tup in left:
+            self._fail(tup)
+
+    def _fail(self, tup: Tuple) -> None:
+        with self.lock:
+            if not tup.settled:
+                self.calls.fail(tup)
 
     def _execute(self, tup: Tuple) -> None:
         calls, now = self.calls, self.host.now

@@ -305,8 +305,11 @@ class ShellBolt(AsyncBolt):
             self._wake_timer = None
 
     async def wait_aborted(self) -> None:
-        """Until the child is gone."""
+        """Until the child is gone. What it held fails now: nobody else will say so."""
         await self.shell.close()
+        given, self._given = self._given, {}
+        for tup, _ in given.values():
+            self._fail_given(tup)
 
 
 def _not_made(error: Exception, *, anchored: bool) -> ShellError:

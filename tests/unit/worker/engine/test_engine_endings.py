@@ -4,14 +4,16 @@ can be failed now must not wait for the message time-out."""
 
 import asyncio
 import sys
+import threading
 import time
 
 import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
-from squall import Bolt, TopologyBuilder
+from squall import Bolt, ShellBolt, Spout, TopologyBuilder
 from squall.testing import TopologyTest
+from squall_worker.engine import ComponentStartError
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +158,7 @@ class Forgetful(Bolt):
                 self.ack(tup)
 
 
-def two_workers(bolt, acker, conf=None):
+def two_workers(bolt, acker, conf=None, options=None):
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(5))
     builder.bolt("end", bolt).shuffle("numbers")
@@ -166,6 +168,7 @@ def two_workers(bolt, acker, conf=None):
         2,
         {"topology.acker.executors": 1, **(conf or {})},
         place=lambda executor, component: place[component],
+        options=options,
     )
 
 
@@ -215,6 +218,247 @@ def test_what_arrives_as_a_worker_stops_is_left_to_the_next():
 
         cluster.run(stop())
         assert inbox, "taken by a worker that had ended"
+
+
+# -- components that do not end when they should --------------------------------------------------
+
+
+class WaitingSpout(Spout):
+    """Waits in next_tuple, as one may on a thread."""
+
+    outputs = ["n"]
+    blocking = True
+
+    def open(self, conf, context):
+        self.message = threading.Event()
+        c.log("messages", self.message)
+
+    def next_tuple(self):
+        self.message.wait(60)
+
+
+def test_threads_that_wait_are_ended_side_by_side():
+    """One after the other, two of them took longer than the supervisor waits for a worker."""
+    builder = TopologyBuilder()
+    builder.spout("waiting", WaitingSpout(), parallelism=8)
+    builder.bolt("end", c.Collect()).shuffle("waiting")
+    with EngineCluster(builder.build(), 1) as cluster:
+        try:
+            cluster.run_for(0.1)
+            began = cluster.clock.monotonic()
+            cluster.run(cluster.engines[0].stop(0))
+            assert cluster.clock.monotonic() - began < 2
+        finally:
+            for message in c.LOG["messages"]:
+                message.set()
+
+
+class Deaf(Bolt):
+    """Goes on when it is cancelled, until it may end."""
+
+    async def execute(self, tup):
+        while "may end" not in c.LOG:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                c.log("cancelled")
+
+
+class DeafSpout(Spout):
+    outputs = ["n"]
+
+    async def next_tuple(self):
+        await Deaf.execute(self, None)
+
+
+@pytest.mark.parametrize("where", ["spout", "bolt"])
+def test_a_coroutine_that_does_not_end_does_not_keep_the_worker(where):
+    builder = TopologyBuilder()
+    builder.spout("numbers", DeafSpout() if where == "spout" else c.Numbers(5))
+    builder.bolt("end", Deaf() if where == "bolt" else c.Collect()).shuffle("numbers")
+    place = {"numbers": 0, "end": 1, "__acker": 0}
+    with EngineCluster(builder.build(), 2, place=lambda _, component: place[component]) as cluster:
+        cluster.run_for(0.1)
+        worker = 0 if where == "spout" else 1
+        cluster.run(asyncio.wait_for(cluster.engines[worker].stop(0), 20))
+        assert c.LOG["cancelled"]
+        if where == "bolt":
+            cluster.run_for(0.1)
+            assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
+        c.log("may end")
+        for task in asyncio.all_tasks(cluster.loop):
+            task.cancel()
+        cluster.run_for(0.1)
+
+
+class EndsItsTask(Bolt):
+    """Ends a task of its own, and does not catch what comes of that."""
+
+    async def prepare(self, conf, context):
+        self.helper = asyncio.get_running_loop().create_task(asyncio.sleep(3600))
+
+    def execute(self, tup):
+        pass
+
+    async def cleanup(self):
+        self.helper.cancel()
+        await self.helper
+
+
+class NeverEnds(EndsItsTask):
+    async def cleanup(self):
+        self.helper.cancel()
+        await asyncio.sleep(100_000)
+
+
+class Tidy(c.Collect):
+    def cleanup(self):
+        c.log("cleaned up")
+
+
+@pytest.mark.parametrize("bolt", [EndsItsTask, NeverEnds])
+def test_a_cleanup_that_is_cancelled_or_never_ends_keeps_no_other_from_its_own(bolt):
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(1))
+    builder.bolt("first", bolt()).shuffle("numbers")
+    builder.bolt("second", Tidy()).shuffle("numbers")
+    with EngineCluster(builder.build(), 1) as cluster:
+        cluster.run_for(0.1)
+        cluster.run(cluster.engines[0].stop(0))
+        assert c.LOG["cleaned up"]
+        assert c.LOG["spout"][-1] == "close"
+        assert [component for component, _, _ in cluster.errors] == ["first"]
+
+
+class Held(Bolt):
+    """Holds the first tuple on its thread until it is let go."""
+
+    blocking = True
+
+    def prepare(self, conf, context):
+        self.go = threading.Event()
+        c.log("held", self.go)
+
+    def execute(self, tup):
+        c.log("executing", tup.values[0])
+        self.go.wait(60)
+
+
+def until(cluster, condition):
+    """Threads and children live in real time."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        cluster.run_for(0.001)
+        time.sleep(0.001)
+
+
+# While a thread is waited for the virtual time flies.
+NO_TIMEOUTS = {"topology.message.timeout.secs": 10_000_000}
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_a_thread_was_given_and_has_not_executed_fails_when_the_worker_ends(ends):
+    with two_workers(Held(), 0, NO_TIMEOUTS) as cluster:
+        until(cluster, lambda: c.LOG.get("executing"))
+        (go,) = c.LOG["held"]
+        try:
+            if ends:
+                join = cluster.engines[1].built[0].task.join
+                cluster.engines[1].built[0].task.join = lambda secs: go.set() or join(20)
+            stop(cluster, 1)
+            assert c.LOG["executing"] == [0]
+            assert sorted(c.LOG["failed"]) == ([1, 2, 3, 4] if ends else [0, 1, 2, 3, 4])
+            assert c.LOG.get("acked", []) == ([0] if ends else [])
+        finally:
+            go.set()
+
+
+HOLDING_CHILD = """
+import json, os, sys
+sys.stdin.readline()
+print(json.dumps({"pid": os.getpid()}), "end", sep="\\n", flush=True)
+for line in sys.stdin:
+    pass
+"""
+
+
+def test_what_a_child_process_holds_fails_when_the_worker_ends(tmp_path):
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "hold.py").write_text(HOLDING_CHILD)
+    bolt = ShellBolt(sys.executable, "hold.py")
+    with two_workers(bolt, 0, NO_TIMEOUTS, {"code_dir": tmp_path}) as cluster:
+        (task,) = [o.task for o in cluster.engines[1].built if o.task.component == "end"]
+        until(cluster, lambda: len(task._given) == 5)
+        stop(cluster, 1)
+        assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
+
+
+# -- coroutines that meet with a cancellation ------------------------------------------------------
+
+
+class AwaitsTheCancelled(Bolt):
+    async def execute(self, tup):
+        helper = asyncio.get_running_loop().create_future()
+        helper.cancel()
+        await helper
+
+
+class AsksTheCancelled(Spout):
+    outputs = ["n"]
+
+    async def next_tuple(self):
+        c.log("asked", 1)
+        await AwaitsTheCancelled.execute(self, None)
+
+
+class PreparesWithTheCancelled(Bolt):
+    async def prepare(self, conf, context):
+        await AwaitsTheCancelled.execute(self, None)
+
+    def execute(self, tup):
+        pass
+
+
+def test_a_cancellation_of_the_users_own_is_an_error_of_execute():
+    """The tuple failed and nobody was told why."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(2))
+    builder.bolt("end", AwaitsTheCancelled()).shuffle("numbers")
+    with EngineCluster(builder.build(), 1) as cluster:
+        cluster.run_for(0.1)
+        assert c.LOG["failed"] == [0, 1]
+        assert [(where, type(error)) for where, _, error in cluster.errors] == [
+            ("end", asyncio.CancelledError)
+        ] * 2
+
+
+def test_a_cancellation_of_the_users_own_is_an_error_of_next_tuple():
+    """It was asked again at once, for ever, and nobody was told."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", AsksTheCancelled())
+    builder.bolt("end", c.Collect()).shuffle("numbers")
+    with EngineCluster(builder.build(), 1) as cluster:
+
+        async def turns():
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+
+        cluster.run(turns())
+        assert len(c.LOG["asked"]) < 100
+        assert cluster.errors
+
+
+def test_a_cancellation_of_the_users_own_is_an_error_of_prepare():
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(2))
+    builder.bolt("end", PreparesWithTheCancelled()).shuffle("numbers")
+    cluster = EngineCluster(builder.build(), 1)
+    try:
+        with pytest.raises(ComponentStartError, match=r"prepare\(\) failed: CancelledError"):
+            cluster.run(cluster.engines[0].start())
+    finally:
+        cluster.loop.close()
 
 
 # -- sections that do not reach their task ---------------------------------------------------------
