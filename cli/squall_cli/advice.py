@@ -4,6 +4,7 @@ pure."""
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from squall.errors import SquallError
+from squall.names import is_system_id
 from squall_cli.reports import ReportOrder, run_report
 
 _FORMAT = 1
@@ -41,6 +43,14 @@ class Change:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What a report says of a topology as it runs now."""
+
+    changes: list[Change]
+    unjudged: list[str]  # components ("": the workers) of which too little was watched
+
+
 def read_report(path: Path) -> dict[str, Any]:
     """Raises AdviceError for what is no report of ours."""
     try:
@@ -63,7 +73,7 @@ def read_report(path: Path) -> dict[str, Any]:
     return report
 
 
-def changes_of(
+def recommendation_of(
     report: Mapping[str, Any],
     *,
     topology_id: str,
@@ -71,17 +81,25 @@ def changes_of(
     workers: int,
     now_secs: float,
     force: bool,
-) -> list[Change]:
-    """What the report would change about a topology as it runs now: never more executors than
-    tasks. Raises AdviceError for a report of another topology or, unless forced, an old one."""
+) -> Recommendation:
+    """What the report would change about a topology as it runs now, never more executors than
+    tasks, and what it cannot tell. Raises AdviceError for a report of another topology or, unless
+    forced, an old one."""
     try:
         about = str(report["topology"]["id"])
         age_secs = now_secs - float(report["to_ms"]) / 1000
+        if not math.isfinite(age_secs):
+            raise ValueError(f"to_ms: {report['to_ms']}")
         advice = [
-            (str(one["component"]), int(one["recommended"]), str(one["why"]))
+            (
+                str(one["component"]),
+                int(one["recommended"]),
+                str(one["why"]),
+                bool(one.get("enough", True)),
+            )
             for one in report["advice"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise AdviceError(f"the report is damaged: {error!r}") from error
     if about != topology_id:
         raise AdviceError(
@@ -94,7 +112,10 @@ def changes_of(
             hint="--from-report without a file makes a new one; --force applies this one",
         )
     found = []
-    for component, recommended, why in advice:
+    judged = set()
+    for component, recommended, why, enough in advice:
+        if enough:
+            judged.add(component)
         if not component:
             if recommended > workers:
                 found.append(Change("", workers, recommended, why))
@@ -103,7 +124,8 @@ def changes_of(
             recommended = max(1, min(recommended, tasks))
             if recommended != now:
                 found.append(Change(component, now, recommended, why))
-    return found
+    ours = sorted(name for name in running if not is_system_id(name))
+    return Recommendation(found, [name for name in [*ours, ""] if name not in judged])
 
 
 def make_report(conf: Mapping[str, Any], topology_id: str) -> dict[str, Any]:

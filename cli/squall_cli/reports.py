@@ -36,7 +36,7 @@ def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
     given = {} if order.history is None else {"storm.history.dir": order.history}
     value = {
         "topology": order.topology,
-        "history": history_url({**conf, **given}),
+        "history": history_url(_conf_of_history({**conf, **given})),
         "since": order.since,
         "json_file": _absolute(order.json_file),
         "html_file": _absolute(order.html_file),
@@ -51,6 +51,21 @@ def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
     sys.stderr.flush()
     status = wait_for_child(subprocess.Popen(argv, env=environment))
     return 128 - status if status < 0 else status
+
+
+def _conf_of_history(conf: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration that says where the history is: this machine's when it names a folder, else
+    Nimbus', when one answers. (Its default is below the folder of the daemon that wrote.)"""
+    from squall.errors import SquallError
+    from squall_cli.nimbus import call_nimbus
+
+    if conf.get("storm.history.dir"):
+        return conf
+    try:
+        found: dict[str, Any] = json.loads(call_nimbus(conf, "getNimbusConf"))
+    except (SquallError, ValueError):
+        return conf
+    return found
 
 
 def _absolute(path: Path | None) -> str | None:

@@ -117,7 +117,8 @@ def command(
         executors = {**{c: n for c, n in found.items() if c}, **executors}
         num_workers = found.get("") if num_workers is None else num_workers
         if not executors and num_workers is None:
-            say(f"The report recommends no change of {topology_name}.")
+            if as_json:
+                print_json(_told(topology_name, "none", wait_secs, num_workers, executors))
             return
         if not yes:
             _confirm(topology_name)
@@ -130,31 +131,40 @@ def command(
     )
     call_nimbus(settings.load(), "rebalance", topology_name, options)
     if as_json:
-        print_json(
-            {
-                "topology": topology_name,
-                "action": "rebalance",
-                "wait_secs": wait_secs,
-                "num_workers": num_workers,
-                "num_executors": executors,
-            }
-        )
+        print_json(_told(topology_name, "rebalance", wait_secs, num_workers, executors))
         return
     when = "its message time-out" if wait_secs is None else f"{wait_secs} s"
     say(f"Rebalancing {topology_name}: it is spread anew after {when}.")
+
+
+def _told(
+    topology_name: str,
+    action: str,
+    wait_secs: int | None,
+    num_workers: int | None,
+    executors: dict[str, int],
+) -> dict[str, Any]:
+    """What a program is told."""
+    return {
+        "topology": topology_name,
+        "action": action,
+        "wait_secs": wait_secs,
+        "num_workers": num_workers,
+        "num_executors": executors,
+    }
 
 
 def _from_report(
     settings: Settings, topology_name: str, report: str, *, force: bool, quiet: bool
 ) -> dict[str, int]:
     """What a report recommends, by component ("": workers), after showing it."""
-    from squall_cli.advice import changes_of, make_report, read_report, running_of
+    from squall_cli.advice import make_report, read_report, recommendation_of, running_of
 
     conf = settings.load()
     given = read_report(Path(report)) if report else None  # before anybody is asked anything
     summary = call_nimbus(conf, "getTopologySummaryByName", topology_name)
     running = running_of(call_nimbus(conf, "getTopologyInfoByName", topology_name))
-    changes = changes_of(
+    found = recommendation_of(
         make_report(conf, summary.id) if given is None else given,
         topology_id=summary.id,
         running=running,
@@ -162,11 +172,17 @@ def _from_report(
         now_secs=time.time(),
         force=force,
     )
+    changes = found.changes
     if changes and not quiet:
         print_table(
             ("component", "now", "recommended", "why"),
             [(one.component or "(workers)", one.now, one.recommended, one.why) for one in changes],
         )
+    if found.unjudged:
+        names = ", ".join(name or "the workers" for name in found.unjudged)
+        say(f"The report cannot judge {names}: too little was watched. A longer history can tell.")
+    elif not changes:
+        say(f"The report recommends no change of {topology_name}.")
     return {one.component: one.recommended for one in changes}
 
 

@@ -34,6 +34,7 @@ class Advice:
     recommended: int
     limit: int | None  # its tasks
     why: str
+    enough: bool = True  # was watched to judge it
 
     @property
     def changes(self) -> bool:
@@ -63,7 +64,8 @@ def advise_bolt(
         return Advice(component, executors, executors, tasks, why)
 
     if len(busy) < _STEPS_MIN or secs < _SECS_MIN:
-        return keep(f"watched for {secs:.0f} s only: too little to tell")
+        why = f"watched for {secs:.0f} s only: too little to tell"
+        return Advice(component, executors, executors, tasks, why, enough=False)
     peak = percentile_of(busy, 0.95)
     capacity = peak / executors
     measured = f"capacity {capacity:.2f} ({peak:.2f} of {executors} executors busy)"
@@ -102,7 +104,7 @@ def advise_workers(workers: int, cores: Sequence[float], executors: int) -> Advi
         return Advice(WORKERS, workers, workers, None, why)
 
     if workers < 1 or len(cores) < _STEPS_MIN:
-        return keep("too little to tell")
+        return Advice(WORKERS, workers, workers, None, "too little to tell", enough=False)
     peak = percentile_of(cores, 0.95)
     measured = f"{peak:.2f} cores in {workers} worker{'' if workers == 1 else 's'}"
     if peak / workers <= HIGH:

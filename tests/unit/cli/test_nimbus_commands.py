@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
 
+from squall.config import default_conf
 from squall_cli.main import run
+from squall_cli.reports import ReportOrder, run_report
 from squall_thrift import storm
 
 
@@ -353,8 +356,36 @@ def test_a_report_without_a_change_changes_nothing(
     file = report_file(tmp_path, {"split": 2, "count": 4, "": 1})
     status, _, err = command("rebalance", "wordcount", "--from-report", file)
     assert status == 0
-    assert "no change" in err
+    assert "recommends no change of wordcount" in err
     assert not rebalances(reported)
+    status, out, _ = command("rebalance", "wordcount", "--from-report", file, "--json")
+    assert (status, json.loads(out)["action"]) == (0, "none")
+
+
+def advice(component: str, now: int, *, enough: bool) -> dict[str, Any]:
+    return {
+        "component": component, "now": now, "recommended": now, "limit": None, "why": "because",
+        "enough": enough,
+    }  # fmt: skip
+
+
+def test_too_little_to_judge_is_not_called_no_change(
+    reported: FakeNimbus, command: Any, tmp_path: Path
+) -> None:
+    little = [advice("split", 2, enough=False), advice("", 2, enough=True)]
+    file = report_file(tmp_path, {}, advice=little)
+    status, _, err = command("rebalance", "wordcount", "--from-report", file)
+    assert status == 0
+    # Of count there is no figure at all: its history lies elsewhere.
+    assert "cannot judge count, split: too little was watched" in err
+    assert "no change" not in err
+    assert not rebalances(reported)
+    file = report_file(tmp_path, {"split": 4}, advice=[
+        {**advice("split", 2, enough=True), "recommended": 4}, advice("count", 4, enough=False)
+    ])  # fmt: skip
+    status, out, err = command("rebalance", "wordcount", "--from-report", file, "--yes")
+    assert "cannot judge count, the workers" in err
+    assert rebalances(reported)[0].num_executors == {"split": 4}
 
 
 @pytest.mark.parametrize(
@@ -364,6 +395,10 @@ def test_a_report_without_a_change_changes_nothing(
         ({"to_ms": (time.time() - 7200) * 1000}, "hours ago"),
         ({"format": 2}, "another version of squall"),
         ({"advice": [{"component": "split"}]}, "damaged"),
+        ({"advice": ["split"]}, "damaged"),
+        ({"advice": [{"component": "", "recommended": math.inf, "why": ""}]}, "damaged"),
+        ({"to_ms": 10**400}, "damaged"),
+        ({"to_ms": math.nan}, "damaged"),
     ],
 )
 def test_a_report_that_does_not_fit_is_refused(
@@ -396,3 +431,28 @@ def test_a_file_that_is_no_report_is_named(
     assert "cannot be read" in err
     status, _, err = command("rebalance", "wordcount", "--yes")
     assert status == 2
+
+
+# ---- spark report ----
+
+
+def test_a_history_is_looked_for_where_this_machine_or_else_nimbus_says(
+    nimbus: FakeNimbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_for: list[str] = []
+
+    class Child:
+        def __init__(self, argv: list[str], env: dict[str, str]) -> None:
+            asked_for.append(json.loads(env["SQUALL_SPARK_REPORT"])["history"])
+
+    monkeypatch.setattr("squall_cli.reports.subprocess.Popen", Child)
+    monkeypatch.setattr("squall_cli.entry.wait_for_child", lambda child: 0)
+    conf = {**default_conf(), **nimbus.conf, "storm.nimbus.retry.times": 0}
+    conf["storm.local.dir"] = "/here"
+    nimbus.answers["getNimbusConf"] = json.dumps({"storm.local.dir": "/of/nimbus"})
+    run_report({**conf, "storm.history.dir": "/mine"}, ReportOrder("t"))
+    run_report({**conf, "storm.history.dir": "/mine"}, ReportOrder("t", history="s3://b/h"))
+    assert not nimbus.calls
+    run_report(conf, ReportOrder("t"))
+    run_report({**conf, "nimbus.thrift.port": 1}, ReportOrder("t"))
+    assert asked_for == ["/mine", "s3://b/h", "/of/nimbus/history", "/here/history"]
