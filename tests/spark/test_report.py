@@ -56,6 +56,9 @@ def rows() -> list[Row]:
                 Row(at, "gauge", "receive", "work", task, executor, secs=10, value=3),
                 Row(at, "count", "executed", "work", task, executor, "src:default", 10, n),
                 Row(at, "count", "executed", "work", task, executor, "__system:__tick", 10, 1),
+                Row(at, "count", "acked", "work", task, executor, "src:default", 10, n - 1),
+                Row(at, "count", "acked", "work", task, executor, "__system:__tick", 10, 1),
+                Row(at, "count", "failed", "work", task, executor, "src:default", 10, 1),
                 Row(at, "latency", "execute", "work", task, executor, "src:default", 10, n,
                     n * 0.004, buckets={bucket_of(0.004): n}),
             ]  # fmt: skip
@@ -90,6 +93,7 @@ def test_the_sums_of_known_rows_are_right(spark: Any, tmp_path: Path) -> None:
     tasks = {task.task: task for task in sums.tasks}
     assert (tasks[1].emitted, tasks[1].failed, tasks[1].spout) == (60_000, 600, True)
     assert (tasks[2].executed, tasks[3].executed) == (54_000, 6_000), "ticks are no throughput"
+    assert (tasks[2].acked, tasks[2].failed) == (54_000 - 60, 60)
     assert tasks[2].busy_secs == pytest.approx(216)
     assert tasks[2].secs == pytest.approx(600)
     assert sums.lost == {"queue full": 4}
@@ -112,6 +116,26 @@ def test_the_sums_of_known_rows_are_right(spark: Any, tmp_path: Path) -> None:
     assert report["workers"]["now"] == 1
     assert report["workers"]["cores"] == pytest.approx([0.5] * len(report["workers"]["cores"]))
     assert [one["secs"] for one in report["recoveries"]] == [4.0]
+
+
+def test_throughput_is_that_of_the_tasks_that_ran(spark: Any, tmp_path: Path) -> None:
+    """Two tasks do 100 tuples a second each; from half time on one is away."""
+    put(
+        str(tmp_path),
+        [
+            row
+            for i in range(1, 61)
+            for task in ((2, 3) if i <= 30 else (2,))
+            for row in (
+                Row(BEGIN_MS + 10_000 * i, "gauge", "receive", "work", task, task, secs=10),
+                Row(BEGIN_MS + 10_000 * i, "count", "executed", "work", task, task, "s", 10, 1000),
+            )
+        ],
+    )
+    report = analyse(gathered(spark, str(tmp_path)), topology_id=ID)
+    per_sec = [round(n) for n in report["components"]["work"]["over_time"]["per_sec"] if n]
+    half = len(per_sec) // 2
+    assert per_sec == [200] * (len(per_sec) - half) + [100] * half
 
 
 def test_rows_before_since_and_of_the_future_are_left_out(spark: Any, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def analyse(
                 "recommended": one.recommended,
                 "limit": one.limit,
                 "why": one.why,
+                "enough": one.enough,
             }
             for one in advice
         ],
@@ -109,6 +110,7 @@ def advice_of(report: Report) -> list[Advice]:
             int(one["recommended"]),
             None if one["limit"] is None else int(one["limit"]),
             str(one["why"]),
+            bool(one["enough"]),
         )
         for one in report["advice"]
     ]
@@ -156,8 +158,7 @@ def _component(component: str, tasks: list[TaskSums], sums: Sums, steps: list[in
         },
         "over_time": {
             "per_sec": [
-                getattr(one, measure) / secs if secs > 0 else 0.0
-                for one, secs in zip(of_steps, lengths, strict=True)
+                one.emitted_per_sec if spout else one.executed_per_sec for one in of_steps
             ],
             "failed": [one.failed for one in of_steps],
             "waiting_max": [one.waiting_max for one in of_steps],

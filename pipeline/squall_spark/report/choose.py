@@ -15,6 +15,7 @@ from squall.names import decode_znode, encode_znode, topology_name_of
 _SPAN = re.compile(r"(?P<n>\d+(?:\.\d+)?)\s*(?P<unit>[smhd])")
 _UNIT_SECS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _NAMED_MAX = 10
+_LAST_SECS = datetime.max.replace(tzinfo=UTC).timestamp() - 1  # a zone may put a date beyond it
 
 
 class HistoryNotFoundError(SquallError):
@@ -33,17 +34,17 @@ class Chosen:
 
 def parse_since(text: str, now: float) -> float:
     """`90s`, `30m`, `6h`, `2d` ago, or a date or time (ISO 8601; without a zone: UTC), as seconds
-    since the epoch. Raises SquallError."""
+    since the epoch, at least 0.0. Raises SquallError."""
     span = _SPAN.fullmatch(text.strip())
     if span is not None:
-        return now - float(span["n"]) * _UNIT_SECS[span["unit"]]
+        return max(0.0, now - float(span["n"]) * _UNIT_SECS[span["unit"]])
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
         raise SquallError(
             f"{text!r} is no time", hint="30m, 6h, 2d (ago), or 2026-11-21T09:30"
         ) from None
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+    return max(0.0, (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp())
 
 
 def _order(topology_id: str) -> tuple[int, int]:
@@ -82,7 +83,8 @@ def choose(url: str, wanted: str, since: float | None) -> Chosen:
         if not folder.exists():
             raise HistoryNotFoundError(
                 f"there is no history folder {url}",
-                hint="is storm.history.dir that of the cluster? --history names another one",
+                hint="the folder is storm.history.dir, of this machine's configuration or else of "
+                "Nimbus', and has to be readable here; --history names another one",
             )
         ids = [decode_znode(name) for name in folder.names()]
         topology_id, earlier = choose_id(ids, wanted, url)
@@ -121,4 +123,5 @@ def _since(files: Sequence[str], since: float | None, topology_id: str) -> list[
 
 
 def show_time(epoch_secs: float) -> str:
-    return datetime.fromtimestamp(epoch_secs, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    at = datetime.fromtimestamp(min(epoch_secs, _LAST_SECS), UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")

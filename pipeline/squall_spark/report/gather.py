@@ -187,11 +187,11 @@ def _check(span: dict[str, Any], chosen: Chosen, since: float | None) -> None:
 
 
 def _count(name: str) -> Any:
-    """Events of a count; a bolt's ticks are no throughput."""
+    """Events of a count; a bolt's ticks are no tuples of its sources."""
     from pyspark.sql import functions as F
 
     is_it = (F.col("kind") == "count") & (F.col("name") == name)
-    if name == "executed":
+    if name != "emitted":
         is_it &= ~F.col("stream").startswith("__system:")
     return F.sum(F.when(is_it, F.col("n")).otherwise(0)).cast("long").alias(name)
 
@@ -234,6 +234,9 @@ def _tasks(rows: DataFrame, sums: Sums) -> None:
             of.failed += row.failed
             of.busy_secs += row.busy_secs
             of.secs += row.secs
+        if row.secs > 0.0:
+            step.emitted_per_sec += row.emitted / row.secs
+            step.executed_per_sec += row.executed / row.secs
         step.waiting_max = max(step.waiting_max, row.waiting)
         task.spout |= bool(row.spout)
         if row.last_ms is not None and row.last_ms >= task.last_ms:

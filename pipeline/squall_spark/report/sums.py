@@ -36,6 +36,10 @@ class StepSums:
     failed: int = 0
     busy_secs: float = 0.0
     secs: float = 0.0  # that its tasks were recorded for, altogether
+    # Tuples a second: of each task over the time that it was recorded for, and these added up. So a
+    # task that was away adds nothing, and one that was recorded for less than the step all it did.
+    emitted_per_sec: float = 0.0
+    executed_per_sec: float = 0.0
     waiting_max: float = 0.0  # tuples pending (spout) or in inboxes (bolt), of one task at most
 
 

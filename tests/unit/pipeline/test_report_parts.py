@@ -50,6 +50,8 @@ def test_a_time_is_a_span_ago_or_a_date() -> None:
     assert parse_since("2d", now) == now - 172_800
     assert parse_since("2026-11-21T09:30", now) == 1_795_253_400
     assert parse_since("2026-11-21T10:30+01:00", now) == 1_795_253_400
+    for long_ago in ("9" * 400 + "d", "99999999d", "0001-01-01"):
+        assert parse_since(long_ago, now) == 0.0
     for wrong in ("", "soon", "5 weeks", "-3h", "2026-13-01"):
         with pytest.raises(SquallError, match="no time"):
             parse_since(wrong, now)
@@ -81,6 +83,8 @@ def test_only_whole_files_since_the_time_are_read(tmp_path: Path) -> None:
     assert choose(str(tmp_path), odd, 5_000).names == (new,)
     with pytest.raises(HistoryNotFoundError, match="nothing since 1970-01-01 02:46:40 UTC"):
         choose(str(tmp_path), odd, 10_000)
+    with pytest.raises(HistoryNotFoundError, match="nothing since 9999-12-31"):
+        choose(str(tmp_path), odd, parse_since("9999-12-31T23:59:59-14:00", 0.0))
 
 
 # ---- steps ----
@@ -126,7 +130,10 @@ def test_never_more_executors_than_tasks() -> None:
 def test_too_little_says_so_and_changes_nothing() -> None:
     for advice in (bolt([9.0] * 2), bolt([9.0] * 20, secs=5.0), bolt([])):
         assert not advice.changes
+        assert not advice.enough
         assert "too little" in advice.why
+    assert not advise_workers(2, [1.9] * 2, 10).enough
+    assert bolt([0.9] * 20).enough
 
 
 def test_a_hot_key_is_not_cured_by_executors() -> None:
@@ -206,7 +213,9 @@ def sums(name: str = "work") -> Sums:
                      acked=n, busy_secs=n * 0.17)
         )  # fmt: skip
     for t in range(0, 100_000, 10_000):
-        made.steps["src", t] = StepSums(emitted=100, acked=90, failed=10, secs=10.0, waiting_max=5)
+        made.steps["src", t] = StepSums(
+            emitted=100, acked=90, failed=10, secs=10.0, emitted_per_sec=10.0, waiting_max=5
+        )
         made.steps[name, t] = StepSums(executed=100, acked=100, busy_secs=17.0, secs=40.0)
         made.latencies["src", "complete", t] = {bucket_of(0.02): 95, bucket_of(2.0): 5}
         made.latencies[name, "execute", t] = {bucket_of(0.17): 100}
