@@ -67,7 +67,10 @@ class Folder:
             (self._path / name).unlink(missing_ok=True)
             return
         system, path = self._system()
-        system.rm_file(f"{path}/{name}")
+        try:
+            system.rm_file(f"{path}/{name}")
+        except FileNotFoundError:  # another daemon was quicker
+            pass
 
     def remove_empty(self) -> None:
         """Remove the folder itself when nothing is in it; object stores have none."""

@@ -113,7 +113,7 @@ class Nimbus:
             self.conf,
             name=f"nimbus {self.host}:{self.port}",
             clock=self.clock,
-            topology_conf=lambda topology_id: self.catalog.get(topology_id).conf,
+            topology_conf=self._conf_of,
         )
         self.history = History(
             local / "nimbus" / "history.json",
@@ -209,6 +209,14 @@ class Nimbus:
     async def fence(self) -> Fence:
         """The right to write as the leader; raises NotTheLeaderError."""
         return await self.desk.require()
+
+    def _conf_of(self, topology_id: str) -> Mapping[str, Any]:
+        """Raises LookupError for a topology that this Nimbus does not have, and SquallError when
+        what it has cannot be read."""
+        try:
+            return self.catalog.get(topology_id).conf
+        except BlobNotFoundError as error:
+            raise LookupError(topology_id) from error
 
     async def _remove(self, topology_id: str, base: Any, fence: Fence) -> None:
         await self.cleanup.remove(topology_id, base, fence)

@@ -33,26 +33,29 @@ class DaemonHistory:
         topology_conf: Callable[[str], Mapping[str, Any]],
     ) -> None:
         """`conf` is the daemon's, `name` (a role and a place) names it in the rows.
-        `topology_conf(topology_id)` gives a topology's configuration; whatever it raises means
-        that there is none."""
+        `topology_conf(topology_id)` gives a topology's configuration as it is now; it raises
+        LookupError when it is not here yet, or gone."""
         self._conf = conf
         self._name = name
         self._clock = clock
         self._topology_conf = topology_conf
-        self._on: dict[str, bool] = {}  # by topology id: a topology stays as it was submitted
+        self._on: dict[str, bool] = {}  # by topology id, as it was when it was last read
         self._writer: HistoryWriter | None = None
 
     def is_on(self, topology_id: str) -> bool:
-        """Whether the topology has a history. Reads its configuration the first time."""
-        if topology_id not in self._on:
-            try:
-                found = is_on(self._topology_conf(topology_id))
-            except Exception:
-                return False  # not here yet, or gone
-            if len(self._on) >= _TOPOLOGIES_MAX:
+        """Whether the topology has a history, by its configuration: a rebalance may have changed
+        it. Of one whose configuration is gone, as it was."""
+        try:
+            found = is_on(self._topology_conf(topology_id))
+        except LookupError:
+            pass
+        except Exception as error:  # damaged: no reason to end a daemon
+            log.warning("history_of_topology_unknown", topology_id=topology_id, error=error)
+        else:
+            if topology_id not in self._on and len(self._on) >= _TOPOLOGIES_MAX:
                 self._on.clear()
             self._on[topology_id] = found
-        return self._on[topology_id]
+        return self._on.get(topology_id, False)
 
     @property
     def known(self) -> list[str]:

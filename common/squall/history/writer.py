@@ -210,20 +210,27 @@ class HistoryWriter:
 
 
 def expire(folder: Folder, before_epoch_secs: float) -> int:
-    """Delete the files of all topologies that were written before a time; how many. Raises OSError
-    and what the folder's file system raises."""
+    """Delete the files of all topologies that were written before a time; how many. What cannot be
+    deleted, a topology's folder that is another user's, does not spare the rest: the first error
+    is raised at the end. Raises OSError and what the folder's file system raises."""
     deleted = 0
+    failed: Exception | None = None
     for name in folder.names():
         place = folder / name
-        names = place.names()
-        old = [
-            one
-            for one in names
-            if (at := written_at_ms(one)) is not None and at < before_epoch_secs * 1000
-        ]
-        for one in old:
-            place.delete(one)
-        deleted += len(old)
-        if names and len(old) == len(names):
-            place.remove_empty()
+        try:
+            names = place.names()
+            old = [
+                one
+                for one in names
+                if (at := written_at_ms(one)) is not None and at < before_epoch_secs * 1000
+            ]
+            for one in old:
+                place.delete(one)
+                deleted += 1
+            if names and len(old) == len(names):
+                place.remove_empty()
+        except Exception as error:  # of a URL's file system: anything
+            failed = failed or error
+    if failed is not None:
+        raise failed
     return deleted

@@ -157,9 +157,7 @@ def _component(component: str, tasks: list[TaskSums], sums: Sums, steps: list[in
             for what in (("complete",) if spout else ("execute", "process"))
         },
         "over_time": {
-            "per_sec": [
-                one.emitted_per_sec if spout else one.executed_per_sec for one in of_steps
-            ],
+            "per_sec": [one.emitted_per_sec if spout else one.executed_per_sec for one in of_steps],
             "failed": [one.failed for one in of_steps],
             "waiting_max": [one.waiting_max for one in of_steps],
             "capacity": [

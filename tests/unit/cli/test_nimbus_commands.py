@@ -383,7 +383,7 @@ def test_too_little_to_judge_is_not_called_no_change(
     file = report_file(tmp_path, {"split": 4}, advice=[
         {**advice("split", 2, enough=True), "recommended": 4}, advice("count", 4, enough=False)
     ])  # fmt: skip
-    status, out, err = command("rebalance", "wordcount", "--from-report", file, "--yes")
+    _, _, err = command("rebalance", "wordcount", "--from-report", file, "--yes")
     assert "cannot judge count, the workers" in err
     assert rebalances(reported)[0].num_executors == {"split": 4}
 

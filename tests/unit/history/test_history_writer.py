@@ -202,6 +202,49 @@ def test_old_files_and_what_killed_writers_left_are_deleted(tmp_path: Path) -> N
     assert expire(Folder(str(tmp_path / "nowhere")), 5_000) == 0
 
 
+def test_a_topology_whose_files_stay_does_not_keep_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = file_name(1_000_000, "w-1", 1)
+    for name in ("a-1-1", "b-1-1", "c-1-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / old).write_bytes(b"x")
+    delete, kept = Folder.delete, Folder(str(tmp_path)).names()[0]
+
+    def refuse(self: Folder, name: str) -> None:
+        if self.url.endswith(kept):
+            raise PermissionError(13, "Permission denied")
+        delete(self, name)
+
+    monkeypatch.setattr(Folder, "delete", refuse)
+    with pytest.raises(PermissionError):
+        expire(Folder(str(tmp_path)), 5_000)
+    assert [p.name for p in tmp_path.rglob("*.parquet")] == [old]
+    assert (tmp_path / kept / old).exists()
+
+
+@pytest.mark.parametrize("scheme", ["memory://history/two", "file://{}"])
+def test_two_daemons_may_delete_what_is_old_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    folder = Folder(scheme.format(tmp_path))
+    for number in (1, 2):
+        (folder / ID).write(file_name(1_000_000, "w-1", number), b"x")
+    names = Folder.names
+
+    def names_then_the_other_daemon(self: Folder) -> list[str]:
+        found = names(self)
+        for name in found:
+            if name.endswith("000001.parquet"):
+                self.delete(name)
+        return found
+
+    monkeypatch.setattr(Folder, "names", names_then_the_other_daemon)
+    expire(folder, 5_000)
+    monkeypatch.undo()
+    assert (folder / ID).names() == []
+
+
 def test_names_sort_by_time_and_tell_it() -> None:
     names = [file_name(at, "h:1-a.1", 1) for at in (5, 1_700_000_000_000, 99_999)]
     assert [written_at_ms(n) for n in sorted(names)] == [5, 99_999, 1_700_000_000_000]
@@ -239,3 +282,38 @@ async def test_a_daemon_tells_only_of_topologies_that_have_a_history(tmp_path: P
         ("removed", "", ""),
     ]
     assert daemon.known == [ID]
+
+
+async def test_a_rebalance_may_switch_a_history_on_and_off(tmp_path: Path) -> None:
+    confs: dict[str, Any] = {ID: {}}
+    daemon = DaemonHistory(
+        {"storm.history.dir": str(tmp_path / "h")},
+        name="nimbus h:1",
+        clock=SystemClock(),
+        topology_conf=confs.__getitem__,
+    )
+    for on in (False, True, False, True):
+        confs[ID] = {"topology.history.enable": on}
+        daemon.tell(ID, "rebalanced", f"history {on}")
+    await daemon.close()
+    assert [r["text"] for r in rows_in(tmp_path / "h")] == ["history True"] * 2
+
+
+async def test_a_configuration_that_cannot_be_read_is_logged_and_ends_no_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(topology_id: str) -> dict[str, Any]:
+        raise ValueError(f"{topology_id}: no JSON")
+
+    warned: list[str] = []
+    monkeypatch.setattr("squall.history.events.log.warning", lambda what, **_: warned.append(what))
+    daemon = DaemonHistory(
+        {"storm.history.dir": str(tmp_path / "h")},
+        name="nimbus h:1",
+        clock=SystemClock(),
+        topology_conf=damaged,
+    )
+    daemon.tell(ID, "assigned")
+    await daemon.close()
+    assert warned == ["history_of_topology_unknown"]
+    assert not (tmp_path / "h").exists()
