@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
 from squall.cluster.values import NimbusInfo, SupervisorInfo
 from squall.logs import get_logger
+from squall_supervisor.addresses import Addresses
 from squall_supervisor.isolation import Address, Isolation, Neighbours
 
 log = get_logger(__name__)
@@ -73,6 +73,7 @@ class Neighbourhood:
         session_secs = cluster.store.session_timeout_secs
         self._decision = Isolation(timeout_secs, session_secs, clock.monotonic())
         self._decision.neighbours = known
+        self._addresses = Addresses()
         self._read_at = float("-inf")
 
     @property
@@ -82,6 +83,12 @@ class Neighbourhood:
 
     async def run(self) -> None:
         """Look, read and probe."""
+        try:
+            await self._run()
+        finally:
+            self._addresses.close()
+
+    async def _run(self) -> None:
         decision = self._decision
         while True:
             await asyncio.sleep(decision.look_secs)
@@ -131,8 +138,7 @@ class Neighbourhood:
         supervisors = {(i.hostname, i.server_port) for i in infos if i is not None}
         nimbuses = {(i.host, i.port) for i in await self._nimbuses()}
         named = sorted((host, port) for host, port in supervisors | nimbuses if port)
-        numeric = await asyncio.gather(*(_resolve(host, port) for host, port in named))
-        daemons = self._sample({one for one in numeric if one is not None})
+        daemons = self._sample(await self._addresses.of(named, self._decision.look_secs / 2))
         return Neighbours(tuple(sorted(daemons)), bool(supervisors))
 
     async def _supervisor(self, supervisor_id: str) -> SupervisorInfo | None:
@@ -155,11 +161,3 @@ class Neighbourhood:
         if len(ordered) <= SAMPLE_MAX:
             return ordered
         return self._rng.sample(ordered, SAMPLE_MAX)
-
-
-async def _resolve(host: str, port: int) -> Address | None:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # unknown, or no name at all: others are told what we are told
-        return None
-    return (str(found[0][4][0]), port)
