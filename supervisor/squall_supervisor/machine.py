@@ -15,7 +15,7 @@ from squall_supervisor import memory_use, processes
 from squall_supervisor.confinement import UNCONFINED, Confinement, start_confined
 from squall_supervisor.ownership import owner_of
 from squall_supervisor.processes import ProcessIdentity
-from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
+from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess, noted_pids
 from squall_supervisor.worker_record import LAUNCH_FILE
 
 
@@ -78,6 +78,15 @@ class Machine:
         if fd is None:
             return None
         return WorkerProcess(identity, fd, worker_id=worker_id, pid_dir=pid_dir)
+
+    def kill_leftovers(self, leader: ProcessIdentity, *, worker_id: str, pid_dir: Path) -> int:
+        """Of a worker that has ended while nobody watched; see `processes.kill_leftovers`."""
+        return processes.kill_leftovers(
+            leader,
+            noted_pids(pid_dir),
+            f"{WORKER_ID_VARIABLE}={worker_id}",
+            long_ended=True,
+        )
 
     def memory_of_workers(self, leaders: Collection[ProcessIdentity]) -> dict[int, int]:
         """See `memory_use.memory_of_workers`."""

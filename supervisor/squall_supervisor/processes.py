@@ -167,13 +167,17 @@ def opened(pid: int, check: Callable[[ProcessStat], bool]) -> Iterator[int | Non
             os.close(fd)
 
 
-def kill_leftovers(leader: ProcessIdentity, pids: list[int], mark: str) -> int:
+def kill_leftovers(
+    leader: ProcessIdentity, pids: list[int], mark: str, *, long_ended: bool = False
+) -> int:
     """SIGKILL what an ended worker has left: the processes of the session that it led, and those of
     `pids` (which it noted) that carry `mark`, a `NAME=value`, in their environment. Returns how
     many were signalled.
 
     A session's number stays reserved while a process is in it. Should the leader's pid belong to
     another process by now, the session is therefore long empty and its number means somebody else.
+    `long_ended`: nobody saw when the leader ended, so that other sessions can have had the number
+    since: of the session's processes, too, only those that carry the mark.
     """
     if leader.boot_id != boot_id():
         return 0
@@ -184,6 +188,8 @@ def kill_leftovers(leader: ProcessIdentity, pids: list[int], mark: str) -> int:
         present = read_stat(leader.pid)
         recycled = present is not None and present.start_ticks != leader.start_ticks
         found = [] if recycled else [s for s in all_stats() if s.session == leader.pid]
+        if long_ended:
+            found = [s for s in found if has_environment(s.pid, mark)]
         found += [s for pid in pids if (s := read_stat(pid)) and has_environment(pid, mark)]
         found = [s for s in found if not s.ended and s.pid not in (leader.pid, os.getpid())]
         if not found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from squall.logs import get_logger
@@ -58,6 +58,9 @@ class Slots:
         machine = self._node.machine
         found = await asyncio.to_thread(find_workers, machine, workers_dir)
         plan = plan_adoption(found, self.runners)
+        folders = {worker.worker_id: worker for worker in found}
+        # Before any slot starts a worker of its own, whose cgroup nobody here knows.
+        await asyncio.to_thread(self._sweep_cgroups, folders)
         for port, worker in plan.adopt.items():
             process = open_found(machine, worker, workers_dir)
             if process is None or worker.record is None or worker.process is None:
@@ -68,14 +71,29 @@ class Slots:
                 await asyncio.to_thread(_write_record, record, workers_dir / record.worker_id)
             self.runners[port].adopt(worker.record, process)
         for worker_id in plan.remove:
-            await asyncio.to_thread(remove_worker_dir, workers_dir / worker_id)
+            await asyncio.to_thread(self._remove_ended, folders[worker_id])
         # Until they are gone they may hold the ports of workers to come.
         await asyncio.gather(*(self._end(worker, why) for worker, why in plan.end))
-        cgroups = self._node.cgroups
-        if cgroups is not None:
-            keep = [one.process.worker_id for one in self.runners.values() if one.process]
-            for worker_id in await asyncio.to_thread(cgroups.sweep, keep):
+
+    def _sweep_cgroups(self, keep: Collection[str]) -> None:
+        if self._node.cgroups is not None:
+            for worker_id in self._node.cgroups.sweep(keep):
                 log.warning("cgroup_left_behind_removed", worker_id=worker_id)
+
+    def _remove_ended(self, worker: FoundWorker) -> None:
+        """Remove what there is of a worker that has ended while nobody watched."""
+        node = self._node
+        worker_dir = node.settings.workers_dir / worker.worker_id
+        leader = worker.record.process if worker.record is not None else None
+        if leader is not None:
+            killed = node.machine.kill_leftovers(
+                leader, worker_id=worker.worker_id, pid_dir=worker_dir / "pids"
+            )
+            if killed:
+                log.info("worker_leftovers_killed", worker_id=worker.worker_id, processes=killed)
+        if node.cgroups is not None:
+            node.cgroups.remove(worker.worker_id)
+        remove_worker_dir(worker_dir)
 
     async def _end(self, worker: FoundWorker, why: str) -> None:
         """End a worker that no slot drives."""
@@ -88,7 +106,7 @@ class Slots:
             await process.stop(self._node.settings.slot.worker_shutdown_secs)
         finally:
             process.close()
-        await asyncio.to_thread(remove_worker_dir, workers_dir / worker.worker_id)
+        await asyncio.to_thread(self._remove_ended, worker)
 
     def forgive(self) -> None:
         """This process was stopped for a while: hold no heartbeat against the workers yet."""

@@ -91,9 +91,10 @@ class WorkerProcess:
         """After the exit: kill what it left behind, collect it, close the pidfd. Reads all of
         /proc: call it in a thread."""
         try:
-            pids = [int(name) for name in _names(self._pid_dir) if name.isdecimal()]
             killed = processes.kill_leftovers(
-                self.identity, pids, f"{WORKER_ID_VARIABLE}={self.worker_id}"
+                self.identity,
+                noted_pids(self._pid_dir),
+                f"{WORKER_ID_VARIABLE}={self.worker_id}",
             )
             if killed:
                 log.info("worker_leftovers_killed", worker_id=self.worker_id, processes=killed)
@@ -126,8 +127,9 @@ class WorkerProcess:
         await asyncio.to_thread(self.clean_up)
 
 
-def _names(folder: Path) -> list[str]:
+def noted_pids(pid_dir: Path) -> list[int]:
+    """The processes that a worker has noted as started by it; whose they are now is not known."""
     try:
-        return os.listdir(folder)
+        return [int(name) for name in os.listdir(pid_dir) if name.isdecimal()]
     except OSError:  # gone, or the worker has made something else of it
         return []

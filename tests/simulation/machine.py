@@ -113,6 +113,9 @@ class SimMachine(Machine):
     def memory_of_workers(self, leaders: Collection[ProcessIdentity]) -> dict[int, int]:
         return {}
 
+    def kill_leftovers(self, leader: ProcessIdentity, *, worker_id: str, pid_dir: Path) -> int:
+        return 0
+
     def lives(self, identity: ProcessIdentity) -> bool:
         return self._host.process_of(identity) is not None
 

@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
@@ -300,6 +300,77 @@ async def test_a_worker_that_died_meanwhile_is_launched_again(node: TestNode) ->
     supervisor = node.supervisor
     assert supervisor is not None
     assert len(list(supervisor.settings.workers_dir.iterdir())) == 1
+
+
+@pytest.mark.parametrize("child", [True, "detached"])
+async def test_what_a_worker_that_died_meanwhile_has_left_is_killed(
+    node: TestNode, child: object
+) -> None:
+    node.behave(child=child)
+    supervisor = await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    pid_dir = supervisor.settings.workers_dir / str(node.runner().slot.worker_id) / "pids"
+    (left,) = (int(name) for name in os.listdir(pid_dir))
+    await node.stop()
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("it is gone", lambda: processes.identify(pid) is None)
+    assert processes.identify(left) is not None
+    node.behave()
+    try:
+        await node.start()
+        await wait_until("the child is gone", lambda: processes.identify(left) is None)
+    finally:
+        if processes.identify(left) is not None:
+            os.kill(left, signal.SIGKILL)
+
+
+class RecordedCgroups:
+    """Stands for those of the kernel: what was asked of them, in order."""
+
+    version = 2
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object]] = []
+
+    def prepare(self) -> None:
+        self.asked.clear()
+
+    def sweep(self, keep: Collection[str]) -> list[str]:
+        self.asked.append(("sweep but", sorted(keep)))
+        return []
+
+    def make(self, worker_id: str, limits: object) -> tuple[Path, ...]:
+        self.asked.append(("make", worker_id))
+        return ()
+
+    def remove(self, worker_id: str) -> None:
+        self.asked.append(("remove", worker_id))
+
+    def oom_kills(self, worker_id: str) -> int:
+        return 0
+
+    def limits_memory(self, worker_id: str) -> bool:
+        return True
+
+
+async def test_no_worker_is_started_before_the_cgroups_of_old_ones_are_swept(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the sweep would end a worker that has just been started, as one that nobody knows."""
+    cgroups = RecordedCgroups()
+    monkeypatch.setattr("squall_supervisor.supervisor.cgroups_of", lambda _: cgroups)
+    await node.start()
+    await node.assign(WORDS, {6700: 1})
+    pid = await node.wait_running()
+    dead = node.runner().slot.worker_id
+    await node.stop()
+    os.kill(pid, signal.SIGKILL)
+    await wait_until("it is gone", lambda: processes.identify(pid) is None)
+    await node.start()
+    await node.wait_running()
+    new = node.runner().slot.worker_id
+    assert cgroups.asked == [("sweep but", [dead]), ("remove", dead), ("make", new)]
 
 
 async def test_a_recycled_pid_is_never_signalled(node: TestNode) -> None:
