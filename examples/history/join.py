@@ -3,11 +3,16 @@
     orders    --fields on customer-->  join
     customers --fields on customer-->
 
+Orders are lines such as {"order": 7, "customer": "c1"}, customers such as
+{"customer": "c1", "name": "Ann"}.
+
     storm jar       examples/history join --records 'in/*.jsonl' --customers 'c/*.jsonl' \\
                     --folder OUT
     storm spark run --input 'orders=in/*.jsonl' --input 'customers=c/*.jsonl' --output join=OUT \\
                     examples/history join
 """
+
+import os
 
 from source import Records, writes
 from words import arguments
@@ -44,7 +49,9 @@ def build(orders, customers, folder):
 
 def main():
     parser = arguments("Orders with their customers.")
-    parser.add_argument("--customers", help="pattern of JSON lines files, on every node")
+    parser.add_argument(
+        "--customers", type=os.path.abspath, help="pattern of JSON lines files, on every node"
+    )
     options = parser.parse_args()
     topology = build(options.records, options.customers, options.folder)
     submit_topology(options.name or "join", {"topology.workers": options.workers}, topology)

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import socket
 from collections import deque
 from pathlib import Path
 
@@ -10,21 +11,24 @@ from squall import Bolt, Spout
 
 
 class Records(Spout):
-    """Emits the named fields of each line of the files that match a pattern.
+    """Emits the named fields of each line of the files that match a pattern, an absolute one:
+    workers have a working directory of their own.
 
     Under `storm spark run`, --input stands for it and none of this is called.
     """
 
     def __init__(self, pattern, fields):
-        # Workers have a working directory of their own.
-        self.pattern = pattern and os.path.abspath(pattern)
+        self.pattern = pattern
         self.outputs = fields
 
     def open(self, conf, context):
         tasks = len(context.component_tasks(context.this_component_id))
+        paths = sorted(glob.glob(self.pattern or ""))
+        if not paths:
+            raise FileNotFoundError(f"no file is named {self.pattern} on {socket.gethostname()}")
         records = [
             json.loads(line)
-            for path in sorted(glob.glob(self.pattern or ""))
+            for path in paths
             for line in Path(path).read_text(encoding="utf-8").splitlines()
         ]
         mine = range(context.this_task_index, len(records), tasks)
@@ -45,11 +49,11 @@ class Records(Spout):
 
 
 class Write(Bolt):
-    """Appends what it gets to FOLDER/COMPONENT-TASK.jsonl, a line a tuple. Where Spark runs the
-    topology, --output does that."""
+    """Appends what it gets to FOLDER/COMPONENT-TASK.jsonl, a line a tuple; the folder is an
+    absolute path. Where Spark runs the topology, --output does that."""
 
     def __init__(self, folder):
-        self.folder = os.path.abspath(folder)
+        self.folder = folder
 
     def prepare(self, conf, context):
         os.makedirs(self.folder, exist_ok=True)

@@ -2,7 +2,8 @@
 
     records --shuffle--> split --fields on window, word--> count --fields on window--> rank
 
-A record belongs to the windows that its own field `time` (seconds) lies in, whenever it arrives:
+Records are lines such as {"time": 61.5, "text": "to be or not to be"}. One belongs to the windows
+that its own field `time` (seconds) lies in, whenever it arrives:
 windows of WINDOW seconds, one every SLIDE seconds. `rank` emits the top words of the windows that
 have changed: on a cluster at every tick, on Spark at the end of the input (or the micro-batch). The
 last line of a (window, rank) is the one that counts.

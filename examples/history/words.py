@@ -2,12 +2,15 @@
 
 records --shuffle--> split --fields on word--> count
 
+Records are lines such as {"text": "to be or not to be"}.
+
 storm jar       examples/history words --records 'in/*.jsonl' --folder OUT
 storm local     examples/history words --records 'in/*.jsonl' --folder OUT
 storm spark run --input 'records=in/*.jsonl' --output count=OUT examples/history words
 """
 
 import argparse
+import os
 
 from source import Records, writes
 
@@ -45,8 +48,12 @@ def build(records, folder):
 
 def arguments(description):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--records", help="pattern of JSON lines files, on every node")
-    parser.add_argument("--folder", help="where results go")
+    # Absolute here, where the user's folder is known: what a component is made from travels as it
+    # is, and its constructor runs again in a worker.
+    parser.add_argument(
+        "--records", type=os.path.abspath, help="pattern of JSON lines files, on every node"
+    )
+    parser.add_argument("--folder", type=os.path.abspath, help="where results go")
     parser.add_argument("--name", help="name of the topology")
     parser.add_argument("--workers", type=int, default=1)
     return parser

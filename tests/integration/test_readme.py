@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import ROOT, STORM, DevCluster, environment, storm
+from tests.support.devcluster import ROOT, STORM, DevCluster, environment, storm, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -72,6 +72,11 @@ def test_the_topology_runs_locally(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def counted_in(folder: Path) -> dict[str, int]:
+    rows = [json.loads(row) for made in folder.glob("*") for row in made.read_text().splitlines()]
+    return {row["word"]: row["count"] for row in rows}
+
+
 def test_the_example_of_history_runs_where_nothing_was_made_for_it(tmp_path: Path) -> None:
     """Relative paths are the user's, and the folder of results need not exist."""
     line = "storm local     examples/history words --records 'in/*.jsonl' --folder out"
@@ -82,9 +87,20 @@ def test_the_example_of_history_runs_where_nothing_was_made_for_it(tmp_path: Pat
     words = ("words", "--records", "in/*.jsonl", "--folder", "out")
     result = storm("local", "--local-ttl", "5", history, *words, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    (made,) = (tmp_path / "out").iterdir()
-    rows = [json.loads(row) for row in made.read_text().splitlines()]
-    assert {row["word"]: row["count"] for row in rows} == {"a": 3, "b": 1, "c": 1}
+    expected = {"a": 3, "b": 1, "c": 1}
+    assert counted_in(tmp_path / "out") == expected
+    words = ("words", "--records", "in/*.jsonl", "--folder", "out-of-cluster")
+    with DevCluster.start(tmp_path / "cluster") as cluster:
+        conf = ("--config", cluster.conf_file)
+        storm(*conf, "jar", history, *words, cwd=tmp_path, check=True)
+        made = tmp_path / "out-of-cluster"
+        wait_for("the counts", lambda: counted_in(made) == expected, 60)
+        words = ("words", "--records", "typo/*.jsonl", "--folder", "out", "--name", "typo")
+        storm(*conf, "jar", history, *words, cwd=tmp_path, check=True)
+        errors = ("get-errors", "typo")
+        wait_for("the error", lambda: "no file is named" in cluster.storm(*errors).stdout, 60)
+        for name in ("words", "typo"):
+            cluster.storm("kill", name, "-w", "0")
 
 
 def test_the_demo(tmp_path: Path) -> None:
