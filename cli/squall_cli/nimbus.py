@@ -8,6 +8,10 @@ from typing import Any
 from squall.errors import NimbusError
 
 
+class NotAliveError(NimbusError):
+    """There is no such topology, or soon no more."""
+
+
 def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
     """One call to the leader. Raises NimbusError with the reason when nobody answers or the call
     is refused. The result is the Thrift struct, hence Any."""
@@ -21,7 +25,7 @@ def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
     try:
         return run_nimbus(conf, ask)
     except storm.NotAliveException as error:
-        raise NimbusError(
+        raise NotAliveError(
             _reason(error, "there is no such topology"),
             hint="'storm list' shows the topologies that run.",
         ) from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall.errors import SquallError
-from squall_cli.nimbus import call_nimbus
+from squall_cli.nimbus import NotAliveError, call_nimbus
 from squall_cli.worker_requests import failures, is_pending, reason_of, send
 
 _POLL_SECS = 0.2
@@ -49,7 +49,7 @@ class Turn:
     supervisor_id: str
     port: int
     before: Life | None
-    result: str = "waiting"  # restarted, moved, new already, failed
+    result: str = "waiting"  # restarted, moved, new already, gone, failed
     secs: float | None = None  # until it ran again
     error: str | None = None
 
@@ -62,13 +62,20 @@ class RollingRestart:
         self._timeout_secs = timeout_secs
         self.turns: list[Turn] = []
 
-    def plan(self, topologies: Sequence[str], hosts: Collection[str]) -> None:
+    def plan(self, topologies: Sequence[str], hosts: Collection[str], *, named: bool) -> None:
         """Note the workers of the topologies, on these hosts only if there are any. Raises
-        SquallError when one cannot be restarted: then nothing has begun."""
+        SquallError when one cannot be restarted: then nothing has begun. One that is killed is an
+        error only when somebody named it."""
         known = {one.supervisor_id for one in call_nimbus(self._conf, "getClusterInfo").supervisors}
         away = []
         for name in topologies:
-            for worker in self._workers(name):
+            try:
+                workers = self._workers(name)
+            except NotAliveError:
+                if named:
+                    raise
+                continue
+            for worker in workers:
                 if hosts and worker.host not in hosts:
                     continue
                 place = f"{worker.host}:{worker.port}"
@@ -89,6 +96,8 @@ class RollingRestart:
             began = time.monotonic()
             try:
                 turn.result = self._take(turn, began + self._timeout_secs)
+            except NotAliveError:
+                turn.result = "gone"
             except SquallError as error:
                 turn.result, turn.error = "failed", error.message
                 tell(number, turn)
@@ -149,8 +158,9 @@ class RollingRestart:
         )
 
     def _workers(self, topology: str) -> list[Any]:
+        """Raises NotAliveError."""
         summary = call_nimbus(self._conf, "getTopologySummaryByName", topology)
         if summary.status == "KILLED":
-            raise SquallError(f"{topology} is being killed")
+            raise NotAliveError(f"{topology} is being killed")
         page = call_nimbus(self._conf, "getTopologyPageInfo", summary.id, ":all-time", True)
         return sorted(page.workers or [], key=lambda one: (one.host or "", one.port or 0))

@@ -54,6 +54,7 @@ class _Asked:
 @click.option(
     "--secs",
     type=click.IntRange(1, 3600),
+    metavar="SECS",
     default=10,
     show_default=True,
     help="How long to sample for the flame graph.",

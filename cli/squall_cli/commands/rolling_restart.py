@@ -50,9 +50,9 @@ def command(
         found = call_nimbus(conf, "getTopologySummaries")
         topology_names = tuple(sorted(one.name for one in found if one.status != "KILLED"))
     restart = RollingRestart(conf, timeout_secs=timeout_secs)
-    restart.plan(tuple(dict.fromkeys(topology_names)), hosts)
+    restart.plan(tuple(dict.fromkeys(topology_names)), hosts, named=not every)
+    where = f" on {', '.join(hosts)}" if hosts else ""
     if not restart.turns and not every:
-        where = f" on {', '.join(hosts)}" if hosts else ""
         raise SquallError(f"{', '.join(topology_names)}: there is no worker{where}")
     total = len(restart.turns)
 
@@ -66,6 +66,8 @@ def command(
                 return f"runs again after {turn.secs:.1f} s"
             case "moved":
                 return "has moved meanwhile, and so is new"
+            case "gone":
+                return "needs no restart: the topology was killed meanwhile"
             case _:
                 return "was started anew meanwhile"
 
@@ -88,5 +90,5 @@ def command(
             ]
         )
     elif not total:
-        say("No worker runs.")
+        say(f"No worker runs{where}.")
     return 1 if any(turn.error for turn in restart.turns) else 0

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,37 @@ def _conf_pairs(
     return tuple(pairs)
 
 
+# Where Spark runs, and what it prints.
+_SESSION_OPTIONS = (
+    click.option(
+        "--master",
+        default="local[*]",
+        show_default=True,
+        metavar="URL",
+        help="Spark's master: local[N] (* for all cores), spark://HOST:PORT, yarn, k8s://...",
+    ),
+    click.option(
+        "--spark-conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_conf_pairs,
+        help="Set a property of Spark's (repeatable).",
+    ),
+    click.option(
+        "--log",
+        "log_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default="spark.log",
+        show_default=True,
+        help="File for what Spark itself prints.",
+    ),
+)
+
+
+def _session_options(function: Callable[..., int]) -> Callable[..., int]:
+    return functools.reduce(lambda made, option: option(made), reversed(_SESSION_OPTIONS), function)
+
+
 @command.command("run", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
 @click.argument("package", type=click.Path(path_type=Path))
 @click.argument("entry")
@@ -51,14 +84,7 @@ def _conf_pairs(
     "for each stream that nobody consumes.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option(
-    "--spark-conf",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=_conf_pairs,
-    help="Set a property of Spark's (repeatable).",
-)
+@_session_options
 @click.option(
     "--streaming",
     is_flag=True,
@@ -73,6 +99,7 @@ def _conf_pairs(
 @click.option(
     "--trigger-secs",
     type=click.FloatRange(min=0),
+    metavar="SECS",
     default=1.0,
     show_default=True,
     help="With --streaming: start a micro-batch so often.",
@@ -81,14 +108,6 @@ def _conf_pairs(
     "--available-now",
     is_flag=True,
     help="With --streaming: process what is there, then end.",
-)
-@click.option(
-    "--log",
-    "log_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="spark.log",
-    show_default=True,
-    help="File for what Spark itself prints.",
 )
 @settings_options
 def run(
@@ -128,7 +147,9 @@ def run(
     help="Leave out what is older: 30m, 6h, 2d (ago), or a time such as 2026-11-21T09:30 (UTC).",
 )
 @click.option(
-    "--history", metavar="FOLDER", help="Path or URL of the history (default: storm.history.dir)."
+    "--history",
+    metavar="FOLDER",
+    help="Path or URL of the history (default: storm.history.dir, here or else at Nimbus).",
 )
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it as JSON."
@@ -139,22 +160,7 @@ def run(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write it as one HTML page with plots.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option(
-    "--spark-conf",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=_conf_pairs,
-    help="Set a property of Spark's (repeatable).",
-)
-@click.option(
-    "--log",
-    "log_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="spark.log",
-    show_default=True,
-    help="File for what Spark itself prints.",
-)
+@_session_options
 @settings_options
 def report(settings: Settings, **options: Any) -> int:
     """Say what a topology's history tells: throughput, latency, skew, hot keys, failures, and a

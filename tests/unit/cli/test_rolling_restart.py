@@ -218,6 +218,39 @@ def test_a_topology_that_is_not_there_is_said(workers: Workers, nimbus: Any, com
     assert "nope is not alive" in err
 
 
+@pytest.mark.parametrize("wholly", [False, True])
+def test_a_topology_that_is_killed_meanwhile_does_not_end_the_restart_of_others(
+    workers: Workers, nimbus: FakeNimbus, command: Any, wholly: bool
+) -> None:
+    killed: set[str] = set()
+
+    def summary(name: str) -> storm.TopologySummary:
+        if name in killed and wholly:
+            raise storm.NotAliveException(msg=f"{name} is not alive")
+        found = workers.summary(name)
+        found.status = "KILLED" if name in killed else "ACTIVE"
+        return found
+
+    def ask(topology_id: str, request: storm.ProfileRequest) -> None:
+        workers.ask(topology_id, request)
+        killed.add("between")
+
+    workers.began["between", "node-1", 6702] = EPOCH - 70
+    nimbus.answers["getTopologySummaries"] = lambda: [
+        workers.summary(name) for name in ("alarms", "between", "count")
+    ]
+    nimbus.answers |= {"getTopologySummaryByName": summary, "setWorkerProfiler": ask}
+    status, out, err = command("--all")
+    assert (status, out) == (0, "")
+    assert workers.restarted == [("node-1", 6701), ("node-1", 6700), ("node-2", 6700)]
+    assert "host-node-1:6702 of between needs no restart: the topology was killed" in err
+    # Killed before it was looked at: not there for --all, an error when it is named.
+    assert command("--all")[0] == 0
+    status, _, err = command("between")
+    assert status == 1
+    assert ("not alive" if wholly else "being killed") in err
+
+
 def test_what_is_meant_must_be_said(workers: Workers, command: Any) -> None:
     for words in ((), ("count", "--all")):
         status, _, err = command(*words)
@@ -229,6 +262,7 @@ def test_a_host_without_workers_is_said(workers: Workers, command: Any) -> None:
     status, _, err = command("count", "--host", "elsewhere")
     assert status == 1
     assert "count: there is no worker on elsewhere" in err
+    assert command("--all", "--host", "elsewhere") == (0, "", "No worker runs on elsewhere.\n")
 
 
 def life(time_secs: int, uptime_secs: int) -> Life | None:
