@@ -4,10 +4,11 @@
 
 A supervisor has threads, so no Python may run between its fork and an exec. It starts this file
 instead, alone in a fresh interpreter that looks at no environment and no site folder. In this order
-it enters the worker's cgroups, takes its limits, becomes the worker's user, opens what the worker
-prints to, and executes the worker, whose environment comes with the request: nothing of the
-worker's or its user's runs before all of that holds. What fails is told on STATUS_FD, which the
-exec closes. Imports nothing of ours: it must start fast, and whatever the path is.
+it enters the worker's cgroups, takes its limits, gives up capabilities that it was lent, becomes
+the worker's user, opens what the worker prints to, and executes the worker, whose environment comes
+with the request: nothing of the worker's or its user's runs before all of that holds. What fails is
+told on STATUS_FD, which the exec closes. Imports nothing of ours: it must start fast, and whatever
+the path is.
 """
 
 import json
@@ -19,6 +20,9 @@ from typing import Any, NoReturn
 # What a worker has printed is kept up to this size, and once more in a file of the name with ".1".
 PRINTED_BYTES_MAX = 10 * 1024 * 1024
 _REQUEST_BYTES_MAX = 64 * 1024 * 1024
+
+# linux/prctl.h
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
 
 def main() -> NoReturn:
@@ -33,6 +37,8 @@ def main() -> NoReturn:
         for name, value in request["limits"].items():
             step = f"set {name} to {value}"
             resource.setrlimit(getattr(resource, name), (value, value))
+        step = "give up capabilities"
+        _drop_ambient()
         if request["user"] is not None:
             uid, gid, groups = request["user"]
             step = f"become the user {uid}"
@@ -57,16 +63,29 @@ def main() -> NoReturn:
     os._exit(1)
 
 
+def _drop_ambient() -> None:
+    """A supervisor that is not root can have capabilities to pass on, to py-spy that to trace other
+    processes (capabilities(7), ambient): a topology with it could become anybody."""
+    if _capabilities(b"CapAmb:"):
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
 def _check_powerless() -> None:
-    """Becoming another user takes root's capabilities away, but not those that somebody who is not
-    root was given as ambient ones (capabilities(7)): a worker would have them, too. Imports
-    nothing, not even a codec: this user need not be able to read the interpreter's library."""
+    """Becoming another user takes root's capabilities away, but nobody else's. Nothing is imported
+    from here on, not even a codec: this user need not be able to read the interpreter's library."""
+    if _capabilities(b"CapPrm:"):
+        raise ValueError("it would keep capabilities of the supervisor, which has to be root")
+
+
+def _capabilities(kind: bytes) -> int:
     fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
     lines = os.read(fd, 65536).splitlines()
     os.close(fd)
-    sets = [line.split() for line in lines if line.startswith((b"CapPrm:", b"CapAmb:"))]
-    if len(sets) != 2 or any(int(value, 16) for _, value in sets):
-        raise ValueError("it would keep capabilities of the supervisor, which has to be root")
+    return next(int(line.split()[1], 16) for line in lines if line.startswith(kind))
 
 
 def _write(path: str, data: bytes) -> None:

@@ -223,6 +223,19 @@ def test_a_process_that_could_not_be_watched_is_not_left_running(
     assert list((tmp_path / "workers").iterdir()) == []
 
 
+LENT = """
+import sys
+from pathlib import Path
+from squall_supervisor.confinement import UNCONFINED, start_confined
+
+folder = Path(sys.argv[1])
+child = start_confined(
+    ["/bin/cat", "/proc/self/status"], {}, UNCONFINED, cwd=Path("/"), out=folder / "out",
+    err=folder / "err", launch_file=folder, marks={},
+)
+sys.exit(child.wait())
+"""
+
 POWERFUL = """
 import sys
 from pathlib import Path
@@ -242,18 +255,36 @@ else:
 """
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can give capabilities"
-)
-def test_no_worker_inherits_what_a_supervisor_that_is_not_root_was_allowed(tmp_path: Path) -> None:
-    powers = "+setuid,+setgid,+dac_override,+kill"
+def run_with_powers(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """As a user that is not root and has capabilities to pass on (systemd: AmbientCapabilities)."""
+    powers = "+setuid,+setgid,+dac_override,+kill,+sys_ptrace"
     became = ["--reuid", "61000", "--regid", "61000", "--clear-groups"]
-    said = subprocess.run(
+    return subprocess.run(
         ["setpriv", *became, "--inh-caps", powers, "--ambient-caps", powers,
-         sys.executable, "-c", POWERFUL, str(tmp_path)],
+         sys.executable, "-c", code, str(folder)],
         capture_output=True, text=True, check=False, timeout=60,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
+
+
+gives_powers = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can give capabilities"
+)
+
+
+@gives_powers
+def test_no_worker_inherits_what_a_supervisor_that_is_not_root_was_lent(tmp_path: Path) -> None:
+    """That is for py-spy."""
+    said = run_with_powers(LENT, tmp_path)
+    assert said.returncode == 0, said
+    sets = dict(line.split(":") for line in (tmp_path / "out").read_text().splitlines())
+    for kind in ("CapPrm", "CapEff", "CapAmb"):
+        assert int(sets[kind], 16) == 0, sets
+
+
+@gives_powers
+def test_only_root_runs_workers_of_other_users(tmp_path: Path) -> None:
+    said = run_with_powers(POWERFUL, tmp_path)
     assert "would keep capabilities" in said.stdout, (said.stdout, said.stderr)
 
 
