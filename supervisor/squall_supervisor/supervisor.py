@@ -427,6 +427,7 @@ class Supervisor:
             what_now="stopping the workers; they start again when ZooKeeper says so",
         )
         self._slots.want({})
+        self._last_ports = {}
         self._memory.set_ports({})
 
     async def _pulse(self) -> None:

@@ -125,6 +125,29 @@ async def test_a_supervisor_restarted_on_an_isolated_node_starts_nothing(
     await node.wait_running()
 
 
+async def test_what_was_stopped_on_an_isolated_node_is_not_what_goes_on_without_zookeeper(
+    cluster: _Cluster,
+) -> None:
+    """The supervisor is started there, adopts, stops what it adopted, and then the time comes to
+    go on with what was last known."""
+    node = cluster.node
+    await cluster.settle()
+    await node.stop()
+    assert len(node.living_workers()) == 1
+    cluster.network.cut = True
+    node.ensemble.stop()
+    await cluster.start()
+    await node.wait_empty()
+    began = {task for task in asyncio.all_tasks() if task.get_name() == "without ZooKeeper"}
+    assert began, "the node is isolated before that time"
+    await asyncio.wait(began, timeout=WAIT_SECS)
+    assert node.runner().slot.wanted is None
+    assert len(node.launches) == 1
+    cluster.network.cut = False
+    node.ensemble.start()
+    await node.wait_running()
+
+
 async def test_a_refused_connection_is_a_way_and_no_route_is_none() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
