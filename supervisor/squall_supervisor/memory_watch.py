@@ -74,7 +74,8 @@ class MemoryWatch:
             process, limits, assignment = runner.process, runner.limits, runner.slot.assignment
             if process is not None and assignment is not None:
                 kills = await asyncio.to_thread(self._cgroups.oom_kills, process.worker_id)
-                runner.tell_of_kills(process, limits, assignment.topology_id, kills)
+                if runner.process is process:  # else its slot tells, after its end
+                    runner.tell_of_kills(process, limits, assignment.topology_id, kills)
 
     def _kernel_watches(self, process: WorkerProcess) -> bool:
         """A worker that was started before cgroups were switched on has none."""

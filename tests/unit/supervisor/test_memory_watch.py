@@ -1,0 +1,37 @@
+"""The watch over workers' memory, while workers come and go."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall_supervisor.memory_watch import MemoryWatch
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.worker_limits import NO_LIMITS
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_kill_of_the_kernels_is_told_once_also_when_the_worker_ends_just_then(
+    tmp_path: Path, ends: bool
+) -> None:
+    """After its end its slot tells of it; what the watch told then would be forgotten by nobody."""
+    told: list[str] = []
+    runner = SimpleNamespace(
+        process=SimpleNamespace(worker_id="w1"),
+        limits=NO_LIMITS,
+        slot=SimpleNamespace(assignment=SimpleNamespace(topology_id="t-1")),
+        tell_of_kills=lambda process, limits, topology_id, kills: told.append(process.worker_id),
+    )
+
+    def oom_kills(worker_id: str) -> int:
+        if ends:
+            runner.process = None
+        return 1
+
+    cgroups: Any = SimpleNamespace(oom_kills=oom_kills)
+    settings = SupervisorSettings.from_conf({"storm.local.dir": str(tmp_path)})
+    machine: Any = None
+    runners: Any = {6700: runner}
+    await MemoryWatch(runners, machine, settings, lambda *_: None, cgroups).look()
+    assert told == ([] if ends else ["w1"])
