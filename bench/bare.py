@@ -59,7 +59,7 @@ class BareTransport:
             if int(push.getsockopt(zmq.EVENTS)) & zmq.POLLOUT
         )
 
-    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
         data = _pack(sections)
         self._waiting[peer].append(data)
         self._pump(peer)

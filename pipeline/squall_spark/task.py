@@ -64,7 +64,7 @@ class _Transport:
         self.leaving_bytes = 0
         self.wakeup: Callable[[], None] = lambda: None
 
-    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
         for section in sections:
             self.leaving.append((peer.port, section))
             self.leaving_bytes += len(section)

@@ -35,7 +35,7 @@ class MemoryTransport:
         self.sent_bytes = 0
         self._wakeup: Callable[[], None] = lambda: None
 
-    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
         self.sent_bytes += sum(map(len, sections))
         self.network.carry(self.slot, peer, sections)
 

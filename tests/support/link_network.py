@@ -31,6 +31,7 @@ class LinkTransport:
         self.alive = True
         self.engine: Any = None
         self.links: dict[WorkerSlot, Link] = {}
+        self.dropped = 0  # sections
         self._launch = launch
         self._clock = clock
         self._inbox: deque[tuple[Link, Delivered]] = deque()
@@ -42,14 +43,15 @@ class LinkTransport:
             session = Session(1, self._launch, 1)
             self.links[peer] = Link(
                 _TOPOLOGY, self.slot, session, peer,
-                now=self._clock.monotonic(), backlog_bytes_max=10**9,
+                now=self._clock.monotonic(), backlog_bytes_max=self.network.backlog_bytes_max,
             )  # fmt: skip
         return self.links[peer]
 
     # -- Transport --
 
-    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
-        assert self._link(peer).queue(sections)
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
+        if not self._link(peer).queue(sections, credited):
+            self._drop(sections[credited:])
         self.pump(peer)
 
     def drain(self, limit_bytes: int) -> list[Arrival]:
@@ -78,6 +80,11 @@ class LinkTransport:
                     listener.session_began(peer, link.sessions, link.queued())
                     listener.granted(peer, tuple(link.granted.values()))
         self._tick()
+
+    def _drop(self, sections: Sequence[bytes]) -> None:
+        self.dropped += len(sections)
+        engine: Any = self._listener
+        asyncio.get_running_loop().call_soon(engine.sections_dropped, sections)
 
     # -- the channel --
 
@@ -112,9 +119,7 @@ class LinkTransport:
             elif isinstance(event, Granted):
                 self._listener.granted(event.peer, event.grants)
             elif isinstance(event, Replaced) and event.dropped:
-                dropped = event.dropped
-                engine: Any = self._listener
-                asyncio.get_running_loop().call_soon(engine.sections_dropped, dropped)
+                self._drop(event.dropped)
         self._wakeup()
         self.pump(frame.slot)
 
@@ -124,6 +129,7 @@ class LinkNetwork(Network):
 
     def __init__(self, seed: int = 0, **shares: float) -> None:
         super().__init__(seed, **shares)
+        self.backlog_bytes_max = 10**9
         self.launches: dict[WorkerSlot, int] = {}
         self._on_the_way: dict[tuple[WorkerSlot, WorkerSlot], int] = {}
         self._arrives_at: dict[tuple[WorkerSlot, WorkerSlot], float] = {}

@@ -47,6 +47,6 @@ class Settings:
 
     @staticmethod
     def backlog_bytes_max(topology_conf: Mapping[str, Any]) -> int:
-        """Unacknowledged bytes to one peer above which sections are dropped. The engine stops
-        feeding a peer at topology.worker.buffer.bytes; this is the wall behind that."""
+        """Unacknowledged bytes to one peer above which acks and the like are dropped. The engine
+        stops feeding a peer at topology.worker.buffer.bytes; this is the wall behind that."""
         return 8 * int(topology_conf.get("topology.worker.buffer.bytes") or 32 * 1024 * 1024)

@@ -40,7 +40,8 @@ class Exchange:
         self._codec = codec
         self._transport = transport
         self.reject = reject
-        self._out: dict[WorkerSlot, list[bytes]] = {}
+        self._tuples: dict[WorkerSlot, list[bytes]] = {}
+        self._others: dict[WorkerSlot, list[bytes]] = {}
         self._sources: dict[tuple[int, str], Source | None] = {}
         self.routes: dict[int, WorkerSlot] = {}
 
@@ -51,7 +52,7 @@ class Exchange:
 
     @property
     def is_empty(self) -> bool:
-        return not self._out
+        return not (self._tuples or self._others)
 
     # -- leaving --
 
@@ -76,7 +77,7 @@ class Exchange:
                 )
                 self.reject(source.component, source.task, too_large, batch.roots())
                 return 0
-        self._out.setdefault(slot, []).append(data)
+        self._tuples.setdefault(slot, []).append(data)
         return charge(len(data), len(batch))
 
     def _send_encodable(
@@ -104,28 +105,35 @@ class Exchange:
 
     def send(self, slot: WorkerSlot, section: bytes) -> None:
         """A section for the engine of another worker."""
-        self._out.setdefault(slot, []).append(section)
+        self._others.setdefault(slot, []).append(section)
 
     def send_to_acker(self, index: int, sections: Sequence[bytes]) -> None:
         """What the acker with that index is to know. While it has no worker it is lost, and the
         roots time out."""
         slot = self.routes.get(self._plan.acker_tasks[index])
         if slot is not None:
-            self._out.setdefault(slot, []).extend(sections)
+            self._others.setdefault(slot, []).extend(sections)
 
     def answer(self, kind: int, task: int, roots: Sequence[int]) -> None:
         """Tell a spout task on another worker what became of its roots. Without a route the answer
         is lost, and the roots time out."""
         slot = self.routes.get(task)
         if slot is not None:
-            self._out.setdefault(slot, []).append(serialize_roots(kind, task, roots))
+            self._others.setdefault(slot, []).append(serialize_roots(kind, task, roots))
 
     def flush(self) -> None:
-        """Hand everything to the transport: one call a peer."""
-        if self._out and self._transport is not None:
-            out, self._out = self._out, {}
-            for slot, sections in out.items():
-                self._transport.send(slot, sections)
+        """Hand everything to the transport: one call a peer, with the tuples, which have credit,
+        at the head."""
+        if self._transport is None or self.is_empty:
+            return
+        tuples, self._tuples = self._tuples, {}
+        others, self._others = self._others, {}
+        for slot, sections in tuples.items():
+            credited = len(sections)
+            sections += others.pop(slot, ())
+            self._transport.send(slot, sections, credited)
+        for slot, sections in others.items():
+            self._transport.send(slot, sections)
 
     # -- arriving --
 

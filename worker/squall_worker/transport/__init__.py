@@ -49,9 +49,11 @@ class Listener(Protocol):
 class Transport(Protocol):
     """The engine's view of the transport. Nothing here blocks or awaits."""
 
-    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
         """Queue sections for a peer, in order. Sections for a peer that is unknown or not connected
-        yet wait for it; those for one whose incarnation ended are dropped (acking replays them)."""
+        yet wait for it; those for one whose incarnation ended are dropped (acking replays them).
+        So are those beyond the first `credited` where too much waits already; what the peer gave
+        credit for is bounded by that, and must arrive, or the credit would be lost."""
         ...
 
     def drain(self, limit_bytes: int) -> list[Arrival]:

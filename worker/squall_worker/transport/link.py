@@ -181,8 +181,8 @@ class Link:
 
     The owner feeds it `receive`, `take`, `queue` and `tick`, and after each of them sends what
     `next_frame` gives, calling `sent` for each frame that the socket took. At
-    `backlog_bytes_max` unacknowledged bytes, `queue` drops and counts (time-outs replay): the
-    engine stops the spouts long before.
+    `backlog_bytes_max` unacknowledged bytes, `queue` drops and counts what has no credit (acks, and
+    the like): the engine stops the spouts long before.
     """
 
     def __init__(
@@ -240,22 +240,25 @@ class Link:
 
     # -- out ----------------------------------------------------------------------------------
 
-    def queue(self, sections: Sequence[bytes]) -> bool:
-        """Queue sections in order; False when there was no room, and they are dropped. Raises
-        ValueError for one that fits into no frame (then none of them is queued)."""
+    def queue(self, sections: Sequence[bytes], credited: int = 0) -> bool:
+        """Queue sections in order; False when there was no room, and all but the first `credited`
+        are dropped. Raises ValueError for one that fits into no frame (then none of them is
+        queued)."""
         size = 0
         for section in sections:
             check_section(section)
             size += _size(section)
-        if self.backlog_bytes + size > self._backlog_bytes_max:
-            self.counts.dropped_overflow += len(sections)
-            return False
+        fits = len(sections) <= credited or self.backlog_bytes + size <= self._backlog_bytes_max
+        if not fits:
+            self.counts.dropped_overflow += len(sections) - credited
+            sections = sections[:credited]
+            size = sum(map(_size, sections))
         self.backlog_bytes += size
         if self.peer_session is None or self.left:
             self._waiting.extend(sections)
         else:
             self._number(sections)
-        return True
+        return fits
 
     def _number(self, sections: Iterable[bytes]) -> None:
         """Put sections into frames. One that has never gone out takes what comes after it, so that

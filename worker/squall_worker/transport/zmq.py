@@ -290,11 +290,11 @@ class ZmqTransport:
 
     # -- the engine's side --------------------------------------------------------------------
 
-    def send(self, peer: WorkerSlot, sections: Sequence[bytes]) -> None:
+    def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
         """See `Transport.send`. Raises ValueError for a section above SECTION_BYTES_MAX."""
         to = self._peers.get(peer) or self._add(peer)
-        if not to.link.queue(sections):
-            self._tell_dropped(sections)
+        if not to.link.queue(sections, credited):
+            self._tell_dropped(sections[credited:])
         self._pump(to)
 
     def drain(self, limit_bytes: int) -> list[Arrival]:

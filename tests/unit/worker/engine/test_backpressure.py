@@ -275,6 +275,21 @@ def test_an_idle_link_repeats_its_grants():
         assert p.ORDER["slow"] == list(range(count))
 
 
+@pytest.mark.parametrize("acked", [True, False])
+def test_tuples_are_not_dropped_though_more_waits_for_a_peer_than_may(acked):
+    """They were, and the credit that they had used did not come back: nothing flowed any more."""
+    count = 50
+    builder = TopologyBuilder()
+    builder.spout("fast", p.Fast(count, width=30_000, acked=acked))
+    builder.bolt("slow", p.Slow(), parallelism=4).shuffle("fast")
+    network = LinkNetwork()
+    network.backlog_bytes_max = 20_000
+    with cluster_of(builder, 2, {"fast": 0, "slow": 1}, network=network) as cluster:
+        cluster.run_until(lambda: all_seen("slow", count))
+        assert set(p.SEEN["slow"].values()) == {1}
+        cluster.run_until(lambda: not acked or len(p.ACKED) == count)
+
+
 def test_metrics_and_logged_events_are_dropped_and_counted(monkeypatch):
     monkeypatch.setattr("squall_worker.engine.flow.is_system_id", lambda name: name == "default")
     monkeypatch.setattr("squall_worker.engine.plan.downstream", lambda edges, component: set())

@@ -509,7 +509,7 @@ def test_sections_dropped_between_two_bolts_fail_at_once(lost):
         middle = cluster.engines[1]
         sent = []
         carry = middle._transport.send
-        middle._transport.send = lambda peer, sections: (
+        middle._transport.send = lambda peer, sections, credited=0: (
             sent.extend(sections) if peer == dead.slot else carry(peer, sections)
         )
         cluster.run_for(0.1)

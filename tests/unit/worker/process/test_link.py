@@ -308,6 +308,16 @@ def test_a_full_backlog_refuses_and_a_section_too_large_is_the_callers_mistake()
     link.validate()
 
 
+def test_a_full_backlog_takes_what_has_credit() -> None:
+    link = make(backlog_bytes_max=100)
+    assert link.queue([b"x" * 200], credited=1)
+    assert not link.queue([b"y" * 10, b"z"], credited=1)
+    assert link.queue([b"w"], credited=1)
+    assert link.queued() == (b"x" * 200, b"y" * 10, b"w")
+    assert link.counts.dropped_overflow == 1
+    link.validate()
+
+
 def test_a_peer_stands_while_it_is_heard() -> None:
     link = greeted()
     assert link.stands(since=0.0)
