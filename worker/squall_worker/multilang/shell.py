@@ -391,6 +391,9 @@ class Shell:
                         self._dispatch(message)
                 except ShellError as error:
                     self._fault(error.message)
+                except Exception as error:  # what follows is not lost for it: it may wait for ids
+                    log.error("shell_message_unusable", error=error, exc_info=error)
+                    self._fault(f"a message cannot be used: {type(error).__name__}: {error}")
         finally:
             self._hearing = False
         # What it waits for comes first: it works while we do.
@@ -444,7 +447,8 @@ class Shell:
             self._owner.child_ready()
 
     def _log_command(self, command: Command) -> None:
-        level = _LEVELS.get(command.level, logging.INFO)  # type: ignore[call-overload]
+        said = command.level
+        level = _LEVELS.get(said, logging.INFO) if isinstance(said, int) else logging.INFO
         try:
             self._log_handler.log(level, str(command.msg))
         except Exception as error:  # of a user's handler
@@ -462,7 +466,12 @@ class Shell:
             if len(self._metrics) >= _METRICS_MAX:
                 raise ShellError(f"more than {_METRICS_MAX} metrics: {shown(name)} is dropped")
             metric = self._metrics[name] = ShellMetric()
-        metric.update(command.params)
+        try:
+            metric.update(command.params)
+        except OverflowError as error:
+            raise ShellError(
+                f"metric {shown(name)}: {error}: {shown(command.params)} is not added"
+            ) from error
 
     def _said_error(self, line: str) -> None:
         log.info(

@@ -11,6 +11,7 @@ from squall_worker.multilang.jsonline import JsonSerializer
 from squall_worker.multilang.shell import Shell, ShellSetting
 
 EMIT = b'{"command":"emit","anchors":["1"],"tuple":["word"]}\nend\n'
+FAULTS: list[str] = []  # that were reported
 ACK = b'{"command":"ack","id":"1"}\nend\n'
 
 
@@ -47,6 +48,13 @@ class Always:
         self.answers += answers
 
 
+class Handler:
+    """Stands for the log."""
+
+    def log(self, level: int, message: str) -> None:
+        pass
+
+
 class Owner:
     """Stands for the bolt: a child that holds so many tuples."""
 
@@ -65,11 +73,14 @@ class Owner:
         assert name == "ack"
         self.tuples -= 1
 
+    def child_fault(self, error: Any) -> None:
+        FAULTS.append(str(error))
+
     def child_paused(self) -> None:
         pass
 
 
-def spoken(child: Child, *, tuples: int, tmp_path: Path) -> Always:
+def spoken(child: Child, *, tuples: int, tmp_path: Path, says: bytes = EMIT) -> Always:
     """The worker after it has read a first emit."""
     owner: Any = Owner(tuples)
     setting = ShellSetting(
@@ -83,12 +94,12 @@ def spoken(child: Child, *, tuples: int, tmp_path: Path) -> Always:
         timeout_secs=10.0,
         message_bytes_max=1_000_000,
     )
-    handler: Any = None  # nothing is logged
+    handler: Any = Handler()
     shell: Any = Shell(setting, JsonSerializer(), owner, {}, handler, beats=True, now=lambda: 0.0)
     owner.shell = shell
     shell._process = child
     linger = shell._linger = Always()
-    shell._said(EMIT)
+    shell._said(says)
     return linger
 
 
@@ -111,3 +122,28 @@ def test_a_child_that_says_nothing_is_left(tmp_path: Path) -> None:
     child = Child()
     spoken(child, tuples=5, tmp_path=tmp_path)
     assert child.heard == [b"[3]\nend\n"]
+
+
+@pytest.mark.parametrize(
+    ("says", "fault"),
+    [
+        (b'{"command":"log","msg":"x","level":[1]}', ""),
+        (b'{"command":"metrics","name":"x","params":1%s}' % (b"0" * 400), "too large"),
+        (b'{"command":"ack","id":"1","more":{}}', "cannot be used: AssertionError"),
+    ],
+)
+def test_a_message_that_is_of_no_use_costs_no_other(
+    says: bytes, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child waits for the answer to its emit, whatever it said before."""
+    FAULTS.clear()
+    if fault.startswith("cannot"):
+
+        def broken(owner: Owner, name: str, command: Any) -> None:
+            raise AssertionError("of ours")
+
+        monkeypatch.setattr(Owner, "child_said", broken)
+    child = Child()
+    spoken(child, tuples=1, tmp_path=tmp_path, says=says + b"\nend\n" + EMIT)
+    assert child.heard == [b"[3]\nend\n"]
+    assert [True for told in FAULTS if fault in told] == [True] * bool(fault)
