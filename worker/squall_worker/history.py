@@ -94,9 +94,13 @@ class WorkerHistory:
         self._wait()
 
     def _read(self) -> None:
+        """Never raises: what an interval lacks is in no other's way, and in no worker's end."""
         self._before_reading()
         if self._recorder is not None:
-            self._add(self._recorder.read())
+            try:
+                self._add(self._recorder.read())
+            except Exception as error:  # no file can be opened, say
+                log.error("history_not_read", error=error, exc_info=error)
 
     def event(self, name: str, text: str = "") -> None:
         place = f"{self._spec.hostname}:{self._spec.port}"

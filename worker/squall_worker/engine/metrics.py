@@ -322,8 +322,10 @@ class Metrics:
             self._timer = asyncio.get_running_loop().call_later(secs, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._read(self._clock.monotonic())
-        self._wait()
+        try:
+            self._read(self._clock.monotonic())
+        finally:
+            self._wait()
 
     def _read(self, now: float, *, all_of_it: bool = False) -> None:
         stamp = int(self._clock.time())

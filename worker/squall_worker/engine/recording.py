@@ -277,7 +277,7 @@ def metric_rows(info: TaskInfo, points: Iterable[DataPoint], at_ms: int) -> list
     for point in points:
         if is_system_id(point.name):
             continue
-        number = isinstance(point.value, int | float)
+        number = _number(point.value)
         rows.append(
             Row(
                 at_ms,
@@ -286,17 +286,24 @@ def metric_rows(info: TaskInfo, points: Iterable[DataPoint], at_ms: int) -> list
                 info.src_component_id,
                 info.src_task_id,
                 secs=info.update_interval_secs,
-                value=float(point.value) if number else 0.0,
-                text="" if number else _json(point.value),
+                value=number or 0.0,
+                text=_json(point.value) if number is None else "",
             )
         )
     return rows
 
 
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
+
+
 def _json(value: Any) -> str:
     try:
         text = json.dumps(value, default=str, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # the topology's own __str__, among others
         text = str(type(value))
     return text[:TEXT_CHARS_MAX]
 

@@ -144,6 +144,19 @@ def test_a_recording_can_be_written(rows: list[Row]) -> None:
     assert table.num_rows == len(rows)
 
 
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("value", [10**400, Unspeakable(), {"a": Unspeakable()}, {(1, 2): 3}])
+def test_a_metric_that_is_no_number_and_no_json_is_a_row_all_the_same(value: Any) -> None:
+    info = TaskInfo("host", 1, "split", 3, 0, 60)
+    (row,) = metric_rows(info, [DataPoint("mine", value)], 0)
+    assert row.value == 0.0
+    assert row.text
+
+
 def test_users_metrics_become_rows_whatever_they_are() -> None:
     info = TaskInfo("h", 1, "count", 3, 99, 10.0)
     points = [
