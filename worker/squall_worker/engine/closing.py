@@ -16,7 +16,7 @@ from typing import Any
 from squall.logs import get_logger
 from squall_worker.engine.building import Built, on_thread
 from squall_worker.engine.executors import SpoutTask, Task
-from squall_worker.engine.executors_async import AsyncBolt, AsyncSpout, asked_to_end
+from squall_worker.engine.executors_async import AsyncBolt, AsyncSpout
 from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
 
 log = get_logger(__name__)
@@ -98,8 +98,6 @@ async def _finish(result: Awaitable[Any]) -> None:
     try:
         ending.result()
     except asyncio.CancelledError as error:
-        if asked_to_end():
-            raise
         raise RuntimeError("it awaited something that was cancelled") from error
 
 

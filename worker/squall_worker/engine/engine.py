@@ -559,11 +559,14 @@ class Engine:
         """When there will be something to do if nothing arrives before."""
         deadline = self._clock_due
         if self._ready and not self._stopping:
+            now = self.turn.now  # what was due by then was asked, or waits for something else
             for spout in self._flow.spouts:
-                if 0 < spout.idle_until < deadline and spout.active and spout.may_emit:
+                if now < spout.idle_until < deadline and spout.active and spout.may_emit:
                     deadline = spout.idle_until
         if self._rotation.due < deadline and self._desk.has_timeouts:
             deadline = self._rotation.due
+        if self._loads_due.due < deadline and self._flow.told_load:
+            deadline = self._loads_due.due
         return deadline
 
 

@@ -365,6 +365,7 @@ class SpoutTask(Task):
         self.pending_max: int | None = None
         self.idle_until = 0.0  # monotonic
         self._idle_runs = 0
+        self._woken = False  # since it was last asked
         self._failures = 0  # in a row, of next_tuple
         self._emitted = 0  # when it was last asked
         self.active = False
@@ -390,9 +391,16 @@ class SpoutTask(Task):
         return more
 
     def wake(self) -> None:
-        """Ask for a tuple again in the next turn."""
+        """Ask for a tuple again in the next turn. From any thread (`context.wake()`)."""
+        self._woken = True
         self.idle_until = 0.0
         self._idle_runs = 0
+
+    def _rest(self, now: float) -> None:
+        """It had nothing: ask again later, or at once if it was woken since it was asked."""
+        self.idle_until = now + self._idle_wait()
+        if self._woken:  # in this order: another thread may just be about it
+            self.idle_until = 0.0
 
     def run(self, calls_max: int, deadline: float) -> bool:
         """Call next_tuple until it emits no more, or a limit is reached. True if it emitted."""
@@ -405,6 +413,7 @@ class SpoutTask(Task):
         calls = 0
         chunk = 1
         idle = False
+        self._woken = False
         try:
             while calls < calls_max:
                 before = emitted()
@@ -426,7 +435,7 @@ class SpoutTask(Task):
         if end - start > HOLD_SECS:
             self.host.held_loop(self.component, f"{calls} call(s) of next_tuple", end - start)
         if idle:
-            self.idle_until = end + self._idle_wait()
+            self._rest(end)
         elif self._failures == 0:
             self._idle_runs = 0
         return emitted() > first

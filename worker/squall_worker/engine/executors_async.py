@@ -131,9 +131,10 @@ class AsyncSpout(SpoutTask):
                 before = emitted()
                 if not (self.active and self.may_emit):
                     return
+                self._woken = False
                 await self.user.next_tuple()
                 if emitted() == before:
-                    self.idle_until = self.host.now() + self._idle_wait()
+                    self._rest(self.host.now())
                     return
                 self._idle_runs = 0
             self._failures = 0

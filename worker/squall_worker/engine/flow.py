@@ -108,6 +108,7 @@ class Flow:
         self._congested: frozenset[str] = frozenset()
         self._congested_is_old = False
         self.dropped: Counter[str] = Counter()  # tuples of system streams, by stream
+        self.told_load = False  # some worker was told that an inbox here is not empty
 
     def wire(self, built: list[Built]) -> None:
         """Connect the tasks, once all are made."""
@@ -373,6 +374,7 @@ class Flow:
         if self._transport is not None:
             for slot, accounts in self._inflow.due():
                 grants = [one.grant(self._load(one.task)) for one in accounts]
+                self.told_load |= any(grant.load for grant in grants)
                 self._transport.grant(slot, grants, soon=True)
 
     def _load(self, task: int) -> int:
@@ -398,12 +400,14 @@ class Flow:
         frame that goes there anyway."""
         if self._transport is None:
             return
+        self.told_load = False
         for slot, accounts in self._inflow.accounts():
             grants = []
             for account in accounts:
                 load = self._load(account.task)
                 if abs(load - account.load) > _LOAD_STEP or (account.load and not load):
                     grants.append(account.grant(load))
+                self.told_load |= account.load > 0
             if grants:
                 self._transport.grant(slot, grants, soon=False)
 

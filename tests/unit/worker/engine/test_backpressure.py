@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from tests.support import pressure_components as p
-from tests.support.engine_cluster import EngineCluster
+from tests.support.engine_cluster import EngineCluster, Network
 from tests.support.link_network import LinkNetwork
 
 from squall import TopologyBuilder
@@ -261,6 +261,24 @@ def test_a_worker_that_comes_back_has_credit_again():
         cluster.run_until(lambda: p.SEEN.get("stuck", Counter())[count - 1] == 1)
         assert set(p.SEEN["stuck"].values()) == {1}
         cluster.run_until(lambda: len(p.SEEN["stuck"]) == count - min(p.SEEN["stuck"]))
+
+
+def test_an_inbox_that_is_empty_again_is_told():
+    """The worker has nothing more to do. Who goes on to think that it is loaded sends elsewhere, so
+    that it will have nothing to do."""
+    builder = TopologyBuilder()
+    builder.spout("fast", p.Fast(3_000, width=1_000))
+    builder.bolt("slow", p.Slow()).shuffle("fast")
+    conf = {"topology.worker.buffer.bytes": 1_000_000}
+    place = {"fast": 0, "slow": 1}
+    # (A link in memory wakes its worker for every frame, that of `transport.zmq` does not.)
+    with cluster_of(builder, 2, place, conf, network=Network()) as cluster:
+        (slow,) = cluster.engines[1]._flow.bolts
+        allowance = cluster.engines[0]._flow._outflow.allowance(cluster.slots[1], slow.task)
+        cluster.run_until(lambda: allowance.load > 0)
+        cluster.run_until(lambda: all_seen("slow", 3_000))
+        cluster.run_for(3)
+        assert allowance.load == 0
 
 
 def test_an_idle_link_repeats_its_grants():

@@ -56,6 +56,77 @@ def test_the_turns_of_an_idle_worker_end_after_the_spouts():
         assert len(turns) <= 20  # one a second, and another after it
 
 
+class Queued(Spout):
+    """Emits what others have put there."""
+
+    outputs = ["n"]
+
+    def open(self, conf, context):
+        self.queue = []
+
+    def next_tuple(self):
+        if self.queue:
+            brought_at = self.queue.pop()
+            self.emit([brought_at], message_id=1)
+            c.log("waited", self.now() - brought_at)
+
+
+class QueuedAsync(Queued):
+    async def next_tuple(self):
+        Queued.next_tuple(self)
+
+
+@pytest.mark.parametrize("kind", [Queued, QueuedAsync])
+def test_a_wake_while_a_spout_lies_down_is_not_lost(kind):
+    """The spout has found nothing; before its wait is noted, another thread brings something and
+    wakes it."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", kind())
+    builder.bolt("pass", c.Pass()).shuffle("numbers")
+    with EngineCluster(builder.build(), 1) as cluster:
+        cluster.run_for(30)
+        (spout,) = cluster.engines[0]._flow.spouts
+        idle_wait = spout._idle_wait
+
+        spout.user.now = cluster.clock.monotonic
+
+        def bring():
+            spout.user.queue.append(cluster.clock.monotonic())
+            spout.user.context.wake()
+
+        def woken_meanwhile():
+            spout._idle_wait = idle_wait
+            secs = idle_wait()
+            thread = threading.Thread(target=bring)
+            thread.start()
+            thread.join()
+            return secs
+
+        spout._idle_wait = woken_meanwhile
+        cluster.run_until(lambda: "waited" in c.LOG)
+        assert c.LOG["waited"] == [0]
+
+
+def test_a_spout_that_may_not_emit_is_not_looked_at_a_thousand_times_a_second():
+    """Its wait was over, and each timer set another one for now."""
+    place = {"numbers": 0, "pass": 1, "__acker": 0}
+    cluster = EngineCluster(idle_topology(), 2, place=lambda _, component: place[component])
+    with cluster:
+        cluster.run_for(30)
+        engine = cluster.engines[0]
+        engine.set_routes({})  # nobody knows where its bolt is
+        cluster.run_for(1)
+        turns, turn = [], engine._turn
+        engine._turn = lambda: turns.append(1) or turn()
+        asked = user_of(engine, "numbers").asked
+        cluster.run_for(10)
+        assert len(turns) < 100
+        assert user_of(engine, "numbers").asked == asked
+        engine.set_routes(cluster.routes)
+        cluster.run_for(1)
+        assert user_of(engine, "numbers").asked > asked
+
+
 def test_what_a_spout_emits_unasked_leaves_at_its_next_idle_poll():
     with EngineCluster(idle_topology(), 1) as cluster:
         cluster.run_for(30)
