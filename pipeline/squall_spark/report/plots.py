@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -36,8 +37,8 @@ def number(value: float | None) -> str:
 
 def nice_ceiling(value: float) -> float:
     """The next of 1, 2, 2.5, 5 times a power of ten: the end of an axis."""
-    if not math.isfinite(value) or value <= 0:
-        return 1.0
+    if not math.isfinite(value) or value < sys.float_info.min:
+        return 1.0  # (of what is smaller there may be no power of ten)
     power = 10.0 ** math.floor(math.log10(value))
     for factor in (1.0, 2.0, 2.5, 5.0, 10.0):
         if value <= factor * power * (1 + 1e-9):

@@ -323,3 +323,4 @@ def test_numbers_are_short() -> None:
         "0", "3", "0.123", "12.3", "1234", "12.3k", "3.6M", "-", "-",
     ]  # fmt: skip
     assert [nice_ceiling(v) for v in (0, 0.3, 1, 2.2, 37, 1e6)] == [1, 0.5, 1, 2.5, 50, 1e6]
+    assert nice_ceiling(5e-324) == 1
