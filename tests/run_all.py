@@ -11,6 +11,7 @@ when it passed then; lost or invented tuples fail at once.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,9 @@ def main(names: list[str]) -> int:
         print(f"no stage {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
     stages = [known[name] for name in names] or list(STAGES)
+    # A shell without job control starts what it sends to the background with Ctrl-C ignored, which
+    # every process that we start would inherit: the tests of Ctrl-C would wait in vain.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results = [run_stage(stage) for stage in stages]
     print(f"\n{table(results)}", flush=True)
     return 1 if any(result.failed for result in results) else 0

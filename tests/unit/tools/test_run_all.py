@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.run_all import STAGES, Result, Stage, main, run_stage, table
+from tests.run_all import ROOT, STAGES, Result, Stage, main, run_stage, table
 
 
 def test_the_table_names_failures_overruns_and_skips() -> None:
@@ -54,3 +55,36 @@ def test_a_pytest_stage_counts_and_names_what_was_skipped(tmp_path: Path) -> Non
 def test_an_unknown_stage_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonsense"]) == 2
     assert ", ".join(stage.name for stage in STAGES) in capsys.readouterr().err
+
+
+def without_ctrl_c(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a shell without job control runs it in the background."""
+    return subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command],
+        cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100,
+        check=False,
+    )  # fmt: skip
+
+
+_ONE_STAGE = """
+import sys
+from tests import run_all
+from tests.run_all import Stage
+asked = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+run_all.STAGES = (Stage("one", ((sys.executable, "-c", asked),), 60),)
+sys.exit(run_all.main([]))
+"""
+
+
+def test_what_a_stage_starts_ends_with_ctrl_c_also_where_the_shell_ignores_it() -> None:
+    done = without_ctrl_c(sys.executable, "-c", _ONE_STAGE)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_ctrl_c_is_tested_also_where_the_shell_ignores_it(options: tuple[str, ...]) -> None:
+    test = "tests/unit/squall/test_entry.py::test_ctrl_c_ends_local_mode"
+    with_pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    done = without_ctrl_c(*with_pytest, "--timeout", "60", *options, test)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
