@@ -512,8 +512,10 @@ class ZooKeeperStore:
             call, args = self._posts.popleft()
             call(*args)
         assert self._loop is not None
-        self._drain_due = True
-        self._loop.call_soon(self._drain)
+        # One is due already when something was posted meanwhile: two would take twice as much.
+        if not self._drain_due:
+            self._drain_due = True
+            self._loop.call_soon(self._drain)
 
     # On the loop
 
