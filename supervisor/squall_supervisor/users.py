@@ -9,6 +9,7 @@ as `supervisor.run.worker.as.user.default`. Without any of these a worker does n
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
@@ -33,6 +34,8 @@ _NEEDED = (
     Capability.CHOWN, Capability.DAC_OVERRIDE, Capability.FOWNER, Capability.KILL,
     Capability.SETGID, Capability.SETUID, Capability.SYS_PTRACE,
 )  # fmt: skip
+
+_LINKS_MAX = 40  # as Linux has it
 
 
 class UserRefusedError(Exception):
@@ -156,14 +159,22 @@ def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) ->
 
 
 def first_closed(path: Path) -> Path | None:
-    """The first folder on the way to a path that others may not enter, be it on the way to a link
-    or to where that leads; None when all is open."""
-    for way in (Path(os.path.abspath(path)), Path(os.path.realpath(path))):
-        for folder in (*reversed(way.parents), way):
-            try:
-                mode = os.stat(folder).st_mode
-            except FileNotFoundError:
-                break  # what we are to make, we make open
-            if stat.S_ISDIR(mode) and not mode & stat.S_IXOTH:
-                return folder
+    """The first folder on the way to a path that others may not enter, as it is written and
+    wherever links on it lead; None when all is open."""
+    here, parts, links = Path("/"), list(reversed((Path.cwd() / path).parts)), 0
+    while parts:
+        part = parts.pop()
+        here = here.parent if part == ".." else here / part
+        try:
+            mode = os.lstat(here).st_mode
+            if stat.S_ISLNK(mode):
+                links += 1
+                if links > _LINKS_MAX:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                parts += reversed(Path(os.readlink(here)).parts)
+                here = here.parent
+        except FileNotFoundError:
+            return None  # what we are to make, we make open
+        if stat.S_ISDIR(mode) and not mode & stat.S_IXOTH:
+            return here
     return None

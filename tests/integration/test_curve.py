@@ -37,9 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
 @pytest.fixture(autouse=True)
 def _no_topology_stays(cluster: DevCluster) -> Iterator[None]:
     yield
-    for name in cluster.topologies():
-        cluster.storm("kill", name, "-w", "0", check=False)
-        cluster.wait_gone(name)
+    cluster.kill_all()
 
 
 def topology_id(cluster: DevCluster) -> str:

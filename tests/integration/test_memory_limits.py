@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +25,7 @@ def cluster(folder: Path) -> Iterator[DevCluster]:
     )
     with DevCluster.start(folder / "cluster", slots=2, overrides=overrides) as cluster:
         yield cluster
-        for name in cluster.topologies():
-            cluster.storm("kill", name, "-w", "0")
-            cluster.wait_gone(name)
+        cluster.kill_all()
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +36,6 @@ def neighbour(cluster: DevCluster, folder: Path) -> Counter:
 @pytest.fixture(scope="module")
 def eater(cluster: DevCluster, folder: Path) -> Counter:
     return Counter(cluster, folder, "eater", "128")
-
-
-def errors(cluster: DevCluster) -> str:
-    shown = json.loads(cluster.storm("get-errors", "eater", "--json").stdout)
-    return str(shown["Comp-Errors"].get("__system", ""))
 
 
 def supervisor_log(cluster: DevCluster) -> str:
@@ -70,7 +62,7 @@ def test_it_is_restarted_with_the_reason_and_its_neighbour_is_not_touched(
     assert ("MemoryFarExceeded" in log) == (how == "KillWorker"), log
 
     def told() -> str | None:
-        said = errors(cluster)
+        said = eater.error()
         return said if said and said in log else None
 
     said = wait_for("the error to be shown", told)
@@ -102,7 +94,7 @@ def test_a_limit_that_is_none_is_refused_at_submit(
     cluster: DevCluster, folder: Path, limit: str
 ) -> None:
     package = folder / f"refused{limit}"
-    package.mkdir()
+    package.mkdir(exist_ok=True)
     (package / "eater.py").write_text(TOPOLOGY)
     result = cluster.storm("jar", package, "eater.py", "refused", folder, limit, check=False)
     assert result.returncode != 0

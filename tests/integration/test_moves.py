@@ -34,9 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
 @pytest.fixture(autouse=True)
 def _no_topology_stays(cluster: DevCluster) -> Iterator[None]:
     yield
-    for name in cluster.names():
-        cluster.storm("kill", name, "-w", "0", check=False)
-        cluster.wait_gone(name)
+    cluster.kill_all()
 
 
 def test_rebalances_from_two_workers_to_four_and_back_with_tuples_in_flight(

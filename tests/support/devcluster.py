@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ EXAMPLES = ROOT / "examples"
 
 _T = TypeVar("_T")
 _POLL_SECS = 0.05
+_tries = itertools.count(1)
 
 
 def wait_for(
@@ -89,6 +91,11 @@ def storm(
     if check:
         assert result.returncode == 0, f"storm {arguments}: {result.stdout}\n{result.stderr}"
     return result
+
+
+def fresh_name(kind: str) -> str:
+    """A name that no other try of a test has used: what a failed one left is in nobody's way."""
+    return f"{kind}-{next(_tries)}"
 
 
 def is_alive(pid: int) -> bool:
@@ -284,6 +291,14 @@ class DevCluster:
     def names(self) -> set[str]:
         """Of the topologies that there are: as Nimbus says, without a command in between."""
         return {topology.name for topology in self.call("getTopologySummaries")}
+
+    def kill_all(self, prefix: str = "") -> None:
+        """Kill all topologies (those whose name begins so), and wait until they are gone."""
+        names = sorted(name for name in self.names() if name.startswith(prefix))
+        for name in names:
+            self.storm("kill", name, "-w", "0", check=False)  # it may be one that is killed already
+        for name in names:
+            self.wait_gone(name)
 
     def wait_gone(self, name: str, timeout_secs: float = 30.0) -> None:
         """Until Nimbus knows no topology of this name."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
-from tests.support.devcluster import DevCluster, wait_for
+from tests.support.devcluster import DevCluster, fresh_name, wait_for
 
 TOPOLOGY = '''
 import os
@@ -84,13 +85,22 @@ if __name__ == "__main__":
 class Counter:
     """A submitted topology, as its files tell."""
 
-    def __init__(self, cluster: DevCluster, folder: Path, name: str, limit: str) -> None:
-        self.folder = folder / name
+    def __init__(self, cluster: DevCluster, folder: Path, kind: str, limit: str) -> None:
+        # One of an earlier try has a slot that this one needs.
+        cluster.kill_all(kind)
+        self.cluster = cluster
+        self.name = fresh_name(kind)
+        self.folder = folder / self.name
         self.folder.mkdir()
-        package = folder / f"package-{name}"
+        package = folder / f"package-{self.name}"
         package.mkdir()
         (package / "eater.py").write_text(TOPOLOGY)
-        cluster.storm("jar", package, "eater.py", name, self.folder, limit)
+        cluster.storm("jar", package, "eater.py", self.name, self.folder, limit)
+
+    def error(self) -> str:
+        """What is shown of its workers' ends; "" when there is nothing."""
+        shown = json.loads(self.cluster.storm("get-errors", self.name, "--json").stdout)
+        return str(shown["Comp-Errors"].get("__system", ""))
 
     def read(self) -> tuple[int, int] | None:
         """Pid and count."""

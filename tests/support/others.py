@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -30,14 +32,31 @@ def python_for_others() -> str | None:
     return None
 
 
+def missing(reason: str) -> NoReturn:
+    """What a test of other users needs is not there: it is skipped, but for CI as root, which has
+    to have it."""
+    if os.environ.get("CI") and os.geteuid() == 0:
+        pytest.fail(f"{reason}; CI needs it")
+    pytest.skip(reason)
+
+
 @contextmanager
 def folder_for_others() -> Iterator[Path]:
     """A folder that every user can walk to, as those of pytest are not: it closes them again with
-    each new run of any pytest on the machine."""
+    each new run of any pytest on the machine. What is made while the block runs is open, too,
+    whatever the umask was."""
+    umask = os.umask(0o022)
+    try:
+        yield from _folder()
+    finally:
+        os.umask(umask)
+
+
+def _folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="squall-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
         closed = first_closed(folder)
         if closed is not None:
-            pytest.skip(f"other users cannot get to {folder}: {closed} is closed to them")
+            missing(f"other users cannot get to {folder}: {closed} is closed to them")
         yield folder

@@ -150,6 +150,41 @@ def test_a_folder_that_others_cannot_get_to_is_named() -> None:
         assert first_closed(closed / "python") is None
 
 
+def test_the_way_leads_through_every_link_on_it() -> None:
+    """As to the Python of an environment, which is a link: the folder that the link is in counts,
+    and so does that which it leads to."""
+    with folder_for_others() as folder:
+        for name in ("target", "links", "env"):
+            (folder / name).mkdir()
+        python = folder / "target" / "python"
+        python.touch()
+        (folder / "links" / "python3").symlink_to("../target/python")
+        (folder / "env" / "python").symlink_to(folder / "links" / "python3")
+        (folder / "short").symlink_to("env")
+        way = folder / "short" / "python"
+        assert first_closed(way) is None
+        for name in ("target", "links", "env"):
+            (folder / name).chmod(0o700)
+            assert first_closed(way) == folder / name
+            (folder / name).chmod(0o755)
+        assert first_closed(way) is None
+        assert first_closed(Path(os.path.relpath(way))) is None
+        (folder / "again").symlink_to("again")
+        with pytest.raises(OSError, match="symbolic links"):
+            first_closed(folder / "again" / "python")
+
+
+def test_a_folder_of_these_tests_is_open_whatever_the_umask() -> None:
+    before = os.umask(0o077)
+    try:
+        with folder_for_others() as folder:
+            (folder / "a").mkdir()
+            assert first_closed(folder / "a" / "b") is None
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.usefixtures("as_root")
 def test_users_that_the_operator_names_are_looked_up_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no user 'no-such-user'"):
