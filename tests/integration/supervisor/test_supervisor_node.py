@@ -60,6 +60,44 @@ async def test_an_assignment_becomes_a_running_worker(node: TestNode) -> None:
     assert (worker_dir / "artifacts" / "worker.log.err").exists()
 
 
+async def test_a_worker_has_the_limits_of_its_node_and_the_supervisor_has_not(
+    tmp_path: Path,
+) -> None:
+    node = TestNode(
+        tmp_path,
+        **{"supervisor.worker.limit.open.files": 300, "supervisor.worker.limit.file.mb": 7},
+    )
+    node.blobs.put(WORDS)
+    try:
+        await node.start()
+        await node.assign(WORDS, {6700: 1})
+        pid = await node.wait_running()
+        for name, limit in (
+            ("Max open files", 300),
+            ("Max file size", 7 << 20),
+            ("Max core file size", 0),  # unless it is set otherwise
+        ):
+            assert limits_of(pid)[name] == (str(limit), str(limit))
+            assert limits_of(os.getpid())[name] != (str(limit), str(limit))
+        # The next one, too, that takes the place of one that died.
+        os.kill(pid, signal.SIGKILL)
+        await wait_until("another worker runs", lambda: node.living_workers() not in ([], [pid]))
+        another = await node.wait_running()
+        assert another != pid
+        assert limits_of(another)["Max open files"] == ("300", "300")
+    finally:
+        await node.close()
+
+
+def limits_of(pid: int) -> dict[str, tuple[str, str]]:
+    """The soft and the hard limits of a process, as the kernel has them."""
+    found = {}
+    for line in Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]:
+        soft, hard = line[26:].split()[:2]
+        found[line[:26].strip()] = (soft, hard)
+    return found
+
+
 async def test_a_worker_finds_its_topologys_key_in_its_folder(node: TestNode) -> None:
     """And nowhere else; each launch anew, also by a supervisor that has adopted."""
     node.blobs.put(WORDS, {"storm.messaging.curve": "auto"})

@@ -411,6 +411,67 @@ def test_a_report_that_does_not_fit_is_refused(
     assert not rebalances(reported)
 
 
+# In place of the program that needs Spark: says what it was asked, and does as it is told.
+STANDIN = """
+import json, os, pathlib, sys
+asked = json.loads(os.environ["SQUALL_SPARK_REPORT"])
+here = pathlib.Path(__file__).parent
+(here / "asked.json").write_text(json.dumps(asked))
+told = here / "told.json"
+if not told.exists():
+    sys.exit(3)
+pathlib.Path(asked["json_file"]).write_bytes(told.read_bytes())
+"""
+
+
+@pytest.fixture
+def spark_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the stand-in."""
+    folder = tmp_path / "standin" / "squall_spark" / "report"
+    folder.mkdir(parents=True)
+    for package in (folder.parent, folder):
+        (package / "__init__.py").touch()
+    (folder / "main.py").write_text(STANDIN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "standin"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+@pytest.mark.parametrize("options", [("--yes",), ("--yes", "--json")])
+def test_without_a_file_a_report_is_made_now(
+    reported: FakeNimbus,
+    command: Any,
+    tmp_path: Path,
+    spark_report: Path,
+    options: tuple[str, ...],
+) -> None:
+    Path(report_file(spark_report, {"split": 4, "": 3})).rename(spark_report / "told.json")
+    history = ("-c", f"storm.history.dir={tmp_path / 'history'}")
+    status, out, err = command(*history, "rebalance", "wordcount", "--from-report", *options)
+    assert status == 0, err
+    (rebalance,) = rebalances(reported)
+    assert (rebalance.num_executors, rebalance.num_workers) == ({"split": 4}, 3)
+    asked = json.loads((spark_report / "asked.json").read_text())
+    assert asked["topology"] == ID  # not the name, which another may have had before
+    assert (asked["history"], asked["since"]) == (str(tmp_path / "history"), "1d")
+    assert asked["quiet"]  # the changes are shown, not the report
+    if "--json" in options:
+        assert json.loads(out)["num_executors"] == {"split": 4}
+    else:
+        assert "because" in out
+    assert not Path(asked["json_file"]).parent.exists()
+
+
+def test_where_no_report_can_be_made_nothing_is_changed(
+    reported: FakeNimbus, command: Any, spark_report: Path
+) -> None:
+    status, out, err = command("rebalance", "wordcount", "--from-report", "--yes")
+    assert (status, out, err) == (3, "", "")  # the report's own process has said why
+    assert (spark_report / "asked.json").exists()
+    assert not rebalances(reported)
+
+
 def test_an_old_report_can_be_forced(reported: FakeNimbus, command: Any, tmp_path: Path) -> None:
     file = report_file(tmp_path, {"split": 4}, to_ms=1.0)
     assert command("rebalance", "wordcount", "--from-report", file, "--yes", "--force")[0] == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from squall.clock import SystemClock
+from squall.clock import ManualClock, SystemClock
 from squall.folders import Folder
 from squall.history.events import DaemonHistory
 from squall.history.schema import Row, from_parquet
@@ -243,6 +243,44 @@ def test_two_daemons_may_delete_what_is_old_at_once(
     expire(folder, 5_000)
     monkeypatch.undo()
     assert (folder / ID).names() == []
+
+
+def old_daemon(folder: Path, hours: object) -> DaemonHistory:
+    """With a file of just more than an hour ago, and one of just less, in the folder."""
+    clock = ManualClock()
+    place = folder / ID
+    place.mkdir(parents=True)
+    for number, secs_ago in enumerate((3601, 3599)):
+        at_ms = int((clock.time() - secs_ago) * 1000)
+        (place / file_name(at_ms, "w-1", number)).write_bytes(b"x")
+    conf = {"storm.history.dir": str(folder), "storm.history.retention.hours": hours}
+    return DaemonHistory(conf, name="nimbus h:1", clock=clock, topology_conf=lambda _: {})
+
+
+@pytest.mark.parametrize(
+    ("hours", "kept"), [(1, 1), (0.9997, 0), (2, 2), (0, 2), (None, 2), (-1, 2)]
+)
+async def test_a_daemon_deletes_what_is_older_than_its_retention(
+    tmp_path: Path, hours: object, kept: int
+) -> None:
+    """Nothing goes without a retention."""
+    daemon = old_daemon(tmp_path / "h", hours)
+    names = sorted(path.name for path in (tmp_path / "h" / ID).iterdir())
+    await daemon.expire()
+    left = sorted(path.name for path in (tmp_path / "h").rglob("*.parquet"))
+    assert left == names[2 - kept :]
+    await daemon.close()
+
+
+async def test_a_folder_that_cannot_be_tidied_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    conf = {"storm.history.dir": "mars://x", "storm.history.retention.hours": 1}
+    daemon = DaemonHistory(conf, name="nimbus h:1", clock=SystemClock(), topology_conf=lambda _: {})
+    await daemon.expire()
+    assert "history_not_expired" in caplog.text
+    assert "mars" in caplog.text
+    await daemon.close()
 
 
 def test_names_sort_by_time_and_tell_it() -> None:

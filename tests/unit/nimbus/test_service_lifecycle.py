@@ -157,6 +157,17 @@ async def test_the_administrators_limits_hold(tmp_path) -> None:
         await nimbus.submit(executors=2)
 
 
+async def test_a_history_that_nobody_could_write_is_refused_with_the_reason(tmp_path) -> None:
+    async with LocalNimbus(tmp_path, conf={"storm.history.dir": "mars://x"}) as nimbus:
+        await nimbus.leads()
+        with pytest.raises(storm.InvalidTopologyException) as caught:
+            await nimbus.submit(conf={"topology.history.enable": True})
+        assert "storm.history.dir mars://x cannot be used here" in caught.value.msg
+        assert "fsspec must know mars://" in caught.value.msg
+        assert await nimbus.state.storms() == []
+        await nimbus.submit(conf={"topology.history.enable": False})  # who asks for none has one
+
+
 async def test_an_upload_can_be_submitted_again(nimbus) -> None:
     handle = await nimbus.upload()
     await nimbus.submit("one", handle=handle)
