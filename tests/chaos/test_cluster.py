@@ -61,6 +61,7 @@ KILLS_OF_TWO = 20
 SCENARIOS = 16
 ZOOKEEPER_AWAY_SECS = 30.0
 MEMORY_GROWTH_MAX = 1.1  # R17
+PAUSE_SECS_MAX = 5.0  # R16: without an ack, while all is restarted in turn
 
 PENDING = 100
 CONF = {"topology.max.spout.pending": PENDING}
@@ -451,6 +452,9 @@ def test_all_is_restarted_in_turn(cluster: NetCluster, report: Report) -> None:
         assert [turn["result"] for turn in turns] == ["restarted"] * WORKERS
         for turn in turns:
             report.recovered("worker restart", turn["secs"])
+        assert figures["pause_secs_daemons"] <= PAUSE_SECS_MAX, figures
+        assert figures["pause_secs_workers"] <= PAUSE_SECS_MAX, figures
+        assert max(turn["secs"] for turn in turns) <= RECOVERY_SECS_MAX, turns
         anew = cluster.wait_workers(WORKERS)
         assert not anew.keys() & workers.keys()
         ledger.watch(WATCHED)
@@ -465,6 +469,10 @@ def test_clocks_that_jump_move_nothing(cluster: NetCluster, report: Report) -> N
         workers = cluster.wait_workers(WORKERS)
         daemons = {name: process.pid for name, process in cluster.processes.items()}
         assignment = cluster.assignment("ledger")
+        for name, pid in daemons.items():
+            assert cluster.clocks.turns(pid, name), f"{name} goes by the machine's clock"
+        for pid in workers:
+            assert cluster.clocks.turns(pid, "workers"), f"worker {pid} goes by the machine's clock"
         until = time.monotonic() + max(15.0, STORM_SECS)
         jumps = 0
         while time.monotonic() < until:

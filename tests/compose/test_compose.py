@@ -168,31 +168,32 @@ def kill_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
 def pause_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
     """It hangs with all in it until its tasks run elsewhere, then finds itself replaced."""
     victim = _busy(cluster)
-    before = cluster.processes(victim, "squall_worker")
-    cluster.docker.run("pause", victim)
-    try:
-        _recovered(ledger)
-    finally:
-        cluster.docker.run("unpause", victim)
-    wait_for(
-        "the replaced workers to end",
-        lambda: not before & cluster.processes(victim, "squall_worker"),
-        60,
-        0.5,
-    )
-    cluster.workers_per_container(total=WORKERS)
-    _recovered(ledger)
+    _away(cluster, ledger, victim, ("pause", victim), ("unpause", victim))
 
 
 def disconnect_a_container(cluster: ComposeCluster, ledger: Ledger) -> None:
     """A node that nobody reaches: its tasks run elsewhere, its own workers end."""
-    victim = _busy(cluster)
+    victim, network = _busy(cluster), cluster.network()
+    leave, join = (("network", what, network, victim) for what in ("disconnect", "connect"))
+    _away(cluster, ledger, victim, leave, join)
+
+
+def _away(
+    cluster: ComposeCluster,
+    ledger: Ledger,
+    victim: str,
+    begin: tuple[str, ...],
+    end: tuple[str, ...],
+) -> None:
+    """Between two commands of the engine's a container is away; its workers are replaced, and end
+    when it is back."""
     before = cluster.processes(victim, "squall_worker")
-    cluster.docker.run("network", "disconnect", cluster.network(), victim)
+    assert before
+    cluster.docker.run(*begin)
     try:
         _recovered(ledger)
     finally:
-        cluster.docker.run("network", "connect", cluster.network(), victim)
+        cluster.docker.run(*end)
     wait_for(
         "the replaced workers to end",
         lambda: not before & cluster.processes(victim, "squall_worker"),

@@ -6,9 +6,11 @@ The tests run in the order in which they are written, on the same environment: S
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -308,16 +310,28 @@ def test_a_cluster_of_the_installation_counts_exactly(installation: Installation
                     seen.add(command)
                     strangers += [f"{command}: {place}" for place in _of_checkout(pid)]
                 time.sleep(0.3)
-        finally:
+            assert demo.returncode == 0, output.read_text()
+        except BaseException:
             demo.kill()
             demo.wait()
+            kill_all_of(installation.folder)
+            raise
     said = output.read_text()
-    assert demo.returncode == 0, said
     assert "the counts are exact" in said
     for daemon in ("squall_nimbus", "squall_supervisor", "squall_worker", "squall_drpc"):
         assert any(daemon in command for command in seen), (daemon, seen)
     assert strangers == []
     assert list((installation.folder / "tmp").iterdir()) == []
+
+
+def kill_all_of(folder: Path) -> None:
+    """End whatever is left of a demo that failed: daemons that it started, and what they did."""
+    deadline = time.monotonic() + 20
+    while (left := processes_of(folder)) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 def _of_checkout(pid: int) -> Iterator[str]:

@@ -172,13 +172,18 @@ SKEWED = ROOT / "tests" / "topologies" / "history"
 COUNT = 3_000
 
 
-def rows_of(folder: Path, kind: str, name: str) -> int:
+def rows_of(folder: Path, kind: str, name: str, component: str | None = None) -> int:
+    """What rows of this kind and name count in all; those of one component, if it is given."""
     from squall.history.schema import from_parquet
 
     found = 0
     for path in folder.rglob("0*.parquet"):
         table = from_parquet(path.read_bytes(), path.name).to_pylist()
-        found += sum(row["n"] or 1 for row in table if (row["kind"], row["name"]) == (kind, name))
+        found += sum(
+            row["n"] or 1
+            for row in table
+            if (row["kind"], row["name"]) == (kind, name) and component in (None, row["component"])
+        )
     return found
 
 
@@ -196,8 +201,14 @@ def test_the_report_of_a_real_topology(spark: Any, tmp_path: Path) -> None:
     with DevCluster.start(data, slots=1) as cluster:
         cluster.storm("jar", SKEWED, "skewed.py", name, str(out), str(COUNT), json.dumps(conf))
         (topology,) = cluster.topologies().values()
-        # Every tuple counts once in each of `work`, `slow` and `flaky`.
-        wait_for("all counts", lambda: rows_of(history, "count", "executed") >= 3 * COUNT, 60)
+
+        # Every tuple counts once in each of `work`, `slow` and `flaky`, and its spout's task learns
+        # what became of it a little later. (`acked` and `failed` are counted by bolts, too.)
+        def all_counted() -> bool:
+            settled = sum(rows_of(history, "count", what, "keys") for what in ("acked", "failed"))
+            return rows_of(history, "count", "executed") >= 3 * COUNT and settled >= COUNT
+
+        wait_for("all counts", all_counted, 60)
         (pid,) = cluster.worker_pids(1)
         os.kill(pid, signal.SIGKILL)
         wait_for("the next worker", lambda: rows_of(history, "event", "worker running") == 2, 60)

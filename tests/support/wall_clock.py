@@ -45,6 +45,11 @@ class WallClocks:
         with self._file(name).open("r+b" if self._file(name).exists() else "wb") as file:
             file.write(struct.pack("=q", secs))
 
+    def turns(self, pid: int, name: str) -> bool:
+        """Whether a process goes by this clock: it has the library and the clock's file mapped."""
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        return all(f" {path}\n" in maps for path in (self._library, self._file(name)))
+
     def set_right(self) -> None:
         """All of them."""
         for file in self._folder.glob("*.shift"):
