@@ -17,6 +17,7 @@ the same download.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -38,6 +39,7 @@ from squall.names import code_blob_key, conf_blob_key, decode_znode, encode_znod
 from squall_supervisor.blob_cache import BlobCache
 from squall_supervisor.blob_source import BlobError, BlobSource, LocalizeError
 from squall_supervisor.manifest import first_difference, make_manifest, write_manifest
+from squall_supervisor.ownership import let_in, readers
 
 if TYPE_CHECKING:
     from squall_supervisor.environments import Environments, Lease
@@ -329,6 +331,9 @@ class Localizer:
             manifested.append(KEY_FILE)
         write_manifest(folder / _MANIFEST, make_manifest(folder, *manifested))
         sync_dir(folder)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for uid in readers(self.path_of(topology_id)):
+                let_in(folder, uid)  # its workers on other slots go on reading
         self._remove(topology_id)
         os.rename(folder, self.path_of(topology_id))
         sync_dir(self._stormdist)

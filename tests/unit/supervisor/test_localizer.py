@@ -16,6 +16,7 @@ from squall.names import conf_blob_key, jar_blob_key
 from squall_supervisor.blob_source import BlobError, LocalizeError
 from squall_supervisor.environments import Environments
 from squall_supervisor.localizer import Localizer
+from squall_supervisor.ownership import grant, readers
 from squall_thrift import storm
 from squall_thrift.codec import to_bytes
 
@@ -163,6 +164,19 @@ async def test_bytes_that_changed_are_noticed(
     await localizer.localize(TOPOLOGY)
     assert localizer.intact(TOPOLOGY)
     assert blobs.fetched == 2
+
+
+async def test_who_was_let_in_stays_in_when_it_is_fetched_anew(localizer: Localizer) -> None:
+    """Workers of another user run of it on other slots meanwhile."""
+    folder = localizer.path_of(TOPOLOGY)
+    try:
+        grant(folder, 61001)
+    except OSError as error:
+        pytest.skip(f"no access lists here: {error}")
+    another_byte_of_code(folder)
+    await localizer.localize(TOPOLOGY)
+    assert localizer.intact(TOPOLOGY)
+    assert readers(folder) == [61001]
 
 
 # ---- Dependencies ----
