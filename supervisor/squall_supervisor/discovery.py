@@ -1,15 +1,21 @@
-"""Finding the workers that this node has, from their folders and the process table."""
+"""Finding the workers that this node has, from their folders and the process table, and removing
+what those have left that ended while nobody watched."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from squall.logs import get_logger
 from squall_supervisor.adoption import FoundWorker
+from squall_supervisor.cgroups import Cgroups
+from squall_supervisor.launcher import remove_worker_dir
 from squall_supervisor.machine import Machine
 from squall_supervisor.processes import ProcessIdentity
 from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.worker_record import LAUNCH_FILE, WorkerRecord, read_launch
+
+log = get_logger(__name__)
 
 
 def find_workers(machine: Machine, workers_dir: Path) -> list[FoundWorker]:
@@ -54,3 +60,20 @@ def open_found(machine: Machine, worker: FoundWorker, workers_dir: Path) -> Work
         return None
     pid_dir = workers_dir / worker.worker_id / "pids"
     return machine.open(worker.process, worker_id=worker.worker_id, pid_dir=pid_dir)
+
+
+def remove_left(
+    machine: Machine, worker: FoundWorker, workers_dir: Path, cgroups: Cgroups | None
+) -> None:
+    """End what a worker that has ended had started, and remove its cgroup and its folder."""
+    worker_dir = workers_dir / worker.worker_id
+    leader = worker.record.process if worker.record is not None else None
+    if leader is not None:
+        killed = machine.kill_leftovers(
+            leader, worker_id=worker.worker_id, pid_dir=worker_dir / "pids"
+        )
+        if killed:
+            log.info("worker_leftovers_killed", worker_id=worker.worker_id, processes=killed)
+    if cgroups is not None:
+        cgroups.remove(worker.worker_id)
+    remove_worker_dir(worker_dir)

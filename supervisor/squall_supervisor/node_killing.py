@@ -14,8 +14,7 @@ from typing import Any
 from squall.errors import ConfigError
 from squall_supervisor.adoption import FoundWorker, plan_adoption
 from squall_supervisor.cgroups import Cgroups, cgroups_of
-from squall_supervisor.discovery import find_workers, open_found
-from squall_supervisor.launcher import remove_worker_dir
+from squall_supervisor.discovery import find_workers, open_found, remove_left
 from squall_supervisor.machine import Machine
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.worker_record import read_launch
@@ -33,9 +32,9 @@ class KilledWorker:
 
 def kill_workers(conf: Mapping[str, Any]) -> list[KilledWorker]:
     """End every worker of this node that lives: SIGTERM, SIGKILL when
-    `supervisor.worker.shutdown.sleep.secs` have passed, with all that it started. Only processes
-    that match what was noted of them are touched (see `discovery`). A supervisor that runs starts
-    them again: see `node_lock.supervisor_runs`."""
+    `supervisor.worker.shutdown.sleep.secs` have passed, with all that it started; and what those
+    have left that ended before. Only processes that match what was noted of them are touched (see
+    `discovery`). A supervisor that runs starts them again: see `node_lock.supervisor_runs`."""
     settings = SupervisorSettings.from_conf(conf)
     return asyncio.run(_kill_all(settings))
 
@@ -47,6 +46,10 @@ async def _kill_all(settings: SupervisorSettings) -> list[KilledWorker]:
     ports = {worker.record.port for worker in found if worker.record is not None}
     plan = plan_adoption(found, ports)
     cgroups = _cgroups(settings)
+    for worker in found:
+        # Without a process in its record it is being launched, perhaps, by a supervisor that runs.
+        if worker.process is None and worker.record is not None and worker.record.process:
+            await asyncio.to_thread(remove_left, machine, worker, settings.workers_dir, cgroups)
     living = [*plan.adopt.values(), *(worker for worker, _ in plan.end)]
     killed = await asyncio.gather(*(_kill(machine, worker, settings, cgroups) for worker in living))
     return sorted((one for one in killed if one is not None), key=lambda one: one.port)
@@ -66,8 +69,7 @@ async def _kill(
     settings: SupervisorSettings,
     cgroups: Cgroups | None,
 ) -> KilledWorker | None:
-    worker_dir = settings.workers_dir / worker.worker_id
-    launch = read_launch(worker_dir)
+    launch = read_launch(settings.workers_dir / worker.worker_id)
     process = open_found(machine, worker, settings.workers_dir)
     if process is None:
         return None
@@ -75,9 +77,7 @@ async def _kill(
         await process.stop(settings.slot.worker_shutdown_secs)
     finally:
         process.close()
-    if cgroups is not None:
-        await asyncio.to_thread(cgroups.remove, worker.worker_id)
-    await asyncio.to_thread(remove_worker_dir, worker_dir)
+    await asyncio.to_thread(remove_left, machine, worker, settings.workers_dir, cgroups)
     if launch is None:  # spoiled; the process was found all the same
         return KilledWorker(worker.worker_id, "", 0, process.pid)
     return KilledWorker(worker.worker_id, launch.topology_id, launch.port, process.pid)

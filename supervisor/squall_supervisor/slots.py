@@ -10,8 +10,7 @@ from squall.logs import get_logger
 from squall_supervisor.adoption import FoundWorker, plan_adoption
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
-from squall_supervisor.discovery import find_workers, open_found
-from squall_supervisor.launcher import remove_worker_dir
+from squall_supervisor.discovery import find_workers, open_found, remove_left
 from squall_supervisor.node import Node
 from squall_supervisor.slot_runner import SlotRunner
 from squall_supervisor.slot_table import State
@@ -71,7 +70,7 @@ class Slots:
                 await asyncio.to_thread(_write_record, record, workers_dir / record.worker_id)
             self.runners[port].adopt(worker.record, process)
         for worker_id in plan.remove:
-            await asyncio.to_thread(self._remove_ended, folders[worker_id])
+            await asyncio.to_thread(self._remove_left, folders[worker_id])
         # Until they are gone they may hold the ports of workers to come.
         await asyncio.gather(*(self._end(worker, why) for worker, why in plan.end))
 
@@ -80,20 +79,9 @@ class Slots:
             for worker_id in self._node.cgroups.sweep(keep):
                 log.warning("cgroup_left_behind_removed", worker_id=worker_id)
 
-    def _remove_ended(self, worker: FoundWorker) -> None:
-        """Remove what there is of a worker that has ended while nobody watched."""
+    def _remove_left(self, worker: FoundWorker) -> None:
         node = self._node
-        worker_dir = node.settings.workers_dir / worker.worker_id
-        leader = worker.record.process if worker.record is not None else None
-        if leader is not None:
-            killed = node.machine.kill_leftovers(
-                leader, worker_id=worker.worker_id, pid_dir=worker_dir / "pids"
-            )
-            if killed:
-                log.info("worker_leftovers_killed", worker_id=worker.worker_id, processes=killed)
-        if node.cgroups is not None:
-            node.cgroups.remove(worker.worker_id)
-        remove_worker_dir(worker_dir)
+        remove_left(node.machine, worker, node.settings.workers_dir, node.cgroups)
 
     async def _end(self, worker: FoundWorker, why: str) -> None:
         """End a worker that no slot drives."""
@@ -106,7 +94,7 @@ class Slots:
             await process.stop(self._node.settings.slot.worker_shutdown_secs)
         finally:
             process.close()
-        await asyncio.to_thread(self._remove_ended, worker)
+        await asyncio.to_thread(self._remove_left, worker)
 
     def forgive(self) -> None:
         """This process was stopped for a while: hold no heartbeat against the workers yet."""

@@ -16,6 +16,7 @@ from squall.cluster.memory import MemoryStore
 from squall.cluster.state import ClusterState
 from squall.launch import LaunchSpec
 from squall_supervisor import processes
+from squall_supervisor.node_killing import kill_workers
 from squall_supervisor.slot_table import State
 
 pytestmark = pytest.mark.integration
@@ -340,10 +341,12 @@ async def test_a_worker_that_died_meanwhile_is_launched_again(node: TestNode) ->
     assert len(list(supervisor.settings.workers_dir.iterdir())) == 1
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("child", [True, "detached"])
 async def test_what_a_worker_that_died_meanwhile_has_left_is_killed(
-    node: TestNode, child: object
+    node: TestNode, child: object, by_hand: bool
 ) -> None:
+    """By the next supervisor, or by `storm kill_workers`."""
     node.behave(child=child)
     supervisor = await node.start()
     await node.assign(WORDS, {6700: 1})
@@ -356,7 +359,11 @@ async def test_what_a_worker_that_died_meanwhile_has_left_is_killed(
     assert processes.identify(left) is not None
     node.behave()
     try:
-        await node.start()
+        if by_hand:
+            assert await asyncio.to_thread(kill_workers, node.conf) == []
+            assert list(supervisor.settings.workers_dir.iterdir()) == []
+        else:
+            await node.start()
         await wait_until("the child is gone", lambda: processes.identify(left) is None)
     finally:
         if processes.identify(left) is not None:
