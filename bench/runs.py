@@ -42,7 +42,7 @@ class Case:
     first_worker: Mapping[str, int] = field(default_factory=dict)  # of a component's tasks; else 0
     conf: Mapping[str, Any] = field(default_factory=dict)
     stubs: Sequence[str] = ()
-    # What issue 11 asks for: ratio to the plain loop, or millions of tuples a second of one core,
+    # The goals: ratio to the plain loop, or millions of tuples a second of one core,
     # or tuples a second of wall time.
     goal_ratio: float | None = None
     limit_ratio: float | None = None

@@ -63,10 +63,10 @@ cdef inline int check_values(Output output, object values) except -1:
             """\
         if batch.several is not None:
             tup.anchors = batch.several.get(i)
-        self.root = root
+        if batch.sources is not None:
 """,
             """\
-        self.root = root
+        if batch.sources is not None:
 """,
         ),
         (

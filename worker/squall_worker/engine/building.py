@@ -19,6 +19,7 @@ from squall.groupings import CustomGrouping
 from squall.model import Component, GlobalStreamId, Grouping
 from squall.names import DEAD_LETTER_STREAM, is_system_id
 from squall_worker.engine.core import (
+    SHARES_EDGES,
     Batch,
     CarefulCalls,
     ColumnCalls,
@@ -59,6 +60,7 @@ class BuildHost(Host, Protocol):
     plan: Plan
     ledger: Ledger
     rng: random.Random
+    edges: Edges
     observer: Observer | None
     make_object: Callable[[Component, int], Any]
     make_counts: Callable[[], TaskCounts]
@@ -72,6 +74,27 @@ class BuildHost(Host, Protocol):
 
     def die(self, error: BaseException) -> None:
         """The worker must end."""
+
+
+class Edges:
+    """The edges of a worker. With as many of them as tasks of one component times those of another,
+    a turn would have a tuple or two for each: so the tasks of a component share theirs, apart from
+    those that run on threads of their own."""
+
+    def __init__(self, local_tasks: Collection[int]) -> None:
+        self._local_tasks = local_tasks
+        self._shared: dict[tuple[str, str, int], Edge] = {}
+
+    def edge(self, target: int, source: Source, *, shared: bool) -> Edge:
+        """From what one task emits on one stream to another task."""
+        local = target in self._local_tasks
+        if not (shared and SHARES_EDGES):
+            return Edge(target, source, local=local)
+        place = (*source.key, target)
+        edge = self._shared.get(place)
+        if edge is None:
+            edge = self._shared[place] = Edge(target, source, local=local)
+        return edge
 
 
 @dataclass(slots=True)
@@ -92,7 +115,8 @@ def build_task(host: BuildHost, task: int) -> Built:
     feed = feed_of(user, component.id, task)
     conf = component_conf(host.worker_context.conf, component.conf)
     context = TopologyContext(host.worker_context, task, conf)
-    outputs = _outputs(host, component, task, context)
+    threaded = feed in (Feed.THREAD, Feed.THREAD_NEXT_TUPLE)
+    outputs = _outputs(host, component, task, context, shared=not threaded)
     made_of = (
         host,
         component.id,
@@ -101,7 +125,6 @@ def build_task(host: BuildHost, task: int) -> Built:
         list(outputs.values()),
         host.make_counts(),
     )
-    threaded = feed in (Feed.THREAD, Feed.THREAD_NEXT_TUPLE)
     ledger = host.ledger.fresh() if threaded else host.ledger
     emitter = Emitter(
         component.id,
@@ -382,7 +405,7 @@ def _reporter(
 
 
 def _outputs(
-    host: BuildHost, component: Component, task: int, context: TopologyContext
+    host: BuildHost, component: Component, task: int, context: TopologyContext, *, shared: bool
 ) -> dict[str, Output]:
     outputs = {}
     for stream, info in component.streams.items():
@@ -392,7 +415,7 @@ def _outputs(
         output = Output(source, direct=info.direct)
         for consumer, grouping in host.plan.consumers_of(component.id, stream):
             edges = [
-                Edge(target, source, local=target in host.plan.local_tasks)
+                host.edges.edge(target, source, shared=shared)
                 for target in host.plan.tasks_of[consumer.id]
             ]
             try:

@@ -4,9 +4,10 @@
            -> bolts, sources before consumers -> settle acks -> send
 
 A turn is plain synchronous code with a budget of `topology.run.turn.ms` and `topology.spout.batch`
-calls a spout; between two turns the event loop has its say. Each task's outputs are flushed right
-after it ran, so a tuple passes the whole chain of a worker within one turn, and what a turn has for
-another worker leaves in one piece at its end: the batch adapts to the load by itself.
+calls a spout; between two turns the event loop has its say. What the tasks of a component emitted
+is flushed right after they ran, so a tuple passes the whole chain of a worker within one turn, and
+what a turn has for another worker leaves in one piece at its end: the batch adapts to the load by
+itself.
 
 When a turn found nothing to do, the next one waits for a timer (a spout's idle wait, a tick, a
 time-out), for the transport, or for `wake`. A turn in which nothing has arrived, no spout has
@@ -37,11 +38,11 @@ from squall.model import Component, Executor, Topology, WorkerSlot
 from squall.names import ACKER_COMPONENT
 from squall.serialization import Registry
 from squall_worker.engine import core
-from squall_worker.engine.building import Built, build_task, open_task
+from squall_worker.engine.building import Built, Edges, build_task, open_task
 from squall_worker.engine.closing import close_components
 from squall_worker.engine.codec import CodecError, ValueCodec
 from squall_worker.engine.complaints import Complaints
-from squall_worker.engine.core import Edge, Inspector, Output, Source, TurnState
+from squall_worker.engine.core import Edge, Inspector, Source, TurnState
 from squall_worker.engine.desk import AckDesk
 from squall_worker.engine.events import EventLog
 from squall_worker.engine.exchange import Exchange
@@ -169,6 +170,7 @@ class Engine:
         )
         self.ledger = self._desk.ledger
         self.built: list[Built] = []
+        self.edges = Edges(self.plan.local_tasks)
         self.balancers: Balancers | None = None
         if not conf.get("topology.disable.loadaware.messaging"):
             self.balancers = Balancers(conf, self.rng)
@@ -367,7 +369,7 @@ class Engine:
             spout.wake()
         self.wake()
 
-    def tap(self, wrap: Callable[[Output, Edge], Waiting | None]) -> None:
+    def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
         """Let another object stand between the tasks' buffers and the way out: see `Flow.tap`."""
         self._flow.tap(wrap)
 

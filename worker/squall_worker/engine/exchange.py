@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from squall.logs import get_logger
 from squall.model import WorkerSlot
 from squall_worker.engine.codec import CodecError, ValueCodec, ValueNotEncodableError
-from squall_worker.engine.core import Batch, Output, Source, decode_batches, encode_batches
+from squall_worker.engine.core import Batch, Source, decode_batches, encode_batches
 from squall_worker.engine.credit import charge
 from squall_worker.engine.inspecting import not_encodable
 from squall_worker.engine.plan import Plan
@@ -56,20 +56,20 @@ class Exchange:
 
     # -- leaving --
 
-    def send_tuples(self, output: Output, slot: WorkerSlot, task: int, batch: Batch) -> int:
+    def send_tuples(self, slot: WorkerSlot, task: int, batch: Batch) -> int:
         """Encode a batch for a task of a peer; tuples that cannot be encoded fail. Returns what it
         takes of the credit. (A section for each task, so that each is decoded when its task runs.)
         """
-        source = output.source
+        source = batch.source
         try:
             data = encode_batches(source, [(task, batch)], self._codec)
         except ValueNotEncodableError as error:
-            return self._send_encodable(output, slot, task, batch, error)
+            return self._send_encodable(slot, task, batch, error)
         if len(data) > SECTION_BYTES_MAX:
             if len(batch) > 1:
                 head = batch.take(len(batch) // 2)
-                used = self.send_tuples(output, slot, task, head)
-                return used + self.send_tuples(output, slot, task, batch)
+                used = self.send_tuples(slot, task, head)
+                return used + self.send_tuples(slot, task, batch)
             if len(data) > TUPLE_BYTES_MAX:
                 too_large = CodecError(
                     f"component {source.component!r}, stream {source.stream!r}: a tuple of "
@@ -81,19 +81,14 @@ class Exchange:
         return charge(len(data), len(batch))
 
     def _send_encodable(
-        self,
-        output: Output,
-        slot: WorkerSlot,
-        task: int,
-        batch: Batch,
-        error: ValueNotEncodableError,
+        self, slot: WorkerSlot, task: int, batch: Batch, error: ValueNotEncodableError
     ) -> int:
-        source = output.source
         good = []
         for tup in batch.as_tuples():
             try:
                 self._codec.encode_row(tup.values)
             except ValueNotEncodableError as reason:
+                source = tup.source
                 described = not_encodable(source, reason)
                 roots = Batch.of(source, [tup]).roots()
                 self.reject(source.component, source.task, described, roots)
@@ -101,7 +96,7 @@ class Exchange:
                 good.append(tup)
         if len(good) == len(batch):
             raise error  # ours: it would go on for ever
-        return self.send_tuples(output, slot, task, Batch.of(source, good)) if good else 0
+        return self.send_tuples(slot, task, Batch.of(batch.source, good)) if good else 0
 
     def send(self, slot: WorkerSlot, section: bytes) -> None:
         """A section for the engine of another worker."""

@@ -1,8 +1,9 @@
 """How tuples move between the tasks of a worker, and to other workers, and who has to wait when
 what he feeds is behind.
 
-Emit never blocks. What a task emitted waits in its edges until the task has run, and then goes to
-inboxes here, or to other workers as far as their credit goes. Behind that are two marks: an inbox
+Emit never blocks. What a task emitted waits in its edges until it has run, and the tasks that share
+these edges with it; then it goes to inboxes here, or to other workers as far as their credit goes.
+Behind that are two marks: an inbox
 above its *soft* one stops the spouts above it; above its *hard* one, or without credit, it stops
 every task that feeds it (`gates`). Both are in tuples, the hard one also in bytes by the size of a
 tuple that is sampled now and then. Whatever else shares nothing with it goes on.
@@ -16,16 +17,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
+from itertools import groupby
 from typing import Any, Protocol
 
 from squall.model import WorkerSlot
 from squall.names import is_system_id
 from squall_worker.engine.building import Built
-from squall_worker.engine.core import Batch, Edge, Ledger, Outbox, Output
+from squall_worker.engine.core import Batch, Edge, Ledger, Outbox
 from squall_worker.engine.credit import Allowance, Inflow, Outflow, charge, window_bytes
 from squall_worker.engine.exchange import SECTION_BYTES_MAX, Exchange
-from squall_worker.engine.executors import BoltTask, SlicedBolt, SpoutTask, Task
+from squall_worker.engine.executors import NO_LOCK, BoltTask, SlicedBolt, SpoutTask, Task
 from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
 from squall_worker.engine.gates import Gates
 from squall_worker.engine.plan import Plan
@@ -38,6 +41,9 @@ _SOFT_TUPLES = 2_048
 _UNROUTED_TUPLES_MAX = 10_000  # kept an edge while its task has no worker
 _INBOX_BYTES_MIN = 256 * 1024
 _SAMPLE_EVERY = 16  # batches
+# Tasks that share an exit take, or spouts emit, this many before it is flushed: the more there are,
+# the more tuples a batch has; and so many may be emitted beyond what the targets have room for.
+_FLUSH_TUPLES = 256
 _SECTION_TUPLES_MAX = 2_048  # decoded in one go
 _BUDGET_BYTES = 33_554_432
 _LOAD_STEP = LOAD_MAX // 64  # a smaller change is not told
@@ -59,22 +65,36 @@ class Way:
     """An edge, and where it leads."""
 
     __slots__ = (
-        "allowance", "droppable", "edge", "inner", "output", "rest", "slot", "target", "task",
+        "allowance", "droppable", "edge", "inner", "rest", "slot", "stream", "target", "task",
         "tuple_bytes",
     )  # fmt: skip
 
-    def __init__(self, output: Output, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
-        self.output = output
+    def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
         self.edge: Waiting = edge
         self.task: int = edge.task
+        self.stream: str = edge.source.stream
         self.target = target  # None: on another worker
         self.inner = inner  # within a cycle
         # Metrics and logged events wait for nobody: without room they are dropped, and counted.
-        self.droppable = is_system_id(output.source.stream)
+        self.droppable = is_system_id(self.stream)
         self.slot: WorkerSlot | None = None
         self.allowance: Allowance | None = None  # None: here, or nobody knows where
         self.rest: Batch | None = None  # out of the edge, but there was no more credit
         self.tuple_bytes = 256  # of the credit, as the last section had it
+
+
+class Exit:
+    """The ways out of a task, or of several that share their edges."""
+
+    __slots__ = ("lock", "on_loop", "outbox", "ways")
+
+    def __init__(
+        self, edges: Sequence[Edge], ways: list[Way], lock: AbstractContextManager[Any]
+    ) -> None:
+        self.ways = ways
+        self.outbox = Outbox(list(zip(edges, ways, strict=True)))
+        self.lock = lock  # of the task
+        self.on_loop = lock is NO_LOCK
 
 
 class Flow:
@@ -94,8 +114,11 @@ class Flow:
         self.bolts: list[BoltTask] = []  # in the order of a turn
         self.bolt_of: dict[int, BoltTask] = {}
         self.task_of: dict[int, Task] = {}
-        self._ways: dict[Task, list[Way]] = {}
-        self._outboxes: dict[Task, Outbox[Way]] = {}
+        self._exits: list[Exit] = []
+        self._exit_of: dict[Task, Exit] = {}
+        # In the order of a turn, those together that share an exit.
+        self._spouts_by_exit: list[tuple[Exit, list[SpoutTask]]] = []
+        self._bolts_by_exit: list[tuple[Exit, list[BoltTask]]] = []
         self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
         self._tuples_max = int(conf.get("topology.executor.receive.buffer.size") or 32_768)
         self._budget = int(conf.get("topology.worker.buffer.bytes") or _BUDGET_BYTES)
@@ -103,7 +126,7 @@ class Flow:
         self._outflow = Outflow()
         self._inflow = Inflow()
         self._gates = Gates({})
-        self._held: dict[Way, Task] = {}  # something waits for credit there
+        self._held: dict[Way, Exit] = {}  # something waits for credit there
         self._swollen: dict[BoltTask, None] = {}  # above the soft mark
         self._congested: frozenset[str] = frozenset()
         self._congested_is_old = False
@@ -124,40 +147,49 @@ class Flow:
         for bolt in self.bolts:
             bolt.set_marks(_SOFT_TUPLES, self._tuples_max, self._inbox_bytes)
             bolt.decode = self._decode
+        shared: dict[Edge, Exit] = {}
         for one in built:
             task = one.task
-            self._ways[task] = [
-                Way(
-                    output,
-                    edge,
-                    self.bolt_of.get(edge.task),
-                    inner=self._plan.on_one_cycle(task.component, edge.task),
-                )
-                for output in task.outputs
-                for edge in output.edges
-            ]
-            edges = [edge for output in task.outputs for edge in output.edges]
-            self._outboxes[task] = Outbox(list(zip(edges, self._ways[task], strict=True)))
-            if isinstance(task, SlicedBolt) and self._ways[task]:
+            exit_ = self._exit_of[task] = self._find_exit(task, shared)
+            if isinstance(task, SlicedBolt) and exit_.ways:
                 task.pause = partial(self._pause, task)
             if isinstance(task, ThreadSpout | ThreadBolt):
                 assert one.ledger is not None
                 self._threaded.append((task, one.ledger))
+        of = self._exit_of.__getitem__
+        self._spouts_by_exit = [(exit_, list(some)) for exit_, some in groupby(self.spouts, of)]
+        self._bolts_by_exit = [(exit_, list(some)) for exit_, some in groupby(self.bolts, of)]
         self._gates = Gates(
             {
-                task.task: [way.task for way in ways if not (way.inner or way.droppable)]
-                for task, ways in self._ways.items()
+                task.task: [way.task for way in exit_.ways if not (way.inner or way.droppable)]
+                for task, exit_ in self._exit_of.items()
             }
         )
         self.set_routes({})
 
-    def tap(self, wrap: Callable[[Output, Edge], Waiting | None]) -> None:
+    def _find_exit(self, task: Task, shared: dict[Edge, Exit]) -> Exit:
+        """That of a task before it which has the same edges, or one of its own."""
+        edges = [edge for output in task.outputs for edge in output.edges]
+        if edges and edges[0] in shared:
+            return shared[edges[0]]
+        on_one_cycle = self._plan.on_one_cycle
+        ways = [
+            Way(edge, self.bolt_of.get(edge.task), inner=on_one_cycle(task.component, edge.task))
+            for edge in edges
+        ]
+        exit_ = Exit(edges, ways, task.lock)
+        self._exits.append(exit_)
+        if edges:
+            shared[edges[0]] = exit_
+        return exit_
+
+    def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
         """Take what tasks emit from what `wrap` makes of an edge (None: from itself)."""
-        for task, ways in self._ways.items():
-            with task.lock:
-                for way in ways:
+        for exit_ in self._exits:
+            with exit_.lock:
+                for way in exit_.ways:
                     assert isinstance(way.edge, Edge), "tapped once"
-                    tapped = wrap(way.output, way.edge)
+                    tapped = wrap(way.edge)
                     if tapped is not None:
                         way.edge = tapped
 
@@ -167,8 +199,8 @@ class Flow:
         """Where the tasks of other workers are."""
         self._exchange.set_routes(routes)
         routes = self._exchange.routes
-        for task, ways in self._ways.items():
-            for way in ways:
+        for exit_ in self._exits:
+            for way in exit_.ways:
                 if way.target is None:
                     slot = way.slot = routes.get(way.task)
                     way.allowance = None
@@ -176,7 +208,7 @@ class Flow:
                         way.allowance = self._outflow.allowance(slot, way.task)
                     self._check_allowance(way.task, way.allowance)
                     if way.rest is not None or len(way.edge):
-                        self._held[way] = task
+                        self._held[way] = exit_
         sources: dict[WorkerSlot, set[str]] = {}
         for source, slot in routes.items():
             sources.setdefault(slot, set()).add(self._plan.task_to_component[source])
@@ -196,8 +228,8 @@ class Flow:
                 sent.append((task, charge(len(section), count)))
         self._outflow.session_began(slot, sent)
         self._inflow.session_began(slot, sessions)
-        for ways in self._ways.values():
-            for way in ways:
+        for exit_ in self._exits:
+            for way in exit_.ways:
                 if way.slot == slot:
                     self._check_allowance(way.task, way.allowance)
 
@@ -224,25 +256,25 @@ class Flow:
             not any(bolt.busy for bolt in self.bolts)
             and not any(spout.pending for spout in self.spouts)
             and not self._held
-            and all(outbox.is_empty for outbox in self._outboxes.values())
+            and all(exit_.outbox.is_empty for exit_ in self._exits)
             and self._exchange.is_empty
         )
 
-    def flush(self, task: Task) -> bool:
-        """Move a task's buffers to where they go. True when something moved. What is left, for
-        want of credit, is in `_held`."""
+    def flush(self, exit_: Exit) -> bool:
+        """Move what waits in the edges of an exit to where it goes. True when something moved. What
+        is left, for want of credit, is in `_held`."""
         moved = False
-        for way in self._outboxes[task].take():
+        for way in exit_.outbox.take():
             target = way.target
             if target is None:
-                moved |= self._send(task, way)
+                moved |= self._send(exit_, way)
                 continue
             batch = way.edge.take()
             n = len(batch)
             if not n:
                 continue
             if way.droppable and target.local > target.hard:
-                self.dropped[way.output.source.stream] += n
+                self.dropped[way.stream] += n
                 continue
             if way.inner and target.local > target.hard_max and self._overflows(way, batch):
                 continue
@@ -255,11 +287,10 @@ class Flow:
             target.local += n
             if target.local > target.soft:
                 self._check_inbox(target)
-            way.output.transferred += n
             moved = True
         return moved
 
-    def _send(self, task: Task, way: Way) -> bool:
+    def _send(self, exit_: Exit, way: Way) -> bool:
         """What waits for a task of another worker, as far as its credit goes."""
         allowance, moved = way.allowance, False
         while allowance is not None:
@@ -282,10 +313,9 @@ class Flow:
             if way.inner and -left > self._budget and self._overflows(way, batch):
                 continue
             assert way.slot is not None
-            used = self._exchange.send_tuples(way.output, way.slot, way.task, batch)
+            used = self._exchange.send_tuples(way.slot, way.task, batch)
             allowance.sent += used
             way.tuple_bytes = max(1, used // fit)
-            way.output.transferred += fit
             moved = True
             if allowance.sent >= allowance.limit:
                 self._congested_is_old |= self._gates.close(way.task)
@@ -294,26 +324,26 @@ class Flow:
         elif allowance is None:
             way.edge.drop_oldest(_UNROUTED_TUPLES_MAX)
         if way.rest is not None or len(way.edge):
-            self._held[way] = task
+            self._held[way] = exit_
         return moved
 
     def _drop(self, way: Way) -> None:
         for batch in (way.rest, way.edge.take()):
-            self.dropped[way.output.source.stream] += 0 if batch is None else len(batch)
+            self.dropped[way.stream] += 0 if batch is None else len(batch)
         way.rest = None
 
     def _send_held(self) -> bool:
         """Send what waited for credit."""
         held, self._held = self._held, {}
         moved = False
-        for way, task in held.items():
-            with task.lock:
-                moved |= self._send(task, way)
+        for way, exit_ in held.items():
+            with exit_.lock:
+                moved |= self._send(exit_, way)
         return moved
 
     def _overflows(self, way: Way, batch: Batch) -> bool:
         """Fail what a cycle makes beyond all bounds. (Always true.)"""
-        source = way.output.source
+        source = batch.source
         cycle = ", ".join(map(repr, self._plan.cycle_of(source.component)))
         consumer = self._plan.task_to_component[way.task]
         error = CycleOverflowError(
@@ -331,25 +361,25 @@ class Flow:
         for task, own in self._threaded:
             with task.lock:
                 ledger.merge(own)
-                worked |= self.flush(task)
+                worked |= self.flush(self._exit_of[task])
                 if isinstance(task, ThreadSpout):
                     worked |= task.settle_untracked()
         for spout in self.spouts:
             if not isinstance(spout, ThreadSpout):
                 if spout.emitted_more():
-                    worked |= self.flush(spout)
+                    worked |= self.flush(self._exit_of[spout])
                 worked |= spout.settle_untracked()
         for bolt in self.bolts:
             if bolt.stirred and not (isinstance(bolt, ThreadBolt) or bolt.holds_back):
                 bolt.stirred = False
-                worked |= self.flush(bolt)
+                worked |= self.flush(self._exit_of[bolt])
         return worked
 
     def flush_all(self) -> None:
         """What components emitted in open and prepare."""
-        for task in self._ways:
-            with task.lock:
-                self.flush(task)
+        for exit_ in self._exits:
+            with exit_.lock:
+                self.flush(exit_)
 
     def deliver(self, section: bytes, slot: WorkerSlot, sessions: object) -> None:
         """Tuples that came from another worker (a TUPLES section). They stay encoded until their
@@ -417,9 +447,9 @@ class Flow:
         for bolt in self.bolts:
             for batch in bolt.empty():
                 roots.update(dict.fromkeys(batch.roots()))
-        for task, ways in self._ways.items():
-            with task.lock:
-                for way in ways:
+        for exit_ in self._exits:
+            with exit_.lock:
+                for way in exit_.ways:
                     for rest in (way.rest, way.edge.take()):
                         if rest is not None:
                             roots.update(dict.fromkeys(rest.roots()))
@@ -437,14 +467,23 @@ class Flow:
         if self._congested_is_old:
             self._find_congested()
         congested = self._congested
-        for spout in self.spouts:
-            if not spout.active:
-                continue
-            if not may_emit or (congested and not spout.downstream.isdisjoint(congested)):
-                spout.close_gate()
-            elif now >= spout.idle_until and spout.may_emit and spout.run(calls_max, deadline):
-                self.flush(spout)
-                worked = True
+        for exit_, spouts in self._spouts_by_exit:
+            waiting = 0
+            for spout in spouts:
+                if not spout.active:
+                    continue
+                if not may_emit or (congested and not spout.downstream.isdisjoint(congested)):
+                    spout.close_gate()
+                elif now >= spout.idle_until and spout.may_emit:
+                    before = spout.calls.emitted()
+                    if spout.run(calls_max, deadline):
+                        waiting += spout.calls.emitted() - before
+                        if waiting >= _FLUSH_TUPLES:
+                            self.flush(exit_)
+                            waiting = 0
+                        worked = True
+            if waiting:
+                self.flush(exit_)
         return worked
 
     def spouts_spoke(self) -> bool:
@@ -467,23 +506,30 @@ class Flow:
         """Run every bolt that has something and may run. True if any did anything."""
         worked = False
         gated = self._gates.gated
-        for bolt in self.bolts:
-            if not bolt.inbox:
-                continue
-            bolt.gated = bolt.task in gated
-            if bolt.gated:
-                continue
-            if bolt.run(deadline):
-                worked = True
-                if not isinstance(bolt, ThreadBolt):
-                    self.flush(bolt)
-                if bolt in self._swollen:
-                    self._check_inbox(bolt)
+        for exit_, bolts in self._bolts_by_exit:
+            ran, taken = False, 0
+            for bolt in bolts:
+                if not bolt.inbox:
+                    continue
+                bolt.gated = bolt.task in gated
+                if bolt.gated:
+                    continue
+                queued = bolt.queued
+                if bolt.run(deadline):
+                    ran = worked = True
+                    taken += queued - bolt.queued
+                    if taken >= _FLUSH_TUPLES and exit_.on_loop:
+                        self.flush(exit_)
+                        ran, taken = False, 0
+                    if bolt in self._swollen:
+                        self._check_inbox(bolt)
+            if ran and exit_.on_loop:
+                self.flush(exit_)
         return worked
 
     def _pause(self, task: Task) -> bool:
         """Between two slices of a bolt: whether it has to stop, for what it feeds is full."""
-        self.flush(task)
+        self.flush(self._exit_of[task])
         return task.task in self._gates.gated
 
     def _check_inbox(self, bolt: BoltTask) -> None:

@@ -25,7 +25,7 @@ from squall.metrics import DataPoint, TaskInfo
 from squall.model import GroupingKind
 from squall.names import is_system_id
 from squall_worker.engine.building import Built
-from squall_worker.engine.core import Batch, Edge, Output
+from squall_worker.engine.core import Batch, Edge, Source
 from squall_worker.engine.executors import BoltTask, SpoutTask
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.stats import Key, TaskCounts, Totals, add_output
@@ -66,12 +66,12 @@ class KeySample:
     """The sampled keys of one fields grouping, of all source tasks of a worker."""
 
     def __init__(
-        self, output: Output, consumer: str, fields: Sequence[str], rate: float, rng: random.Random
+        self, source: Source, consumer: str, fields: Sequence[str], rate: float, rng: random.Random
     ) -> None:
-        self.component = output.source.component
-        self.stream = output.source.stream
+        self.component = source.component
+        self.stream = source.stream
         self.name = f"{consumer} by {', '.join(fields)}"
-        self.key_of: Callable[[Any], Any] = itemgetter(*(output.source.index[f] for f in fields))
+        self.key_of: Callable[[Any], Any] = itemgetter(*(source.index[name] for name in fields))
         self.rate = rate
         self._random = rng.random
         self._gap_max = max(1, round(2 / rate) - 1)
@@ -135,9 +135,9 @@ class KeySamples:
         self._rng = rng
         self.samples: dict[tuple[str, str, str], KeySample] = {}
 
-    def tap(self, output: Output, edge: Edge) -> TappedEdge | None:
+    def tap(self, edge: Edge) -> TappedEdge | None:
         """For `Engine.tap`."""
-        source = output.source
+        source = edge.source
         consumer = self._plan.task_to_component[edge.task]
         for component, grouping in self._plan.consumers_of(source.component, source.stream):
             if (
@@ -148,7 +148,7 @@ class KeySamples:
                 place = (source.component, source.stream, consumer)
                 sample = self.samples.get(place)
                 if sample is None:
-                    sample = KeySample(output, consumer, grouping.fields, self._rate, self._rng)
+                    sample = KeySample(source, consumer, grouping.fields, self._rate, self._rng)
                     self.samples[place] = sample
                 return TappedEdge(edge, sample)
         return None

@@ -4,6 +4,7 @@ All numbers are little-endian. The first byte is the kind:
 
     TUPLES        <B kind, B flags, i source task, H stream bytes, I count> stream
                   i task  (SAME_TASK: once; else `count` times)
+                  i source task * count               (SEVERAL_SOURCES only)
                   Q id * count, Q root * count        (ANCHORED only)
                   I bytes, msgpack [[index, {root: id}]]   (SEVERAL_ROOTS only;
                                                       the root of these tuples is MANY)
@@ -36,7 +37,8 @@ NOTES = 16  # for the spouts of a worker
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})
 
-_SAME_TASK, _ANCHORED, _SEVERAL_ROOTS = 1, 2, 4
+_SAME_TASK, _ANCHORED, _SEVERAL_ROOTS, _SEVERAL_SOURCES = 1, 2, 4, 8
+_FLAGS = _SAME_TASK | _ANCHORED | _SEVERAL_ROOTS | _SEVERAL_SOURCES
 _TUPLES_HEAD = struct.Struct("<BBiHI")
 _ACKS_HEAD = struct.Struct("<BBIII")
 _ROOTS_HEAD = struct.Struct("<BBII")
@@ -49,15 +51,16 @@ _unpack_anchors = msgspec.msgpack.Decoder(list[tuple[int, dict[int, int]]]).deco
 
 @dataclass(frozen=True, slots=True)
 class TuplesSection:
-    """Tuples of one stream of one task; `tasks[i]` receives row `i`."""
+    """Tuples of one stream; `tasks[i]` receives row `i`."""
 
-    source_task: int
+    source_task: int  # of all, unless there are `sources`
     stream: str
     tasks: Sequence[int]
     ids: Sequence[int]
     roots: Sequence[int]  # MANY: look in `anchors`
     anchors: Mapping[int, dict[int, int]]  # index -> root -> edge id
     rows: list[list[Any]]
+    sources: Sequence[int] = ()  # `sources[i]` has emitted row `i`
 
     def trees(self) -> list[int]:
         """The roots that its tuples belong to."""
@@ -105,8 +108,10 @@ def serialize_tuples(
     tasks: Sequence[int],
     tuples: Sequence[AnyTuple],
     codec: ValueCodec,
+    sources: Sequence[int] = (),
 ) -> bytes:
-    """Raises ValueNotEncodableError when some value cannot travel."""
+    """`sources[i]` has emitted tuple `i`; empty: the source task all. Raises
+    ValueNotEncodableError when some value cannot travel."""
     rows = codec.encode_rows([tup.values for tup in tuples])
     flags = 0
     name = stream.encode()
@@ -116,6 +121,9 @@ def serialize_tuples(
     else:
         receivers = _bytes(array("i", tasks))
     parts = [b"", name, receivers]
+    if any(task != source_task for task in sources):
+        flags |= _SEVERAL_SOURCES
+        parts.append(_bytes(array("i", sources)))
     roots = [tup.root for tup in tuples]
     if any(roots):
         flags |= _ANCHORED
@@ -214,6 +222,8 @@ def parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
 
 def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
     _, flags, source_task, name_bytes, count = _TUPLES_HEAD.unpack_from(data)
+    if flags & ~_FLAGS:
+        raise CodecError(f"a section has flags that are unknown: {flags:#04x}")
     reader = _Reader(data, _TUPLES_HEAD.size)
     stream = bytes(reader.take(name_bytes)).decode()
     tasks: Sequence[int]
@@ -221,6 +231,9 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
         tasks = [_I32.unpack(reader.take(4))[0]] * min(count, len(data))
     else:
         tasks = reader.numbers("i", count)
+    sources: Sequence[int] = ()
+    if flags & _SEVERAL_SOURCES:
+        sources = reader.numbers("i", count)
     anchors: dict[int, dict[int, int]] = {}
     if flags & _ANCHORED:
         ids = reader.numbers("Q", count)
@@ -235,7 +248,7 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
     rows = codec.decode_rows(reader.rest())
     if not len(rows) == len(tasks) == count:
         raise CodecError(f"a section of {count} tuples has {len(rows)} rows")
-    return TuplesSection(source_task, stream, tasks, ids, roots, anchors, rows)
+    return TuplesSection(source_task, stream, tasks, ids, roots, anchors, rows, sources)
 
 
 def parse_acks(data: bytes) -> AcksSection:

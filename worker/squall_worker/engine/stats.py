@@ -88,16 +88,16 @@ class CountedOutput(Protocol):
 
     @property
     def source(self) -> Source: ...
-    @property
-    def transferred(self) -> int: ...
 
     def emitted_total(self) -> int: ...
+    def transferred_total(self) -> int: ...
 
 
 def add_output(totals: Totals, output: CountedOutput) -> None:
     """What a task emitted on one stream."""
     stream = output.source.stream
-    for measure, n in (("emitted", output.emitted_total()), ("transferred", output.transferred)):
+    counts = (("emitted", output.emitted_total()), ("transferred", output.transferred_total()))
+    for measure, n in counts:
         if n:
             totals[measure, stream] = totals.get((measure, stream), 0) + n
 

@@ -260,16 +260,25 @@ def test_a_root_of_an_acker_that_there_is_not_cannot_fail(core):
 # ---- batches on the wire ----
 
 
-def batch_of(core, src, rows, several=False):
-    tuples = [core.Tuple(row, 100 + i, (i + 1) << 16, src) for i, row in enumerate(rows)]
-    if several:
-        tuples[0] = core.Tuple(rows[0], 0, MANY, src, False, {1 << 16: 5, 2 << 16: 6})
+def batch_of(core, src, rows, several=False, anchored=True, sources=()):
+    """`sources` take turns (none: `src`)."""
+    tuples = [
+        core.Tuple(
+            row,
+            100 + i if anchored else 0,
+            (i + 1) << 16 if anchored else 0,
+            sources[i % len(sources)] if sources else src,
+        )
+        for i, row in enumerate(rows)
+    ]
+    if several and anchored:
+        tuples[0] = core.Tuple(rows[0], 0, MANY, tuples[0].source, False, {1 << 16: 5, 2 << 16: 6})
     return core.Batch.of(src, tuples)
 
 
 def shape(batches):
     return {
-        task: [(list(t.values), t.id, t.root, t.anchors) for t in batch.as_tuples()]
+        task: [(t.source_task, list(t.values), t.id, t.root, t.anchors) for t in batch.as_tuples()]
         for task, batch in batches.items()
     }
 
@@ -278,38 +287,53 @@ def shape(batches):
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("tasks", [[7], [7, 9]])
 @pytest.mark.parametrize("anchored", [False, True])
-def test_each_core_reads_what_the_other_writes(several, tasks, anchored):
-    rows = [["a", 1], ("b", 2**70), ["c", (1, 2)]]
-    written = []
+@pytest.mark.parametrize("senders", [1, 2])
+def test_each_core_reads_what_the_other_writes(several, tasks, anchored, senders):
+    rows = [["a", 1], ("b", 2**70), ["c", (1, 2)], ["d", None]]
+
+    def from_task(core, task):
+        return core.Source("spout", task, "default", ("word", "n"), local=False)
+
+    written, meant = [], []
     for core in (pure, compiled):
-        src = source(core, ("word", "n"), local=False)
+        sources = [from_task(core, 4 + i) for i in range(senders)]
         batches = []
         for task in tasks:
-            if anchored:
-                batch = batch_of(core, src, rows, several)
-            else:
-                batch = core.Batch.of(src, [core.Tuple(row, 0, 0, src) for row in rows])
+            batch = batch_of(core, sources[0], rows, several, anchored, sources)
             batch.take(1)
             batches.append((task, batch))
-        written.append(core.encode_batches(src, batches, codec))
+        written.append(core.encode_batches(sources[0], batches, codec))
+        meant.append(shape(dict(batches)))
     assert written[0] == written[1]
-    read = [
-        shape(core.decode_batches(written[0], codec, lambda *_, c=core: source(c, ("word", "n"))))
-        for core in (pure, compiled)
-    ]
-    assert read[0] == read[1]
-    assert read[0].keys() == set(tasks)
+    for core in (pure, compiled):
+
+        def source_of(task, stream, core=core):
+            assert stream == "default"
+            return from_task(core, task)
+
+        read = shape(core.decode_batches(written[0], codec, source_of))
+        assert [[row[0] for row in of] for of in read.values()] == [
+            [4 + i % senders for i in (1, 2, 3)] for _ in tasks
+        ]
+        assert {task: [row[2:] for row in of] for task, of in read.items()} == {
+            task: [row[2:] for row in of] for task, of in meant[0].items()
+        }
+        # Of a task that nobody knows, nothing is taken.
+        assert core.decode_batches(
+            written[0],
+            codec,
+            lambda task, _, core=core: None if task == 5 else from_task(core, task),
+        ).keys() == (set() if senders == 2 else set(tasks))
+    assert meant[0] == meant[1]
 
 
 @both
 @given(st.data())
 def test_a_broken_section_is_refused_or_read_but_never_more(core, data):
     src = source(core)
-    whole = core.encode_batches(
-        src,
-        [(7, batch_of(core, src, [["x"]] * 3, several=True)), (8, batch_of(core, src, [["y"]]))],
-        codec,
-    )
+    sources = data.draw(st.sampled_from([(), (src, core.Source("spout", 5, "default", ["x"]))]))
+    mixed = batch_of(core, src, [["x"]] * 3, several=True, sources=sources)
+    whole = core.encode_batches(src, [(7, mixed), (8, batch_of(core, src, [["y"]]))], codec)
     at = data.draw(st.integers(0, len(whole)))
     broken = data.draw(
         st.sampled_from(
@@ -321,6 +345,15 @@ def test_a_broken_section_is_refused_or_read_but_never_more(core, data):
     except CodecError:
         return
     assert sum(map(len, batches.values())) <= len(broken)
+
+
+@both
+def test_a_section_of_a_later_version_is_refused(core):
+    src = source(core)
+    data = bytearray(core.encode_batches(src, [(7, batch_of(core, src, [["x"]]))], codec))
+    data[1] |= 0x40
+    with pytest.raises(CodecError, match="flags that are unknown: 0x43"):
+        core.decode_batches(bytes(data), codec, lambda *_: src)
 
 
 # ---- emitting and executing ----
@@ -443,6 +476,39 @@ def test_small_batches_are_executed_in_one_go(core, keeps):
     assert [tup[0] for tup in edge.take().as_tuples()] == [0, 1, 2, 4]
     calls.run_each(batches[2:], 1)
     assert seen[-1][:2] == (6, 5)
+
+
+@both
+def test_a_batch_of_several_sources_is_taken_apart_rightly(core):
+    one, two = (core.Source("split", task, "default", ["x"]) for task in (4, 5))
+    rows = [[i] for i in range(6)]
+
+    def seen(batch):
+        return [(tup.source_task, tup[0]) for tup in batch.as_tuples()]
+
+    whole = [(4 if i % 2 == 0 else 5, i) for i in range(6)]
+    for first in range(7):
+        batch = batch_of(core, one, rows, several=True, sources=(one, two))
+        head = batch.take(first)
+        assert (seen(head), seen(batch)) == (whole[:first], whole[first:])
+        if first == 1:
+            assert head.source is one
+    # A tuple object that is used again, or was kept, has its own source.
+    for keeps in (False, True):
+        trees = one_worker(core)
+        emitter, _ = emitter_to(core, trees.ledger)
+        kept, found = [], []
+
+        def execute(tup, keeps=keeps, kept=kept, found=found):
+            found.append((tup.source_task, tup[0]))
+            if keeps:
+                kept.append(tup)
+
+        calls = bolt_calls(core, emitter, trees, execute)
+        mixed = batch_of(core, one, rows, sources=(one, two))
+        calls.run_each([mixed, batch_of(core, one, [[6]])], 7)
+        assert found == [*whole, (4, 6)]
+        assert [(tup.source_task, tup[0]) for tup in kept] == (found if keeps else [])
 
 
 @both

@@ -184,6 +184,9 @@ def test_a_section_of_tuples_goes_both_ways(tasks, several):
     assert list(section.ids) == [t.id for t in made]
     assert list(section.roots) == [t.root for t in made]
     assert section.anchors == ({0: {1 << 16: 5, 2 << 16: 5}} if several else {})
+    assert section.sources == ()
+    data = sections.serialize_tuples(4, "wörds", tasks, made, codec, [4, 5, 4])
+    assert sections.parse(data, codec) == dataclasses.replace(section, sources=[4, 5, 4])
 
 
 def test_the_bytes_of_sections():
@@ -191,6 +194,9 @@ def test_the_bytes_of_sections():
     plain = Tuple(["a"], 0, 0, Source("s", 4, "x", ["word"]))
     assert sections.serialize_tuples(4, "x", [7], [plain], codec) == bytes.fromhex(
         "01 01 04000000 0100 01000000 78 07000000 91 91 a1 61"
+    )
+    assert sections.serialize_tuples(4, "x", [7, 7], [plain, plain], codec, [4, 5]) == (
+        bytes.fromhex("01 09 04000000 0100 02000000 78 07000000 0400000005000000 92 91a161 91a161")
     )
     assert sections.serialize_acks(2, {0x10000: 5}, {0x10000: 9}) == bytes.fromhex(
         "02 00 02000000 01000000 01000000 0000010000000000 0500000000000000"

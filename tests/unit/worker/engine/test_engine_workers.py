@@ -150,7 +150,7 @@ def test_a_spout_waits_while_a_peer_is_behind():
     ) as cluster:
         (end, other) = (cluster.network.ends[slot] for slot in cluster.slots)
         (spout,) = spouts(cluster)
-        allowances = [a for ways in cluster.engines[0]._flow._ways.values() for a in ways]
+        allowances = [a for out in cluster.engines[0]._flow._exits for a in out.ways]
         for way in allowances:
             way.allowance.sent = way.allowance.limit
             cluster.engines[0]._flow._check_allowance(way.task, way.allowance)

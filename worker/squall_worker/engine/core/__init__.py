@@ -6,9 +6,9 @@ where it was built (`pip install .` does where it finds a C compiler); SQUALL_CO
 chooses. Everything else of the engine, and whatever is not hot, is written once and uses either.
 
     Source             what the tuples of one task on one stream have in common
-    Tuple, Batch       a tuple as a bolt gets it; tuples of one source on the way to one task
+    Tuple, Batch       a tuple as a bolt gets it; tuples of one stream on the way to one task
     Edge, Output       where tuples wait for the end of the turn; one stream of a task
-    Outbox             the edges of a task that have something
+    Outbox             the edges of a task, or of tasks that share theirs, that have something
     RoundRobin ...     groupers, which pick edges
     Emitter            all the outputs of a task
     bind_sync_bolt, bind_spout, CarefulCalls, ColumnCalls   the calls that components make
@@ -88,6 +88,7 @@ COMPILED = _is_compiled()
 # For the type checker the two are one: what `pure` declares is the interface.
 if TYPE_CHECKING or not COMPILED:
     from squall_worker.engine.core.pure import (
+        SHARES_EDGES,
         Batch,
         BoltCalls,
         ByFields,
@@ -117,6 +118,7 @@ if TYPE_CHECKING or not COMPILED:
     )
 else:
     from squall_worker.engine.core.compiled import (
+        SHARES_EDGES,
         Batch,
         BoltCalls,
         ByFields,
@@ -155,6 +157,7 @@ __all__ = [
     "ID_BITS",
     "MANY",
     "NAME",
+    "SHARES_EDGES",
     "UNANCHORED",
     "AckerCounts",
     "Batch",

@@ -328,6 +328,7 @@ cdef class Batch:
     cdef Py_ssize_t start  # what lies before has been taken
     cdef bint anchored  # some root is not zero
     cdef dict several  # index -> {root: id}, or None
+    cdef list sources  # of each row; None: all are of `source`
 
     def __cinit__(self):
         self.values = []
@@ -343,7 +344,7 @@ cdef class Batch:
         cdef Batch batch = new_batch(source, 16)
         cdef Tuple tup
         for tup in tuples:
-            batch.push(tup.values, tup._id, tup._root, tup.anchors)
+            batch.push(tup.values, tup._id, tup._root, tup.anchors, tup.source)
         return batch
 
     cdef int grow(self, Py_ssize_t room) except -1:
@@ -361,7 +362,7 @@ cdef class Batch:
         self.room = room
         return 0
 
-    cdef inline int add(self, object values, uint64_t id_, uint64_t root) except -1:
+    cdef inline int add(self, object values, uint64_t id_, uint64_t root, Source source) except -1:
         cdef Py_ssize_t n = PyList_GET_SIZE(self.values)
         if n >= self.room:
             self.grow(2 * n + 16)
@@ -369,26 +370,36 @@ cdef class Batch:
         self._roots[n] = root
         if root:
             self.anchored = True
+        if self.sources is not None:
+            self.sources.append(source)
+        elif source is not self.source:
+            self.sources = [self.source] * n
+            self.sources.append(source)
         self.values.append(values)
         return 0
 
-    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors) except -1:
+    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors, Source source) except -1:
         if anchors is not None:
             if self.several is None:
                 self.several = {}
             self.several[PyList_GET_SIZE(self.values)] = anchors
-        self.add(values, id_, root)
+        self.add(values, id_, root, source)
         return 0
 
     cdef dict anchors_at(self, Py_ssize_t i):
         return self.several.get(i) if self.several is not None else None
+
+    cdef inline Source source_at(self, Py_ssize_t i):
+        if self.sources is None:
+            return self.source
+        return <Source>PyList_GET_ITEM(self.sources, i)
 
     cdef Tuple tuple_at(self, Py_ssize_t i):
         cdef Tuple tup = Tuple.__new__(Tuple)
         tup.values = <object>PyList_GET_ITEM(self.values, i)
         tup._id = self._ids[i]
         tup._root = self._roots[i]
-        tup.source = self.source
+        tup.source = self.source_at(i)
         if self.several is not None:
             tup.anchors = self.several.get(i)
         return tup
@@ -408,8 +419,26 @@ cdef class Batch:
             head.several = {
                 i - start: anchors for i, anchors in self.several.items() if start <= i < start + n
             }
+        if self.sources is not None and n:
+            head.source = self.source_at(start)
+            if n > 1:
+                head.sources = self.sources[start : start + n]
         self.start = start + n
         return head
+
+    cdef list by_source(self):
+        """Its tuples as batches of one source each."""
+        cdef Py_ssize_t i
+        cdef dict found = {}
+        cdef Batch batch
+        cdef Source source
+        for i in range(self.start, PyList_GET_SIZE(self.values)):
+            source = self.source_at(i)
+            batch = found.get(source)
+            if batch is None:
+                batch = found[source] = new_batch(source, 16)
+            batch.push(self.values[i], self._ids[i], self._roots[i], self.anchors_at(i), source)
+        return list(found.values())
 
     def as_tuples(self):
         cdef Py_ssize_t i
@@ -1296,6 +1325,8 @@ cdef class Trees:
 
 # ---- the way out of a task ----
 
+SHARES_EDGES = True
+
 cdef Batch NO_BATCH = Batch.__new__(Batch)  # for ever empty
 
 
@@ -1303,7 +1334,7 @@ cdef Batch NO_BATCH = Batch.__new__(Batch)  # for ever empty
 cdef class Edge:
     cdef readonly object task
     cdef readonly tuple ids
-    cdef readonly Source source
+    cdef readonly Source source  # of one of its tasks
     cdef Batch batch  # NO_BATCH, which has no room, until `make_room` for the first tuple
     cdef Py_ssize_t room
     cdef readonly bint local
@@ -1318,25 +1349,25 @@ cdef class Edge:
         self.room = 16
         self.batch = NO_BATCH
 
-    cdef int make_room(self) except -1:
+    cdef int make_room(self, Source source) except -1:
         cdef Py_ssize_t n = PyList_GET_SIZE(self.batch.values)
         if n == 0:
-            self.batch = new_batch(self.source, self.room)
+            self.batch = new_batch(source, self.room)
             if self.touched is not None:
                 self.touched.append(self)
         else:
             self.batch.grow(2 * n + 16)
         return 0
 
-    cdef inline int add(self, object values, uint64_t id_, uint64_t root) except -1:
+    cdef inline int add(self, object values, uint64_t id_, uint64_t root, Source source) except -1:
         if PyList_GET_SIZE(self.batch.values) >= self.batch.room:
-            self.make_room()
-        return self.batch.add(values, id_, root)
+            self.make_room(source)
+        return self.batch.add(values, id_, root, source)
 
-    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors) except -1:
+    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors, Source source) except -1:
         if PyList_GET_SIZE(self.batch.values) >= self.batch.room:
-            self.make_room()
-        return self.batch.push(values, id_, root, anchors)
+            self.make_room(source)
+        return self.batch.push(values, id_, root, anchors, source)
 
     def __len__(self):
         return PyList_GET_SIZE(self.batch.values)
@@ -1475,8 +1506,8 @@ cdef class Output:
     cdef readonly list edges
     cdef readonly list groupers
     cdef readonly dict direct_edges
-    cdef public object transferred
     cdef uint64_t emitted
+    cdef int64_t beyond  # what was transferred beyond one edge for each tuple emitted
     cdef Picker one  # the only grouper, when it picks one edge; None: there is no fast path
 
     def __init__(self, Source source, *, direct):
@@ -1486,8 +1517,8 @@ cdef class Output:
         self.edges = []
         self.groupers = []
         self.direct_edges = {}
-        self.transferred = 0
         self.emitted = 0
+        self.beyond = 0
 
     def add_consumer(self, grouper, edges):
         self.edges.extend(edges)
@@ -1516,6 +1547,9 @@ cdef class Output:
 
     def emitted_total(self):
         return self.emitted
+
+    def transferred_total(self):
+        return <int64_t>self.emitted + self.beyond
 
 
 class _NoShuffle:
@@ -1611,16 +1645,19 @@ cdef class Emitter:
         cdef Tuple anchor
         cdef uint64_t bits, current_xor = 0
         cdef dict roots
+        cdef Source source = output.source
         output.emitted += 1
         if self.inspector is not None:
             try:
-                values = self.inspector.inspect(output.source, values)
+                values = self.inspector.inspect(source, values)
             except ValueError as error:
+                output.beyond -= 1
                 self.on_rejected(error, roots_of(anchors))
                 return 0
+        output.beyond += PyTuple_GET_SIZE(edges) - 1
         for edge in edges:
             if not anchors:
-                edge.add(values, 0, 0)
+                edge.add(values, 0, 0, source)
                 continue
             if len(anchors) == 1:
                 anchor = anchors[0]
@@ -1631,9 +1668,9 @@ cdef class Emitter:
                             current_xor ^= bits
                         else:
                             anchor._axor ^= bits
-                        edge.add(values, bits, anchor._root)
+                        edge.add(values, bits, anchor._root, source)
                     else:
-                        edge.add(values, 0, 0)
+                        edge.add(values, 0, 0, source)
                     continue
             roots = {}
             for anchor in anchors:
@@ -1649,12 +1686,12 @@ cdef class Emitter:
                 for root in anchor.anchors or (anchor._root,):
                     roots[root] = roots.get(root, 0) ^ bits
             if not roots:
-                edge.add(values, 0, 0)
+                edge.add(values, 0, 0, source)
             elif len(roots) == 1:
                 root, one = next(iter(roots.items()))
-                edge.add(values, one, root)
+                edge.add(values, one, root, source)
             else:
-                edge.push(values, 0, MANY, roots)
+                edge.push(values, 0, MANY, roots, source)
         return current_xor
 
 
@@ -1730,9 +1767,9 @@ cdef class BoltCalls:
         if self.mode == ONE_ROOT:
             bits = next_id(&self.emitter.rng)
             self.axor ^= bits
-            edge.add(values, bits, self.root)
+            edge.add(values, bits, self.root, output.source)
         else:
-            edge.add(values, 0, 0)
+            edge.add(values, 0, 0, output.source)
         return edge.ids
 
     cdef object emit_any(self, object values, object anchors, object stream):
@@ -1869,6 +1906,8 @@ cdef class BoltCalls:
         tup.settled = False
         if batch.several is not None:
             tup.anchors = batch.several.get(i)
+        if batch.sources is not None:
+            tup.source = <Source>PyList_GET_ITEM(batch.sources, i)
         self.root = root
         self.axor = 0
         self.mode = PLAIN if root == 0 else (SEVERAL if root == MANY else ONE_ROOT)
@@ -2272,7 +2311,7 @@ cdef class ColumnCalls(CarefulCalls):
         if chosen is None:
             for i in range(n):
                 row = <object>PyList_GET_ITEM(rows, i)
-                one.pick(row).add(row, 0, 0)
+                one.pick(row).add(row, 0, 0, output.source)
             self.outside()
             return
         for i in range(n):
@@ -2284,13 +2323,22 @@ cdef class ColumnCalls(CarefulCalls):
             if root:
                 bits = next_id(&emitter.rng)
                 current.axors[origin] ^= bits
-            edge.add(row, bits, root)
+            edge.add(row, bits, root, output.source)
 
     def run(self, Batch batch not None, Py_ssize_t count):
-        cdef Columns columns = Columns.__new__(Columns)
-        cdef Py_ssize_t i
+        cdef Batch part
         if count < len(batch) or batch.start:
             batch = batch.take(count)
+        if batch.sources is None:
+            self.run_whole(batch)
+        else:
+            for part in batch.by_source():
+                self.run_whole(part)
+
+    cdef int run_whole(self, Batch batch) except -1:
+        """All of a batch, which is of one source."""
+        cdef Columns columns = Columns.__new__(Columns)
+        cdef Py_ssize_t i
         columns.source = batch.source
         columns.batch = batch
         columns.calls = self
@@ -2313,6 +2361,7 @@ cdef class ColumnCalls(CarefulCalls):
                 columns.settle_all(False)
         finally:
             self._current = None
+        return 0
 
 
 # ---- the calls of a spout ----
@@ -2364,13 +2413,13 @@ cdef class SpoutCalls:
         self.emits += 1
         output.emitted += 1
         if message_id is None:
-            edge.add(values, 0, 0)
+            edge.add(values, 0, 0, output.source)
         else:
             root = self.new_root()
             bits = next_id(&self.emitter.rng)
             self.pending.add(root, message_id, DEFAULT_STREAM, self.turn.now, self.turn.bucket)
             self.ledger.add_init(root, bits, self.task)
-            edge.add(values, bits, root)
+            edge.add(values, bits, root, output.source)
         return edge.ids
 
     cdef object emit_any(self, object values, object message_id, object stream):
@@ -2424,7 +2473,7 @@ cdef class SpoutCalls:
         if message_ids is None:
             for i in range(n):
                 row = <object>PyList_GET_ITEM(rows, i)
-                one.pick(row).add(row, 0, 0)
+                one.pick(row).add(row, 0, 0, output.source)
             return
         i = 0
         for message_id in message_ids:
@@ -2432,13 +2481,13 @@ cdef class SpoutCalls:
             i += 1
             edge = one.pick(row)
             if message_id is None:
-                edge.add(row, 0, 0)
+                edge.add(row, 0, 0, output.source)
                 continue
             root = self.new_root()
             bits = next_id(&self.emitter.rng)
             self.pending.add(root, message_id, output.source.stream, self.turn.now, self.turn.bucket)
             self.ledger.add_init(root, bits, self.task)
-            edge.add(row, bits, root)
+            edge.add(row, bits, root, output.source)
 
     def emitted(self):
         return self.emits
@@ -2484,6 +2533,7 @@ cdef int TUPLES = 1
 cdef int SAME_TASK = 1
 cdef int ANCHORED = 2
 cdef int SEVERAL_ROOTS = 4
+cdef int SEVERAL_SOURCES = 8
 cdef Py_ssize_t TUPLES_HEAD = 12
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -2531,6 +2581,7 @@ def encode_batches(Source source, batches, codec):
     cdef char* ids_at
     cdef char* roots_at
     cdef char* tasks_at
+    cdef char* sources_at
     cdef bytes name = source.stream.encode(), head, packed = b""
     cdef uint8_t flags = 0
     cdef uint16_t name_size = len(name)
@@ -2548,6 +2599,8 @@ def encode_batches(Source source, batches, codec):
         n = len(batch)
         if batch.anchored:
             anchored = True
+        if batch.sources is not None:
+            flags |= SEVERAL_SOURCES
         if batch.several is not None:
             several.extend(
                 (total + i - batch.start, anchors)
@@ -2556,6 +2609,8 @@ def encode_batches(Source source, batches, codec):
             )
         total += n
     size = TUPLES_HEAD + name_size + (4 if flags & SAME_TASK else 4 * total)
+    if flags & SEVERAL_SOURCES:
+        size += 4 * total
     if anchored:
         flags |= ANCHORED
         size += 16 * total
@@ -2576,10 +2631,18 @@ def encode_batches(Source source, batches, codec):
     at += TUPLES_HEAD + name_size
     tasks_at = at
     at += 4 if flags & SAME_TASK else 4 * total
+    sources_at = at
+    if flags & SEVERAL_SOURCES:
+        at += 4 * total
     ids_at = at
     roots_at = at + 8 * total
     for to, batch in batches:
         n = PyList_GET_SIZE(batch.values) - batch.start
+        if flags & SEVERAL_SOURCES:
+            for offset in range(n):
+                task = batch.source_at(batch.start + offset).task
+                memcpy(sources_at, &task, 4)
+                sources_at += 4
         task = to
         if flags & SAME_TASK:
             memcpy(tasks_at, &task, 4)
@@ -2606,7 +2669,7 @@ cdef object too_short(Py_ssize_t size):
 def decode_batches(bytes data, codec, source_of):
     cdef const char* start = PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-    cdef Py_ssize_t at = TUPLES_HEAD, total, i, tasks_at, ids_at = 0
+    cdef Py_ssize_t at = TUPLES_HEAD, total, i, tasks_at, sources_at = 0, ids_at = 0
     cdef uint8_t flags
     cdef int32_t task, source_task, batch_task = -1
     cdef uint16_t name_size
@@ -2615,7 +2678,8 @@ def decode_batches(bytes data, codec, source_of):
     cdef list rows
     cdef dict anchors = {}, by_task = {}
     cdef Batch batch = None
-    cdef Source source
+    cdef Source source, one
+    cdef list sources = None
     if size < TUPLES_HEAD or start[0] != TUPLES:
         raise too_short(size)
     flags = start[1]
@@ -2623,8 +2687,13 @@ def decode_batches(bytes data, codec, source_of):
     memcpy(&name_size, start + 6, 2)
     memcpy(&count, start + 8, 4)
     total = count
+    if flags & ~(SAME_TASK | ANCHORED | SEVERAL_ROOTS | SEVERAL_SOURCES):
+        raise CodecError(f"a section has flags that are unknown: {flags:#04x}")
     tasks_at = at + name_size
     at = tasks_at + (4 if flags & SAME_TASK else 4 * total)
+    if flags & SEVERAL_SOURCES:
+        sources_at = at
+        at += 4 * total
     if flags & ANCHORED:
         ids_at = at
         at += 16 * total
@@ -2660,13 +2729,27 @@ def decode_batches(bytes data, codec, source_of):
             raise CodecError("a section has tuples of several roots that it does not name")
     elif anchors:
         raise CodecError("a section has tuples of several roots that it does not name")
-    source = source_of(source_task, name)
+    source = one = source_of(source_task, name)
     if source is None or total == 0:
         return {}
+    if flags & SEVERAL_SOURCES:
+        sources = []
+        known = {source_task: source}
+        for i in range(total):
+            memcpy(&task, start + sources_at + 4 * i, 4)
+            if task != source_task:
+                source_task = task
+                if source_task not in known:
+                    known[source_task] = source_of(source_task, name)
+                one = known[source_task]
+                if one is None:
+                    return {}
+            sources.append(one)
     if flags & SAME_TASK:
         memcpy(&task, start + tasks_at, 4)
         batch = new_batch(source, total)
         batch.values = rows
+        batch.sources = sources
         if flags & ANCHORED:
             memcpy(batch._ids, start + ids_at, 8 * total)
             memcpy(batch._roots, start + ids_at + 8 * total, 8 * total)
@@ -2687,7 +2770,11 @@ def decode_batches(bytes data, codec, source_of):
             batch_task = task
             if batch is None:
                 batch = by_task[task] = new_batch(source, 64)
-        batch.push(<object>PyList_GET_ITEM(rows, i), id_, root, anchors.get(i) if anchors else None)
+        if sources is not None:
+            one = <Source>PyList_GET_ITEM(sources, i)
+        batch.push(
+            <object>PyList_GET_ITEM(rows, i), id_, root, anchors.get(i) if anchors else None, one
+        )
     return by_task
 
 
@@ -2707,6 +2794,7 @@ __all__ = [
     "Output",
     "PendingRoots",
     "RoundRobin",
+    "SHARES_EDGES",
     "Source",
     "SpoutCalls",
     "Taken",

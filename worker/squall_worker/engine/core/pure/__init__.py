@@ -5,6 +5,7 @@ from squall_worker.engine.core.pure.bolts import BoltCalls, CarefulCalls, bind_s
 from squall_worker.engine.core.pure.columns import ColumnCalls, Columns
 from squall_worker.engine.core.pure.emitting import Emitter
 from squall_worker.engine.core.pure.outputs import (
+    SHARES_EDGES,
     ByFields,
     Edge,
     Fixed,
@@ -20,6 +21,7 @@ from squall_worker.engine.core.pure.wire import decode_batches, encode_batches
 from squall_worker.engine.core.values import Source, tick_source
 
 __all__ = [
+    "SHARES_EDGES",
     "Batch",
     "BoltCalls",
     "ByFields",

@@ -154,7 +154,12 @@ class ColumnCalls(CarefulCalls):
 
     def run(self, batch: Batch, count: int) -> None:
         """Execute the first `count` tuples, which are then no longer in the batch."""
-        columns = self._current = Columns(batch.take(count), self)
+        for part in batch.take(count).by_source():
+            self._run_whole(part)
+
+    def _run_whole(self, batch: Batch) -> None:
+        """All of a batch, which is of one source."""
+        columns = self._current = Columns(batch, self)
         try:
             self._execute(columns)
         except Exception as error:

@@ -23,6 +23,9 @@ Item = TypeVar("Item")
 # Where a tuple goes: its buffer's append, the task's id, whether it runs in this worker.
 Pair = tuple[Append, tuple[int, ...], bool]
 
+# Whether several tasks may share an edge. Here it is the edges that count what a task emitted.
+SHARES_EDGES = False
+
 # A fields grouping remembers where it sent this many values; then it starts afresh.
 MEMO_SIZE_MAX = 100_000
 
@@ -30,7 +33,7 @@ MEMO_SIZE_MAX = 100_000
 class Edge:
     """From one stream of one task to one receiving task."""
 
-    __slots__ = ("buffer", "ids", "local", "pair", "source", "task")
+    __slots__ = ("buffer", "ids", "local", "pair", "source", "taken", "task")
 
     def __init__(self, task: int, source: Source, *, local: bool) -> None:
         self.task = task
@@ -39,6 +42,7 @@ class Edge:
         self.ids = (task,)
         # Always the same list (its `append` is what the collectors hold): a flush copies it.
         self.buffer: list[Tuple] = []
+        self.taken = 0  # tuples that have waited here
         self.pair: Pair = (self.buffer.append, self.ids, local)
 
     def __len__(self) -> int:
@@ -48,11 +52,14 @@ class Edge:
         """What waits here, which then waits here no longer."""
         batch = Batch(self.source, self.buffer[:])
         self.buffer.clear()
+        self.taken += len(batch.tuples)
         return batch
 
     def drop_oldest(self, keep: int) -> None:
         """Keep the `keep` newest only."""
-        del self.buffer[: max(0, len(self.buffer) - keep)]
+        count = max(0, len(self.buffer) - keep)
+        del self.buffer[:count]
+        self.taken += count
 
 
 class Outbox(Generic[Item]):
@@ -172,7 +179,6 @@ class Output:
         "next_pair",
         "single",
         "source",
-        "transferred",
     )
 
     def __init__(self, source: Source, *, direct: bool) -> None:
@@ -186,9 +192,7 @@ class Output:
         self.single = False
         self.next_pair: Callable[[], Pair] | None = None
         self.by_field: ByFields | None = None
-        # Totals. With `single`, `emitted` leaves out what the flush counts.
-        self.emitted = 0
-        self.transferred = 0
+        self.emitted = 0  # with `single`, without what the edges count
 
     def add_consumer(self, grouper: Grouper | None, edges: Sequence[Edge]) -> None:
         """`grouper` None: a direct grouping."""
@@ -223,5 +227,9 @@ class Output:
         return chosen
 
     def emitted_total(self) -> int:
-        """Tuples emitted, exact once the buffers are flushed."""
-        return self.emitted + self.transferred if self.single else self.emitted
+        """Tuples emitted, exact once the edges are empty."""
+        return self.emitted + self.transferred_total() if self.single else self.emitted
+
+    def transferred_total(self) -> int:
+        """One for each edge that a tuple took: as `emitted_total`."""
+        return sum([edge.taken for edge in self.edges])

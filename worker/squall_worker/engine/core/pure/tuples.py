@@ -72,7 +72,8 @@ class Tuple(msgspec.Struct, gc=False, eq=False):
 
 
 class Batch:
-    """Tuples of one source on their way to one task."""
+    """Tuples of one stream on their way to one task. `source` is that of the first, and of all
+    unless tasks share their edges."""
 
     __slots__ = ("source", "tuples")
 
@@ -97,6 +98,15 @@ class Batch:
             head = Batch(self.source, self.tuples[:count])
             del self.tuples[:count]
         return head
+
+    def by_source(self) -> list[Batch]:
+        """Its tuples as batches of one source each."""
+        if self.source.local:
+            return [self]  # in this core, no two tasks share an edge
+        found: dict[Source, list[Tuple]] = {}
+        for tup in self.tuples:
+            found.setdefault(tup.source, []).append(tup)
+        return [Batch(source, tuples) for source, tuples in found.items()]
 
     def as_tuples(self) -> list[Tuple]:
         return self.tuples[:]

@@ -13,14 +13,16 @@ from squall_worker.engine.sections import parse_tuples, serialize_tuples
 def encode_batches(
     source: Source, batches: Sequence[tuple[int, Batch]], codec: ValueCodec
 ) -> bytes:
-    """Batches of one source for several tasks as one TUPLES section. Raises
+    """Batches of one stream for several tasks as one TUPLES section; `source` is of some task that
+    emits on it. Raises
     ValueNotEncodableError when some value cannot travel."""
     tasks: list[int] = []
     tuples: list[Tuple] = []
     for task, batch in batches:
         tasks += [task] * len(batch)
         tuples += batch.tuples
-    return serialize_tuples(source.task, source.stream, tasks, tuples, codec)
+    sources = [tup.source.task for tup in tuples]
+    return serialize_tuples(source.task, source.stream, tasks, tuples, codec, sources)
 
 
 def decode_batches(
@@ -32,10 +34,17 @@ def decode_batches(
     source = source_of(section.source_task, section.stream)
     if source is None:
         return {}
-    tuples = [
-        Tuple(row, id_, root, source)
-        for row, id_, root in zip(section.rows, section.ids, section.roots, strict=True)
-    ]
+    known = {
+        task: source_of(task, section.stream)
+        for task in dict.fromkeys((section.source_task, *section.sources))
+    }
+    tuples = []
+    of_each = section.sources or [section.source_task] * len(section.rows)
+    for row, id_, root, task in zip(section.rows, section.ids, section.roots, of_each, strict=True):
+        one = known[task]
+        if one is None:
+            return {}
+        tuples.append(Tuple(row, id_, root, one))
     for index, anchors in section.anchors.items():
         tuples[index].anchors = anchors
     tasks = section.tasks
