@@ -238,6 +238,8 @@ class SlotRunner:
                 return "worker killed", "it was not heard of in time"
             case MemoryExceeded(used_bytes=used) | MemoryFarExceeded(used_bytes=used):
                 return "worker killed", f"it used {used / 2**20:.0f} MiB, more than it may"
+            case RestartRequested():
+                return "worker restart asked for", ""
             case LaunchFailed(reason=reason):
                 return "worker not launched", reason
             case BlobsFailed(reason=reason):

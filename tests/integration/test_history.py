@@ -126,6 +126,28 @@ def test_a_history_has_every_count_error_and_event(tmp_path: Path) -> None:
     assert 0.5 < sampled["hot"] / total < 0.7
 
 
+def test_a_rebalance_switches_it_on_and_an_asked_restart_is_told_as_one(tmp_path: Path) -> None:
+    out, history = tmp_path / "out", tmp_path / "data" / "history"
+    out.mkdir()
+
+    def told() -> list[str]:
+        return [name for name, _ in events(rows_of(history))]
+
+    with DevCluster.start(tmp_path / "data", slots=1) as cluster:
+        submit(cluster, out, **{"topology.history.enable": False})
+        wait_for("a message", lambda: told_by(out) != "", 60)
+        assert told() == []
+        cluster.storm("rebalance", "skewed", "-w", "0", "-t", '{"topology.history.enable": true}')
+        wait_for("a worker with a history", lambda: told().count("worker running") == 1, 60)
+        cluster.storm("profile", "skewed", "--restart")
+        wait_for("the next worker", lambda: told().count("worker running") == 2, 60)
+        cluster.storm("kill", "skewed", "-w", "0")
+        cluster.wait_gone("skewed")
+        wait_for("the last event", lambda: "removed" in told())
+    assert told().count("worker restart asked for") == 1
+    assert {"rebalanced", "worker exited", "worker launched", "killed"} <= set(told())
+
+
 def test_a_folder_that_cannot_be_written_does_not_hurt_a_topology(tmp_path: Path) -> None:
     """A file stands where the folder should be (root may write into any folder)."""
     out, place = tmp_path / "out", tmp_path / "history"

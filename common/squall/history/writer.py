@@ -16,7 +16,7 @@ from itertools import count
 from squall.clock import Clock
 from squall.folders import Folder
 from squall.history.schema import SUFFIX, Row, to_parquet
-from squall.history.settings import HistoryUnavailableError, check_available
+from squall.history.settings import check_available
 from squall.logs import get_logger
 from squall.names import encode_znode
 
@@ -121,7 +121,7 @@ class HistoryWriter:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, timeout=_IMPORT_AFTER_SECS)
             import pyarrow.parquet as _  # noqa: F401
-        except (HistoryUnavailableError, ImportError) as error:
+        except Exception as error:  # what a package that does not fit raises at its import
             with self._changed:
                 self._off = True
                 self._rows.clear()

@@ -269,8 +269,16 @@ def recoveries(events: Sequence[Event]) -> list[Report]:
     machines decide what is later."""
     running = [event for event in events if event.name == "worker running"]
     found = []
+    to_restart = set()  # places whose workers were asked to end and to be started again
     for event in events:
+        if event.name == "worker restart asked for":
+            to_restart.add(event.place)
+        elif event.name == "worker killed":
+            to_restart.discard(event.place)
         if event.name != "worker exited" or any(why in event.text for why in _ASKED):
+            continue
+        if event.place in to_restart:
+            to_restart.remove(event.place)
             continue
         later = [one for one in running if one.at_ms >= event.at_ms]
         same = [one for one in later if one.place == event.place]

@@ -78,6 +78,13 @@ def make(order: Order, now: float) -> Report:
     )
 
 
+def check_folders(order: Order) -> None:
+    """Whether the files that are asked for can be written, before the work. Raises SquallError."""
+    for path in (order.json_file, order.html_file):
+        if path is not None and not os.access(Path(path).parent, os.W_OK | os.X_OK):
+            raise SquallError(f"{path} cannot be written: its folder is not there, or not yours")
+
+
 def write(order: Order, report: Report) -> None:
     """The files that were asked for. Raises SquallError."""
     files: dict[str, str] = {}
@@ -103,17 +110,23 @@ def main(env: Mapping[str, str] = os.environ) -> int:
     try:
         order = Order.from_json(env[VARIABLE])
         check_master(order.master)
+        check_folders(order)
         check_requirements(env)
         report = make(order, time.time())
-        write(order, report)
     except SquallError as error:
         print_error(error)
         return 1
     except KeyboardInterrupt:
         return 130
+    status = 0
+    try:
+        write(order, report)
+    except SquallError as error:  # it was made, and is shown all the same
+        print_error(error)
+        status = 1
     if not order.quiet:
         show(report, sys.stdout)
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -158,6 +158,22 @@ def test_without_pyarrow_nothing_is_kept_and_one_warning_is_given(
     assert "squall[history]" in str(told[0])
 
 
+def test_a_package_that_breaks_at_its_import_keeps_nothing_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(url: str) -> None:
+        raise AttributeError("module 'aiobotocore' has no attribute 'session'")
+
+    told: list[Exception] = []
+    monkeypatch.setattr("squall.history.writer.check_available", broken)
+    made = writer(Folder("s3://bucket/h"), on_trouble=told.append)
+    made._thread.join(30)
+    made.add(ID, [row(1)])
+    assert made.close(30)
+    assert [str(one) for one in told] == ["module 'aiobotocore' has no attribute 'session'"]
+    assert made._rows == {}
+
+
 def test_a_url_is_written_to_with_a_single_put() -> None:
     import fsspec
 

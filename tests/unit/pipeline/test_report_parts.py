@@ -22,6 +22,7 @@ from squall.names import encode_znode
 from squall_spark.report.advise import HIGH, TARGET, advise_bolt, advise_workers, percentile_of
 from squall_spark.report.analyse import advice_of, analyse, recoveries
 from squall_spark.report.choose import HistoryNotFoundError, choose, choose_id, parse_since
+from squall_spark.report.main import VARIABLE, main
 from squall_spark.report.page import page
 from squall_spark.report.plots import bar_plot, line_plot, nice_ceiling, number, text_of
 from squall_spark.report.sums import (
@@ -191,12 +192,20 @@ def test_a_recovery_is_the_next_worker_on_the_slot_or_elsewhere() -> None:
                 "exited with status 0, for new code or configuration",
             ),
             event(31_000, "worker exited", "c:1", "exited with status 1"),
+            event(40_000, "worker restart asked for", "d:1"),
+            event(41_000, "worker exited", "d:1", "exited with status 0, ended by its supervisor"),
+            event(42_000, "worker exited", "d:1", killed),
+            event(50_000, "worker restart asked for", "d:1"),
+            event(50_500, "worker killed", "d:1", "it used 900 MiB, more than it may"),
+            event(51_000, "worker exited", "d:1", killed),
         ]
     )
     assert [(one["place"], one["secs"], one["running_on"]) for one in found] == [
         ("a:1", 2.5, "a:1"),
         ("b:1", 9.0, "c:1"),
         ("c:1", None, None),
+        ("d:1", None, None),
+        ("d:1", None, None),
     ]
 
 
@@ -324,3 +333,34 @@ def test_numbers_are_short() -> None:
     ]  # fmt: skip
     assert [nice_ceiling(v) for v in (0, 0.3, 1, 2.2, 37, 1e6)] == [1, 0.5, 1, 2.5, 50, 1e6]
     assert nice_ceiling(5e-324) == 1
+
+
+# ---- the process ----
+
+
+def ordered(**changes: Any) -> dict[str, str]:
+    return {VARIABLE: json.dumps({"topology": "top", "history": "u", "spark_conf": [], **changes})}
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("squall_spark.report.main.check_requirements", lambda env: None)
+    monkeypatch.setattr("squall_spark.report.main.make", lambda order, now: pytest.fail("made"))
+    for name in ("json_file", "html_file"):
+        assert main(ordered(**{name: str(tmp_path / "nowhere" / "r")})) == 1
+        assert "nowhere/r cannot be written" in capsys.readouterr().err
+
+
+def test_a_report_that_was_made_is_shown_when_its_file_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("squall_spark.report.main.check_requirements", lambda env: None)
+    monkeypatch.setattr("squall_spark.report.main.make", lambda order, now: report())
+    (tmp_path / "folder").mkdir()
+    assert main(ordered(json_file=str(tmp_path / "folder"))) == 1
+    said = capsys.readouterr()
+    assert "folder cannot be written" in said.err
+    assert "Recommended parallelism" in said.out
+    assert main(ordered(json_file=str(tmp_path / "r.json"))) == 0
+    assert json.loads((tmp_path / "r.json").read_text())["format"] == 1
