@@ -10,11 +10,14 @@ asked twice.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 Address = tuple[str, int]
+
+# An election may be over between two answers, each right in its moment.
+_ANSWERS_MAX = 2
 
 # Far above what a healthy Nimbus takes to answer, far below what a person waits gladly.
 _NEXT_SECS = 1.0
@@ -60,6 +63,7 @@ class LeaderSearch(Generic[_C]):
         self._asked: dict[asyncio.Task[tuple[_C, Address]], Address] = {}
         self._named_by: dict[Address, Address] = {}  # a leader, and a Nimbus that says so
         self._errors: dict[Address, UnreachableError] = {}
+        self._answers: Counter[Address] = Counter()  # that somebody else leads
 
     async def run(self) -> tuple[_C, Address]:
         """A connection to the leader, and its address. Raises NoLeaderError when nobody who was
@@ -92,6 +96,12 @@ class LeaderSearch(Generic[_C]):
                     return connection, address
                 await connection.close()
                 self._named_by[leader] = address
+                self._answers[address] += 1
+                if self._answers[leader] >= _ANSWERS_MAX:
+                    self._errors[leader] = UnreachableError(
+                        f"Nimbus at {leader[0]}:{leader[1]} says that another one leads",
+                        answered=True,
+                    )
                 if leader not in self._errors:
                     self._start(leader)
             if not done and not waiting:

@@ -120,6 +120,22 @@ async def test_who_named_a_leader_that_is_down_is_told():
     assert all(one.closed for one in nimbuses.opened)
 
 
+async def test_two_that_name_each_other_are_no_endless_search():
+    """One has lost its way to ZooKeeper, the other waits for its session to end."""
+    nimbuses = FakeNimbuses({A: [B], B: [A]})
+    with pytest.raises(NoLeaderError, match="a:1 says that another one leads") as caught:
+        await nimbuses.find(A, B)
+    assert caught.value.answered
+    assert len(nimbuses.asked) <= 6
+    assert all(one.closed for one in nimbuses.opened)
+
+
+async def test_an_election_between_two_answers_is_followed():
+    nimbuses = FakeNimbuses({A: [B, A], B: [A]})
+    assert await nimbuses.find(A, B) == A
+    assert nimbuses.asked == [A, B, A]
+
+
 async def test_a_search_that_is_given_up_leaves_nothing_open():
     nimbuses = FakeNimbuses({A: [None], B: [None]})
     search = asyncio.create_task(LeaderSearch([A, B], nimbuses.ask, next_secs=0.01).run())
