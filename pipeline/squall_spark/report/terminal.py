@@ -25,6 +25,9 @@ def show(report: Report, out: TextIO) -> None:
 
     console = Console(file=out, highlight=False)
 
+    def share(value: float | None) -> str:
+        return "-" if value is None else f"{value:.2f}"
+
     def table(
         title: str, head: Sequence[str], rows: Iterable[Sequence[object]],
         numbers: Iterable[int] = (),
@@ -34,7 +37,13 @@ def show(report: Report, out: TextIO) -> None:
         )
         right = set(numbers)
         for index, name in enumerate(head):
-            made.add_column(name, justify="right" if index in right else "left", overflow="fold")
+            # A number that is folded reads as two.
+            made.add_column(
+                name,
+                justify="right" if index in right else "left",
+                overflow="fold",
+                no_wrap=index in right,
+            )
         count = 0
         for row in rows:
             count += 1
@@ -57,8 +66,8 @@ def show(report: Report, out: TextIO) -> None:
                 component, of["tasks"],
                 number(of["emitted"] if of["kind"] == "spout" else of["executed"]),
                 number(of["failed"]),
-                *(number(latency_of(of)[share]) for share in ("p50", "p95", "p99")),
-                number(of["capacity"]), number(of["capacity_peak"]), f"{of['skew']['ratio']:.2f}",
+                *(number(latency_of(of)[name]) for name in ("p50", "p95", "p99")),
+                share(of["capacity"]), share(of["capacity_peak"]), share(of["skew"]["ratio"]),
             )
             for component, of in report["components"].items()
         ],

@@ -310,6 +310,19 @@ def test_the_terminal_shows_names_and_does_not_obey_them() -> None:
     assert "60.0 %" in text
 
 
+def test_the_terminal_folds_names_and_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    made = report("a-component-with-a-name-of-some-length")
+    work = made["components"]["a-component-with-a-name-of-some-length"]
+    work["capacity"], work["executed"] = 1.51e-05, 123_456
+    work["latency_ms"]["execute"] = {"p50": 0.001483, "p95": 0.00295, "p99": 12345.6}
+    out = StringIO()
+    show(made, out)
+    text = out.getvalue()
+    for word in ("123k", "0.00148", "0.00295", "12.3k", " 0.00 ", "capacity", "p99 ms"):
+        assert word in text
+
+
 @given(some.text(), some.lists(some.none() | some.floats(0, 1e12), max_size=6))
 def test_a_plot_is_well_formed_whatever_it_shows(name: str, values: list[float | None]) -> None:
     steps = [1_000 * i for i in range(len(values))]
