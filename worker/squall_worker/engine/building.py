@@ -178,7 +178,7 @@ def _spout(
         on_error=_reporter(host, spout),
     )
     if host.replays is not None:
-        replays = host.replays.of_spout(spout.component, spout.calls, spout.pending)
+        replays = host.replays.of_spout(spout.component, spout.calls, spout.pending, host.wake)
         if replays is not None:
             spout.replays, spout.calls = replays, replays.recording()
     pending_max = conf.get("topology.max.spout.pending")

@@ -84,11 +84,19 @@ class SpoutReplays:
     """The messages of one spout task."""
 
     def __init__(
-        self, desk: Replays, limit: int, calls: Any, pending: Any, timed_out: Reason
+        self,
+        desk: Replays,
+        limit: int,
+        calls: Any,
+        pending: Any,
+        timed_out: Reason,
+        wake: Callable[[], None],
     ) -> None:
-        """`calls` are the spout's own."""
+        """`calls` are the spout's own; `wake` has the engine take a turn, which must hear of what
+        is emitted here: of a spout on a thread it does not look for it."""
         self._desk = desk
         self._limit = limit
+        self._wake = wake
         self._calls = calls
         self._timed_out = timed_out
         self.pending = pending
@@ -230,6 +238,7 @@ class SpoutReplays:
 
     def _emit(self, letter: DeadLetter) -> None:
         self._calls.emit(letter.row, letter, DEAD_LETTER_STREAM)
+        self._wake()
 
     def retry(self) -> bool:
         """Emit again the dead letters that failed; True when there were any."""
@@ -297,14 +306,16 @@ class Replays:
             return None
         return int(limit)
 
-    def of_spout(self, component: str, calls: Any, pending: Any) -> SpoutReplays | None:
+    def of_spout(
+        self, component: str, calls: Any, pending: Any, wake: Callable[[], None]
+    ) -> SpoutReplays | None:
         """For one spout task of this worker; None when it does not count."""
         limit = self._limit_of(component)
         if limit is None:
             return None
         secs = self._conf.get("topology.message.timeout.secs") or 30
         timed_out = Reason(f"timed out: neither ack nor fail within {secs:g} s")
-        found = SpoutReplays(self, limit, calls, pending, timed_out)
+        found = SpoutReplays(self, limit, calls, pending, timed_out, wake)
         self.spouts.append(found)
         return found
 
