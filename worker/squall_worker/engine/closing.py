@@ -30,8 +30,10 @@ Report = Callable[[str, int, BaseException], None]
 
 async def close_components(built: Sequence[Built], report: Report) -> None:
     """End what is in flight, then close() and cleanup(), each error reported."""
-    await _end_coroutines([one.task for one in built], report)
-    await _end_threads([one for one in built if _on_thread(one.task)], report)
+    await asyncio.gather(
+        _end_coroutines([one.task for one in built], report),
+        _end_threads([one for one in built if _on_thread(one.task)], report),
+    )
     for one in built:
         if one.opened and not _on_thread(one.task):
             task = one.task

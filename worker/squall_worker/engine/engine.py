@@ -46,7 +46,7 @@ from squall_worker.engine.core import Edge, Inspector, Source, TurnState
 from squall_worker.engine.desk import AckDesk
 from squall_worker.engine.events import EventLog
 from squall_worker.engine.exchange import Exchange
-from squall_worker.engine.executors import BoltTask
+from squall_worker.engine.executors import BoltTask, SpoutTask
 from squall_worker.engine.flow import Flow, Waiting
 from squall_worker.engine.inspecting import (
     DebugInspector,
@@ -561,10 +561,13 @@ class Engine:
         """When there will be something to do if nothing arrives before."""
         deadline = self._clock_due
         if self._ready and not self._stopping:
-            now = self.turn.now  # what was due by then was asked, or waits for something else
+            now = self.turn.now
             for spout in self._flow.spouts:
-                if now < spout.idle_until < deadline and spout.active and spout.may_emit:
-                    deadline = spout.idle_until
+                at = spout.idle_until
+                if 0 < at <= now:  # gated: nothing to ask, but it may have emitted unasked
+                    at = now + SpoutTask.WAIT_SECS_MAX
+                if 0 < at < deadline and spout.active and spout.may_emit:
+                    deadline = at
         if self._rotation.due < deadline and self._desk.has_timeouts:
             deadline = self._rotation.due
         if self._loads_due.due < deadline and self._flow.told_load:

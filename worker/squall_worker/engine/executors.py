@@ -353,7 +353,7 @@ class SpoutTask(Task):
     # cannot wait for it calls `context.wake()`.
     _WAITS = ((16, 0.001), (48, 0.002), (200, 0.005), (600, 0.01), (700, 0.025))
     _WAITS_RUNS = 700
-    _WAIT_SECS_MAX = 0.05
+    WAIT_SECS_MAX = 0.05
     _CHUNK_MAX = 32
     _ERROR_WAIT_SECS_MAX = 1.0
 
@@ -446,7 +446,7 @@ class SpoutTask(Task):
             for runs, secs in self._WAITS:
                 if self._idle_runs <= runs:
                     return secs
-        return self._WAIT_SECS_MAX
+        return self.WAIT_SECS_MAX
 
     def close_gate(self) -> None:
         """It may not emit now."""

@@ -309,7 +309,8 @@ class ShellBolt(AsyncBolt):
         await self.shell.close()
         given, self._given = self._given, {}
         for tup, _ in given.values():
-            self._fail_given(tup)
+            if not tup.is_tick:  # many children never ack those
+                self._fail_given(tup)
 
 
 def _not_made(error: Exception, *, anchored: bool) -> ShellError:

@@ -61,6 +61,12 @@ class ChildProcess:
             process_group=0,
         )
         self.pid = self._process.pid
+        try:
+            self._pidfd: int | None = os.pidfd_open(self.pid)
+        except OSError:  # no descriptor is left: nobody would ever hear of it again
+            with self._process:  # closes its pipes
+                self._kill_group()
+            raise
         stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
         assert stdin is not None
         assert stdout is not None
@@ -68,7 +74,6 @@ class ChildProcess:
         self._stdin: int | None = stdin.fileno()
         self._stdout: int | None = stdout.fileno()
         self._stderr: int | None = stderr.fileno()
-        self._pidfd: int | None = os.pidfd_open(self.pid)
         self._error_rest = b""
         self.error_lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._writing = False  # waiting until stdin takes more

@@ -160,8 +160,8 @@ class Shell:
 
     def _start(self) -> None:
         setting = self.setting
-        setting.pid_dir.mkdir(parents=True, exist_ok=True)
         try:
+            setting.pid_dir.mkdir(parents=True, exist_ok=True)
             message = self.serializer.message(dict(setting.handshake))
             self._reader = self.serializer.reader(setting.message_bytes_max)
             self._process = ChildProcess(

@@ -120,7 +120,7 @@ def test_a_spout_that_may_not_emit_is_not_looked_at_a_thousand_times_a_second():
         engine._turn = lambda: turns.append(1) or turn()
         asked = user_of(engine, "numbers").asked
         cluster.run_for(10)
-        assert len(turns) < 100
+        assert 150 < len(turns) < 250  # every 50 ms: what it emits unasked leaves then
         assert user_of(engine, "numbers").asked == asked
         engine.set_routes(cluster.routes)
         cluster.run_for(1)
