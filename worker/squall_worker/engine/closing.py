@@ -21,18 +21,23 @@ from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
 
 log = get_logger(__name__)
 
-_THREAD_SECS = 1.0  # for close() on a thread, behind what it is in the middle of
-_JOIN_SECS = 0.5  # for all threads
+# For close() on a thread, behind what it is in the middle of; for coroutines and children to end.
+_END_SECS = 1.0
+# Likewise when the time for what was in flight is used up: peers are to be told of our end, too.
+_END_SECS_LATE = 0.25
+_JOIN_SECS = 0.25  # for all threads
 _COROUTINE_SECS = 10.0  # for an async close() or cleanup()
 
 Report = Callable[[str, int, BaseException], None]
 
 
-async def close_components(built: Sequence[Built], report: Report) -> None:
-    """End what is in flight, then close() and cleanup(), each error reported."""
+async def close_components(built: Sequence[Built], report: Report, *, late: bool = False) -> None:
+    """End what is in flight, then close() and cleanup(), each error reported. `late`: there is
+    little time left."""
+    secs = _END_SECS_LATE if late else _END_SECS
     await asyncio.gather(
-        _end_coroutines([one.task for one in built], report),
-        _end_threads([one for one in built if _on_thread(one.task)], report),
+        _end_coroutines([one.task for one in built], report, secs),
+        _end_threads([one for one in built if _on_thread(one.task)], report, secs),
     )
     for one in built:
         if one.opened and not _on_thread(one.task):
@@ -45,23 +50,23 @@ async def close_components(built: Sequence[Built], report: Report) -> None:
                 report(task.component, task.task, error)
 
 
-async def _end_coroutines(tasks: Sequence[Task], report: Report) -> None:
+async def _end_coroutines(tasks: Sequence[Task], report: Report, secs: float) -> None:
     coroutines = [task for task in tasks if isinstance(task, AsyncBolt | AsyncSpout)]
     for task in coroutines:
         task.abort()
     ends = await asyncio.gather(
-        *(task.wait_aborted() for task in coroutines), return_exceptions=True
+        *(task.wait_aborted(secs) for task in coroutines), return_exceptions=True
     )
     for task, error in zip(coroutines, ends, strict=True):
         if error is not None:
             report(task.component, task.task, error)
 
 
-async def _end_threads(built: Sequence[Built], report: Report) -> None:
+async def _end_threads(built: Sequence[Built], report: Report, secs: float) -> None:
     """A thread that is stuck in the user's code is left behind; it dies with the process."""
     if not built:
         return
-    await asyncio.gather(*(_close_on_thread(one, report) for one in built))
+    await asyncio.gather(*(_close_on_thread(one, report, secs) for one in built))
     tasks = [one.task for one in built if isinstance(one.task, ThreadSpout | ThreadBolt)]
     for task in tasks:
         task.abort()
@@ -77,12 +82,12 @@ def _join(tasks: Sequence[ThreadSpout | ThreadBolt]) -> None:
         task.join(max(0.0, deadline - time.monotonic()))
 
 
-async def _close_on_thread(one: Built, report: Report) -> None:
+async def _close_on_thread(one: Built, report: Report, secs: float) -> None:
     task = one.task
     assert isinstance(task, ThreadSpout | ThreadBolt)
     try:
         call = _last_call(one) if one.opened else _nothing
-        await asyncio.wait_for(on_thread(task, call), timeout=_THREAD_SECS)
+        await asyncio.wait_for(on_thread(task, call), timeout=secs)
     except TimeoutError:
         log.warning("blocking_component_stuck", component=task.component, task=task.task)
     except Exception as error:

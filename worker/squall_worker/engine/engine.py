@@ -271,7 +271,7 @@ class Engine:
                 self._timer.cancel()
             if alive:
                 self._give_up()
-            await self._close()
+            await self._close(late=drain_secs > 0 and not drained)
             if alive:
                 self._desk.detach()
                 self._give_up()  # what was acked in cleanup, and coroutines that were cancelled
@@ -290,10 +290,10 @@ class Engine:
             self._desk.give_up()
             self._exchange.flush()
 
-    async def _close(self) -> None:
+    async def _close(self, *, late: bool = False) -> None:
         if not self._closed:
             self._closed = True
-            await close_components(self.built, self.report)
+            await close_components(self.built, self.report, late=late)
 
     def is_drained(self) -> bool:
         """Whether nothing of this worker is in flight."""

@@ -19,8 +19,6 @@ log = get_logger(__name__)
 
 CURRENT: ContextVar[Tuple | None] = ContextVar("squall_current_tuple", default=None)
 
-_ABORT_SECS = 1.0  # so long may a coroutine take to end once it was cancelled
-
 
 def asked_to_end() -> bool:
     """Whether the running asyncio task was cancelled. A CancelledError without that is what the
@@ -89,11 +87,11 @@ class AsyncBolt(BoltTask):
         for task in self._flying.values():
             task.cancel()
 
-    async def wait_aborted(self) -> None:
-        """Until every cancelled coroutine has ended, for a while: one that goes on in spite of it
+    async def wait_aborted(self, secs: float) -> None:
+        """Until every cancelled coroutine has ended, for `secs`: one that goes on in spite of it
         (`except:` catches that, too) is left behind, and its tuple fails."""
         if self._flying:
-            await asyncio.wait(self._flying.values(), timeout=_ABORT_SECS)
+            await asyncio.wait(self._flying.values(), timeout=secs)
         if self._flying:
             log.warning(
                 "coroutines_stuck",
@@ -153,9 +151,9 @@ class AsyncSpout(SpoutTask):
         if self._asking is not None:
             self._asking.cancel()
 
-    async def wait_aborted(self) -> None:
-        """Until a cancelled next_tuple has ended, for a while."""
+    async def wait_aborted(self, secs: float) -> None:
+        """Until a cancelled next_tuple has ended, for `secs`."""
         if self._asking is not None:
-            await asyncio.wait({self._asking}, timeout=_ABORT_SECS)
+            await asyncio.wait({self._asking}, timeout=secs)
         if self._asking is not None:
             log.warning("coroutines_stuck", component=self.component, task=self.task, coroutines=1)

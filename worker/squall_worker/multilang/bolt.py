@@ -304,9 +304,9 @@ class ShellBolt(AsyncBolt):
             self._wake_timer.cancel()
             self._wake_timer = None
 
-    async def wait_aborted(self) -> None:
+    async def wait_aborted(self, secs: float) -> None:
         """Until the child is gone. What it held fails now: nobody else will say so."""
-        await self.shell.close()
+        await self.shell.close(secs)
         given, self._given = self._given, {}
         for tup, _ in given.values():
             if not tup.is_tick:  # many children never ack those

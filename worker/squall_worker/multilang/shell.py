@@ -272,8 +272,8 @@ class Shell:
         self._owner.child_gone(error)
         self._schedule_tick(pause)
 
-    async def close(self) -> None:
-        """End the child: it sees the end of its input and SIGTERM, a second later SIGKILL."""
+    async def close(self, secs: float = _STOP_SECS) -> None:
+        """End the child: it sees the end of its input and SIGTERM, `secs` later SIGKILL."""
         self.life.stop()
         self._schedule_tick(0)  # none any more
         if self._process is None:
@@ -281,7 +281,7 @@ class Shell:
         self._ended = asyncio.get_running_loop().create_future()
         self._process.terminate()
         try:
-            await asyncio.wait_for(asyncio.shield(self._ended), _STOP_SECS)
+            await asyncio.wait_for(asyncio.shield(self._ended), secs)
         except TimeoutError:
             log.warning(
                 "shell_child_killed",

@@ -28,7 +28,6 @@ log = get_logger(__name__)
 
 _EMITS_WAIT_SECS = 0.001
 _EMITS_MAX = 128
-_CLOSE_SECS = 1.0  # for the last acks and `deactivate`
 # Libraries of before Storm 1.1 do not know `activate` and `deactivate` and never answer them.
 _UNKNOWN_SECS = 1.0
 
@@ -222,13 +221,13 @@ class ShellSpout(AsyncSpout):
             self._wake_timer.cancel()
             self._wake_timer = None
 
-    async def wait_aborted(self) -> None:
+    async def wait_aborted(self, secs: float) -> None:
         """Let the child have its last acks, then end it."""
         self._granted = 0
         self._advance()
         if self.shell.ready and (self._asked is not None or self._queue):
             try:
-                await asyncio.wait_for(self._idle.wait(), _CLOSE_SECS)
+                await asyncio.wait_for(self._idle.wait(), secs)
             except TimeoutError:
                 pass
-        await self.shell.close()
+        await self.shell.close(secs)

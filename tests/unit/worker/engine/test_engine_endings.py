@@ -374,6 +374,21 @@ def test_what_a_thread_was_given_and_has_not_executed_fails_when_the_worker_ends
             go.set()
 
 
+def test_a_worker_whose_time_is_up_waits_little_for_what_does_not_end():
+    """It would be killed before it could tell the others that it ends."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(5))
+    builder.bolt("end", Held()).shuffle("numbers")
+    with EngineCluster(builder.build(), 1) as cluster:
+        until(cluster, lambda: c.LOG.get("executing"))
+        try:
+            began = cluster.clock.monotonic()
+            assert not cluster.run(cluster.engines[0].stop(0.5))
+            assert cluster.clock.monotonic() - began < 1
+        finally:
+            c.LOG["held"][0].set()
+
+
 HOLDING_CHILD = """
 import json, os, sys
 sys.stdin.readline()
