@@ -15,6 +15,7 @@ from typing import Any
 
 from squall.logs import get_logger
 from squall_worker.engine.building import Built, on_thread
+from squall_worker.engine.core import Tuple
 from squall_worker.engine.executors import SpoutTask, Task
 from squall_worker.engine.executors_async import AsyncBolt, AsyncSpout
 from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
@@ -31,11 +32,14 @@ _COROUTINE_SECS = 10.0  # for an async close() or cleanup()
 Report = Callable[[str, int, BaseException], None]
 
 
-async def close_components(built: Sequence[Built], report: Report, *, late: bool = False) -> None:
+async def close_components(
+    built: Sequence[Built], report: Report, *, late: bool = False
+) -> list[Tuple]:
     """End what is in flight, then close() and cleanup(), each error reported. `late`: there is
-    little time left."""
+    little time left. Returns the tuples that were in hand: none of them is to blame for it if it
+    has failed by that."""
     secs = _END_SECS_LATE if late else _END_SECS
-    await asyncio.gather(
+    left = await asyncio.gather(
         _end_coroutines([one.task for one in built], report, secs),
         _end_threads([one for one in built if _on_thread(one.task)], report, secs),
     )
@@ -48,32 +52,35 @@ async def close_components(built: Sequence[Built], report: Report, *, late: bool
                     await _finish(result)
             except Exception as error:
                 report(task.component, task.task, error)
+    return [tup for tuples in left for tup in tuples]
 
 
-async def _end_coroutines(tasks: Sequence[Task], report: Report, secs: float) -> None:
+async def _end_coroutines(tasks: Sequence[Task], report: Report, secs: float) -> list[Tuple]:
     coroutines = [task for task in tasks if isinstance(task, AsyncBolt | AsyncSpout)]
     for task in coroutines:
         task.abort()
     ends = await asyncio.gather(
         *(task.wait_aborted(secs) for task in coroutines), return_exceptions=True
     )
-    for task, error in zip(coroutines, ends, strict=True):
-        if error is not None:
-            report(task.component, task.task, error)
+    left: list[Tuple] = []
+    for task, end in zip(coroutines, ends, strict=True):
+        if isinstance(end, BaseException):
+            report(task.component, task.task, end)
+        else:
+            left += end
+    return left
 
 
-async def _end_threads(built: Sequence[Built], report: Report, secs: float) -> None:
+async def _end_threads(built: Sequence[Built], report: Report, secs: float) -> list[Tuple]:
     """A thread that is stuck in the user's code is left behind; it dies with the process."""
     if not built:
-        return
+        return []
     await asyncio.gather(*(_close_on_thread(one, report, secs) for one in built))
     tasks = [one.task for one in built if isinstance(one.task, ThreadSpout | ThreadBolt)]
     for task in tasks:
         task.abort()
     await asyncio.get_running_loop().run_in_executor(None, _join, tasks)
-    for task in tasks:
-        if isinstance(task, ThreadBolt):
-            task.give_up()
+    return [tup for task in tasks if isinstance(task, ThreadBolt) for tup in task.give_up()]
 
 
 def _join(tasks: Sequence[ThreadSpout | ThreadBolt]) -> None:

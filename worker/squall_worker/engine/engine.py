@@ -56,7 +56,7 @@ from squall_worker.engine.inspecting import (
 )
 from squall_worker.engine.loading import ComponentStartError, describe, make_user_object
 from squall_worker.engine.plan import Plan
-from squall_worker.engine.replays import LOST, Reason, Replays
+from squall_worker.engine.replays import LOST, Reason, Replays, roots_of
 from squall_worker.engine.routing import Balancers
 from squall_worker.engine.sections import ACKS, TUPLES, AcksSection, TuplesSection
 from squall_worker.engine.stats import (
@@ -293,7 +293,9 @@ class Engine:
     async def _close(self, *, late: bool = False) -> None:
         if not self._closed:
             self._closed = True
-            await close_components(self.built, self.report, late=late)
+            left = await close_components(self.built, self.report, late=late)
+            if self.replays is not None:  # they were failed: after that, since the last note counts
+                self.replays.note([root for tup in left for root in roots_of(tup)], LOST)
 
     def is_drained(self) -> bool:
         """Whether nothing of this worker is in flight."""

@@ -37,6 +37,7 @@ class AsyncBolt(BoltTask):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._flying: dict[Tuple, asyncio.Task[None]] = {}
+        self._left: list[Tuple] = []  # in flight when the worker began to end
 
     @property
     def busy(self) -> bool:
@@ -84,12 +85,14 @@ class AsyncBolt(BoltTask):
             self.host.wake()
 
     def abort(self) -> None:
+        self._left = list(self._flying)
         for task in self._flying.values():
             task.cancel()
 
-    async def wait_aborted(self, secs: float) -> None:
+    async def wait_aborted(self, secs: float) -> list[Tuple]:
         """Until every cancelled coroutine has ended, for `secs`: one that goes on in spite of it
-        (`except:` catches that, too) is left behind, and its tuple fails."""
+        (`except:` catches that, too) is left behind, and its tuple fails. Returns the tuples that
+        they had."""
         if self._flying:
             await asyncio.wait(self._flying.values(), timeout=secs)
         if self._flying:
@@ -102,6 +105,7 @@ class AsyncBolt(BoltTask):
         for tup in list(self._flying):
             if not tup.settled:
                 self.calls.fail(tup)
+        return self._left
 
 
 class AsyncSpout(SpoutTask):
@@ -151,9 +155,10 @@ class AsyncSpout(SpoutTask):
         if self._asking is not None:
             self._asking.cancel()
 
-    async def wait_aborted(self, secs: float) -> None:
-        """Until a cancelled next_tuple has ended, for `secs`."""
+    async def wait_aborted(self, secs: float) -> list[Tuple]:
+        """Until a cancelled next_tuple has ended, for `secs`. (A spout has no tuples.)"""
         if self._asking is not None:
             await asyncio.wait({self._asking}, timeout=secs)
         if self._asking is not None:
             log.warning("coroutines_stuck", component=self.component, task=self.task, coroutines=1)
+        return []

@@ -72,6 +72,7 @@ class ThreadBolt(BoltTask):
         self._handed = 0  # given to the thread; only the loop adds, only the thread takes away
         self._done = 0
         self._aborted = False
+        self._left: list[Tuple] = []  # failed, for the worker ends
         self._thread = threading.Thread(
             target=self._loop, name=f"{self.component}:{self.task}", daemon=True
         )
@@ -117,8 +118,9 @@ class ThreadBolt(BoltTask):
         except BaseException as error:
             self.host.die(error)  # SystemExit: as on the loop, not a task that is silent for ever
 
-    def give_up(self) -> None:
-        """Fail what the thread has in hand and has not finished, when it was waited for enough."""
+    def give_up(self) -> list[Tuple]:
+        """Fail what the thread was given and has not finished, when it was waited for enough.
+        Returns all that failed for the end's sake."""
         left = [self.current] if self.current is not None else []
         calls = []
         with contextlib.suppress(queue.Empty):
@@ -132,10 +134,12 @@ class ThreadBolt(BoltTask):
             self._work.put(call)
         for tup in left:
             self._fail(tup)
+        return self._left
 
     def _fail(self, tup: Tuple) -> None:
         with self.lock:
             if not tup.settled:
+                self._left.append(tup)
                 self.calls.fail(tup)
 
     def _execute(self, tup: Tuple) -> None:

@@ -304,13 +304,14 @@ class ShellBolt(AsyncBolt):
             self._wake_timer.cancel()
             self._wake_timer = None
 
-    async def wait_aborted(self, secs: float) -> None:
+    async def wait_aborted(self, secs: float) -> list[Tuple]:
         """Until the child is gone. What it held fails now: nobody else will say so."""
         await self.shell.close(secs)
         given, self._given = self._given, {}
-        for tup, _ in given.values():
-            if not tup.is_tick:  # many children never ack those
-                self._fail_given(tup)
+        left = [tup for tup, _ in given.values() if not tup.is_tick]  # many never ack those
+        for tup in left:
+            self._fail_given(tup)
+        return left
 
 
 def _not_made(error: Exception, *, anchored: bool) -> ShellError:

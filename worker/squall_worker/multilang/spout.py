@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from squall.logs import get_logger
+from squall_worker.engine.core import Tuple
 from squall_worker.engine.executors_async import AsyncSpout
 from squall_worker.multilang.messages import Command, UnserializableError
 from squall_worker.multilang.shell import (
@@ -221,7 +222,7 @@ class ShellSpout(AsyncSpout):
             self._wake_timer.cancel()
             self._wake_timer = None
 
-    async def wait_aborted(self, secs: float) -> None:
+    async def wait_aborted(self, secs: float) -> list[Tuple]:
         """Let the child have its last acks, then end it."""
         self._granted = 0
         self._advance()
@@ -231,3 +232,4 @@ class ShellSpout(AsyncSpout):
             except TimeoutError:
                 pass
         await self.shell.close(secs)
+        return []

@@ -4,6 +4,7 @@ dead letter is delivered before its message ends; what a lost worker failed does
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any, ClassVar
 
@@ -313,6 +314,47 @@ def test_what_a_lost_worker_failed_does_not_count() -> None:
         assert "letter" not in LOG
         engines.run_until(all_done(1), 60)
         assert len(LOG["letter"]) == 1
+
+
+class Sleeps(Bolt):
+    outputs: ClassVar[list[str]] = ["number"]
+
+    async def execute(self, tup: Any) -> None:
+        log("holds", tup["number"])
+        await asyncio.sleep(3600)
+
+
+class SleepsOnThread(Sleeps):
+    blocking = True
+    awake = threading.Event()
+
+    def execute(self, tup: Any) -> None:  # type: ignore[override]
+        log("holds", tup["number"])
+        self.awake.wait(60)
+
+
+@pytest.mark.parametrize("bolt", [Sleeps, SleepsOnThread])
+def test_what_a_worker_that_stops_had_in_hand_does_not_count(bolt: type[Bolt]) -> None:
+    """It was a dead letter at once, and the reason said that the bolt had called fail()."""
+    SleepsOnThread.awake.clear()
+    try:
+        conf = {
+            "topology.max.replays": 0,
+            "topology.acker.executors": 1,
+            "topology.message.timeout.secs": 10_000_000,  # time flies while a thread is waited for
+        }
+        topology = build(Source(1, 3), bolt())
+        with EngineCluster(topology, 2, conf, place=place_of({"work": 1})) as engines:
+            deadline = time.monotonic() + 20
+            while "holds" not in LOG and time.monotonic() < deadline:
+                engines.run_for(0.001)
+                time.sleep(0.001)
+            engines.run(engines.engines[1].stop(0.1))
+            engines.run_for(0.1)
+            assert LOG["fail"] == ["m3"]
+            assert "letter" not in LOG
+    finally:
+        SleepsOnThread.awake.set()
 
 
 def test_what_never_reached_its_worker_does_not_count() -> None:
