@@ -88,7 +88,7 @@ def test_a_session_that_nobody_watched_counts_only_with_the_workers_mark(
         assert fd is not None
         try:
             killed = processes.kill_leftovers(identity, [], "SQUALL_WORKER_ID=w1", long_ended=True)
-            assert killed == int(marked)
+            assert (killed > 0) is marked  # it is signalled until it is gone
         finally:
             processes.send_signal(fd, signal.SIGKILL)
             os.close(fd)
