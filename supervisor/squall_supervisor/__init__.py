@@ -1,7 +1,8 @@
 """The supervisor: one a node, it starts, watches and ends the workers assigned to the node.
 
 `slot_table` and `slot` decide what a port does next, `assignments` and `adoption` what it is to do;
-they take values and return values. `slot_runner`, `launch`, `slots` and `supervisor` act.
+they take values and return values; `slot_story` puts it into words. `slot_runner`, `launch`,
+`slots` and `supervisor` act.
 """
 
 from __future__ import annotations

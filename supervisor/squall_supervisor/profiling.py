@@ -29,18 +29,18 @@ from squall.clock import Clock
 from squall.cluster.codec import CorruptStateError
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
-from squall.cluster.values import ErrorInfo, ProfileAction, ProfileRequest
+from squall.cluster.values import ProfileAction, ProfileRequest
 from squall.dump_request import DumpKind, ask
 from squall.files import sync_dir
 from squall.heartbeat_file import read_heartbeat
 from squall.logs import get_logger
-from squall.names import SYSTEM_COMPONENT
 from squall.tasks import TaskGroup
 from squall_supervisor.ownership import owner_of
 from squall_supervisor.pyspy import ProfileError, Sampling, find_py_spy
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot_runner import SlotRunner
 from squall_supervisor.slot_table import State
+from squall_supervisor.topology_errors import TopologyErrors
 from squall_supervisor.worker_process import WorkerProcess
 
 log = get_logger(__name__)
@@ -77,6 +77,7 @@ class Profiling:
         cluster: ClusterState,
         runners: Mapping[int, SlotRunner],
         settings: SupervisorSettings,
+        errors: TopologyErrors,
         *,
         supervisor_id: str,
         clock: Clock,
@@ -85,6 +86,7 @@ class Profiling:
         self._cluster = cluster
         self._runners = runners
         self._settings = settings
+        self._errors = errors
         self._nodes = frozenset({supervisor_id, settings.hostname})
         self._clock = clock
         self._tasks = tasks
@@ -320,17 +322,10 @@ class Profiling:
     # The end of a request.
 
     async def _tell(self, topology_id: str, request: ProfileRequest, error: Exception) -> None:
-        settings, port = self._settings, request.slot.port
-        info = ErrorInfo(
-            error=f"{file_name(request)} of worker {settings.hostname}:{port}: {error}",
-            time_secs=int(self._clock.time()),
-            host=settings.hostname,
-            port=port,
-        )
-        try:
-            await self._cluster.report_error(topology_id, SYSTEM_COMPONENT, info)
-        except StoreError as failure:
-            log.warning("error_not_reported", topology_id=topology_id, error=failure)
+        port = request.slot.port
+        worker = f"{self._settings.hostname}:{port}"
+        message = f"{file_name(request)} of worker {worker}: {error}"
+        await self._errors.report(topology_id, port, message)
 
     async def _remove(self, topology_id: str, request: ProfileRequest) -> None:
         """Take the request away, unless it was made anew meanwhile: then it is done again."""

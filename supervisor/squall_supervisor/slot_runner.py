@@ -9,7 +9,6 @@ is idle. Only a worker that starts is looked at more often.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,12 +19,11 @@ from squall.logs import get_logger
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
 from squall_supervisor.launch import Launch, LaunchError
-from squall_supervisor.launcher import (
-    remove_worker_dir,
-)
+from squall_supervisor.launcher import remove_worker_dir
 from squall_supervisor.localizer import LocalTopology
 from squall_supervisor.node import Node
 from squall_supervisor.slot import Slot, Step
+from squall_supervisor.slot_story import is_trouble, told_of
 from squall_supervisor.slot_table import (
     BlobsChanged,
     BlobsFailed,
@@ -33,7 +31,6 @@ from squall_supervisor.slot_table import (
     BlobsMissing,
     Command,
     Event,
-    HeartbeatTimedOut,
     KillWorker,
     LaunchFailed,
     LaunchWorker,
@@ -198,16 +195,7 @@ class SlotRunner:
         steps = self.slot.steps - self._logged
         self._logged = self.slot.steps
         for step in list(self.slot.history)[-steps:] if steps else ():
-            trouble = isinstance(
-                step.event,
-                WorkerExited
-                | HeartbeatTimedOut
-                | LaunchFailed
-                | BlobsFailed
-                | MemoryExceeded
-                | MemoryFarExceeded,
-            ) and step.state not in (State.KILL, State.KILL_BLOB_UPDATE)
-            write = log.warning if trouble else log.info
+            write = log.warning if is_trouble(step) else log.info
             write(
                 "slot_step",
                 port=self.port,
@@ -220,7 +208,7 @@ class SlotRunner:
 
     def _tell_of(self, step: Step) -> None:
         """Put what happened to the slot's worker into its topology's history."""
-        what = self._told_of(step)
+        what = told_of(step)
         if what is not None and self._topology_id is not None:
             self._node.tell(self._topology_id, *what, self._place)
         if self.slot.assignment is not None:
@@ -229,22 +217,6 @@ class SlotRunner:
     @property
     def _place(self) -> str:
         return f"{self._node.settings.hostname}:{self.port}"
-
-    def _told_of(self, step: Step) -> tuple[str, str] | None:
-        match step.event:
-            case WorkerExited(status=status):
-                return "worker exited", f"{exit_text(status)}{_WHY.get(step.state, '')}"
-            case HeartbeatTimedOut():
-                return "worker killed", "it was not heard of in time"
-            case MemoryExceeded(used_bytes=used) | MemoryFarExceeded(used_bytes=used):
-                return "worker killed", f"it used {used / 2**20:.0f} MiB, more than it may"
-            case RestartRequested():
-                return "worker restart asked for", ""
-            case LaunchFailed(reason=reason):
-                return "worker not launched", reason
-            case BlobsFailed(reason=reason):
-                return "code not fetched", reason
-        return None
 
     # Blobs.
 
@@ -301,10 +273,8 @@ class SlotRunner:
         self._feed(WorkerLaunched(process.worker_id, launch.record.timeout_secs))
 
     def _launch_failed(self, assignment: PortAssignment, why: str) -> None:
-        where = f"{self._node.settings.hostname}:{self.port}"
-        self._node.trouble(
-            assignment.topology_id, self.port, f"no worker could be started on {where}: {why}"
-        )
+        message = f"no worker could be started on {self._place}: {why}"
+        self._node.trouble(assignment.topology_id, self.port, message)
         self._feed(LaunchFailed(why))
 
     def _read_topology(self, topology_id: str) -> LocalTopology | None:
@@ -359,8 +329,7 @@ class SlotRunner:
         if kills <= self._kills_told.get(process.worker_id, 0):
             return
         self._kills_told[process.worker_id] = kills
-        settings = self._node.settings
-        why = explain_kill(f"{settings.hostname}:{self.port}", limits, settings.memory_margin_mb)
+        why = explain_kill(self._place, limits, self._node.settings.memory_margin_mb)
         log.error(
             "worker_over_memory_limit",
             topology_id=topology_id,
@@ -429,23 +398,3 @@ class SlotRunner:
                 self._carry_out(commands)
                 return
         self._carry_out(self.slot.advance(self._now()))
-
-
-# Why a worker ended, by the state of its slot at that moment.
-_WHY = {
-    State.KILL: ", the port is wanted for something else or for nothing",
-    State.KILL_BLOB_UPDATE: ", for new code or configuration",
-    State.KILL_AND_RELAUNCH: ", ended by its supervisor to be launched again",
-}
-
-
-def exit_text(status: int | None) -> str:
-    """The end of a process, for people."""
-    if status is None:
-        return "exited (nobody knows how: it was started by an earlier supervisor)"
-    if status >= 0:
-        return f"exited with status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"

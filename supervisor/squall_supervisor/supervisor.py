@@ -20,11 +20,10 @@ from typing import Any
 from squall.clock import Clock, SystemClock
 from squall.cluster.state import ClusterState
 from squall.cluster.store import ConnectionState, StoreError
-from squall.cluster.values import Assignment, ErrorInfo, SupervisorInfo
+from squall.cluster.values import Assignment, SupervisorInfo
 from squall.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall.history.settings import history_url
 from squall.logs import get_logger
-from squall.names import SYSTEM_COMPONENT
 from squall.sealing import META_KEY
 from squall.tasks import TaskGroup
 from squall_supervisor.assignments import Assignments, PortAssignment, Unreadable, desired_ports
@@ -44,10 +43,12 @@ from squall_supervisor.nimbus_blobs import NimbusBlobs
 from squall_supervisor.node import Node
 from squall_supervisor.ownership import open_passage
 from squall_supervisor.profiling import Profiling
+from squall_supervisor.registration import Registration
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slots import Slots
 from squall_supervisor.sync import AssignmentSync
+from squall_supervisor.topology_errors import TopologyErrors
 from squall_supervisor.users import check_possible
 from squall_supervisor.worker_record import read_launch
 from squall_thrift import storm
@@ -101,8 +102,6 @@ class Supervisor:
         self._assignments: dict[str, Assignment] = {}  # as last read
         self._last_ports: dict[int, PortAssignment] = {}  # what the ports were last to run
         self._problems: tuple[str, ...] = ()
-        self._registration_due = asyncio.Event()
-        self._registered = asyncio.Event()
         self._synced = asyncio.Event()
         self._clean_up_due = asyncio.Event()
         self._crash: BaseException | None = None
@@ -131,6 +130,10 @@ class Supervisor:
         self.id = state.supervisor_id
         self._memory = Memory(LocalStateFile(settings.state_file), state, self._tasks)
         await asyncio.to_thread(self._memory.save_now)
+        errors = TopologyErrors(self._cluster, settings.hostname, self._clock, self._tasks)
+        self._registration = Registration(
+            self._cluster, self.id, self._info, every_secs=settings.heartbeat_secs
+        )
         localizer = Localizer(
             settings.stormdist_dir,
             settings.temporary_dir,
@@ -151,7 +154,11 @@ class Supervisor:
                 self._blobs,
                 target_bytes=settings.cache_bytes,
             ),
-            on_bad_package=self._on_bad_package,
+            on_bad_package=lambda topology_id, message: errors.begin(
+                topology_id,
+                None,
+                f"The package cannot be unpacked on {settings.hostname}: {message}",
+            ),
             supervisor_id=self.id,
         )
         await asyncio.to_thread(localizer.prepare)
@@ -183,7 +190,7 @@ class Supervisor:
                 launch_numbers=self._memory,
                 tasks=self._tasks,
                 crashed=self._on_crash,
-                trouble=self._on_worker_trouble,
+                trouble=errors.begin,
                 cgroups=cgroups,
                 command=self._command,
                 machine=self._machine,
@@ -196,12 +203,13 @@ class Supervisor:
             self._cluster,
             self._slots.runners,
             settings,
+            errors,
             supervisor_id=self.id,
             clock=self._clock,
             tasks=self._tasks,
         )
         self._memory_watch = MemoryWatch(
-            self._slots.runners, self._machine, settings, self._on_worker_trouble, cgroups
+            self._slots.runners, self._machine, settings, errors.begin, cgroups
         )
         self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
         self._server = self._make_server(
@@ -240,7 +248,7 @@ class Supervisor:
 
     async def wait_ready(self) -> None:
         """Wait until this node is registered and has read its assignments."""
-        await self._registered.wait()
+        await self._registration.done.wait()
         await self._synced.wait()
 
     async def wait_crashed(self, until: asyncio.Task[Any]) -> BaseException | None:
@@ -321,7 +329,7 @@ class Supervisor:
         finally:
             waiting.cancel()
         self._tasks.start("assignments", self._sync.run())
-        self._tasks.start("registration", self._register())
+        self._tasks.start("registration", self._registration.run())
         self._tasks.start("profile requests", self._profiling.run())
 
     async def _say_waiting(self) -> None:
@@ -338,28 +346,9 @@ class Supervisor:
     def _on_connection(self, state: ConnectionState) -> None:
         log.info("zookeeper_connection", state=state.value)
         if state is ConnectionState.CONNECTED:
-            self._registration_due.set()
+            self._registration.request()
             self._sync.request()
             self._profiling.request()
-
-    async def _register(self) -> None:
-        """Keep this node's entry: renewed regularly, when its used ports change, and at once after
-        a new session, whose predecessor took the old entry with it."""
-        while True:
-            self._registration_due.clear()
-            wait_secs = self.settings.heartbeat_secs
-            try:
-                await self._cluster.register_supervisor(self.id, self._info())
-            except StoreError as error:
-                log.warning("not_registered", error=error)
-                wait_secs = 1.0
-            else:
-                self._registered.set()
-            try:
-                async with asyncio.timeout(wait_secs):
-                    await self._registration_due.wait()
-            except TimeoutError:
-                pass
 
     def _info(self) -> SupervisorInfo:
         settings = self.settings
@@ -397,7 +386,7 @@ class Supervisor:
 
     def _on_slot_change(self) -> None:
         self._profiling.request()
-        self._registration_due.set()
+        self._registration.request()
         self._clean_up_due.set()
 
     async def _clean_up(self) -> None:
@@ -439,31 +428,6 @@ class Supervisor:
             if stopped_secs > _STALL_SECS:
                 log.warning("supervisor_was_stopped", secs=round(stopped_secs, 1))
                 self._slots.forgive()
-
-    def _on_bad_package(self, topology_id: str, message: str) -> None:
-        """Show it where a topology's errors are shown."""
-        error = ErrorInfo(
-            error=f"The package cannot be unpacked on {self.settings.hostname}: {message}",
-            time_secs=int(self._clock.time()),
-            host=self.settings.hostname,
-        )
-        self._tasks.start(f"error of {topology_id}", self._report(topology_id, error))
-
-    def _on_worker_trouble(self, topology_id: str, port: int, message: str) -> None:
-        """The same for what a worker did, or what happened to it."""
-        error = ErrorInfo(
-            error=message,
-            time_secs=int(self._clock.time()),
-            host=self.settings.hostname,
-            port=port,
-        )
-        self._tasks.start(f"error of {topology_id}", self._report(topology_id, error))
-
-    async def _report(self, topology_id: str, error: ErrorInfo) -> None:
-        try:
-            await self._cluster.report_error(topology_id, SYSTEM_COMPONENT, error)
-        except StoreError as failure:
-            log.warning("error_not_reported", topology_id=topology_id, error=failure)
 
 
 def _conf_of(localizer: Localizer, topology_id: str) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ from squall_supervisor.profiling import Profiling, file_name, prune
 from squall_supervisor.pyspy import ProfileError, Sampling, find_py_spy, reason
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slot_table import State
+from squall_supervisor.topology_errors import TopologyErrors
 
 
 @pytest.mark.parametrize(
@@ -145,8 +146,10 @@ async def restart_one(tmp_path: Path, *, damaged: str | None = None) -> tuple[li
     first, ours = Restarted("a-0"), Restarted("t-1")
     runners: Any = {6699: first, 6700: ours}
     settings = SupervisorSettings.from_conf({"storm.local.dir": str(tmp_path / "local")})
+    clock = SystemClock()
+    errors = TopologyErrors(state, settings.hostname, clock, tasks)
     profiling = Profiling(
-        state, runners, settings, supervisor_id="s", clock=SystemClock(), tasks=tasks
+        state, runners, settings, errors, supervisor_id="s", clock=clock, tasks=tasks
     )
     tasks.start("profile requests", profiling.run())
 
