@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from squall.cluster.values import RebalanceOptions
@@ -29,8 +30,13 @@ _FIXED_KEYS = frozenset(
 _FIXED_PREFIXES = ("topology.submitter.", "storm.zookeeper.", "nimbus.")
 
 
-def check_rebalance(topology: StoredTopology, options: RebalanceOptions) -> RebalanceOptions:
-    """The options, made canonical. Raises InvalidTopologyError that lists all that is wrong."""
+def check_rebalance(
+    topology: StoredTopology,
+    options: RebalanceOptions,
+    blob_problems: Callable[[Mapping[str, Any]], list[str]],
+) -> RebalanceOptions:
+    """The options, made canonical; `blob_problems(conf)` says what is wrong with the blobs that a
+    configuration names. Raises InvalidTopologyError that lists all that is wrong."""
     problems = []
     if options.wait_secs is not None and options.wait_secs < 0:
         problems.append(f"wait time {options.wait_secs} s is negative")
@@ -51,6 +57,7 @@ def check_rebalance(topology: StoredTopology, options: RebalanceOptions) -> Reba
     if options.topology_conf_overrides:
         conf = parse_conf(options.topology_conf_overrides)
         problems += _override_problems(conf)
+        problems += blob_problems(conf)
         overrides = json.dumps(conf, sort_keys=True) if conf else None
     if problems:
         raise InvalidTopologyError.listing(problems)

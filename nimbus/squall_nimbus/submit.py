@@ -160,30 +160,35 @@ class Submitter:
                 check_available(history_url(self._conf))
             except HistoryUnavailableError as error:
                 raise InvalidTopologyError(error.message, hint=error.hint) from error
-        self._check_blobs(conf, submission)
+        dependencies = (
+            *(submission.topology.dependency_jars or ()),
+            *(submission.topology.dependency_artifacts or ()),
+        )
+        problems = self.blob_problems(conf, submission.owner, dependencies)
+        if problems:
+            raise InvalidTopologyError.listing(problems)
         self._count += 1
         topology_id = make_topology_id(submission.name, self._count, int(self._clock.time()))
         compiled = compile_topology(topology_id, submission.topology, conf)
         self._check_limits(conf, len(compiled.component_of(self._base(submission, compiled))))
         return compiled
 
-    def _check_blobs(self, conf: Mapping[str, Any], submission: Submission) -> None:
-        """The blobs that it names exist, the submitter may read them (a key is no secret), and
-        their local names do no harm in a worker's folder (CVE-2026-82427)."""
-        topology, caller = submission.topology, Caller.from_conf(submission.owner, self._conf)
+    def blob_problems(
+        self, conf: Mapping[str, Any], owner: str | None, dependencies: Sequence[str] = ()
+    ) -> list[str]:
+        """What is wrong with the blobs that a topology names: they have to exist, its owner has to
+        be allowed to read them (a key is no secret), and their local names must do no harm in a
+        worker's folder (CVE-2026-82427)."""
+        caller = Caller.from_conf(owner, self._conf)
         links, problems = parse_blob_map(conf.get("topology.blobstore.map"))
         named = [(f"topology.blobstore.map names blob {link.key!r}", link.key) for link in links]
-        named += [
-            (f"dependency blob {key!r}", key)
-            for key in (*(topology.dependency_jars or ()), *(topology.dependency_artifacts or ()))
-        ]
+        named += [(f"dependency blob {key!r}", key) for key in dependencies]
         for what, key in named:
             if key not in self._blobs or is_key_blob(key):
                 problems.append(f"{what}, which does not exist")
             elif check_access(self._blobs.meta(key).acl, caller, READ, key) is not None:
                 problems.append(f"{what}, which {caller.name} may not read")
-        if problems:
-            raise InvalidTopologyError.listing(problems)
+        return problems
 
     def _check_limits(self, conf: Mapping[str, Any], executors: int) -> None:
         for key, what, number in (

@@ -108,6 +108,10 @@ class LifecycleCalls(Calls):
                 num_executors=options.num_executors or {},
                 topology_conf_overrides=options.topology_conf_overrides,
             )
-        topology_id, _ = await self.nimbus.control.find(name)
-        checked = check_rebalance(await self.nimbus.reader.stored(topology_id), asked)
+        topology_id, base = await self.nimbus.control.find(name)
+        checked = check_rebalance(
+            await self.nimbus.reader.stored(topology_id),
+            asked,
+            lambda conf: self.nimbus.submitter.blob_problems(conf, base.owner),
+        )
         await self.nimbus.control.handle(name, Rebalance(checked))

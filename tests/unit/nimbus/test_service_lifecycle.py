@@ -283,6 +283,18 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
             storm.RebalanceOptions(topology_conf_overrides='{"topology.users": ["me"]}'),
             "topology.users cannot be changed",
         ),
+        (
+            storm.RebalanceOptions(
+                topology_conf_overrides='{"topology.blobstore.map": {"words": {}}}'
+            ),
+            "blob 'words', which does not exist",
+        ),
+        (
+            storm.RebalanceOptions(
+                topology_conf_overrides='{"topology.blobstore.map": {"w": {"localname": "../x"}}}'
+            ),
+            "localname '../x' is no plain name",
+        ),
     ],
 )
 async def test_a_wrong_rebalance_is_refused_and_changes_nothing(nimbus, options, says) -> None:
