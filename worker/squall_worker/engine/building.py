@@ -53,6 +53,8 @@ from squall_worker.engine.replays import Blame, Replays
 from squall_worker.engine.routing import Balancers, make_grouper
 from squall_worker.engine.stats import TaskCounts
 
+_CALLS_MIN = 256
+
 
 class BuildHost(Host, Protocol):
     """The engine, as far as building needs it."""
@@ -183,6 +185,9 @@ def _spout(
             spout.replays, spout.calls = replays, replays.recording()
     pending_max = conf.get("topology.max.spout.pending")
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
+    # A turn visits every task that has something: a message for each makes it worth its while.
+    many = max(_CALLS_MIN, len(host.plan.local_tasks))
+    spout.calls_max = int(conf.get("topology.spout.batch") or many)
     spout.listens = frozenset(
         call
         for call in ("ack", "fail")

@@ -176,7 +176,6 @@ class Engine:
             self.balancers = Balancers(conf, self.rng)
         self._windows = {executor: Windows(now) for executor in self.plan.executors}
 
-        self._spout_batch = int(conf.get("topology.spout.batch") or 256)
         self._turn_secs = float(conf.get("topology.run.turn.ms") or 2) / 1000.0
         timeout = float(conf.get("topology.message.timeout.secs") or 30)
         self._rotation = Rotation(timeout / 10.0, now)
@@ -493,7 +492,7 @@ class Engine:
         # A timer is good to a millisecond, and may come that much too soon.
         due = start + (_TIMER_SECS_MIN if self._timed else 0.0)
         self._timed = False
-        worked |= flow.run_spouts(due, deadline, self._spout_batch, may_emit=may_emit)
+        worked |= flow.run_spouts(due, deadline, may_emit=may_emit)
         if not (worked or self._stirred or desk.has_lost or flow.spouts_spoke()):
             return False
         self._stirred = False

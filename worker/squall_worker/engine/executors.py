@@ -363,6 +363,7 @@ class SpoutTask(Task):
         super().__init__(*args)
         self.pending = PendingRoots()
         self.pending_max: int | None = None
+        self.calls_max = 1  # of next_tuple in a turn
         self.idle_until = 0.0  # monotonic
         self._idle_runs = 0
         self._woken = False  # since it was last asked
@@ -402,7 +403,7 @@ class SpoutTask(Task):
         if self._woken:  # in this order: another thread may just be about it
             self.idle_until = 0.0
 
-    def run(self, calls_max: int, deadline: float) -> bool:
+    def run(self, deadline: float) -> bool:
         """Call next_tuple until it emits no more, or a limit is reached. True if it emitted."""
         next_tuple = self.user.next_tuple
         run = self.calls.run
@@ -410,6 +411,7 @@ class SpoutTask(Task):
         first = emitted()
         now = self.host.now
         start = now()
+        calls_max = self.calls_max
         calls = 0
         chunk = 1
         idle = False

@@ -117,19 +117,19 @@ class AsyncSpout(SpoutTask):
         super().__init__(*args)
         self._asking: asyncio.Task[None] | None = None
 
-    def run(self, calls_max: int, deadline: float) -> bool:
+    def run(self, deadline: float) -> bool:
         if self._asking is None:
             self.idle_until = 0.0  # past: while it is asked, no turn is due for it
             name = f"{self.component}:{self.task}"
-            self._asking = asyncio.get_running_loop().create_task(self._ask(calls_max), name=name)
+            self._asking = asyncio.get_running_loop().create_task(self._ask(), name=name)
             return True
         return False
 
-    async def _ask(self, calls_max: int) -> None:
+    async def _ask(self) -> None:
         """Ask until there is none, or as often as a turn allows; the next turn starts another."""
         emitted = self.calls.emitted
         try:
-            for _ in range(calls_max):
+            for _ in range(self.calls_max):
                 before = emitted()
                 if not (self.active and self.may_emit):
                     return

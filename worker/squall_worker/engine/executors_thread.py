@@ -188,7 +188,7 @@ class ThreadSpout(SpoutTask):
     def has_emitted(self) -> bool:
         return False  # its calls wake the engine
 
-    def run(self, calls_max: int, deadline: float) -> bool:
+    def run(self, deadline: float) -> bool:
         if not self._allowed:
             self._allowed = True
             self._wakeup.set()

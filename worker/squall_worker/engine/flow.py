@@ -458,7 +458,7 @@ class Flow:
 
     # ---- running ----
 
-    def run_spouts(self, now: float, deadline: float, calls_max: int, *, may_emit: bool) -> bool:
+    def run_spouts(self, now: float, deadline: float, *, may_emit: bool) -> bool:
         """Let the spouts emit that may. True if any did."""
         worked = self._send_held() if self._held else False
         if self._swollen:
@@ -476,7 +476,7 @@ class Flow:
                     spout.close_gate()
                 elif now >= spout.idle_until and spout.may_emit:
                     before = spout.calls.emitted()
-                    if spout.run(calls_max, deadline):
+                    if spout.run(deadline):
                         waiting += spout.calls.emitted() - before
                         if waiting >= _FLUSH_TUPLES:
                             self.flush(exit_)

@@ -52,8 +52,8 @@ class ShellSpout(AsyncSpout):
 
     # -- to the child --
 
-    def run(self, calls_max: int, deadline: float) -> bool:
-        self._granted = calls_max
+    def run(self, deadline: float) -> bool:
+        self._granted = self.calls_max
         self._advance()
         return False
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
-from squall import Spout, TopologyBuilder
+from squall import Bolt, Spout, TopologyBuilder
 
 
 @pytest.fixture(autouse=True)
@@ -179,3 +179,36 @@ def test_a_timer_that_stands_is_kept_when_the_next_turn_is_due_later():
             assert engine._timer_at < engine.now() + 0.01
 
         cluster.run(turn())
+
+
+class Batches(Bolt):
+    """Logs how many of each source came at once."""
+
+    def execute_batch(self, tuples):
+        c.log(tuples[0].source_component, len(tuples))
+
+
+@pytest.mark.parametrize(
+    ("own", "sinks", "most"), [({}, 1, 256), ({}, 400, 402), ({"topology.spout.batch": 3}, 400, 3)]
+)
+def test_a_turn_asks_a_spout_so_often(own, sinks, most):
+    """256 times, or as often as the worker has tasks, or as its own configuration says."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", c.Numbers(1_000), conf=own)
+    builder.bolt("many", c.Pass(), parallelism=sinks).shuffle("numbers")
+    builder.bolt("batches", Batches()).all("numbers")
+    with EngineCluster(builder.build(), 1, {"topology.acker.executors": 0}) as cluster:
+        (spout,) = cluster.engines[0]._flow.spouts
+        runs = []
+        run = spout.run
+
+        def counted(deadline):
+            before = spout.calls.emitted()
+            worked = run(deadline)
+            runs.append(spout.calls.emitted() - before)
+            return worked
+
+        spout.run = counted
+        cluster.run_until(lambda: sum(c.LOG.get("numbers", ())) == 1_000)
+        assert max(runs) == most
+        assert max(c.LOG["numbers"]) <= most
