@@ -42,10 +42,12 @@ TOPOLOGY_ID = "words-1-1700000000"
 WORDS = '''
 """Word count whose every effect can be read from files."""
 import os
+import threading
 from collections import Counter, deque
 from pathlib import Path
 
 from squall import Bolt, Spout
+from squall.metrics import MetricsConsumer
 
 
 def words_of(line):
@@ -112,6 +114,11 @@ class Broken(Bolt):
 class Angry(Bolt):
     def execute(self, tup):
         raise ValueError("bad line %d" % tup["line"])
+
+
+class HangingConsumer(MetricsConsumer):
+    def handle_data_points(self, task_info, data_points):
+        threading.Event().wait(60)
 
 
 class Stuck(Bolt):

@@ -475,31 +475,35 @@ class Worker:
             secs = self.settings.stop_secs - _GOODBYE_SECS if graceful else 0.0
             drained = await self._engine.stop(max(0.0, secs))
             log.info("engine_stopped", drained=drained)
-            if self._metrics is not None:
-                await self._metrics.close()
-            if self._engine.events is not None:
-                self._engine.events.close()
-        writing = self._end_history(graceful=graceful)
+        # The peers come first: they wait for our acknowledgements, and for word that we end.
+        writing = await self._end_writing(graceful=graceful)
         if self._transport is not None:
             left = deadline - self._clock.monotonic()
             settled = await self._transport.close(max(0.1, left) if graceful else 0.0)
             log.info("transport_closed", settled=settled, counts=self._transport.counts())
+        if self._engine is not None and self._engine.events is not None:
+            self._engine.events.close()
         await self._errors.close(_REPORT_SECS)
-        if writing is not None:
-            await writing
+        for error in await asyncio.gather(*writing, return_exceptions=True):
+            if isinstance(error, Exception):
+                log.error("end_incomplete", error=error, exc_info=error)
         await self._tasks.close()
         self._heartbeats.stop()
         if self._state is not None and self._connected.is_set():
             with contextlib.suppress(StoreError):
                 await self._state.close()
 
-    def _end_history(self, *, graceful: bool) -> asyncio.Task[None] | None:
-        """Write the last rows, beside the rest of the end."""
-        if self._history is None:
-            return None
-        why = "asked to" if graceful else f"{self._fatal or 'could not start'}"
-        self._history.stopped(why)
-        return asyncio.create_task(self._history.close(_HISTORY_SECS))
+    async def _end_writing(self, *, graceful: bool) -> list[asyncio.Task[None]]:
+        """Give metrics consumers and the history the last there is; they end beside the rest."""
+        ending = []
+        if self._metrics is not None:
+            ending.append(asyncio.create_task(self._metrics.close()))
+            await asyncio.sleep(0)  # its last reading is the history's, too
+        if self._history is not None:
+            why = "asked to" if graceful else f"{self._fatal or 'could not start'}"
+            self._history.stopped(why)
+            ending.append(asyncio.create_task(self._history.close(_HISTORY_SECS)))
+        return ending
 
     def _age(self) -> str:
         """Seconds since the process began its work, for logs."""

@@ -209,6 +209,21 @@ async def test_a_graceful_restart_under_load_fails_nothing(
         assert "worker_lost" not in one.log
 
 
+async def test_a_consumer_of_metrics_that_hangs_does_not_keep_the_goodbye_back(
+    zookeeper: DevZooKeeper,  # noqa: F811
+    open_cluster: Opener,
+) -> None:
+    conf = {"topology.metrics.consumer.register": [{"class": "words.HangingConsumer"}]}
+    cluster = await open_cluster(zookeeper, words(100), **conf)
+    async with two_workers(cluster) as (one, two):
+        await wait_until(lambda: cluster.acked() == 100, 60, "all lines acked")
+        two.process.send_signal(signal.SIGTERM)
+        assert await two.wait_exit() == EXIT_STOPPED
+        stuck = two.log.index("metrics_consumer_stuck")
+        assert two.log.index("transport_closed") < stuck
+        await wait_until(lambda: "drained=True" in one.log, what="the goodbye")
+
+
 async def test_deactivation_stops_the_spouts_and_activation_resumes(
     zookeeper: DevZooKeeper,  # noqa: F811
     open_cluster: Opener,

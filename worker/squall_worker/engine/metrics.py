@@ -13,6 +13,7 @@ import importlib
 import queue
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +173,8 @@ class _Feed:
 
     def join(self, secs: float) -> None:
         self._thread.join(secs)
+        if self._thread.is_alive():  # it dies with the process
+            log.warning("metrics_consumer_stuck", consumer=self._registration.class_path)
 
 
 class Tap(Protocol):
@@ -350,11 +353,18 @@ class Metrics:
         """Give the consumers what there is since the last interval, and end them."""
         if self._timer is not None:
             self._timer.cancel()
-        self._read(self._clock.monotonic(), all_of_it=True)
+        try:
+            self._read(self._clock.monotonic(), all_of_it=True)
+        finally:
+            for feed in self._feeds:
+                feed.stop()
+        if self._feeds:
+            await asyncio.to_thread(self._join)
+
+    def _join(self) -> None:
+        deadline = time.monotonic() + _CLOSE_SECS
         for feed in self._feeds:
-            feed.stop()
-        for feed in self._feeds:
-            await asyncio.to_thread(feed.join, _CLOSE_SECS)
+            feed.join(max(0.0, deadline - time.monotonic()))
 
 
 def _reader(name: str, metric: Any) -> Callable[[], list[DataPoint]]:
