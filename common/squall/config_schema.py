@@ -130,7 +130,9 @@ SCHEMA: dict[str, Kind] = {
     "storm.cluster.mode": either("distributed", "local"),
     "storm.bind.host": TEXT,
     "storm.security.insecure": YES_NO,
-    "storm.messaging.curve": Kind("true, false or auto", lambda v: v in (True, False, "auto")),
+    "storm.messaging.curve": Kind(
+        "true, false or auto", lambda v: isinstance(v, bool) or v == "auto"
+    ),
     "storm.thrift.socket.timeout.ms": MILLIS,
     "storm.nimbus.retry.times": COUNT,
     "storm.nimbus.retry.interval.millis": COUNT,

@@ -65,7 +65,8 @@ class HistoryWriter:
         self._incarnation = incarnation
         self._clock = clock
         self._rotation_secs = rotation_secs
-        self._rotation_bytes = rotation_bytes
+        # What fills the queue is written long before it does, whatever is asked for.
+        self._rotation_bytes = min(rotation_bytes, waiting_bytes_max // 2)
         self._on_trouble = on_trouble
         self._waiting_bytes_max = waiting_bytes_max
         self._numbers = count(1)

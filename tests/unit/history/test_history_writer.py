@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,20 @@ def test_a_file_is_written_after_the_rotation_and_when_enough_waits(tmp_path: Pa
     assert gate.tries.acquire(timeout=30)
     assert made.close(30)
     assert len(rows_in(tmp_path)) == 102
+
+
+def test_a_rotation_of_more_than_the_queue_holds_loses_nothing(tmp_path: Path) -> None:
+    made = writer(
+        Folder(str(tmp_path)), rotation_secs=3600, rotation_bytes=10**9, waiting_bytes_max=10_000
+    )
+    for written in (25, 50, 75, 100):
+        made.add(ID, [row(n) for n in range(25)])  # 6,400 bytes
+        deadline = time.monotonic() + 30
+        while made.rows_written < written and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert made.close(30)
+    assert made.rows_lost == 0
+    assert len(rows_in(tmp_path)) == 100
 
 
 def test_a_full_queue_drops_and_counts_and_the_history_says_so(tmp_path: Path) -> None:

@@ -118,6 +118,8 @@ def test_all_wrong_values_are_listed_with_key_value_and_what_is_expected(tmp_pat
         ("storm.zookeeper.root", "storm"),
         ("storm.zookeeper.root", "/storm/"),
         ("storm.log.level", "LOUD"),
+        ("storm.messaging.curve", 1),
+        ("storm.messaging.curve", "yes"),
         ("supervisor.slots.ports", [6700, "6701"]),
         ("nimbus.seeds", []),
         ("topology.kryo.register", "a:B"),
