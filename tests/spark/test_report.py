@@ -118,6 +118,24 @@ def test_the_sums_of_known_rows_are_right(spark: Any, tmp_path: Path) -> None:
     assert [one["secs"] for one in report["recoveries"]] == [4.0]
 
 
+def test_a_key_that_workers_did_not_tell_is_in_the_error(spark: Any, tmp_path: Path) -> None:
+    """Two workers tell two keys of three: "c" has 29 samples, of which 10 are told."""
+    written: list[Row] = []
+    for at, keys in ((1_000, {"a": 20, "b": 19, "c": 19}), (11_000, {"a": 9, "b": 8, "c": 10})):
+        top = sorted(keys.items(), key=lambda item: -item[1])[:2]
+        where = {"component": "src", "stream": "default", "secs": 10.0}
+        written += [
+            Row(BEGIN_MS + at, "gauge", "pending", "src", 1, 1, secs=10),
+            Row(BEGIN_MS + at, "keys", "work by k", n=sum(keys.values()), value=0.1, **where),
+            *(Row(BEGIN_MS + at, "key", "work by k", n=n, text=key, **where) for key, n in top),
+        ]
+    put(str(tmp_path), written)
+    (keys,) = gathered(spark, str(tmp_path)).keys
+    assert (keys.samples, keys.error) == (85, 19 + 9)
+    told = {key: n for key, n, _ in keys.top}
+    assert all(told[key] + keys.error >= n for key, n in {"a": 29, "b": 27, "c": 29}.items())
+
+
 def test_throughput_is_that_of_the_tasks_that_ran(spark: Any, tmp_path: Path) -> None:
     """Two tasks do 100 tuples a second each; from half time on one is away."""
     put(

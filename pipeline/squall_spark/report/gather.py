@@ -294,16 +294,39 @@ def _keys(rows: DataFrame, sums: Sums) -> None:
     order = Window.partitionBy(*place).orderBy(F.desc("samples"), "text")
     ranked = summed.withColumn("rank", F.row_number().over(order))
     found = ranked.where(F.col("rank") <= _KEYS_MAX).collect()
+    untold = {
+        (row.component, row.stream, row["name"]): int(row.untold) for row in _untold(rows).collect()
+    }
     by_place: dict[tuple[str, str, str], KeySums] = {}
     for row in sorted((row for row in found if row.kind == "keys"), key=lambda row: row["name"]):
-        by_place[row.component, row.stream, row["name"]] = KeySums(
-            row.component, row.stream, row["name"], row.rate, int(row.samples), int(row.error)
-        )
+        at = (row.component, row.stream, row["name"])
+        error = int(row.error) + untold.get(at, 0)
+        by_place[at] = KeySums(*at, row.rate, int(row.samples), error)
     for row in sorted((row for row in found if row.kind == "key"), key=lambda row: int(row.rank)):
         of = by_place.get((row.component, row.stream, row["name"]))
         if of is not None:
             of.top.append((row.text, int(row.samples), row.task))
     sums.keys = list(by_place.values())
+
+
+def _untold(rows: DataFrame) -> DataFrame:
+    """How many samples of one key each grouping's workers may have left out: they tell the heaviest
+    keys of an interval only, so of another one at most as many as of the lightest that is told."""
+    from pyspark.sql import functions as F
+
+    place = ("component", "stream", "name")
+    key = F.col("kind") == "key"
+    intervals = (
+        rows.where(F.col("kind").isin("key", "keys"))
+        .groupBy(*place, "worker", "incarnation", "at_ms")
+        .agg(
+            F.sum(F.when(key, F.col("n")).otherwise(0)).alias("told"),
+            F.sum(F.when(key, 0).otherwise(F.col("n"))).alias("samples"),
+            F.min(F.when(key, F.col("n"))).alias("lightest"),
+        )
+    )
+    cut = intervals.where(F.col("told") < F.col("samples"))
+    return cut.groupBy(*place).agg(F.sum("lightest").alias("untold")).where("untold is not null")
 
 
 def _told(rows: DataFrame, sums: Sums) -> None:
