@@ -28,6 +28,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
         yield cluster
 
 
+@pytest.fixture(autouse=True)
+def _no_topology_stays(cluster: DevCluster) -> Iterator[None]:
+    yield
+    cluster.kill_all()
+
+
 def rss_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

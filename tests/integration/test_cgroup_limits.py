@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, environment, is_alive, wait_for
+from tests.support.devcluster import DevCluster, environment, fresh_name, is_alive, wait_for
 from tests.support.eater import Counter
 
 from squall.config import default_conf
@@ -66,7 +66,7 @@ def cluster(folder: Path, root: Path) -> Iterator[DevCluster]:
         "storm.resource.isolation.plugin.enable=true",
         f"storm.supervisor.cgroup.rootdir={root.name}",
     )
-    with DevCluster.start(folder / "cluster", slots=2, overrides=overrides) as cluster:
+    with DevCluster.start(folder / fresh_name("cluster"), slots=2, overrides=overrides) as cluster:
         yield cluster
         cluster.kill_all()
         wait_for("the cgroups to go", lambda: not workers_in(root))

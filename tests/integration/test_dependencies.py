@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, wait_for
+from tests.support.devcluster import DevCluster, wait_empty, wait_for
 from tests.support.wheels import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -63,6 +63,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     folder: Path = tmp_path_factory.mktemp("dependencies")
     with DevCluster.start(folder, supervisors=1, slots=3) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _no_topology_stays(cluster: DevCluster) -> Iterator[None]:
+    yield
+    cluster.kill_all()
+    wait_empty("environments that nobody uses", lambda: environments(cluster), 60)
 
 
 @pytest.fixture

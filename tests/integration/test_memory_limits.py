@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, is_alive, wait_for
+from tests.support.devcluster import DevCluster, fresh_name, is_alive, wait_for
 from tests.support.eater import TOPOLOGY, Counter
 
 pytestmark = pytest.mark.integration
@@ -23,7 +23,7 @@ def cluster(folder: Path) -> Iterator[DevCluster]:
         "supervisor.monitor.frequency.secs=0.5",
         "storm.supervisor.memory.limit.tolerance.margin.mb=64",
     )
-    with DevCluster.start(folder / "cluster", slots=2, overrides=overrides) as cluster:
+    with DevCluster.start(folder / fresh_name("cluster"), slots=2, overrides=overrides) as cluster:
         yield cluster
         cluster.kill_all()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, wait_for
+from tests.support.devcluster import DevCluster, fresh_name, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -103,9 +103,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[DevCluster]:
-    with DevCluster.start(folder / "cluster", slots=1) as cluster:
+    with DevCluster.start(folder / fresh_name("cluster"), slots=1) as cluster:
         package = folder / "busy"
-        package.mkdir()
+        package.mkdir(exist_ok=True)
         (package / "busy.py").write_text(TOPOLOGY)
         cluster.storm("jar", package, "busy.py", folder)
         cluster.worker_pids(1)

@@ -135,13 +135,13 @@ def cluster(folder: Path) -> Iterator[DevCluster]:
         env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], *python_sites])
     # root is no choice that a supervisor takes.
     refused = DevCluster.start(
-        folder / "refused", slots=1, overrides=overrides, python=PYTHON, env=env
+        folder / fresh_name("refused"), slots=1, overrides=overrides, python=PYTHON, env=env
     )
     with pytest.raises(AssertionError, match="workers are not run as root"), refused:
         pytest.fail("it started")
     overrides = (overrides[0], f"{key}.choices=[{BLUE}, {RED}]", overrides[2])
     with DevCluster.start(
-        folder / "cluster", slots=3, overrides=overrides, python=PYTHON, env=env
+        folder / fresh_name("cluster"), slots=3, overrides=overrides, python=PYTHON, env=env
     ) as cluster:
         yield cluster
         cluster.kill_all()
