@@ -47,7 +47,7 @@ from squall_worker.engine.desk import AckDesk
 from squall_worker.engine.events import EventLog
 from squall_worker.engine.exchange import Exchange
 from squall_worker.engine.executors import BoltTask, SpoutTask
-from squall_worker.engine.flow import Flow, Waiting
+from squall_worker.engine.flow import Flow
 from squall_worker.engine.inspecting import (
     DebugInspector,
     Observer,
@@ -67,6 +67,7 @@ from squall_worker.engine.stats import (
     executor_stats,
 )
 from squall_worker.engine.timing import Every, Rotation, Ticks
+from squall_worker.engine.ways import Waiting
 from squall_worker.transport import Grant, Transport
 
 log = get_logger(__name__)

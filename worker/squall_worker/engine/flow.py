@@ -2,11 +2,11 @@
 what he feeds is behind.
 
 Emit never blocks. What a task emitted waits in its edges until it has run, and the tasks that share
-these edges with it; then it goes to inboxes here, or to other workers as far as their credit goes.
-Behind that are two marks: an inbox
-above its *soft* one stops the spouts above it; above its *hard* one, or without credit, it stops
-every task that feeds it (`gates`). Both are in tuples, the hard one also in bytes by the size of a
-tuple that is sampled now and then. Whatever else shares nothing with it goes on.
+these edges with it (`ways`); then it goes to inboxes here, or to other workers as far as their
+credit goes. Behind that are two marks: an inbox above its *soft* one stops the spouts above it;
+above its *hard* one, or without credit, it stops every task that feeds it (`gates`). Both are in
+tuples, the hard one also in bytes by the size of a tuple that is sampled now and then. Whatever
+else shares nothing with it goes on.
 
 A cycle (a strongly connected component) never gates itself, or it could stop for good: only what
 feeds it waits. One that makes more tuples than it finishes would grow without end: above the budget
@@ -17,24 +17,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 from squall.model import WorkerSlot
-from squall.names import is_system_id
 from squall_worker.engine.building import Built
-from squall_worker.engine.core import Batch, Edge, Ledger, Outbox
+from squall_worker.engine.core import Batch, Edge, Ledger
 from squall_worker.engine.credit import Allowance, Inflow, Outflow, charge, window_bytes
 from squall_worker.engine.exchange import SECTION_BYTES_MAX, Exchange
-from squall_worker.engine.executors import NO_LOCK, BoltTask, SlicedBolt, SpoutTask, Task
+from squall_worker.engine.executors import BoltTask, SlicedBolt, SpoutTask, Task
 from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
 from squall_worker.engine.gates import Gates
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.received import Received
 from squall_worker.engine.sections import addressee
 from squall_worker.engine.sizes import tuple_bytes
+from squall_worker.engine.ways import Exit, Waiting, Way, exits
 from squall_worker.transport import LOAD_MAX, Grant, Transport
 
 _SOFT_TUPLES = 2_048
@@ -51,50 +50,6 @@ _LOAD_STEP = LOAD_MAX // 64  # a smaller change is not told
 
 class CycleOverflowError(RuntimeError):
     """The bolts of a cycle emit more tuples into it than they finish."""
-
-
-class Waiting(Protocol):
-    """Tuples on their way to one task: an edge, or what stands in its place."""
-
-    def __len__(self) -> int: ...
-    def take(self) -> Batch: ...
-    def drop_oldest(self, keep: int) -> None: ...
-
-
-class Way:
-    """An edge, and where it leads."""
-
-    __slots__ = (
-        "allowance", "droppable", "edge", "inner", "rest", "slot", "stream", "target", "task",
-        "tuple_bytes",
-    )  # fmt: skip
-
-    def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
-        self.edge: Waiting = edge
-        self.task: int = edge.task
-        self.stream: str = edge.source.stream
-        self.target = target  # None: on another worker
-        self.inner = inner  # within a cycle
-        # Metrics and logged events wait for nobody: without room they are dropped, and counted.
-        self.droppable = is_system_id(self.stream)
-        self.slot: WorkerSlot | None = None
-        self.allowance: Allowance | None = None  # None: here, or nobody knows where
-        self.rest: Batch | None = None  # out of the edge, but there was no more credit
-        self.tuple_bytes = 256  # of the credit, as the last section had it
-
-
-class Exit:
-    """The ways out of a task, or of several that share their edges."""
-
-    __slots__ = ("lock", "on_loop", "outbox", "ways")
-
-    def __init__(
-        self, edges: Sequence[Edge], ways: list[Way], lock: AbstractContextManager[Any]
-    ) -> None:
-        self.ways = ways
-        self.outbox = Outbox(list(zip(edges, ways, strict=True)))
-        self.lock = lock  # of the task
-        self.on_loop = lock is NO_LOCK
 
 
 class Flow:
@@ -147,11 +102,11 @@ class Flow:
         for bolt in self.bolts:
             bolt.set_marks(_SOFT_TUPLES, self._tuples_max, self._inbox_bytes)
             bolt.decode = self._decode
-        shared: dict[Edge, Exit] = {}
+        self._exit_of = exits([one.task for one in built], self.bolt_of, self._plan)
+        self._exits = list(dict.fromkeys(self._exit_of.values()))
         for one in built:
             task = one.task
-            exit_ = self._exit_of[task] = self._find_exit(task, shared)
-            if isinstance(task, SlicedBolt) and exit_.ways:
+            if isinstance(task, SlicedBolt) and self._exit_of[task].ways:
                 task.pause = partial(self._pause, task)
             if isinstance(task, ThreadSpout | ThreadBolt):
                 assert one.ledger is not None
@@ -166,22 +121,6 @@ class Flow:
             }
         )
         self.set_routes({})
-
-    def _find_exit(self, task: Task, shared: dict[Edge, Exit]) -> Exit:
-        """That of a task before it which has the same edges, or one of its own."""
-        edges = [edge for output in task.outputs for edge in output.edges]
-        if edges and edges[0] in shared:
-            return shared[edges[0]]
-        on_one_cycle = self._plan.on_one_cycle
-        ways = [
-            Way(edge, self.bolt_of.get(edge.task), inner=on_one_cycle(task.component, edge.task))
-            for edge in edges
-        ]
-        exit_ = Exit(edges, ways, task.lock)
-        self._exits.append(exit_)
-        if edges:
-            shared[edges[0]] = exit_
-        return exit_
 
     def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
         """Take what tasks emit from what `wrap` makes of an edge (None: from itself)."""

@@ -309,7 +309,7 @@ def test_tuples_are_not_dropped_though_more_waits_for_a_peer_than_may(acked):
 
 
 def test_metrics_and_logged_events_are_dropped_and_counted(monkeypatch):
-    monkeypatch.setattr("squall_worker.engine.flow.is_system_id", lambda name: name == "default")
+    monkeypatch.setattr("squall_worker.engine.ways.is_system_id", lambda name: name == "default")
     monkeypatch.setattr("squall_worker.engine.plan.downstream", lambda edges, component: set())
     builder = TopologyBuilder()
     builder.spout("fast", p.Fast(50_000))
