@@ -87,6 +87,7 @@ class BlobCache:
         self._locks: dict[Path, asyncio.Lock] = {}
         # No version goes between the moment that it is chosen and the moment that it counts.
         self._choosing = threading.Lock()
+        self._sizes: dict[Path, int] = {}  # of versions, which never change, in bytes
 
     def prepare(self) -> None:
         """Make the folder."""
@@ -164,6 +165,7 @@ class BlobCache:
             target = home / str(number)
             if target.exists():  # spoiled: whoever runs it keeps its open files
                 target.rename(self._temporary / f"spoiled-{uuid.uuid4()}")
+                self._sizes.pop(target, None)
             folder.rename(target)
             sync_dir(home)
             write_atomic(home / "current", str(number).encode())
@@ -275,20 +277,29 @@ class BlobCache:
         more than the target, the blobs that no worker and no topology here uses, those first that
         were used longest ago."""
         with self._choosing:
-            self._clean_up(wanted)
+            doomed = self._put_aside(wanted)
+        for folder in doomed:  # launches do not wait for this
+            shutil.rmtree(folder, ignore_errors=True)
 
-    def _clean_up(self, wanted: Iterable[BlobLink]) -> None:
+    def _put_aside(self, wanted: Iterable[BlobLink]) -> list[Path]:
+        """Rename what is to go; where to."""
         in_use = self._in_use()
+        doomed: list[Path] = []
+        sizes: dict[Path, int] = {}
         homes_wanted = {self._home(link) for link in wanted}
         unused: list[tuple[float, Path, int]] = []
         total = 0
         for home in sorted(self._folder.iterdir()):
             current = _text(home / "current")
+            size = 0
             for folder in sorted(path for path in home.iterdir() if path.is_dir()):
                 if folder not in in_use and folder.name != current:
                     log.info("blob_version_removed", key=_text(home / "key"), version=folder.name)
-                    shutil.rmtree(folder, ignore_errors=True)
-            size = _bytes_under(home)
+                    doomed.append(self._rename_aside(folder))
+                else:
+                    known = self._sizes.get(folder)
+                    sizes[folder] = _bytes_under(folder) if known is None else known
+                    size += sizes[folder]
             total += size
             if home in homes_wanted or any(folder.parent == home for folder in in_use):
                 with contextlib.suppress(OSError):
@@ -299,11 +310,16 @@ class BlobCache:
             if total <= self._target_bytes:
                 break
             log.info("blob_evicted", key=_text(home / "key"), bytes=size)
-            self._temporary.mkdir(exist_ok=True)
-            doomed = self._temporary / f"evicted-{uuid.uuid4()}"
-            home.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            doomed.append(self._rename_aside(home))
             total -= size
+        self._sizes = {folder: size for folder, size in sizes.items() if folder.exists()}
+        return doomed
+
+    def _rename_aside(self, folder: Path) -> Path:
+        self._temporary.mkdir(exist_ok=True)
+        aside = self._temporary / f"evicted-{uuid.uuid4()}"
+        folder.rename(aside)
+        return aside
 
     def _in_use(self) -> set[Path]:
         """Folders of the versions that any worker's folder names."""

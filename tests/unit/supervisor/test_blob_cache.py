@@ -3,12 +3,14 @@
 import io
 import json
 import os
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from squall.blob_map import BlobLink
+from squall_supervisor import blob_cache
 from squall_supervisor.blob_cache import BlobCache
 from squall_supervisor.blob_source import BlobError, LocalizeError
 
@@ -219,6 +221,36 @@ async def test_unused_blobs_stay_up_to_the_target_and_those_in_use_for_ever(
     assert [cache.current(link) is not None for link in links] == [True, True, False, False]
     cache.clean_up([])
     assert [cache.current(link) is not None for link in links[:2]] == [True, True]
+
+
+async def test_a_clean_up_reads_a_version_once_and_keeps_no_launch_waiting(
+    cache, blobs, workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interpreter has tens of thousands of files."""
+    measured: list[Path] = []
+    measure, remove = blob_cache._bytes_under, shutil.rmtree
+    monkeypatch.setattr(
+        blob_cache, "_bytes_under", lambda folder: measured.append(folder) or measure(folder)
+    )
+    removed: list[object] = []
+
+    def counted(folder: object, **options: object) -> None:
+        assert not cache._choosing.locked()
+        removed.append(folder)
+        remove(folder, **options)  # type: ignore[arg-type]
+
+    await cache.localize([WORDS, PYTHON])
+    for _ in range(3):
+        cache.clean_up([WORDS, PYTHON])
+    assert len(measured) == 2
+    blobs.put("words", b"two")
+    await cache.localize([WORDS])
+    monkeypatch.setattr(shutil, "rmtree", counted)
+    cache.clean_up([WORDS, PYTHON])
+    assert len(measured) == 3
+    assert len(removed) == 1
+    assert versions(cache, WORDS) == ["2"]
+    assert list(cache._temporary.iterdir()) == []
 
 
 async def test_a_crash_leaves_a_whole_version_or_none(cache, blobs, tmp_path) -> None:
