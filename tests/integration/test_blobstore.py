@@ -54,11 +54,21 @@ def interpreter(path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[DevCluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     overrides = [f"{key}={value}" for key, value in FAST.items()]
-    with DevCluster.start(tmp_path / "cluster", slots=1, overrides=overrides) as cluster:
+    folder = tmp_path_factory.mktemp("blobstore")
+    with DevCluster.start(folder, slots=1, overrides=overrides) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(cluster: DevCluster) -> Iterator[None]:
+    yield
+    cluster.kill_all()
+    for blob in json.loads(cluster.storm("blobstore", "list", "--json").stdout):
+        cluster.storm("blobstore", "set-acl", blob["key"], "-s", "u::rwa")
+        cluster.storm("blobstore", "delete", blob["key"])
 
 
 @pytest.fixture

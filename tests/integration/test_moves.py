@@ -49,7 +49,10 @@ def test_rebalances_from_two_workers_to_four_and_back_with_tuples_in_flight(
         for workers in (4, 2, 4, 2):
             cluster.storm("rebalance", "ledger", "-w", "0", "-n", str(workers))
             cluster.worker_pids(workers)
-            wait_for("ACTIVE", lambda: cluster.topologies()["ledger"]["status"] == "ACTIVE")
+            wait_for(
+                "ACTIVE",
+                lambda: cluster.call("getTopologySummaryByName", "ledger").status == "ACTIVE",
+            )
             ledger.watch(16)
             ledger.wait_watched(60)
         ledger.serve_up_to(ledger.handed_out())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,24 +17,51 @@ from tests.support.submit import submit_ledger
 pytestmark = pytest.mark.integration
 
 
-def test_the_line_of_json_names_every_part_and_each_answers(tmp_path: Path) -> None:
-    with DevCluster.start(tmp_path, supervisors=2, slots=3) as cluster:
-        state = cluster.first_state
-        assert {"nimbus", "zookeeper", "supervisors", "data_dir", "conf_file"} <= state.keys()
-        assert state["ui"] is state["logviewer"] is None
-        for part in (state["nimbus"], state["zookeeper"], state["drpc"]):
-            assert is_alive(part["pid"])
-            socket.create_connection((part["host"], part["port"]), timeout=5).close()
-        assert len({s["id"] for s in state["supervisors"]}) == 2
-        for supervisor in state["supervisors"]:
-            assert is_alive(supervisor["pid"])
-            assert len(supervisor["slots"]) == 3
-            socket.create_connection(("127.0.0.1", supervisor["port"]), timeout=5).close()
-        summary = cluster.call("getClusterInfo")
-        assert {s.supervisor_id for s in summary.supervisors} == {
-            s["id"] for s in state["supervisors"]
-        }
-        assert cluster.topologies() == {}
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    """Of the tests that leave it as it was."""
+    with DevCluster.start(tmp_path_factory.mktemp("dev"), supervisors=2, slots=3) as cluster:
+        yield cluster
+
+
+def test_the_line_of_json_names_every_part_and_each_answers(cluster: DevCluster) -> None:
+    state = cluster.first_state
+    assert {"nimbus", "zookeeper", "supervisors", "data_dir", "conf_file"} <= state.keys()
+    assert state["ui"] is state["logviewer"] is None
+    for part in (state["nimbus"], state["zookeeper"], state["drpc"]):
+        assert is_alive(part["pid"])
+        socket.create_connection((part["host"], part["port"]), timeout=5).close()
+    assert len({s["id"] for s in state["supervisors"]}) == 2
+    for supervisor in state["supervisors"]:
+        assert is_alive(supervisor["pid"])
+        assert len(supervisor["slots"]) == 3
+        socket.create_connection(("127.0.0.1", supervisor["port"]), timeout=5).close()
+    summary = cluster.call("getClusterInfo")
+    assert {s.supervisor_id for s in summary.supervisors} == {s["id"] for s in state["supervisors"]}
+    assert cluster.topologies() == {}
+
+
+def test_two_cannot_share_a_data_folder(cluster: DevCluster) -> None:
+    second = storm("dev", "--json", "--free-ports", "--data-dir", cluster.data_dir)
+    assert second.returncode == 1
+    assert second.stdout == ""
+    assert f"another 'storm dev' uses {cluster.data_dir}" in second.stderr
+
+
+def test_a_daemon_that_dies_is_started_again(cluster: DevCluster) -> None:
+    for part in ("zookeeper", "nimbus"):
+        pid = cluster.state()[part]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        wait_for(
+            f"{part} to be back",
+            lambda part=part, pid=pid: cluster.state()[part]["pid"] not in (None, pid),
+        )
+    wait_for("a leader", lambda: _leads(cluster), 60)
+    assert "nimbus was ended by SIGKILL; it is started again." in cluster.messages()
+
+
+def _leads(cluster: DevCluster) -> bool:
+    return cluster.storm("list", "--json", check=False).returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -56,31 +84,6 @@ def test_killing_it_leaves_no_process(tmp_path: Path) -> None:
             wait_for("all processes to end", lambda: not processes_of(tmp_path), 60)
         finally:
             cluster.destroy()
-
-
-def test_a_daemon_that_dies_is_started_again(tmp_path: Path) -> None:
-    with DevCluster.start(tmp_path) as cluster:
-        for part in ("zookeeper", "nimbus"):
-            pid = cluster.state()[part]["pid"]
-            os.kill(pid, signal.SIGKILL)
-            wait_for(
-                f"{part} to be back",
-                lambda part=part, pid=pid: cluster.state()[part]["pid"] not in (None, pid),
-            )
-        wait_for("a leader", lambda: _leads(cluster), 60)
-        assert "nimbus was ended by SIGKILL; it is started again." in cluster.messages()
-
-
-def _leads(cluster: DevCluster) -> bool:
-    return cluster.storm("list", "--json", check=False).returncode == 0
-
-
-def test_two_cannot_share_a_data_folder(tmp_path: Path) -> None:
-    with DevCluster.start(tmp_path):
-        second = storm("dev", "--json", "--free-ports", "--data-dir", tmp_path)
-        assert second.returncode == 1
-        assert second.stdout == ""
-        assert f"another 'storm dev' uses {tmp_path}" in second.stderr
 
 
 def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:

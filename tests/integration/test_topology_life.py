@@ -184,7 +184,7 @@ def test_twenty_submits_and_kills_leave_nothing_behind(cluster: DevCluster) -> N
         def cycle(number: int) -> None:
             submit_ledger(cluster, ledger, name=f"cycle{number}")
             cluster.worker_pids(1)
-            cluster.storm("kill", f"cycle{number}", "-w", "0")
+            cluster.kill(f"cycle{number}")
             cluster.wait_gone(f"cycle{number}")
 
         cycle(0)  # what the first one makes and every later one uses

@@ -296,9 +296,16 @@ class DevCluster:
         """Kill all topologies (those whose name begins so), and wait until they are gone."""
         names = sorted(name for name in self.names() if name.startswith(prefix))
         for name in names:
-            self.storm("kill", name, "-w", "0", check=False)  # it may be one that is killed already
+            self.kill(name)
         for name in names:
             self.wait_gone(name)
+
+    def kill(self, name: str) -> None:
+        """As `storm kill NAME -w 0`, without the command; nothing when it is killed already."""
+        from squall_thrift import storm as thrift
+
+        with contextlib.suppress(thrift.NotAliveException):
+            self.call("killTopologyWithOpts", name, thrift.KillOptions(wait_secs=0))
 
     def wait_gone(self, name: str, timeout_secs: float = 30.0) -> None:
         """Until Nimbus knows no topology of this name."""

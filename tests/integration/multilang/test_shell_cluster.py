@@ -27,10 +27,17 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[DevCluster]:
-    with DevCluster.start(tmp_path / "cluster", slots=2) as cluster:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    with DevCluster.start(tmp_path_factory.mktemp("shells"), slots=2) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(cluster: DevCluster) -> Iterator[None]:
+    yield
+    cluster.kill_all()
+    wait_empty("workers", cluster.worker_pids)
 
 
 def submit(cluster: DevCluster, package: Path, ledger: Ledger, workers: int = 1) -> None:
