@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, wait_empty, wait_for
+from tests.support.devcluster import DevCluster, fresh_name, wait_empty, wait_for
 from tests.support.wheels import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -81,8 +81,9 @@ def package(tmp_path: Path) -> Path:
 
 
 def one(tmp_path: Path, version: str) -> Path:
-    """A folder with one version of the library."""
-    files = {"onelib.py": f"VERSION = {version!r}\n\n\ndef main():\n    print(VERSION)\n"}
+    """A folder with one version of the library, which no other try has uploaded."""
+    code = f"VERSION = {version!r}\n\n\ndef main():\n    print(VERSION)\n"
+    files = {"onelib.py": f"# {fresh_name('try')}\n{code}"}
     folder = tmp_path / f"wheels-{version}"
     make_wheel(folder, "onelib", version, files=files, scripts={"say-one": "onelib:main"})
     return folder
