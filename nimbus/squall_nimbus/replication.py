@@ -360,7 +360,8 @@ class Replication:
 
     async def _fetch(self, meta: BlobMeta) -> bool:
         """Fetch one version from any Nimbus that has it; whether it is here now."""
-        holders = await self._holders(meta) - {(self._host, self._port)}
+        # Who wrote it says that it has it just after the record is there: that is waited for.
+        holders = await self._holders(meta, self._blob_changed) - {(self._host, self._port)}
         async with self._fetches:
             for host, port in sorted(holders):
                 try:

@@ -1,5 +1,6 @@
 """Several Nimbus nodes, one set of blobs. The scenarios of Storm's own bugs are named by number."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -91,6 +92,20 @@ async def test_what_was_answered_is_on_two_nodes(cluster: Cluster) -> None:
             assert await first.call("getBlobReplication", key) == 2
         record, _ = await first.state.blob(key)
         assert not record.pending
+
+
+async def test_a_version_is_fetched_as_soon_as_somebody_has_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record comes first: nobody has it then, and who has looked is told when that changes."""
+    monkeypatch.setattr("squall_nimbus.replication._RETRY_SECS", 1000.0)
+    first, second = await cluster.leader_and_follower()
+    async with asyncio.timeout(20):
+        await create(first, "words", b"1")
+        for number in range(5):
+            await update(first, "words", b"%d" % number)
+            assert second.nimbus.blobs.read("words") == b"%d" % number
+        await first.submit("wc")
 
 
 async def test_a_lone_nimbus_answers_at_once_and_one_that_joins_fetches_all(
