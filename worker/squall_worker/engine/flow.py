@@ -26,7 +26,13 @@ from squall_worker.engine.building import Built
 from squall_worker.engine.core import Batch, Edge, Ledger
 from squall_worker.engine.credit import Allowance, Inflow, Outflow, charge, window_bytes
 from squall_worker.engine.exchange import SECTION_BYTES_MAX, Exchange
-from squall_worker.engine.executors import BoltTask, SlicedBolt, SpoutTask, Task
+from squall_worker.engine.executors import (
+    SLICE_TUPLES_MAX,
+    BoltTask,
+    SlicedBolt,
+    SpoutTask,
+    Task,
+)
 from squall_worker.engine.executors_thread import ThreadBolt, ThreadSpout
 from squall_worker.engine.gates import Gates
 from squall_worker.engine.plan import Plan
@@ -40,9 +46,9 @@ _SOFT_TUPLES = 2_048
 _UNROUTED_TUPLES_MAX = 10_000  # kept an edge while its task has no worker
 _INBOX_BYTES_MIN = 256 * 1024
 _SAMPLE_EVERY = 16  # batches
-# Tasks that share an exit take, or spouts emit, this many before it is flushed: the more there are,
-# the more tuples a batch has; and so many may be emitted beyond what the targets have room for.
-_FLUSH_TUPLES = 256
+# Tasks that share an exit take, or spouts emit, as many together before it is flushed as one may
+# in a slice: the more there are, the more tuples a batch has. What these emit may be beyond a mark.
+_FLUSH_TUPLES = SLICE_TUPLES_MAX
 _SECTION_TUPLES_MAX = 2_048  # decoded in one go
 _BUDGET_BYTES = 33_554_432
 _LOAD_STEP = LOAD_MAX // 64  # a smaller change is not told
