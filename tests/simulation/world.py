@@ -29,6 +29,7 @@ from tests.simulation.network import (
 from tests.simulation.store import ZOOKEEPER, SimEnsemble, SimStore
 
 from squall.cluster.state import ClusterState
+from squall.cluster.store import StoreError
 from squall.config import default_conf
 from squall.errors import NimbusError, SquallError
 from squall.launch import LaunchSpec
@@ -196,7 +197,10 @@ class World:
             peers=SimPeers(self.network),
         )
         process.nimbus = nimbus  # type: ignore[attr-defined]
-        await nimbus.start()
+        try:
+            await nimbus.start()
+        except StoreError as error:  # as the daemon
+            raise SquallError(f"ZooKeeper went away at the start: {error}") from error
         self.network.serve((host.address, NIMBUS_PORT), NimbusService(nimbus))
         await asyncio.wait({stop, nimbus.crashed}, return_when=asyncio.FIRST_COMPLETED)
         if nimbus.crashed.done():

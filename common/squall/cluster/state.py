@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from squall.cluster import blob_codec, codec, paths
 from squall.cluster.store import (
     BadVersionError,
+    ConnectionLostError,
     Create,
     Delete,
     NodeExistsError,
@@ -60,6 +61,7 @@ _ATTEMPTS = 10
 
 # Deletions go out in transactions of at most this many nodes.
 _DELETE_BATCH = 200
+_RETRY_SECS = 0.5
 
 
 class Guard(Protocol):
@@ -73,6 +75,7 @@ class ClusterState:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._closed = False
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> ClusterState:
@@ -82,14 +85,23 @@ class ClusterState:
         return cls(ZooKeeperStore.from_conf(conf))
 
     async def start(self) -> None:
-        """Connect (waits for ZooKeeper; cancel to give up) and make the parents of all that is
-        kept."""
+        """Connect and make the parents of all that is kept. Waits for ZooKeeper, also for one that
+        goes away again in between; cancel to give up."""
         await self.store.start()
-        for path in paths.LAYOUT:
-            await self._ensure(path)
+        while True:
+            try:
+                for path in paths.LAYOUT:
+                    await self._ensure(path)
+                return
+            except ConnectionLostError as error:
+                if self._closed:
+                    raise
+                log.warning("cluster_layout_not_made", error=error)
+                await asyncio.sleep(_RETRY_SECS)
 
     async def close(self) -> None:
         """End the session; this process's ephemeral nodes go at once."""
+        self._closed = True
         await self.store.close()
 
     # Topologies

@@ -221,3 +221,35 @@ async def test_a_leader_is_inactive_before_its_session_ends_and_active_when_it_d
     await election.close()
     assert not terms[0].active(clock.monotonic())
     await store.close()
+
+
+async def test_a_state_that_starts_waits_also_for_what_goes_away_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("squall.cluster.state._RETRY_SECS", 0.001)
+    ensemble = MemoryEnsemble()
+    store = MemoryStore(ensemble)
+    ensemble.lose_requests(store, 2)
+    await asyncio.wait_for(ClusterState(store).start(), 10)
+    for path in paths.LAYOUT:
+        assert await store.exists(path) is not None
+    other = MemoryStore(ensemble := MemoryEnsemble())
+    ensemble.lose_answers(other, 3)
+    await asyncio.wait_for(ClusterState(other).start(), 10)
+    for path in paths.LAYOUT:
+        assert await other.exists(path) is not None
+
+
+async def test_a_state_that_is_closed_while_it_starts_waits_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("squall.cluster.state._RETRY_SECS", 0.001)
+    ensemble = MemoryEnsemble()
+    store = MemoryStore(ensemble, operation_timeout_secs=0.01)
+    ensemble.lose_requests(store, 1_000_000)
+    state = ClusterState(store)
+    starting = asyncio.create_task(state.start())
+    await eventually(lambda: store._requests_to_lose < 999_990)
+    await state.close()
+    with pytest.raises(ConnectionLostError):
+        await asyncio.wait_for(starting, 10)
