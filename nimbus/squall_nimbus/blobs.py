@@ -192,8 +192,8 @@ class BlobStore:
             home = self._home(key)
             with disk_errors(f"blob {key}", self.folder):
                 home.rename(self._aside / f"{home.name}.{time.time_ns() // 1_000_000}")
+                del self._metas[key]  # it is away, whatever becomes of the rest
                 sync_dir(self.folder)
-            del self._metas[key]
 
     def remove_aside(self, older_than_secs: float) -> None:
         """Delete what was put aside longer ago."""
@@ -224,9 +224,11 @@ class BlobStore:
             self.meta(key)
             home = self._home(key)
             (home / "meta.json").unlink(missing_ok=True)  # from here on it does not exist
-            sync_dir(home)
             del self._metas[key]
-            shutil.rmtree(home, ignore_errors=True)
+            try:
+                sync_dir(home)
+            finally:
+                shutil.rmtree(home, ignore_errors=True)
 
     def _home(self, key: str) -> Path:
         return self.folder / hashlib.sha256(key.encode()).hexdigest()

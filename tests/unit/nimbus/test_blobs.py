@@ -170,3 +170,26 @@ def test_a_write_that_fails_removes_the_part(store, monkeypatch) -> None:
     with pytest.raises(SquallError, match="full"):
         writer.write(b"x")
     assert files(store) == set()
+
+
+@pytest.mark.parametrize("take_away", ["put_aside", "delete"])
+def test_a_blob_that_is_taken_away_while_the_disk_is_full_is_away(
+    store, monkeypatch, take_away
+) -> None:
+    """Its folder is gone once it was renamed or its description unlinked: what fails after that
+    must not leave a key without bytes, which could be neither read, nor deleted, nor stored."""
+
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store.put("words", b"one")
+    with monkeypatch.context() as patch:
+        patch.setattr("squall_nimbus.blobs.sync_dir", full)
+        with pytest.raises((SquallError, OSError)):
+            getattr(store, take_away)("words")
+    assert "words" not in store
+    with pytest.raises(BlobNotFoundError):
+        getattr(store, take_away)("words")
+    store.put("words", b"two")
+    assert store.read("words") == b"two"
+    assert reopened(store).read("words") == b"two"
