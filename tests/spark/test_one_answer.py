@@ -119,10 +119,12 @@ def answer(case: Case, rows: list[Row]) -> Counter[Row]:
 
 
 def written_lines(folder: Path) -> list[Row]:
+    """What stands there while it is being written: whole lines."""
     return [
         tuple(json.loads(line).values())
         for file in sorted(folder.glob("*.jsonl"))
-        for line in file.read_text().splitlines()
+        for line in file.read_text().splitlines(keepends=True)
+        if line.endswith("\n")
     ]
 
 

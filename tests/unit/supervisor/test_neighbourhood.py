@@ -23,6 +23,19 @@ class Standstill:
         return 100.0
 
 
+def neighbourhood_of(state: ClusterState, found: list[Neighbours]) -> Neighbourhood:
+    """That of sup-a, which knows nobody yet; `found` gets whom it comes to know."""
+    return Neighbourhood(
+        state,
+        supervisor_id="sup-a",
+        timeout_secs=1.0,
+        known=NOBODY,
+        on_known=found.append,
+        on_isolated=lambda: None,
+        clock=Standstill(),
+    )
+
+
 async def test_neighbours_are_looked_for_again_at_once_until_there_is_another_supervisor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -42,16 +55,7 @@ async def test_neighbours_are_looked_for_again_at_once_until_there_is_another_su
         return asked > 0
 
     monkeypatch.setattr(state, "supervisor_ids", counted)
-    neighbourhood = Neighbourhood(
-        state,
-        supervisor_id="sup-a",
-        timeout_secs=1.0,
-        known=NOBODY,
-        on_known=found.append,
-        on_isolated=lambda: None,
-        clock=Standstill(),
-    )
-    running = asyncio.create_task(neighbourhood.run())
+    running = asyncio.create_task(neighbourhood_of(state, found).run())
     try:
         await eventually(read, "it has read, and found nobody")
         assert found == []
@@ -83,16 +87,7 @@ async def test_an_entry_of_another_daemon_that_is_damaged_or_odd_ends_no_supervi
     await state.store.create(paths.supervisor("sup-torn"), b"\x00torn")
     await state.store.create(f"{paths.NIMBUSES}/torn:6627", b"\x00torn")
     found: list[Neighbours] = []
-    neighbourhood = Neighbourhood(
-        state,
-        supervisor_id="sup-a",
-        timeout_secs=1.0,
-        known=NOBODY,
-        on_known=found.append,
-        on_isolated=lambda: None,
-        clock=Standstill(),
-    )
-    running = asyncio.create_task(neighbourhood.run())
+    running = asyncio.create_task(neighbourhood_of(state, found).run())
     try:
 
         async def known() -> bool:
