@@ -321,6 +321,7 @@ COMPONENT_KEYS = frozenset(
         "topology.shellbolt.max.pending",
         "topology.spout.batch",
         "topology.subprocess.timeout.secs",
+        "topology.worker.stall.timeout.secs",
     }
 )
 

@@ -121,6 +121,12 @@ class HangingConsumer(MetricsConsumer):
         threading.Event().wait(60)
 
 
+class Backtracking(Bolt):
+    def execute(self, tup):
+        import re
+        re.match("(a+)+$", "a" * 64 + "b")
+
+
 class Stuck(Bolt):
     def __init__(self, folder):
         self.folder = folder

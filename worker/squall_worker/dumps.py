@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from squall.dump_request import DumpKind, take
 from squall.files import write_atomic
@@ -111,9 +110,11 @@ def _stack(frames: list[tuple[FrameType, int]]) -> str:
 
 def _tasks(loop: asyncio.AbstractEventLoop) -> Iterable[str]:
     """Tasks by stack: a thousand that wait at the same line are one entry."""
+    from squall_worker.engine.under_way import coroutine_frames  # large: not at the start
+
     stacks: dict[str, list[str]] = {}
     for task in asyncio.all_tasks(loop):
-        stack = _stack(_task_frames(task))
+        stack = _stack(coroutine_frames(task))
         stacks.setdefault(stack, []).append(task.get_name())
     groups = sorted(stacks.items(), key=lambda item: (-len(item[1]), item[1][0]))
     for stack, names in groups[:_TASKS_MAX]:
@@ -122,19 +123,6 @@ def _tasks(loop: asyncio.AbstractEventLoop) -> Iterable[str]:
         yield stack
     if len(groups) > _TASKS_MAX:
         yield f"... and {len(groups) - _TASKS_MAX} other stacks"
-
-
-def _task_frames(task: asyncio.Task[Any]) -> list[tuple[FrameType, int]]:
-    """The whole chain of awaits; `Task.get_stack` stops at the outermost coroutine."""
-    frames: list[tuple[FrameType, int]] = []
-    waiting: Any = task.get_coro()
-    while waiting is not None and len(frames) < _FRAMES_MAX:
-        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-        if frame is None:
-            break
-        frames.append((frame, frame.f_lineno))
-        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
-    return frames
 
 
 def heap() -> str:

@@ -20,7 +20,8 @@ log = get_logger(__name__)
 
 class HeartbeatThread:
     """Start it first and stop it last. `turn_age_secs`, `report` and `look`, which is called after
-    each beat, run on the thread."""
+    each beat, run on the thread; `look` may return within how many seconds it wants to be called
+    again."""
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class HeartbeatThread:
         report_secs: float,
         turn_age_secs: Callable[[], float],
         report: Callable[[], None],
-        look: Callable[[], None] = lambda: None,
+        look: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._path = path
         self._writer: HeartbeatWriter | None = None  # not None from start to stop
@@ -80,8 +81,8 @@ class HeartbeatThread:
                     self._report()
                 except Exception as error:
                     log.error("heartbeat_report_failed", error=error, exc_info=error)
-            self._look()
-            self._wake.wait(self._beat_secs)
+            again = self._look()
+            self._wake.wait(self._beat_secs if again is None else min(again, self._beat_secs))
 
     def _beat(self) -> None:
         assert self._writer is not None, "the thread runs from start to stop"

@@ -44,6 +44,7 @@ from squall_worker.reports import StatsReport
 from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
 from squall_worker.transport.zmq import Sockets, ZmqTransport, new_sockets
+from squall_worker.watchdog import Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
     from squall_worker.engine import Engine
@@ -58,6 +59,7 @@ EXIT_STOPPED = 0  # asked to stop, and drained or out of time
 EXIT_FATAL = 1  # the topology cannot start, or must not go on
 EXIT_USAGE = 2  # wrong arguments or launch file
 EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
+# (5: watchdog.EXIT_STALLED, a call of a component did not return)
 
 # How often a wait says that it still waits.
 _SAY_SECS = 5.0
@@ -118,19 +120,26 @@ class Worker:
             send=self._send_error,
         )
         self._sockets = sockets
+        self._watchdog = Watchdog(
+            self._loop,
+            self._clock,
+            describe=self._errors.record,
+            send=send_aside(dict(spec.daemon_conf), spec.topology_id),
+        )
+        self._dumps = Dumps(
+            spec.worker_dir,
+            spec.artifacts_dir,
+            about=self._about,
+            loop=self._loop,
+            executors=self._executor_lines,
+        )
         self._heartbeats = heartbeats(
             spec.heartbeat_file,
             beat_secs=self.settings.beat_secs,
             report_secs=self.settings.report_secs,
             turn_age_secs=self._turn_age_secs,
             report=self._report_heartbeat,
-            look=Dumps(
-                spec.worker_dir,
-                spec.artifacts_dir,
-                about=self._about,
-                loop=self._loop,
-                executors=self._executor_lines,
-            ).look,
+            look=self._look,
         )
 
     async def run(self) -> int:
@@ -211,6 +220,7 @@ class Worker:
             clock=self._clock,
             began=self._began,
         )
+        self._watchdog.begin(engine.built, engine.conf)
         self._heartbeats.enter(Phase.RUNNING)
         log.info(
             "worker_running",
@@ -415,6 +425,11 @@ class Worker:
         if self._report is not None and self._state is not None:
             self._state.put_worker_beat_nowait(self.slot, self._report.heartbeat())
 
+    def _look(self) -> float:
+        dump_when_silent(self.settings.silent_secs)
+        self._dumps.look()
+        return self._watchdog.look()
+
     def _about(self) -> str:
         """The head of a dump."""
         return heading(
@@ -469,6 +484,7 @@ class Worker:
 
     async def _close(self, *, graceful: bool) -> None:
         """End everything: spouts first, then what is in flight, then the links."""
+        self._watchdog.stop()
         self._heartbeats.enter(Phase.STOPPING)
         deadline = self._clock.monotonic() + self.settings.stop_secs
         if self._engine is not None:

@@ -23,6 +23,7 @@ class Settings:
     report_secs: float  # task.heartbeat.frequency.secs: to ZooKeeper
     refresh_secs: float  # task.refresh.poll.secs: assignment and status are read again
     stop_secs: float  # a graceful stop takes at most so long
+    silent_secs: float  # without a heartbeat, until all stacks are written to worker.err
 
     @classmethod
     def of(cls, daemon_conf: Mapping[str, Any]) -> Settings:
@@ -43,6 +44,8 @@ class Settings:
             report_secs=float(daemon_conf.get("task.heartbeat.frequency.secs", 3)),
             refresh_secs=float(daemon_conf.get("task.refresh.poll.secs", 10)),
             stop_secs=max(0.5, sleep_secs - _STOP_MARGIN_SECS),
+            # Before the supervisor ends it.
+            silent_secs=float(daemon_conf.get("supervisor.worker.timeout.secs", 30)) / 2,
         )
 
     @staticmethod

@@ -32,6 +32,7 @@ from squall.heartbeat_file import Phase
 from squall.model import Executor, Topology, WorkerSlot
 from squall_cli.zookeeper import DevZooKeeper
 from squall_worker.process import EXIT_FATAL, EXIT_NOT_OURS, EXIT_STOPPED, EXIT_USAGE
+from squall_worker.watchdog import EXIT_STALLED
 
 pytestmark = pytest.mark.integration
 
@@ -425,6 +426,8 @@ async def test_a_stuck_bolt_shows_in_the_heartbeat_and_stacks_can_be_had(
     await wait_until(
         lambda: worker.beat is not None and worker.beat.turn_age_ms > 700, 15, "turn age"
     )
+    await wait_until(lambda: "call_under_way" in worker.log, 15, "the call is named")
+    assert "Stuck.execute" in worker.log
     slot = WorkerSlot(NODE, port)
     before = (await cluster.state.worker_beats(TOPOLOGY_ID))[slot][1]
 
@@ -438,6 +441,42 @@ async def test_a_stuck_bolt_shows_in_the_heartbeat_and_stacks_can_be_had(
     await wait_until(
         lambda: worker.beat is not None and worker.beat.turn_age_ms < 700, 15, "a free loop"
     )
+
+
+async def test_a_call_that_does_not_return_is_an_error_and_ends_its_worker(
+    zookeeper: DevZooKeeper,  # noqa: F811
+    open_cluster: Opener,
+) -> None:
+    """The loop is stuck, so the error comes by another way: by a session of its own."""
+    conf = {"topology.message.timeout.secs": 2, "topology.worker.stall.timeout.secs": 4}
+    cluster = await open_cluster(zookeeper, lines_into("Stuck"), **conf)
+    port = free_port()
+    await cluster.assign(everything_on(port))
+    worker = cluster.launch(port)
+    await worker.wait_running()
+    assert await worker.wait_exit(30) == EXIT_STALLED
+    assert "call_overdue" in worker.log
+    restarted, overdue = await cluster.state.errors(TOPOLOGY_ID, "bolt")
+    assert "Stuck.execute of task " in overdue.error
+    assert "given a tuple of lines (task " in overdue.error
+    assert ", message id " in overdue.error
+    assert "in execute\n" in overdue.error
+    assert (overdue.host, overdue.port) == ("localhost", port)
+    assert "Its worker is restarted" in restarted.error
+
+
+async def test_a_call_that_holds_the_interpreter_leaves_its_stack(
+    zookeeper: DevZooKeeper,  # noqa: F811
+    open_cluster: Opener,
+) -> None:
+    """No thread of Python runs any more, so the heartbeats stop: the supervisor will end it."""
+    cluster = await open_cluster(zookeeper, lines_into("Backtracking"))
+    port = free_port()
+    await cluster.assign(everything_on(port))
+    worker = cluster.launch(port, **{"supervisor.worker.timeout.secs": 2})
+    await wait_until(lambda: "in execute" in worker.err.read_text(), 30, "stacks")
+    assert "Timeout (" in worker.err.read_text()
+    worker.process.kill()
 
 
 async def test_a_stop_during_the_start_is_obeyed(

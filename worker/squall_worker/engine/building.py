@@ -107,6 +107,7 @@ class Built:
     conf: Mapping[str, Any]
     context: TopologyContext
     ledger: Ledger | None
+    own_conf: Mapping[str, Any]  # the component's own, without the topology's
     opened: bool = False  # open or prepare has returned: close or cleanup is owed
 
 
@@ -149,7 +150,7 @@ def build_task(host: BuildHost, task: int) -> Built:
         except SquallError as error:
             where = f"component {component.id!r}: {error.message}"
             raise ComponentStartError(component.id, task, where, hint=error.hint) from error
-    return Built(built, conf, context, ledger if threaded else None)
+    return Built(built, conf, context, ledger if threaded else None, component.conf)
 
 
 def _spout(

@@ -81,6 +81,10 @@ class ThreadBolt(BoltTask):
         self._thread.start()
 
     @property
+    def thread_id(self) -> int:
+        return self._thread.ident or 0
+
+    @property
     def busy(self) -> bool:
         return bool(self.inbox) or self._handed > self._done
 
@@ -176,6 +180,7 @@ class ThreadSpout(SpoutTask):
         self._events: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self._wakeup = threading.Event()
         self._allowed = False  # by the engine's gates, as of the last turn
+        self.asked: object | None = None  # while next_tuple is under way: another one each time
         self._aborted = False
         self._thread = threading.Thread(
             target=self._loop, name=f"{self.component}:{self.task}", daemon=True
@@ -183,6 +188,10 @@ class ThreadSpout(SpoutTask):
 
     def start_thread(self) -> None:
         self._thread.start()
+
+    @property
+    def thread_id(self) -> int:
+        return self._thread.ident or 0
 
     @property
     def has_emitted(self) -> bool:
@@ -246,12 +255,16 @@ class ThreadSpout(SpoutTask):
             if not may_emit:
                 self._wakeup.wait()
                 continue
+            self.asked = object()
             try:
                 self.user.next_tuple()
             except Exception as error:
+                self.asked = None  # the wait is no part of it
                 self.host.report(self.component, self.task, error)
                 self._wakeup.wait(self._ERROR_WAIT_SECS_MAX)
                 continue
+            finally:
+                self.asked = None
             if self.calls.emitted() == before:
                 self._wakeup.wait(idle_secs)
                 idle_secs = min(2 * idle_secs, _IDLE_SECS_MAX)

@@ -808,6 +808,12 @@ cdef class PendingRoots:
     def __contains__(self, root):
         return self.find(root).root != 0
 
+    def find_message(self, uint64_t root):
+        cdef Place* place = self.find(root)
+        if not place.root:
+            return None
+        return (<object>self.slots[place.slot].message_id,)
+
     def put(self, root, message_id, stream, now, bucket):
         cdef Py_ssize_t i = self.pop(root)
         if i >= 0:

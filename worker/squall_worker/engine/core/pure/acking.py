@@ -372,5 +372,11 @@ class PendingRoots(dict[int, Pending]):
             expired.append(root)
         return self.take(expired, now)
 
+    def find_message(self, root: int) -> tuple[object] | None:
+        """The id of the message whose root this is, alone in a tuple; None when it does not wait
+        here. From any thread."""
+        pending = self.get(root)
+        return None if pending is None else (pending.message_id,)
+
     def oldest_first(self) -> Sequence[int]:
         return list(self)

@@ -1,0 +1,266 @@
+"""The watchdog beside a real engine, whose loop or threads are stuck in a component: one call of
+each kind. Its clock is the test's; the test plays the heartbeat thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from squall import Bolt, Spout, TopologyBuilder
+from squall.clock import ManualClock
+from squall.cluster.values import ErrorInfo
+from squall.config import default_conf, normalize_topology_conf
+from squall.model import WorkerSlot
+from squall.system_topology import (
+    component_parallelism,
+    component_tasks,
+    compute_executors,
+    system_topology,
+)
+from squall_worker.engine import Engine
+from squall_worker.watchdog import EXIT_STALLED, Watchdog
+
+STUCK = threading.Event()  # something waits for GO
+GO = threading.Event()
+SECRET = "a value of a tuple"
+
+
+def wait_here() -> None:
+    STUCK.set()
+    GO.wait(30)
+
+
+class Words(Spout):
+    outputs = ("word", "number")
+
+    def open(self, conf: Any, context: Any) -> None:
+        self.sent = False
+
+    def next_tuple(self) -> None:
+        if not self.sent:
+            self.sent = True
+            self.emit([SECRET, 1], message_id="message-1")
+
+
+class StuckSpout(Words):
+    def next_tuple(self) -> None:
+        wait_here()
+
+
+class StuckAck(Words):
+    def ack(self, msg_id: Any) -> None:
+        wait_here()
+
+
+class ThreadStuckAck(StuckAck):
+    blocking = True
+
+
+class WaitingSpout(StuckSpout):
+    blocking = True
+
+
+class Pass(Bolt):
+    def execute(self, tup: Any) -> None:
+        pass
+
+
+class StuckBolt(Bolt):
+    def execute(self, tup: Any) -> None:
+        wait_here()
+
+
+class StuckBatch(Bolt):
+    def execute_batch(self, tuples: Any) -> None:
+        wait_here()
+
+
+class StuckColumns(Bolt):
+    def execute_columns(self, columns: Any) -> None:
+        wait_here()
+
+
+class StuckThread(StuckBolt):
+    blocking = True
+
+
+class BlockedCoroutine(Bolt):
+    async def execute(self, tup: Any) -> None:
+        wait_here()
+
+
+class WaitingCoroutine(Bolt):
+    async def execute(self, tup: Any) -> None:
+        STUCK.set()
+        while not GO.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+class Setup:
+    """What the watchdog has done."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.errors: list[tuple[str, str]] = []
+        self.ended: list[int] = []
+        self.dog: Watchdog
+
+    def send(self, component: str, info: ErrorInfo, secs: float) -> None:
+        self.errors.append((component, info.error))
+
+    def let_pass(self, secs: float) -> None:
+        """Look as the heartbeat thread does."""
+        while secs > 0:
+            wait = self.dog.look()
+            self.clock.advance(wait)
+            secs -= wait
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@contextmanager
+def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
+    """One worker's engine on a thread of its own, until it is stuck."""
+    STUCK.clear()
+    GO.clear()
+    builder = TopologyBuilder()
+    builder.spout("words", spout)
+    builder.bolt("bolt", bolt, conf=conf).shuffle("words")
+    settings = normalize_topology_conf(
+        {"topology.acker.executors": 1}, default_conf(), name="stall"
+    )
+    topology = system_topology(builder.build(), settings)
+    tasks = component_tasks(topology, settings)
+    parallelism = component_parallelism(topology, settings)
+    setup = Setup()
+    done = threading.Event()
+
+    async def run() -> None:
+        engine = Engine(
+            topology,
+            {**default_conf(), **settings},
+            topology_id="stall-1-1",
+            task_to_component=tasks,
+            executors=compute_executors(tasks, parallelism),
+            slot=WorkerSlot("node", 6700),
+        )
+        await engine.start()
+        loop = asyncio.get_running_loop()
+        setup.dog = Watchdog(
+            loop,
+            setup.clock,
+            describe=lambda component, task, error: ErrorInfo(f"{task}: {error}", 0, "h", 1),
+            send=setup.send,
+            end=setup.ended.append,
+        )
+        setup.dog.begin(engine.built, engine.conf)
+        engine.set_active(True)
+        while not done.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await engine.stop(0)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        assert STUCK.wait(20)
+        yield setup
+    finally:
+        GO.set()
+        done.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("spout", "bolt", "component", "call"),
+    [
+        (Words(), StuckBolt(), "bolt", "StuckBolt.execute"),
+        (Words(), StuckBatch(), "bolt", "StuckBatch.execute_batch"),
+        (Words(), StuckColumns(), "bolt", "StuckColumns.execute_columns"),
+        (Words(), StuckThread(), "bolt", "StuckThread.execute"),
+        (Words(), BlockedCoroutine(), "bolt", "BlockedCoroutine.execute"),
+        (Words(), WaitingCoroutine(), "bolt", "WaitingCoroutine.execute"),
+        (StuckSpout(), Pass(), "words", "StuckSpout.next_tuple"),
+        (StuckAck(), Pass(), "words", "StuckAck.ack"),
+        (ThreadStuckAck(), Pass(), "words", "ThreadStuckAck.ack"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value else "",
+)
+def test_a_stuck_call_of_each_kind_is_named_reported_and_ends_the_worker(
+    spout: Spout, bolt: Bolt, component: str, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(spout, bolt) as stuck:
+        stuck.let_pass(5)
+        named = [r.getMessage() for r in caplog.records if "call_under_way" in r.getMessage()]
+        assert len(named) == 1
+        assert call in named[0]
+        assert stuck.errors == []
+        stuck.let_pass(30)
+        wait_until(lambda: stuck.errors)
+        ((where, text),) = stuck.errors
+        assert where == component
+        assert f"{call} of task " in text
+        assert "in wait_here" in text or "in execute" in text
+        assert SECRET not in text
+        assert SECRET not in caplog.text
+        stuck.let_pass(250)
+        assert stuck.ended == []
+        stuck.let_pass(25)
+        wait_until(lambda: stuck.ended)
+        assert stuck.ended == [EXIT_STALLED]
+        assert "worker is restarted" in stuck.errors[-1][1]
+
+
+@pytest.mark.parametrize("bolt", [StuckBolt, StuckBatch, StuckThread, WaitingCoroutine])
+def test_the_error_names_the_source_and_the_message(bolt: type[Bolt]) -> None:
+    with running(Words(), bolt()) as stuck:
+        stuck.let_pass(35)
+        wait_until(lambda: stuck.errors)
+        text = stuck.errors[0][1]
+        assert "of words" in text
+        assert "stream default, message id 'message-1'" in text
+
+
+def test_a_component_has_its_own_limit() -> None:
+    with running(Words(), StuckBolt(), **{"topology.worker.stall.timeout.secs": 10}) as stuck:
+        stuck.let_pass(13)
+        wait_until(lambda: stuck.ended)
+
+
+def test_a_component_may_have_no_limit() -> None:
+    with running(Words(), StuckThread(), **{"topology.worker.stall.timeout.secs": None}) as stuck:
+        stuck.let_pass(1000)
+        wait_until(lambda: stuck.errors)
+        assert stuck.ended == []
+
+
+def test_a_spout_on_a_thread_may_wait_for_input() -> None:
+    with running(WaitingSpout(), Pass()) as waiting:
+        waiting.let_pass(1000)
+        assert (waiting.errors, waiting.ended) == ([], [])
+
+
+def test_a_worker_that_was_stopped_for_an_hour_is_not_stalled() -> None:
+    with running(Words(), StuckBolt()) as stuck:
+        stuck.let_pass(3)
+        stuck.clock.advance(3600)
+        stuck.let_pass(20)
+        assert (stuck.errors, stuck.ended) == ([], [])
+
+
+def test_nothing_is_said_while_a_worker_ends() -> None:
+    with running(Words(), StuckBolt()) as stuck:
+        stuck.dog.stop()
+        stuck.let_pass(1000)
+        assert (stuck.errors, stuck.ended) == ([], [])

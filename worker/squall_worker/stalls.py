@@ -1,0 +1,110 @@
+"""Decides about calls that do not return: which to name, to report, to end the worker for.
+
+Plain code. It is shown the calls that are under way, now and then, and how much time has passed in
+which the process ran; it returns what is to be done. A call is known by its key, so that one that
+has returned is forgotten, and another of the same task begins anew.
+
+    1 s                                    named in the log, again each minute
+    topology.message.timeout.secs          an error of the component, once
+    topology.worker.stall.timeout.secs     the worker ends
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+NAME_SECS = 1.0
+NAME_AGAIN_SECS = 60.0
+
+
+class Limits(Protocol):
+    """In seconds; None: never."""
+
+    @property
+    def error_secs(self) -> float | None: ...
+
+    @property
+    def restart_secs(self) -> float | None: ...
+
+
+class Call(Protocol):
+    """As far as the decision needs it (see `engine.under_way`)."""
+
+    @property
+    def key(self) -> tuple[object, ...]: ...
+
+    @property
+    def component(self) -> str: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+
+C = TypeVar("C", bound=Call)
+
+
+class Step(enum.Enum):
+    """What a call has come to."""
+
+    NAMED = "Say in the log that it is under way."
+    OVERDUE = "Report it as an error of its component."
+    STALLED = "Report it and end the worker."
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Generic[C]):
+    step: Step
+    call: C
+    secs: float  # how long it has been seen under way
+
+
+@dataclass(slots=True)
+class _Known(Generic[C]):
+    call: C  # kept, so that its key stays its own
+    since: float
+    overdue: bool = False
+
+
+class StallWatch(Generic[C]):
+    """The calls that are under way, and what was said of them."""
+
+    def __init__(self) -> None:
+        self._now = 0.0  # time that counts
+        self._known: dict[tuple[object, ...], _Known[C]] = {}
+        self._named: dict[str, float] = {}  # component -> when one of its calls was named
+
+    def observe(self, calls: Iterable[C], elapsed_secs: float) -> list[Notice[C]]:
+        """These calls are under way, and so much time has passed since the last look."""
+        self._now += elapsed_secs
+        known = {}
+        for call in calls:
+            key = call.key
+            seen = self._known.get(key) or _Known(call, self._now)
+            seen.call = call
+            known[key] = seen
+        self._known = known
+        return [notice for seen in known.values() for notice in self._judge(seen)]
+
+    def _judge(self, seen: _Known[C]) -> Iterable[Notice[C]]:
+        call = seen.call
+        secs = self._now - seen.since
+        if secs >= NAME_SECS:
+            named = self._named.get(call.component)
+            if named is None or self._now - named >= NAME_AGAIN_SECS:
+                self._named[call.component] = self._now
+                yield Notice(Step.NAMED, call, secs)
+        restart, error = call.limits.restart_secs, call.limits.error_secs
+        if restart is not None and secs >= restart:
+            yield Notice(Step.STALLED, call, secs)
+        elif error is not None and secs >= error and not seen.overdue:
+            seen.overdue = True
+            yield Notice(Step.OVERDUE, call, secs)
+
+
+def counted_secs(elapsed_secs: float, asked_secs: float) -> float:
+    """How much of the time between two looks counts, when the second was to come after
+    `asked_secs`: while the process was stopped, or had no processor, no call could return."""
+    return min(elapsed_secs, 1.5 * asked_secs)

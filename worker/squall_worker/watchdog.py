@@ -1,0 +1,242 @@
+"""Looks after calls of components that do not return, from the heartbeat thread.
+
+The run loop may be stuck in such a call, so nothing here goes through it: the log is written from
+this thread, an error reaches ZooKeeper by a session of its own, and the process ends by `os._exit`;
+its supervisor launches another, and the other workers fail at once what it had.
+
+How long the loop has been in one piece of work is asked of the loop itself: when it is busy, a
+callback is left for it, and while that has not run nothing else has either. Only then are the
+frames of its thread read. A worker with nothing to do is not woken.
+
+C code that keeps the interpreter to itself (a regular expression that backtracks) stops this thread
+too, and the heartbeats with it: the supervisor ends such a worker at its timeout. Before that,
+`faulthandler`, which needs no interpreter, writes the stacks to worker.err.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from squall.clock import Clock
+from squall.cluster.state import ClusterState
+from squall.cluster.values import ErrorInfo
+from squall.errors import SquallError
+from squall.logs import get_logger
+from squall.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_worker.stalls import Notice, StallWatch, Step, counted_secs
+
+if TYPE_CHECKING:
+    from squall_worker.engine.building import Built
+    from squall_worker.engine.under_way import CallUnderWay
+
+log = get_logger(__name__)
+
+EXIT_STALLED = 5  # a call has not returned within topology.worker.stall.timeout.secs
+
+_LOOK_SECS = 1.0
+_LOOK_SOON_SECS = 0.25  # while the loop owes an answer
+_HELD_SECS = 0.2  # without an answer
+_REPORT_SECS = 10.0  # an error on its way to ZooKeeper; a worker that is to end waits half of it
+_HINT = (
+    "a timeout of its own lets the call end; topology.worker.stall.timeout.secs in the component's "
+    "configuration gives it longer"
+)
+
+# Sends an error of a component to ZooKeeper; takes at most about the seconds given.
+Send = Callable[[str, ErrorInfo, float], None]
+
+
+class CallOverdueError(SquallError):
+    """A call of a component has not returned within the message timeout."""
+
+
+class CallStalledError(SquallError):
+    """A call of a component has not returned within the stall timeout."""
+
+
+class _Question:
+    """Left for the loop; `answered` once it has come round to it."""
+
+    def __init__(self, asked_at: float) -> None:
+        self.asked_at = asked_at
+        self.answered = False
+
+    def answer(self) -> None:
+        self.answered = True
+
+
+class Watchdog:
+    """`look` is called on the heartbeat thread, and says how soon it wants to be called again."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        *,
+        describe: Callable[[str, int, BaseException], ErrorInfo],
+        send: Send,
+        end: Callable[[int], None] = os._exit,
+    ) -> None:
+        """On the thread of `loop`. `describe` makes the record of an error, from any thread."""
+        self._loop = loop
+        self._thread_id = threading.get_ident()
+        self._clock = clock
+        self._describe = describe
+        self._send = send
+        self._end = end
+        self._built: Sequence[Built] | None = None  # None: nothing to look after
+        self._conf: Mapping[str, Any] = {}
+        self._watch: StallWatch[CallUnderWay] = StallWatch()
+        self._question: _Question | None = None
+        self._looked_at: float | None = None
+        self._asked_secs = _LOOK_SECS
+        self._ending = False
+
+    def begin(self, built: Sequence[Built], conf: Mapping[str, Any]) -> None:
+        """The components are open: look after their calls from now on. `conf` is the topology's
+        over the daemons'."""
+        self._conf = conf
+        self._built = built
+
+    def stop(self) -> None:
+        """The worker ends; that has a deadline of its own."""
+        self._built = None
+
+    def look(self) -> float:
+        """Seconds until the next look. Never raises."""
+        built = self._built
+        now = self._clock.monotonic()
+        if built is not None and not self._ending:
+            since = now - self._looked_at if self._looked_at is not None else 0.0
+            try:
+                self._look(built, now, counted_secs(since, self._asked_secs))
+            except Exception as error:
+                log.error("calls_not_looked_after", error=error, exc_info=error)
+        self._looked_at = now
+        waits = self._question is not None and not self._question.answered
+        self._asked_secs = _LOOK_SOON_SECS if waits else _LOOK_SECS
+        return self._asked_secs
+
+    def _look(self, built: Sequence[Built], now: float, elapsed_secs: float) -> None:
+        from squall_worker.engine import under_way
+
+        calls = list(under_way.calls_on_threads(built))
+        if self._loop_is_held(now):
+            call = under_way.call_on_loop(built, self._thread_id)
+            calls.append(call or self._unknown_call())
+        else:
+            # (While the loop is held, no coroutine can go on: that is no fault of theirs.)
+            try:
+                calls += under_way.calls_in_coroutines(built)
+            except RuntimeError:
+                pass  # they changed meanwhile; the next look comes soon enough
+        for notice in self._watch.observe(calls, elapsed_secs):
+            self._act(notice)
+
+    def _loop_is_held(self, now: float) -> bool:
+        from squall_worker.engine.under_way import is_idle
+
+        question = self._question
+        if question is not None and not question.answered:
+            return now - question.asked_at >= _HELD_SECS
+        self._question = None
+        if not is_idle(self._thread_id):
+            question = _Question(now)
+            try:
+                self._loop.call_soon_threadsafe(question.answer)
+            except RuntimeError:
+                return False  # the loop has ended
+            self._question = question
+        return False
+
+    def _unknown_call(self) -> CallUnderWay:
+        """The loop is held by what no task has called: a callback of a user's, for one."""
+        from squall_worker.engine import under_way
+
+        return under_way.CallUnderWay(
+            SYSTEM_COMPONENT,
+            SYSTEM_TASK,
+            "a callback",
+            "",
+            under_way.CallLimits.of(self._conf),
+            (self._question,),
+            under_way.loop_frames(self._thread_id),
+        )
+
+    def _act(self, notice: Notice[CallUnderWay]) -> None:
+        call = notice.call
+        secs = round(notice.secs, 1)
+        if notice.step is Step.NAMED:
+            log.warning(
+                "call_under_way",
+                component=call.component,
+                task=call.task,
+                call=call.name,
+                given=call.given,
+                secs=secs,
+                at=call.place(),
+            )
+            return
+        what = f"{call.name} of task {call.task} has not returned for {secs:.0f} s"
+        what += f", given {call.given}" if call.given else ""
+        stack = call.stack().rstrip()
+        error: SquallError
+        if notice.step is Step.STALLED:
+            self._ending = True
+            error = CallStalledError(f"{what}. Its worker is restarted; {_HINT}.\n{stack}")
+            log.error("call_stalled", component=call.component, task=call.task, error=error)
+        else:
+            error = CallOverdueError(f"{what} (topology.message.timeout.secs).\n{stack}")
+            log.error("call_overdue", component=call.component, task=call.task, error=error)
+        info = self._describe(call.component, call.task, error)
+        threading.Thread(
+            target=self._report,
+            args=(call.component, info, self._ending),
+            name="stalled call",
+            daemon=True,
+        ).start()
+
+    def _report(self, component: str, info: ErrorInfo, ending: bool) -> None:
+        """On a thread of its own: the heartbeats go on."""
+        if ending:
+            timer = threading.Timer(_REPORT_SECS, self._end, (EXIT_STALLED,))
+            timer.daemon = True
+            timer.start()  # whatever else hangs, a lock of the log's too
+        try:
+            self._send(component, info, _REPORT_SECS / 2 if ending else _REPORT_SECS)
+        except Exception as error:
+            log.error("error_report_failed", component=component, error=error)
+        if ending:
+            logging.shutdown()
+            self._end(EXIT_STALLED)
+
+
+def dump_when_silent(secs: float) -> None:
+    """Write all stacks to stderr unless this is called again within `secs`."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # stderr is gone
+        faulthandler.dump_traceback_later(secs)
+
+
+def send_aside(daemon_conf: dict[str, Any], topology_id: str) -> Send:
+    """Reports by a loop and a session with ZooKeeper of their own, for a moment."""
+
+    def send(component: str, info: ErrorInfo, secs: float) -> None:
+        async def report() -> None:
+            state = ClusterState.from_conf(daemon_conf)
+            try:
+                async with asyncio.timeout(secs):
+                    await state.store.start()
+                    await state.report_error(topology_id, component, info)
+            finally:
+                await state.close()
+
+        asyncio.run(report())
+
+    return send
