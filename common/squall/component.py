@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -217,6 +217,14 @@ class Spout(Component):
                 self.emit_columns([lines])
         """
         self._bound("emit_columns").emit_columns(columns, message_ids=message_ids, stream=stream)
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages of this task are under way: emitted with a message id, and neither
+        acked nor failed (Storm's `getPendingCount`). 0 where nothing is tracked: without ackers,
+        and on Spark."""
+        pending: Sized = getattr(self, "_squall_pending", ())
+        return len(pending)
 
     if TYPE_CHECKING:
 

@@ -12,7 +12,7 @@ import difflib
 import functools
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -163,17 +163,25 @@ def read_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # null means something else than the default, and the default is not null.
-_NULLABLE = frozenset({"topology.eventlogger.executors"})
+_NULLABLE = frozenset({"topology.eventlogger.executors", "topology.worker.stall.timeout.secs"})
+
+
+_NO_COMPONENTS: Mapping[str, Mapping[str, Any]] = {}
 
 
 def normalize_topology_conf(
-    user_conf: Mapping[str, Any], nimbus_conf: Mapping[str, Any], *, name: str | None = None
+    user_conf: Mapping[str, Any],
+    nimbus_conf: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    components: Mapping[str, Mapping[str, Any]] = _NO_COMPONENTS,
 ) -> dict[str, Any]:
     """The configuration of a topology as Nimbus stores it and every task gets it: what workers need
     of Nimbus' own, the submitter's keys (unknown ones too) on top, and what later must not depend
-    on anything else fixed: ackers, event loggers, name.
+    on anything else fixed: ackers, event loggers, name. `components` is the configuration of each
+    component: the serializers that it registers are everybody's.
 
-    Raises ConfigError when a value is of the wrong type.
+    Raises ConfigError when a value is of the wrong type, or components contradict each other.
     """
     validate_conf(user_conf, where="topology conf")
     check_json(user_conf, where="topology conf")
@@ -189,8 +197,49 @@ def normalize_topology_conf(
     for key in ("topology.acker.executors", "topology.eventlogger.executors"):
         if conf.get(key) is None:
             conf[key] = conf["topology.workers"]
+    if any("topology.kryo.register" in own for own in components.values()):
+        conf["topology.kryo.register"] = gather_registrations(
+            conf.get("topology.kryo.register"), components
+        )
     _check_together(conf)
     return conf
+
+
+def gather_registrations(
+    own: Any, components: Mapping[str, Mapping[str, Any]]
+) -> list[str | dict[str, str | None]]:
+    """`topology.kryo.register` of a topology with that of its components, as Storm's Nimbus does.
+    The topology's own entry for a class counts before a component's. Raises ConfigError when two
+    components register a class with different serializers."""
+    topology = dict(_registrations(own))
+    found: dict[str, tuple[str | None, str]] = {}
+    for id, conf in components.items():
+        for path, serializer in _registrations(conf.get("topology.kryo.register")):
+            if path in topology:
+                continue
+            before, other = found.setdefault(path, (serializer, id))
+            if before != serializer:
+                raise ConfigError(
+                    f"topology.kryo.register: component {other!r} registers {path!r} with "
+                    f"{before!r}, component {id!r} with {serializer!r}",
+                    hint="register it in the topology's configuration, which counts for all",
+                )
+    merged = topology | {path: serializer for path, (serializer, _) in found.items()}
+    return [
+        path if serializer is None else {path: serializer} for path, serializer in merged.items()
+    ]
+
+
+def _registrations(entries: Any) -> Iterator[tuple[str, str | None]]:
+    """(class path, serializer's path); what is of the wrong type is refused elsewhere."""
+    if isinstance(entries, Mapping):
+        yield from entries.items()
+    elif isinstance(entries, list):
+        for entry in entries:
+            if isinstance(entry, str):
+                yield entry, None
+            elif isinstance(entry, Mapping):
+                yield from entry.items()
 
 
 def _check_together(conf: Mapping[str, Any]) -> None:

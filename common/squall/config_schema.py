@@ -298,8 +298,7 @@ SCHEMA: dict[str, Kind] = {
 }
 
 # The options of a topology that one component may have to itself, as Storm allows it (those of
-# Executor.normalizedComponentConf), and ours of the same nature. `topology.tasks` is read from a
-# component's own conf as well, but where tasks are numbered, before anything runs.
+# Executor.normalizedComponentConf), and ours of the same nature.
 COMPONENT_KEYS = frozenset(
     {
         "topology.debug",
@@ -308,6 +307,7 @@ COMPONENT_KEYS = frozenset(
         "topology.tick.tuple.freq.secs",
         "topology.sleep.spout.wait.strategy.time.ms",
         "topology.bolt.async.concurrency",
+        "topology.bolt.die.on.error",
         "topology.component.cpu.pcore.percent",
         "topology.component.resources.offheap.memory.mb",
         "topology.component.resources.onheap.memory.mb",
@@ -324,6 +324,16 @@ COMPONENT_KEYS = frozenset(
         "topology.worker.stall.timeout.secs",
     }
 )
+
+# Options that may stand in a component's own configuration and count for the whole topology: the
+# number of its tasks is read where tasks are numbered, and serializers are gathered at the submit.
+GATHERED_KEYS = frozenset({"topology.tasks", "topology.kryo.register"})
+
+
+def only_of_a_topology(key: str) -> bool:
+    """Whether an option means nothing in the configuration of one component."""
+    return key in SCHEMA and key not in COMPONENT_KEYS | GATHERED_KEYS
+
 
 # Storm's options that steer a JVM or its libraries: a site file of Storm's may hold them, and they
 # mean nothing here.

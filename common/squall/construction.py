@@ -40,7 +40,7 @@ class Constructed:
 
 
 # Ours, and what `typing` sets on an object of `Generic` after its constructor.
-_OWN = frozenset({"_construction", "_collector", "__orig_class__"})
+_OWN = frozenset({"_construction", "_collector", "_squall_pending", "__orig_class__"})
 
 
 def attributes_of(obj: Constructed) -> dict[str, Any]:

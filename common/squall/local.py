@@ -107,7 +107,12 @@ class LocalTopologies:
             raise SquallError(f"topology {name!r} runs already", hint="kill it first")
         if initial_status not in ("ACTIVE", "INACTIVE"):
             raise SquallError(f"initial status {initial_status!r}; expected ACTIVE or INACTIVE")
-        stored = normalize_topology_conf({**conf, "topology.workers": 1}, self._conf, name=name)
+        stored = normalize_topology_conf(
+            {**conf, "topology.workers": 1},
+            self._conf,
+            name=name,
+            components=topology.component_confs,
+        )
         validate_topology(topology, stored)
         compiled = system_topology(topology, stored)
         tasks = component_tasks(compiled, stored)

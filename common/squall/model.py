@@ -120,6 +120,11 @@ class Topology:
     def bolts(self) -> dict[str, Component]:
         return {i: c for i, c in self.components.items() if c.kind is ComponentKind.BOLT}
 
+    @property
+    def component_confs(self) -> dict[str, Mapping[str, Any]]:
+        """What each component has of configuration of its own."""
+        return {i: c.conf for i, c in self.components.items()}
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Executor:

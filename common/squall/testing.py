@@ -150,7 +150,12 @@ class TopologyTest:
         from squall_worker.engine.loading import make_user_object
 
         base = {**default_conf(), "topology.testing.always.try.serialize": True}
-        stored = normalize_topology_conf({**self._conf, "topology.workers": 1}, base, name="test")
+        stored = normalize_topology_conf(
+            {**self._conf, "topology.workers": 1},
+            base,
+            name="test",
+            components=self._submitted.component_confs,
+        )
         if not self._objects:
             validate_topology(self._submitted, stored)
         compiled = system_topology(self._submitted, stored)

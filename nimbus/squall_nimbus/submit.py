@@ -151,7 +151,9 @@ class Submitter:
         user_conf = parse_conf(submission.conf)
         topology = from_thrift(submission.topology)
         try:
-            conf = normalize_topology_conf(user_conf, self._conf, name=submission.name)
+            conf = normalize_topology_conf(
+                user_conf, self._conf, name=submission.name, components=topology.component_confs
+            )
         except ConfigError as error:
             raise InvalidTopologyError(error.message, hint=error.hint) from error
         validate_topology(topology, conf)

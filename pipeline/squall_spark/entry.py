@@ -39,7 +39,9 @@ def plan_of(
     topology: Topology,
 ) -> SparkPlan:
     """The plan of a submitted topology. Raises SquallError."""
-    stored = normalize_topology_conf(conf, {**default_conf(), **session_conf}, name=name)
+    stored = normalize_topology_conf(
+        conf, {**default_conf(), **session_conf}, name=name, components=topology.component_confs
+    )
     return make_plan(
         name,
         topology,

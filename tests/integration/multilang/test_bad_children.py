@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,18 @@ def test_the_worker_dies_with_a_child_where_one_wants_it_as_in_storm(tmp_path: P
         topologies = run.cluster._topologies
         run.wait(lambda: topologies._running["shells"].died is not None)
         assert "exited with status 3" in str(topologies._running["shells"].died)
+
+
+def test_the_worker_dies_with_a_spouts_child_too() -> None:
+    from squall import ShellSpout
+
+    spout = ShellSpout(sys.executable, "protocol_spout.py", outputs=["what", "value"])
+    with running(None, spout=spout, conf={"topology.bolt.die.on.error": True}) as run:
+        topologies = run.cluster._topologies
+        run.wait(lambda: run.account.seen["told", "ack 1"] == 1)
+        os.kill(run.child_pids("numbers")[0], signal.SIGKILL)
+        run.wait(lambda: topologies._running["shells"].died is not None)
+        assert "was ended by SIGKILL" in str(topologies._running["shells"].died)
 
 
 def test_a_command_that_there_is_not_is_said_at_the_start(tmp_path: Path) -> None:

@@ -160,7 +160,11 @@ def test_ticks_reach_the_child(everything: Any) -> None:
     run.wait(lambda: bool(values(run, "tick")))
 
 
-def test_nothing_of_a_child_is_left_after_the_end(tmp_path: Path) -> None:
+def test_nothing_of_a_child_is_left_after_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the log has the pid that each child has reported."""
+    caplog.set_level(logging.INFO)
     with running(raw_bolt("well", tmp_path), parallelism=3) as run:
         run.wait_all_acked()
         pids = run.child_pids()
@@ -169,6 +173,8 @@ def test_nothing_of_a_child_is_left_after_the_end(tmp_path: Path) -> None:
         )
         assert len(pids) == 3
         assert {int(f.name) for f in pid_dir.iterdir()} >= set(pids)
+        ready = [r.getMessage() for r in caplog.records if "shell_child_ready" in r.getMessage()]
+        assert sorted(int(line.rpartition("pid=")[2]) for line in ready) == sorted(pids)
     assert not [pid for pid in pids if is_alive(pid)]
     assert not {int(f.name) for f in pid_dir.iterdir()} & set(pids)
 

@@ -238,6 +238,14 @@ def test_a_topology_conf_that_cannot_be_is_refused(conf, says):
     assert says in str(caught.value)
 
 
+def test_a_null_stall_timeout_is_no_stall_timeout():
+    """It is a value of its own: never. For most keys null means the default."""
+    given = {"topology.worker.stall.timeout.secs": None, "topology.message.timeout.secs": None}
+    conf = normalize_topology_conf(given, default_conf())
+    assert conf["topology.worker.stall.timeout.secs"] is None
+    assert conf["topology.message.timeout.secs"] == 30
+
+
 def test_a_component_overrides_only_what_storm_lets_it():
     topology = {"topology.debug": False, "topology.workers": 2, "mine": 1}
     own = {"topology.debug": True, "topology.workers": 9, "mine": 2, "more": 3}

@@ -194,6 +194,7 @@ def _spout(
         for call in ("ack", "fail")
         if getattr(getattr(user, call), "__func__", None) is not getattr(Spout, call)
     )
+    spout.dies = _dies(conf)
     spout.downstream = host.plan.downstream_of(spout.component)
     calls: Any = spout.calls
     if isinstance(spout, ThreadSpout):
@@ -201,6 +202,8 @@ def _spout(
     elif feed is Feed.ASYNC_NEXT_TUPLE:
         calls = _Waking(calls, host.wake)
     user._bind(calls, context)
+    if feed is not Feed.SHELL_SPOUT:
+        object.__setattr__(user, "_squall_pending", spout.pending)  # as `_bind` sets its own
     return spout
 
 

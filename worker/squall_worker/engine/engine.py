@@ -32,6 +32,7 @@ from typing import Any
 
 from squall.clock import Clock, SystemClock
 from squall.cluster.values import ExecutorStats
+from squall.config import component_conf
 from squall.context import WorkerContext
 from squall.logs import get_logger
 from squall.model import Component, Executor, Topology, WorkerSlot
@@ -204,8 +205,13 @@ class Engine:
 
     def _make_inspector(self, codec: ValueCodec) -> Inspector | None:
         inspector: Inspector | None = None
-        if self.conf.get("topology.debug"):
-            inspector = DebugInspector()
+        debugged = {
+            id
+            for id, component in self.plan.topology.components.items()
+            if component_conf(self.conf, component.conf).get("topology.debug")
+        }
+        if debugged:
+            inspector = DebugInspector(debugged)
         if self.conf.get("topology.eventlogger.executors"):
             inspector = self.events = EventLog(inspector)
         if self.observer is not None:
@@ -401,8 +407,13 @@ class Engine:
     # ---- what tasks tell ----
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
-        """A tuple that cannot be delivered: report the error and fail its trees."""
+        """A tuple that cannot be delivered: report the error, count it and fail its trees."""
         self.report(component, task, error)
+        sender = self._flow.task_of.get(task)
+        # (The message of a spout's tuple counts when its tree fails.)
+        if sender is not None and not (roots and self.plan.is_spout(task)):
+            with sender.lock:
+                sender.counts.add(sender.counts.failed, self.plan.failed_key(component))
         if self.replays is not None:
             reason = Reason(describe(error), component, task, self.replays.worker)
             self.replays.note(roots, reason)

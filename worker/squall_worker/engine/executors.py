@@ -372,6 +372,7 @@ class SpoutTask(Task):
         self.active = False
         # Which of ack() and fail() the user's class defines; the others need not be called.
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
+        self.dies = False  # the worker ends when the user's code raises
         self.replays: MessageFilter | None = None  # with topology.max.replays
         # Downstream, as the gates need it.
         self.downstream: frozenset[str] = frozenset()
@@ -430,7 +431,7 @@ class SpoutTask(Task):
             self._failures = 0
         except Exception as error:
             self._failures += 1
-            self.host.report(self.component, self.task, error)
+            self.raised(error)
             wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
             self.idle_until = now() + wait
         end = now()
@@ -545,7 +546,7 @@ class SpoutTask(Task):
                     call(message_id)
                 break
             except Exception as error:
-                self.host.report(self.component, self.task, error)
+                self.raised(error)
         secs = now() - start
         if secs > HOLD_SECS:
             self.host.held_loop(self.component, f"{len(message_ids)} call(s) of {what}", secs)
@@ -563,7 +564,13 @@ class SpoutTask(Task):
         try:
             call()
         except Exception as error:
-            self.host.report(self.component, self.task, error)
+            self.raised(error)
+
+    def raised(self, error: BaseException) -> None:
+        """The user's code has raised. With `topology.bolt.die.on.error` the worker ends."""
+        self.host.report(self.component, self.task, error)
+        if self.dies:
+            self.host.die(error)
 
     def abort(self) -> None:
         """The worker ends now."""

@@ -4,7 +4,7 @@ finds what would only break between two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from squall.logs import get_logger
@@ -19,9 +19,14 @@ class MutatedTupleError(ValueError):
 
 
 class DebugInspector(Inspector):
-    """Logs every emitted tuple."""
+    """Logs every tuple that some components emit."""
+
+    def __init__(self, components: Collection[str]) -> None:
+        self._components = components
 
     def inspect(self, source: Source, values: Sequence[Any]) -> Sequence[Any]:
+        if source.component not in self._components:
+            return values
         log.info(
             "tuple_emitted",
             component=source.component,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from squall.errors import SquallError
 from squall.model import Component, ComponentKind, Executor, GlobalStreamId, Grouping, Topology
-from squall.names import ACKER_COMPONENT, is_system_id
+from squall.names import ACKER_COMPONENT, DEFAULT_STREAM, is_system_id
 from squall_worker.engine.core import ACKER_INDEX_MASK
 from squall_worker.engine.loading import check_runnable
 from squall_worker.engine.order import consumers, downstream, run_order
@@ -86,6 +86,17 @@ class Plan:
         place = {component: i for i, component in enumerate(self.order)}
         mine = [t for t in self.local_tasks if not is_system_id(self.task_to_component[t])]
         return sorted(mine, key=lambda task: (place[self.task_to_component[task]], task))
+
+    def failed_key(self, component: str) -> object:
+        """Where a tuple that one of its tasks could not send counts as failed: under the stream of
+        a spout, under the input of a bolt. Which of several it was is not known any more."""
+        found = self.topology.components[component]
+        if found.kind is ComponentKind.SPOUT:
+            return next(iter(found.streams)) if len(found.streams) == 1 else DEFAULT_STREAM
+        inputs = list(found.inputs)
+        if len(inputs) == 1:
+            return (inputs[0].component, inputs[0].stream)
+        return (component, DEFAULT_STREAM)
 
     def is_spout(self, task: int) -> bool:
         return self.component_of(task).kind is ComponentKind.SPOUT

@@ -443,6 +443,12 @@ class Shell:
             # Another one than that of the process that was started, if a shell is in between.
             self._pids.add(pid)
         if self.life.told_pid(self._now()):
+            log.info(
+                "shell_child_ready",
+                component=self.setting.component,
+                task=self.setting.task,
+                pid=pid,
+            )
             self.outbox.holds_tuples = False
             self._owner.child_ready()
 

@@ -212,6 +212,8 @@ class ShellSpout(AsyncSpout):
             )
         self._wake()
         self.child_fault(error)
+        if self.dies:
+            self.host.die(error)
 
     def child_fault(self, error: ShellError | ReportedError) -> None:
         self.host.report(self.component, self.task, error)
