@@ -88,15 +88,12 @@ class ErrorReporter:
         suppressed = self._suppressed.pop(component, 0)
         if suppressed:
             log.warning("component_errors_not_reported", component=component, errors=suppressed)
-        info = self.record(component, task, error, count=1 + suppressed)
+        info = self.record(component, task, describe(error), count=1 + suppressed)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._start, component, info)
 
-    def record(
-        self, component: str, task: int, error: BaseException, *, count: int = 1
-    ) -> ErrorInfo:
+    def record(self, component: str, task: int, text: str, *, count: int = 1) -> ErrorInfo:
         """An error as it is stored, for who sends it; `note` is told."""
-        text = describe(error)
         if self.note is not None:
             self.note(component, task, text, count)
         return ErrorInfo(text, int(self._clock.time()), self._host, self._port)

@@ -123,7 +123,7 @@ class Worker:
         self._watchdog = Watchdog(
             self._loop,
             self._clock,
-            describe=self._errors.record,
+            record=self._errors.record,
             send=send_aside(dict(spec.daemon_conf), spec.topology_id),
         )
         self._dumps = Dumps(

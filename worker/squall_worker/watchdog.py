@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from squall.clock import Clock
 from squall.cluster.state import ClusterState
 from squall.cluster.values import ErrorInfo
-from squall.errors import SquallError
 from squall.logs import get_logger
 from squall.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_worker.stalls import Notice, StallWatch, Step, counted_secs
@@ -45,20 +44,12 @@ _LOOK_SOON_SECS = 0.25  # while the loop owes an answer
 _HELD_SECS = 0.2  # without an answer
 _REPORT_SECS = 10.0  # an error on its way to ZooKeeper; a worker that is to end waits half of it
 _HINT = (
-    "a timeout of its own lets the call end; topology.worker.stall.timeout.secs in the component's "
-    "configuration gives it longer"
+    "give what the call waits for a timeout, or the component a longer "
+    "topology.worker.stall.timeout.secs in its own configuration"
 )
 
 # Sends an error of a component to ZooKeeper; takes at most about the seconds given.
 Send = Callable[[str, ErrorInfo, float], None]
-
-
-class CallOverdueError(SquallError):
-    """A call of a component has not returned within the message timeout."""
-
-
-class CallStalledError(SquallError):
-    """A call of a component has not returned within the stall timeout."""
 
 
 class _Question:
@@ -80,15 +71,16 @@ class Watchdog:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         *,
-        describe: Callable[[str, int, BaseException], ErrorInfo],
+        record: Callable[[str, int, str], ErrorInfo],
         send: Send,
         end: Callable[[int], None] = os._exit,
     ) -> None:
-        """On the thread of `loop`. `describe` makes the record of an error, from any thread."""
+        """On the thread of `loop`. `record` makes of a component, a task and a text what is stored,
+        on any thread."""
         self._loop = loop
         self._thread_id = threading.get_ident()
         self._clock = clock
-        self._describe = describe
+        self._record = record
         self._send = send
         self._end = end
         self._built: Sequence[Built] | None = None  # None: nothing to look after
@@ -186,16 +178,20 @@ class Watchdog:
             return
         what = f"{call.name} of task {call.task} has not returned for {secs:.0f} s"
         what += f", given {call.given}" if call.given else ""
-        stack = call.stack().rstrip()
-        error: SquallError
         if notice.step is Step.STALLED:
             self._ending = True
-            error = CallStalledError(f"{what}. Its worker is restarted; {_HINT}.\n{stack}")
-            log.error("call_stalled", component=call.component, task=call.task, error=error)
+            what = (
+                f"CallStalled: {what}; its worker is restarted (topology.worker.stall.timeout.secs)"
+            )
+            log.error(
+                "call_stalled", component=call.component, task=call.task, what=what, hint=_HINT
+            )
         else:
-            error = CallOverdueError(f"{what} (topology.message.timeout.secs).\n{stack}")
-            log.error("call_overdue", component=call.component, task=call.task, error=error)
-        info = self._describe(call.component, call.task, error)
+            what = f"CallOverdue: {what} (topology.message.timeout.secs)"
+            log.error("call_overdue", component=call.component, task=call.task, what=what)
+        # As a traceback, which ends with what it is about: lists show the last line.
+        text = f"The stack of the call, the innermost line last:\n{call.stack().rstrip()}\n{what}"
+        info = self._record(call.component, call.task, text)
         threading.Thread(
             target=self._report,
             args=(call.component, info, self._ending),

@@ -462,7 +462,7 @@ async def test_a_call_that_does_not_return_is_an_error_and_ends_its_worker(
     assert ", message id " in overdue.error
     assert "in execute\n" in overdue.error
     assert (overdue.host, overdue.port) == ("localhost", port)
-    assert "Its worker is restarted" in restarted.error
+    assert "its worker is restarted" in restarted.error
 
 
 async def test_a_call_that_holds_the_interpreter_leaves_its_stack(
