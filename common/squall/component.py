@@ -411,6 +411,21 @@ class _Shell:
         return conf
 
 
+class ShellWrapper:
+    """A bolt whose work the child of a shell bolt does, and that stands between the worker and the
+    child. For parts of squall; what users wrap is up to them."""
+
+    shell: ShellBolt
+
+    def calls_of_child(self) -> Any:
+        """Makes what the child emits, acks and fails. Asked once the bolt is bound."""
+        raise NotImplementedError
+
+    def admits(self, tup: Any) -> bool:
+        """Whether the child gets a tuple. Who says no settles it."""
+        raise NotImplementedError
+
+
 class ShellSpout(_Shell):
     """A spout in any language, that speaks Storm's multilang protocol over its stdin and stdout:
     `ShellSpout("python3", "spout.py", outputs=["word"])`. It runs in the package's `resources/`."""

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from squall import Bolt, Stream, TopologyContext, Tuple
+from squall import Bolt, ShellBolt, Stream, TopologyContext, Tuple
 from squall.component import Outputs
 from squall.errors import InvalidTopologyError
 from squall.names import DEFAULT_STREAM
@@ -73,7 +73,19 @@ class CoordinatedBolt(Bolt):
             raise InvalidTopologyError(
                 f"{type(delegate).__name__} needs {coordinated_class(delegate).__name__}"
             )
-        self.delegate = delegate
+        self._set_up(delegate, source, all_report=all_report, id_source=id_source, ticks=ticks)
+        self.blocking = delegate.blocking
+
+    def _set_up(
+        self,
+        delegate: Bolt | ShellBolt,
+        source: str | None,
+        *,
+        all_report: bool,
+        id_source: str | None,
+        ticks: bool,
+    ) -> None:
+        self.delegate: Any = delegate
         self._source = source
         self._awaits = Awaits.NOTHING
         if source is not None:
@@ -84,7 +96,6 @@ class CoordinatedBolt(Bolt):
             **_streams(delegate.outputs),
             COORDINATION_STREAM: Stream(["id", "count"], direct=True),
         }
-        self.blocking = delegate.blocking
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
         sources = [] if self._source is None else context.component_tasks(self._source)
@@ -108,9 +119,11 @@ class CoordinatedBolt(Bolt):
         if self._id_source is not None:
             self._kinds[self._id_source, ID_STREAM] = self._on_home
             self._kinds[self._id_source, ELSEWHERE_STREAM] = self._on_elsewhere
-        delegate: Any = self.delegate
-        delegate._bind(_Collector(self), context)
-        return delegate.prepare(conf, context)
+        return self._prepare_delegate(conf, context)
+
+    def _prepare_delegate(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
+        self.delegate._bind(Collector(self), context)
+        return self.delegate.prepare(conf, context)
 
     def execute(self, tup: Tuple) -> None:
         if self._takes(tup):
@@ -277,7 +290,7 @@ def coordinated_class(delegate: Bolt) -> type[CoordinatedBolt]:
     return AsyncCoordinatedBolt if is_async else CoordinatedBolt
 
 
-class _Collector:
+class Collector:
     """The delegate's way out: counts what it emits, and hears of what it acks and fails."""
 
     def __init__(self, bolt: CoordinatedBolt) -> None:
@@ -290,7 +303,6 @@ class _Collector:
     def emit(
         self,
         values: Sequence[Any],
-        *,
         anchors: Tuple | Iterable[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> Sequence[int]:
@@ -303,7 +315,6 @@ class _Collector:
         self,
         task: int,
         values: Sequence[Any],
-        *,
         anchors: Tuple | Iterable[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> Sequence[int]:

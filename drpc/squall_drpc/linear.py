@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from squall import Bolt, Stream, TopologyBuilder
+from squall import Bolt, ShellBolt, Stream, TopologyBuilder
 from squall.builder import BoltDeclarer
 from squall.errors import InvalidTopologyError
 from squall.model import Topology
@@ -34,9 +34,11 @@ from squall_drpc.coordinated import (
     COORDINATION_STREAM,
     ELSEWHERE_STREAM,
     ID_STREAM,
+    CoordinatedBolt,
     FinishedCallback,
     coordinated_class,
 )
+from squall_drpc.coordinated_shell import CoordinatedShellBolt
 from squall_drpc.local import LocalDRPC
 from squall_drpc.spout import DRPCSpout
 
@@ -52,7 +54,7 @@ _Declare = Callable[[BoltDeclarer, str], Any]
 
 @dataclass(slots=True)
 class _Step:
-    bolt: Bolt
+    bolt: Bolt | ShellBolt
     parallelism: int
     tasks: int | None
     conf: dict[str, Any]
@@ -128,14 +130,15 @@ class LinearDRPCTopologyBuilder:
 
     def add_bolt(
         self,
-        bolt: Bolt | BatchBolt,
+        bolt: Bolt | BatchBolt | ShellBolt,
         parallelism: int = 1,
         tasks: int | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> LinearDRPCInputDeclarer:
         """Add the next step. The first one needs no grouping."""
         made = BatchBoltExecutor.of(bolt) if isinstance(bolt, BatchBolt) else bolt
-        step = _Step(made, parallelism, tasks, dict(conf or {}))
+        brought = bolt.conf() if isinstance(bolt, ShellBolt) else {}
+        step = _Step(made, parallelism, tasks, {**brought, **(conf or {})})
         self._steps.append(step)
         return LinearDRPCInputDeclarer(step)
 
@@ -173,13 +176,27 @@ class LinearDRPCTopologyBuilder:
         previous = _bolt_id(number - 1) if number else None
         is_last = number == len(self._steps) - 1
         needs_id = is_last and number > 0 and isinstance(step.bolt, FinishedCallback)
-        coordinated = coordinated_class(step.bolt)(
-            step.bolt,
-            previous,
-            all_report=number > 1 or (number == 1 and self._steps[0].by_all),
-            id_source=PREPARE_ID if needs_id else None,
-            ticks=_TICK_KEY in step.conf,
-        )
+        all_report = number > 1 or (number == 1 and self._steps[0].by_all)
+        ticks = _TICK_KEY in step.conf
+        coordinated: CoordinatedBolt
+        if isinstance(step.bolt, ShellBolt):
+            shell = step.bolt
+            coordinated = CoordinatedShellBolt(
+                shell.command,
+                shell.script,
+                shell.outputs,
+                previous,
+                all_report=all_report,
+                ticks=ticks,
+            )
+        else:
+            coordinated = coordinated_class(step.bolt)(
+                step.bolt,
+                previous,
+                all_report=all_report,
+                id_source=PREPARE_ID if needs_id else None,
+                ticks=ticks,
+            )
         bolt = builder.bolt(
             _bolt_id(number),
             coordinated,
@@ -244,7 +261,7 @@ def _last_grouping_problems(last: _Step, before: _Step) -> list[str]:
     ]
 
 
-def _own_streams(bolt: Bolt) -> dict[str, tuple[str, ...]]:
+def _own_streams(bolt: Bolt | ShellBolt) -> dict[str, tuple[str, ...]]:
     outputs: Any = bolt.outputs
     if isinstance(outputs, Stream):
         outputs = {DEFAULT_STREAM: outputs}

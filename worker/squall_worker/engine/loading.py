@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from squall.arguments import instantiate
-from squall.component import Bolt, Spout
+from squall.component import Bolt, ShellWrapper, Spout
 from squall.errors import SquallError
 from squall.model import Component, ComponentKind, ForeignObject, PythonObject, ShellObject
 from squall_worker.engine.feeds import Feed
@@ -46,6 +46,10 @@ def make_user_object(component: Component, task: int) -> Any:
             f"component {component.id!r} ({component.object.class_path}) cannot be made: "
             f"{describe(error)}",
         ) from error
+    if isinstance(made, ShellWrapper):
+        from squall_worker.multilang.building import ShellProgram
+
+        return ShellProgram(component, made)
     wanted = Spout if component.kind is ComponentKind.SPOUT else Bolt
     if not isinstance(made, wanted):
         raise ComponentStartError(

@@ -9,7 +9,7 @@ kept, to be failed when the child dies.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from squall.logs import get_logger
@@ -49,6 +49,7 @@ class ShellBolt(AsyncBolt):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.admits: Callable[[Tuple], bool] | None = None  # others the child does not get
         self._given: dict[str, tuple[Tuple, float]] = {}  # id -> tuple, when; oldest first
         self._open = 0  # of them, without ticks (which many children never ack)
         self._next_id = 0
@@ -88,7 +89,8 @@ class ShellBolt(AsyncBolt):
             gave = True
             start = now()
             for tup in batch.as_tuples():
-                self._give_one(tup, start)
+                if self.admits is None or self.admits(tup):
+                    self._give_one(tup, start)
             shell.flush()
             end = now()
             self.counts.executed_many(batch.source.key, count, end - start)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from squall.component import ShellWrapper
 from squall.context import TopologyContext
 from squall.errors import SquallError
 from squall.model import Component, ComponentKind, ShellObject
@@ -37,16 +38,22 @@ class ShellProgram:
     auto_ack = False
     auto_anchor = False
 
-    def __init__(self, component: Component) -> None:
-        assert isinstance(component.object, ShellObject)
+    def __init__(self, component: Component, wrapper: ShellWrapper | None = None) -> None:
         self.component = component
-        self.program = component.object
+        self.wrapper = wrapper
+        if wrapper is None:
+            assert isinstance(component.object, ShellObject)
+            self.program = component.object
+        else:
+            self.program = ShellObject(wrapper.shell.command, wrapper.shell.script)
         is_spout = component.kind is ComponentKind.SPOUT
         self.feed = Feed.SHELL_SPOUT if is_spout else Feed.SHELL_BOLT
         self._task: ShellBolt | ShellSpout | None = None
 
     def _bind(self, calls: Any, context: TopologyContext) -> None:
-        pass  # the task makes its calls itself
+        """The task makes its calls itself, or has its wrapper make them."""
+        if self.wrapper is not None:
+            self.wrapper._bind(calls, context)  # type: ignore[attr-defined]  # it is a Bolt
 
     def attach(
         self,
@@ -89,6 +96,9 @@ class ShellProgram:
             timeout = float(conf.get("topology.message.timeout.secs") or 30)
             never = conf.get("topology.enable.message.timeouts") is False
             task.keep_secs = None if never else 2 * timeout
+            if self.wrapper is not None:
+                task.calls = self.wrapper.calls_of_child()
+                task.admits = self.wrapper.admits
             task.dies = bool(conf.get("topology.bolt.die.on.error"))
 
     # -- what the engine calls --
@@ -96,6 +106,8 @@ class ShellProgram:
     def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         """Start the child. It is not waited for: all children of a worker start at once."""
         assert self._task is not None
+        if self.wrapper is not None:
+            self.wrapper.prepare(conf, context)  # type: ignore[attr-defined]  # it is a Bolt
         self._task.shell.start()
 
     prepare = open

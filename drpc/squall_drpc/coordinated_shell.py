@@ -1,0 +1,46 @@
+"""A shell bolt as a step of a linear DRPC topology.
+
+The child works as it does anywhere; the worker feeds it and takes what it says (see
+`squall_worker.multilang`). What coordination needs stands between the two: reports of the step
+before never reach the child, and what the child emits, acks and fails is counted. The child has to
+emit the request's id as the first value, as any other step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from squall import ShellBolt, TopologyContext, Tuple
+from squall.component import Outputs, ShellWrapper
+from squall_drpc.coordinated import Collector, CoordinatedBolt
+
+
+class CoordinatedShellBolt(CoordinatedBolt, ShellWrapper):
+    """Wraps a shell bolt of one step (see `LinearDRPCTopologyBuilder`)."""
+
+    def __init__(
+        self,
+        command: str,
+        script: str,
+        outputs: Outputs,
+        source: str | None = None,
+        *,
+        all_report: bool = False,
+        ticks: bool = False,
+    ) -> None:
+        """As CoordinatedBolt. The rest of a ShellBolt is in the component's configuration."""
+        self.shell = ShellBolt(command, script, outputs=outputs)
+        self._set_up(self.shell, source, all_report=all_report, id_source=None, ticks=ticks)
+
+    def _prepare_delegate(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
+        return None  # the worker starts the child
+
+    def cleanup(self) -> Any:
+        return None  # and ends it
+
+    def calls_of_child(self) -> Any:
+        return Collector(self)
+
+    def admits(self, tup: Tuple) -> bool:
+        return self._takes(tup)
