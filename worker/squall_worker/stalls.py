@@ -4,8 +4,8 @@ Plain code. It is shown the calls that are under way, now and then, and how much
 which the process ran; it returns what is to be done. A call is known by its key, so that one that
 has returned is forgotten, and another of the same task begins anew.
 
-    1 s                                    named in the log, again each minute
-    topology.message.timeout.secs          an error of the component, once
+    1 s                                    named in the log, at most one call a task and minute
+    topology.message.timeout.secs          an error, once, at most one a component and minute
     topology.worker.stall.timeout.secs     the worker ends
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 NAME_SECS = 1.0
-NAME_AGAIN_SECS = 60.0
+AGAIN_SECS = 60.0
 
 
 class Limits(Protocol):
@@ -38,6 +38,9 @@ class Call(Protocol):
 
     @property
     def component(self) -> str: ...
+
+    @property
+    def task(self) -> int: ...
 
     @property
     def limits(self) -> Limits: ...
@@ -74,7 +77,8 @@ class StallWatch(Generic[C]):
     def __init__(self) -> None:
         self._now = 0.0  # time that counts
         self._known: dict[tuple[object, ...], _Known[C]] = {}
-        self._named: dict[str, float] = {}  # component -> when one of its calls was named
+        self._named: dict[object, float] = {}  # task -> when one of its calls was named
+        self._reported: dict[object, float] = {}  # component -> when one was reported
 
     def observe(self, calls: Iterable[C], elapsed_secs: float) -> list[Notice[C]]:
         """These calls are under way, and so much time has passed since the last look."""
@@ -91,17 +95,24 @@ class StallWatch(Generic[C]):
     def _judge(self, seen: _Known[C]) -> Iterable[Notice[C]]:
         call = seen.call
         secs = self._now - seen.since
-        if secs >= NAME_SECS:
-            named = self._named.get(call.component)
-            if named is None or self._now - named >= NAME_AGAIN_SECS:
-                self._named[call.component] = self._now
-                yield Notice(Step.NAMED, call, secs)
+        if secs >= NAME_SECS and self._is_time(self._named, (call.component, call.task)):
+            yield Notice(Step.NAMED, call, secs)
         restart, error = call.limits.restart_secs, call.limits.error_secs
         if restart is not None and secs >= restart:
             yield Notice(Step.STALLED, call, secs)
         elif error is not None and secs >= error and not seen.overdue:
-            seen.overdue = True
-            yield Notice(Step.OVERDUE, call, secs)
+            # (A hundred coroutines may wait for one server.)
+            seen.overdue = self._is_time(self._reported, call.component)
+            if seen.overdue:
+                yield Notice(Step.OVERDUE, call, secs)
+
+    def _is_time(self, said: dict[object, float], what: object) -> bool:
+        """Whether it is time to say it again; it then counts as said."""
+        before = said.get(what)
+        if before is not None and self._now - before < AGAIN_SECS:
+            return False
+        said[what] = self._now
+        return True
 
 
 def counted_secs(elapsed_secs: float, asked_secs: float) -> float:

@@ -48,8 +48,9 @@ _HINT = (
     "topology.worker.stall.timeout.secs in its own configuration"
 )
 
-# Sends an error of a component to ZooKeeper; takes at most about the seconds given.
-Send = Callable[[str, ErrorInfo, float], None]
+Errors = Sequence[tuple[str, ErrorInfo]]  # with their components
+# Sends errors to ZooKeeper; takes at most about the seconds given.
+Send = Callable[[Errors, float], None]
 
 
 class _Question:
@@ -129,8 +130,16 @@ class Watchdog:
                 calls += under_way.calls_in_coroutines(built)
             except RuntimeError:
                 pass  # they changed meanwhile; the next look comes soon enough
+        errors = []
         for notice in self._watch.observe(calls, elapsed_secs):
-            self._act(notice)
+            if notice.step is Step.NAMED:
+                _name(notice)
+            else:
+                errors.append(self._error(notice))
+        if errors:
+            threading.Thread(
+                target=self._report, args=(errors, self._ending), name="stalled calls", daemon=True
+            ).start()
 
     def _loop_is_held(self, now: float) -> bool:
         from squall_worker.engine.under_way import is_idle
@@ -156,28 +165,17 @@ class Watchdog:
             SYSTEM_COMPONENT,
             SYSTEM_TASK,
             "a callback",
-            "",
+            lambda: "",
             under_way.CallLimits.of(self._conf),
             (self._question,),
             under_way.loop_frames(self._thread_id),
         )
 
-    def _act(self, notice: Notice[CallUnderWay]) -> None:
+    def _error(self, notice: Notice[CallUnderWay]) -> tuple[str, ErrorInfo]:
         call = notice.call
-        secs = round(notice.secs, 1)
-        if notice.step is Step.NAMED:
-            log.warning(
-                "call_under_way",
-                component=call.component,
-                task=call.task,
-                call=call.name,
-                given=call.given,
-                secs=secs,
-                at=call.place(),
-            )
-            return
-        what = f"{call.name} of task {call.task} has not returned for {secs:.0f} s"
-        what += f", given {call.given}" if call.given else ""
+        what = f"{call.name} of task {call.task} has not returned for {notice.secs:.0f} s"
+        given = call.given()
+        what += f", given {given}" if given else ""
         if notice.step is Step.STALLED:
             self._ending = True
             what = (
@@ -191,27 +189,35 @@ class Watchdog:
             log.error("call_overdue", component=call.component, task=call.task, what=what)
         # As a traceback, which ends with what it is about: lists show the last line.
         text = f"The stack of the call, the innermost line last:\n{call.stack().rstrip()}\n{what}"
-        info = self._record(call.component, call.task, text)
-        threading.Thread(
-            target=self._report,
-            args=(call.component, info, self._ending),
-            name="stalled call",
-            daemon=True,
-        ).start()
+        return call.component, self._record(call.component, call.task, text)
 
-    def _report(self, component: str, info: ErrorInfo, ending: bool) -> None:
+    def _report(self, errors: Errors, ending: bool) -> None:
         """On a thread of its own: the heartbeats go on."""
         if ending:
             timer = threading.Timer(_REPORT_SECS, self._end, (EXIT_STALLED,))
             timer.daemon = True
             timer.start()  # whatever else hangs, a lock of the log's too
         try:
-            self._send(component, info, _REPORT_SECS / 2 if ending else _REPORT_SECS)
+            self._send(errors, _REPORT_SECS / 2 if ending else _REPORT_SECS)
         except Exception as error:
-            log.error("error_report_failed", component=component, error=error)
+            components = [component for component, _ in errors]
+            log.error("error_report_failed", components=components, error=error)
         if ending:
             logging.shutdown()
             self._end(EXIT_STALLED)
+
+
+def _name(notice: Notice[CallUnderWay]) -> None:
+    call = notice.call
+    log.warning(
+        "call_under_way",
+        component=call.component,
+        task=call.task,
+        call=call.name,
+        given=call.given(),
+        secs=round(notice.secs, 1),
+        at=call.place(),
+    )
 
 
 def dump_when_silent(secs: float) -> None:
@@ -223,13 +229,14 @@ def dump_when_silent(secs: float) -> None:
 def send_aside(daemon_conf: dict[str, Any], topology_id: str) -> Send:
     """Reports by a loop and a session with ZooKeeper of their own, for a moment."""
 
-    def send(component: str, info: ErrorInfo, secs: float) -> None:
+    def send(errors: Errors, secs: float) -> None:
         async def report() -> None:
             state = ClusterState.from_conf(daemon_conf)
             try:
                 async with asyncio.timeout(secs):
                     await state.store.start()
-                    await state.report_error(topology_id, component, info)
+                    for component, info in errors:
+                        await state.report_error(topology_id, component, info)
             finally:
                 await state.close()
 

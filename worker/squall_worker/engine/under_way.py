@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -30,7 +31,7 @@ STALL_KEY = "topology.worker.stall.timeout.secs"
 
 _ENGINE = "squall_worker."
 _FRAMES_MAX = 60  # of a stack that is shown
-_COROUTINES_MAX = 100  # of one task, oldest first
+_COROUTINES_MAX = 8  # of one task, oldest first: one that never ends becomes the oldest
 _ROOTS_MAX = 3
 _MESSAGE_ID_CHARS_MAX = 200
 _TUPLE_NAMES = ("tup", "current")  # what the engine's functions call the tuple in execution
@@ -65,7 +66,7 @@ class CallUnderWay:
     component: str
     task: int
     name: str  # as `Split.execute`
-    given: str  # what it was called with, in words; values are left out
+    given: Callable[[], str]  # what it was called with, in words; values are left out
     limits: CallLimits
     holds: tuple[object, ...]
     frames: Callable[[], Frames]  # innermost last
@@ -98,14 +99,16 @@ def calls_on_threads(built: Sequence[Built]) -> Iterator[CallUnderWay]:
             tup = task.current
             if tup is not None:
                 frame = frames.get(task.thread_id)
-                yield _call(one, "execute", _describe(tup, built), (tup,), _of_thread(frame))
+                yield _call(
+                    one, "execute", partial(_describe, tup, built), (tup,), _of_thread(frame)
+                )
         elif isinstance(task, ThreadSpout):
             frame = frames.get(task.thread_id)
             asked = task.asked
             if asked is None:
                 yield from _telling(one, frame)
             elif _has_own_limit(one):
-                yield _call(one, "next_tuple", "", (asked,), _of_thread(frame))
+                yield _call(one, "next_tuple", _nothing, (asked,), _of_thread(frame))
 
 
 def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
@@ -113,7 +116,7 @@ def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
     for frame in _chain(innermost):
         if frame.f_code in _TELLING:
             message_id = frame.f_locals.get("message_id")
-            given = "" if message_id is None else f"message id {_shown(message_id)}"
+            given = _nothing if message_id is None else partial(_message_id, message_id)
             name = str(frame.f_locals.get("what") or "activate or deactivate")
             yield _call(one, name, given, (frame, message_id), _of_thread(innermost))
             return
@@ -126,12 +129,12 @@ def calls_in_coroutines(built: Sequence[Built]) -> Iterator[CallUnderWay]:
         if isinstance(task, AsyncBolt):
             for tup, flying in list(task._flying.items())[:_COROUTINES_MAX]:
                 frames = _of_coroutine(flying)
-                yield _call(one, "execute", _describe(tup, built), (tup,), frames)
+                yield _call(one, "execute", partial(_describe, tup, built), (tup,), frames)
         elif isinstance(task, AsyncSpout) and _has_own_limit(one):
             asking = task._asking
             waits = None if asking is None else getattr(asking.get_coro(), "cr_await", None)
             if asking is not None and waits is not None:
-                yield _call(one, "next_tuple", "", (asking, waits), _of_coroutine(asking))
+                yield _call(one, "next_tuple", _nothing, (asking, waits), _of_coroutine(asking))
 
 
 def call_on_loop(built: Sequence[Built], thread_id: int) -> CallUnderWay | None:
@@ -149,7 +152,7 @@ def call_on_loop(built: Sequence[Built], thread_id: int) -> CallUnderWay | None:
         users = [f for f in inner if not _is_ours(f)]
         ours = inner[: inner.index(users[0])] if users else inner
         tup = _tuple_of(ours)
-        given = _given(task, ours, tup, built)
+        given = partial(_given, task, ours, tup, built)
         name = users[0].f_code.co_name if users else ours[-1].f_code.co_name
         first = users[0] if users else ours[-1]
         return _call(one, name, given, (first, tup), _of_thread(innermost, first))
@@ -171,7 +174,7 @@ def is_idle(thread_id: int) -> bool:
 def _call(
     one: Built,
     name: str,
-    given: str,
+    given: Callable[[], str],
     holds: tuple[object, ...],
     frames: Callable[[], Frames],
 ) -> CallUnderWay:
@@ -223,7 +226,7 @@ def _given(
     if isinstance(task, SpoutTask):
         for frame in frames:
             if "message_id" in frame.f_locals:
-                return f"message id {_shown(frame.f_locals['message_id'])}"
+                return _message_id(frame.f_locals["message_id"])
     elif isinstance(task, SlicedBolt):
         return _given_batch(frames, built)
     return ""
@@ -263,11 +266,15 @@ def _message(root: int, built: Sequence[Built]) -> str:
         if isinstance(one.task, SpoutTask):
             found = one.task.pending.find_message(root)
             if found is not None:
-                return f"message id {_shown(found[0])}"
+                return _message_id(found[0])
     return f"tree {root:016x}"
 
 
-def _shown(message_id: Any) -> str:
+def _nothing() -> str:
+    return ""
+
+
+def _message_id(message_id: Any) -> str:
     message_id = getattr(message_id, "message_id", message_id)  # of a dead letter
     try:
         text = repr(message_id)
@@ -275,7 +282,7 @@ def _shown(message_id: Any) -> str:
         text = f"({type(error).__name__} in its repr)"
     if len(text) > _MESSAGE_ID_CHARS_MAX:
         text = f"{text[:_MESSAGE_ID_CHARS_MAX]}..."
-    return text
+    return f"message id {text}"
 
 
 def _of_thread(innermost: FrameType | None, first: FrameType | None = None) -> Callable[[], Frames]:

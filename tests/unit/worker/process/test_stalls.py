@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from squall_worker.stalls import NAME_AGAIN_SECS, NAME_SECS, StallWatch, Step, counted_secs
+from squall_worker.stalls import AGAIN_SECS, NAME_SECS, StallWatch, Step, counted_secs
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Call:
     key: tuple[object, ...] = ("split", 7, 1)
     component: str = "split"
     limits: Limits = field(default_factory=Limits)
+    task: int = 7
 
 
 def steps_by_second(watch: StallWatch[Call], calls: list[Call], secs: int) -> dict[int, list[Step]]:
@@ -46,16 +47,28 @@ def test_calls_that_return_are_never_reported():
     assert steps == []
 
 
-def test_a_component_is_named_once_a_minute_however_many_of_its_calls_are_slow():
+def test_a_task_is_named_once_a_minute_however_many_of_its_calls_are_slow():
     endless = Limits(None, None)
-    calls = [Call(("split", task), "split", endless) for task in range(5)]
-    calls.append(Call(("count", 1), "count", endless))
+    calls = [Call(("split", number), "split", endless) for number in range(5)]
+    calls.append(Call(("split", "other"), "split", endless, task=8))
     watch: StallWatch[Call] = StallWatch()
     watch.observe(calls, 0.0)
-    named = [notice.call.component for notice in watch.observe(calls, NAME_SECS)]
-    assert named == ["split", "count"]
-    assert watch.observe(calls, NAME_AGAIN_SECS - 1) == []
+    named = [notice.call.task for notice in watch.observe(calls, NAME_SECS)]
+    assert named == [7, 8]
+    assert watch.observe(calls, AGAIN_SECS - 1) == []
     assert len(watch.observe(calls, 1.0)) == 2
+
+
+def test_a_hundred_calls_that_wait_for_one_server_are_an_error_a_minute():
+    calls = [Call(("ask", number), "ask", Limits(30.0, None)) for number in range(100)]
+    watch: StallWatch[Call] = StallWatch()
+    errors = [
+        second
+        for second in range(200)
+        for notice in watch.observe(calls, 1.0)
+        if notice.step is Step.OVERDUE
+    ]
+    assert errors == [30, 90, 150]
 
 
 def test_limits_are_each_components_own_and_null_is_never():

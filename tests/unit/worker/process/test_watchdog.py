@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,8 +111,8 @@ class Setup:
         self.ended: list[int] = []
         self.dog: Watchdog
 
-    def send(self, component: str, info: ErrorInfo, secs: float) -> None:
-        self.errors.append((component, info.error))
+    def send(self, errors: Sequence[tuple[str, ErrorInfo]], secs: float) -> None:
+        self.errors += [(component, info.error) for component, info in errors]
 
     def let_pass(self, secs: float) -> None:
         """Look as the heartbeat thread does."""
