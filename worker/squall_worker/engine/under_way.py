@@ -301,7 +301,12 @@ def _of_thread(innermost: FrameType | None, first: FrameType | None = None) -> C
 
 
 def _of_coroutine(task: asyncio.Task[Any]) -> Callable[[], Frames]:
-    return lambda: coroutine_frames(task)
+    def frames() -> Frames:
+        chain = coroutine_frames(task)
+        users = next((at for at, (frame, _) in enumerate(chain) if not _is_ours(frame)), 0)
+        return chain[users:]
+
+    return frames
 
 
 def coroutine_frames(task: asyncio.Task[Any]) -> Frames:

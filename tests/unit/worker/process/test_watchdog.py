@@ -205,6 +205,7 @@ def test_a_stuck_call_of_each_kind_is_named_reported_and_ends_the_worker(
         named = [r.getMessage() for r in caplog.records if "call_under_way" in r.getMessage()]
         assert len(named) == 1
         assert call in named[0]
+        assert "test_watchdog.py" in named[0], "the user's line"
         assert stuck.errors == []
         stuck.let_pass(30)
         wait_until(lambda: stuck.errors)
