@@ -54,6 +54,7 @@ from squall_worker.engine.routing import Balancers, make_grouper
 from squall_worker.engine.stats import TaskCounts
 
 _CALLS_MIN = 256
+_SLEEP_KEY = "topology.sleep.spout.wait.strategy.time.ms"
 
 
 class BuildHost(Host, Protocol):
@@ -194,6 +195,7 @@ def _spout(
         for call in ("ack", "fail")
         if getattr(getattr(user, call), "__func__", None) is not getattr(Spout, call)
     )
+    spout.idle_secs_min = float(conf.get(_SLEEP_KEY) or 0) / 1000
     spout.dies = _dies(conf)
     spout.downstream = host.plan.downstream_of(spout.component)
     calls: Any = spout.calls

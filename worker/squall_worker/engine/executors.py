@@ -365,6 +365,7 @@ class SpoutTask(Task):
         self.pending_max: int | None = None
         self.calls_max = 1  # of next_tuple in a turn
         self.idle_until = 0.0  # monotonic
+        self.idle_secs_min = 0.0  # topology.sleep.spout.wait.strategy.time.ms
         self._idle_runs = 0
         self._woken = False  # since it was last asked
         self._failures = 0  # in a row, of next_tuple
@@ -444,6 +445,9 @@ class SpoutTask(Task):
         return emitted() > first
 
     def _idle_wait(self) -> float:
+        return max(self.idle_secs_min, self._growing_wait())
+
+    def _growing_wait(self) -> float:
         self._idle_runs += 1
         if self._idle_runs <= self._WAITS_RUNS:
             for runs, secs in self._WAITS:

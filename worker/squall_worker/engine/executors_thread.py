@@ -266,7 +266,7 @@ class ThreadSpout(SpoutTask):
             finally:
                 self.asked = None
             if self.calls.emitted() == before:
-                self._wakeup.wait(idle_secs)
+                self._wakeup.wait(max(idle_secs, self.idle_secs_min))
                 idle_secs = min(2 * idle_secs, _IDLE_SECS_MAX)
             else:
                 idle_secs = 0.001

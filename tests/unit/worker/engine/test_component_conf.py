@@ -95,6 +95,21 @@ def test_what_only_a_topology_can_have_is_refused(key):
         topology(c.Numbers(1), bolt_conf={key: 7})
 
 
+class NothingAsync(Spout):
+    outputs = ("number",)
+
+    async def next_tuple(self):
+        c.log("asked", None)
+
+
+@pytest.mark.parametrize("spout", [c.NothingToEmit(), NothingAsync()])
+def test_the_pause_of_a_spout_without_input_is_at_least_its_own(spout):
+    pause = {"topology.sleep.spout.wait.strategy.time.ms": 500}
+    with TopologyTest(topology(spout, spout_conf=pause)) as test:
+        test.run_for(10)
+        assert 18 <= len(c.LOG["asked"]) <= 22
+
+
 class Money:
     def __init__(self, cents):
         self.cents = cents
