@@ -30,6 +30,7 @@ def run_entry(
     mode: str,
     dependencies: DependencyOptions | None = None,
     local_ttl_secs: int | None = None,
+    wait_secs: int | None = None,
     program: str = "squall.entry",
     environment: Mapping[str, str] | None = None,
 ) -> int:
@@ -60,6 +61,8 @@ def run_entry(
         }
         if local_ttl_secs is not None:
             child_environment["SQUALL_LOCAL_TTL"] = str(local_ttl_secs)
+        if wait_secs is not None:
+            child_environment["SQUALL_WAIT"] = str(wait_secs)
         argv = [sys.executable, "-P", "-m", program, entry, *arguments]
         sys.stdout.flush()
         sys.stderr.flush()

@@ -10,6 +10,7 @@ the package. The parent says the rest in the environment:
     SQUALL_CLIENT_CONF        the client's configuration, JSON
     SQUALL_CLIENT_OVERRIDES   what -c set in it, JSON (optional): it overrides the topology's conf
     SQUALL_LOCAL_TTL          in local mode, how many seconds the topologies run (optional)
+    SQUALL_WAIT               on a cluster, how many seconds to wait until they run (optional)
     SQUALL_ENVIRONMENT        what the package depends on, installed (optional; squall.dependencies)
     SQUALL_WHEELS             the same as wheels for the cluster, JSON (optional)
 
@@ -59,6 +60,7 @@ ARCHIVE_VARIABLE = "STORM_JAR"
 CONF_VARIABLE = "SQUALL_CLIENT_CONF"
 OVERRIDES_VARIABLE = "SQUALL_CLIENT_OVERRIDES"
 LOCAL_TTL_VARIABLE = "SQUALL_LOCAL_TTL"
+WAIT_VARIABLE = "SQUALL_WAIT"
 ENVIRONMENT_VARIABLE = "SQUALL_ENVIRONMENT"
 WHEELS_VARIABLE = "SQUALL_WHEELS"
 
@@ -214,12 +216,22 @@ def _run(
             session.local_cluster.wait(float(ttl_secs) if ttl_secs else None)
         elif status == 0 and not session.submitted:
             print(f"note: {name} ended and submitted no topology", file=sys.stderr)
+        elif status == 0 and session.mode == "cluster" and env.get(WAIT_VARIABLE):
+            _wait_running(session, float(env[WAIT_VARIABLE]))
         return status
     finally:
         set_session(None)
         if session.local_cluster is not None:
             _say_what_ran(session.local_cluster)
             session.local_cluster.shutdown()
+
+
+def _wait_running(session: Session, limit_secs: float) -> None:
+    from squall.waiting import wait_running
+
+    wait_running(session.conf, session.submitted, limit_secs)
+    for name in session.submitted:
+        print(f"every task of topology {name!r} runs", file=sys.stderr)
 
 
 def _say_what_ran(cluster: LocalCluster) -> None:

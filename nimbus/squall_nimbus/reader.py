@@ -15,6 +15,7 @@ from squall_nimbus import views
 from squall_nimbus.blobs import BlobNotFoundError
 from squall_nimbus.catalog import Catalog, StoredTopology
 from squall_nimbus.control import TopologyNotAliveError
+from squall_nimbus.health import Slots
 from squall_nimbus.leader import LeaderDesk
 from squall_nimbus.storms import read_storms
 from squall_nimbus.views import TopologyView
@@ -64,19 +65,21 @@ class Reader:
     async def summary(self, topology_id: str) -> storm.TopologySummary:
         """One topology in a line. Raises TopologyNotAliveError."""
         base = await self.base(topology_id)
-        found = await self._state.assignment(topology_id)
-        return views.topology_summary(self._view(topology_id, base, found[0] if found else None))
+        return (await self._summaries({topology_id: base}))[0]
 
     async def summaries(self) -> list[storm.TopologySummary]:
         """All topologies, oldest first."""
-        storms, assignments = await asyncio.gather(
-            read_storms(self._state), self._state.all_assignments()
+        return await self._summaries((await read_storms(self._state)).bases)
+
+    async def _summaries(self, bases: Mapping[str, StormBase]) -> list[storm.TopologySummary]:
+        """Read after `bases`, so that what has just been assigned does not look unassigned."""
+        assignments, supervisors = await asyncio.gather(
+            self.assignments(), self._state.supervisors()
         )
+        slots = Slots.of(supervisors, assignments.values())
         return [
-            views.topology_summary(
-                self._view(i, base, assignments[i][0] if i in assignments else None)
-            )
-            for i, base in storms.bases.items()
+            views.topology_summary(self._view(i, base, assignments.get(i)), slots)
+            for i, base in bases.items()
         ]
 
     def _view(

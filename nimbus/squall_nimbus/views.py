@@ -14,7 +14,7 @@ from squall.cluster import convert, values
 from squall.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
 from squall.model import ComponentKind, Executor, WorkerSlot
 from squall.names import is_system_id
-from squall_nimbus import stats
+from squall_nimbus import health, stats
 from squall_nimbus.catalog import StoredTopology
 from squall_nimbus.redact import redact
 from squall_nimbus.stats import StreamTotals, Totals
@@ -83,15 +83,16 @@ class TopologyView:
         )
 
 
-def topology_summary(view: TopologyView) -> storm.TopologySummary:
+def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.TopologySummary:
     """One line of a list of topologies."""
     placed = view.placed
+    slots = placed.slots()
     return storm.TopologySummary(
         id=view.id,
         name=view.base.name,
         num_tasks=sum(len(executor.tasks) for executor in placed.executor_slot),
         num_executors=len(placed.executor_slot),
-        num_workers=len(placed.slots()),
+        num_workers=len(slots),
         uptime_secs=view.uptime_secs,
         status=view.base.status.name,
         storm_version=view.stored.submitted.storm_version if view.stored else None,
@@ -99,6 +100,7 @@ def topology_summary(view: TopologyView) -> storm.TopologySummary:
         sched_status=view.schedule_status,
         owner=view.base.owner or "",
         replication_count=1,
+        health=health.health(view.id, view.base, slots, cluster),
     )
 
 

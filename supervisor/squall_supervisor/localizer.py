@@ -169,6 +169,10 @@ class Localizer:
             log.warning("topology_spoiled", topology_id=topology_id, why=why)
         return why is None
 
+    def refuses(self, topology_id: str) -> bool:
+        """Whether the topology's package was fetched and cannot be used here."""
+        return topology_id in self._bad
+
     async def _localize_blobs(self, topology_id: str) -> None:
         topology = await asyncio.to_thread(self.read, topology_id)
         if self.cache is None or topology is None or not topology.blobs:

@@ -99,6 +99,9 @@ _FIRST_RETRY_SECS = 0.25
 _KILL_AGAIN_SECS_MIN = 1.0  # also with no grace: SIGKILL may take a moment to show
 _PROCESS_STATES = frozenset({_START, _RUNNING, _KILL, _RELAUNCH, _KILL_UPDATE})
 _HISTORY_STEPS = 24
+# Workers that live longer than `worker_min_uptime_secs`, and still end this often, crash in a loop.
+_ENDS = 3
+_ENDS_WITHIN_SECS = 120.0
 
 
 class Slot:
@@ -118,6 +121,7 @@ class Slot:
         self.running_since: float | None = None  # not None once its tasks ran
         self.relaunches = 0  # in a row, of incarnations that did not last
         self.relaunch_at: float | None = None  # not None only in KILL_AND_RELAUNCH, process gone
+        self.ended: deque[float] = deque(maxlen=_ENDS)  # when workers ended that were not to end
         self.kill_at: float | None = None  # not None exactly while a process is being ended
         self.localize_failures = 0
         self.retry_at: float | None = None  # not None only between two tries to localize
@@ -193,6 +197,10 @@ class Slot:
         wait: float = self.settings.backoff_first_secs * 2 ** min(relaunches - 1, 60)
         return min(wait, self.settings.backoff_max_secs)
 
+    def ended_often(self, now: float) -> bool:
+        """Whether workers keep ending that were not to end, even if each one ran for a while."""
+        return len(self.ended) == _ENDS and now - self.ended[0] < _ENDS_WITHIN_SECS
+
     # What it does inside.
 
     def _heartbeat_deadline(self) -> float | None:
@@ -236,6 +244,8 @@ class Slot:
             )
         before = self.state
         self.state, kinds = row
+        if self.state is _RELAUNCH is not before and not isinstance(event, RestartRequested):
+            self.ended.append(now)
         self._apply(event, now)
         commands = [command for kind in kinds if (command := self._build(kind)) is not None]
         for command in commands:
@@ -304,6 +314,7 @@ class Slot:
         self.assignment = assignment
         self.relaunches = self.localize_failures = 0
         self.relaunch_at = self.retry_at = None
+        self.ended.clear()
 
     def _process_started(self, worker_id: str, timeout_secs: float, now: float) -> None:
         self.launching = False

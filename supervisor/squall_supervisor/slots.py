@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from squall.cluster.slot_reports import SlotReport
 from squall.logs import get_logger
 from squall_supervisor.adoption import FoundWorker, plan_adoption
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.blob_source import LocalizeError
 from squall_supervisor.discovery import find_workers, open_found, remove_left
 from squall_supervisor.node import Node
+from squall_supervisor.slot_reports import report_of
 from squall_supervisor.slot_runner import SlotRunner
 from squall_supervisor.slot_table import State
 from squall_supervisor.worker_record import WorkerRecord
@@ -35,6 +37,12 @@ class Slots:
     def used_ports(self) -> tuple[int, ...]:
         """The ports on which a worker runs."""
         return tuple(port for port, runner in self.runners.items() if runner.process is not None)
+
+    def reports(self) -> dict[int, SlotReport]:
+        """How the ports that are to run something are doing."""
+        now, refused = self._node.clock.monotonic(), self._node.localizer.refuses
+        found = {p: report_of(one.slot, refused, now) for p, one in self.runners.items()}
+        return {port: report for port, report in found.items() if report is not None}
 
     @property
     def wanted(self) -> dict[int, PortAssignment]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from squall.clock import Clock, SystemClock
+from squall.cluster import slot_reports
 from squall.cluster.state import ClusterState
 from squall.cluster.store import ConnectionState, StoreError
 from squall.cluster.values import Assignment, SupervisorInfo
@@ -358,7 +359,11 @@ class Supervisor:
             assignment_id=self.id,
             used_ports=self._slots.used_ports,
             meta=settings.ports,
-            scheduler_meta={**settings.scheduler_meta, META_KEY: self._blobs.sealing_key},
+            scheduler_meta={
+                **settings.scheduler_meta,
+                META_KEY: self._blobs.sealing_key,
+                slot_reports.META_KEY: slot_reports.serialize(self._slots.reports()),
+            },
             uptime_secs=int(self._clock.monotonic() - self._started),
             version=_version(),
             resources=settings.resources,

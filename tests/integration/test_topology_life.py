@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.devcluster import DevCluster, wait_empty, wait_for
+from tests.support.devcluster import DevCluster, storm, wait_empty, wait_for
 from tests.support.ledger import Ledger, text
 from tests.support.submit import submit_ledger
 
@@ -205,3 +206,64 @@ def test_twenty_submits_and_kills_leave_nothing_behind(cluster: DevCluster) -> N
 def daemon_files(cluster: DevCluster) -> set[str]:
     """Without ZooKeeper's own log and snapshots, which it keeps as it likes."""
     return {path for path in cluster.files() if not path.startswith("zookeeper/")}
+
+
+_MODES = """
+import os, time
+from squall import Bolt, Spout, TopologyBuilder, submit_topology
+
+class Ticks(Spout):
+    outputs = ["n"]
+    def next_tuple(self):
+        time.sleep(0.05)
+        self.emit([1])
+
+class Ends(Bolt):
+    def __init__(self, mode):
+        self.mode = mode
+    def prepare(self, conf, context):
+        if self.mode == "raises":
+            raise ValueError("no database here")
+    def execute(self, tup):
+        if self.mode == "exits":
+            os._exit(3)
+
+def main(argv):
+    builder = TopologyBuilder()
+    builder.spout("ticks", Ticks())
+    builder.bolt("ends", Ends(argv[1])).shuffle("ticks")
+    submit_topology(argv[0], {"topology.workers": int(argv[2])}, builder.build())
+"""
+
+
+def test_a_submit_waits_until_its_topology_runs_or_says_why_it_does_not(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "modes.py").write_text(_MODES)
+    conf = ("--config", cluster.conf_file)
+
+    def jar(wait: str, name: str, mode: str, workers: int) -> subprocess.CompletedProcess[str]:
+        return storm("jar", *conf, wait, tmp_path, "modes:main", name, mode, str(workers))
+
+    def health(name: str) -> str:
+        return str(cluster.topologies()[name]["health"])
+
+    made = jar("--wait", "fine", "fine", 4)
+    assert made.returncode == 0, made.stderr
+    assert "every task of topology 'fine' runs" in made.stderr
+    assert health("fine") == "ok"
+
+    made = jar("--wait=1", "second", "fine", 1)
+    assert made.returncode == 1
+    assert "does not run after 1 s: no free slot" in made.stderr
+    assert health("second") == "no free slot"
+
+    cluster.kill_all()
+    made = jar("--wait", "raises", "raises", 1)
+    assert made.returncode == 1
+    assert "'raises' does not run: crash loop" in made.stderr
+    assert "ValueError: no database here" in made.stderr
+
+    # One that starts well, and ends at its first tuple.
+    jar("--wait", "exits", "exits", 1)
+    wait_for("the loop to be noticed", lambda: health("exits") == "crash loop", 60)

@@ -212,6 +212,7 @@ class TopologySummary:
     assigned_cpu: float | None
     requested_generic_resources: dict[str, float] | None
     assigned_generic_resources: dict[str, float] | None
+    health: str | None
     def __init__(
         self,
         id: str,
@@ -234,6 +235,7 @@ class TopologySummary:
         assigned_cpu: float | None = ...,
         requested_generic_resources: dict[str, float] | None = ...,
         assigned_generic_resources: dict[str, float] | None = ...,
+        health: str | None = ...,
     ) -> None: ...
 
 class SupervisorSummary:

@@ -7,11 +7,44 @@ import click
 from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, settings_options
 
+_WAIT_SECS = 120
 
-@click.command("jar", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
+
+class _JarCommand(click.Command):
+    """Takes `--wait` without a value, too: click would take PACKAGE for it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_value = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not param.is_flag and param.name != "wait_secs"
+            for name in param.opts
+        }
+        index = 0
+        while index < len(args) and args[index].startswith("-") and args[index] != "--":
+            if args[index] == "--wait":
+                args[index] = f"--wait={_WAIT_SECS}"
+            index += 2 if args[index] in takes_value else 1
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    "jar",
+    cls=_JarCommand,
+    context_settings={"allow_interspersed_args": False},
+    no_args_is_help=True,
+)
 @click.argument("package", type=click.Path(path_type=Path))
 @click.argument("entry")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.option(
+    "--wait",
+    "wait_secs",
+    type=click.IntRange(min=0),
+    metavar="[=SECS]",
+    help=f"Return when every task runs; fail with the reason if not, at the latest after SECS"
+    f" ({_WAIT_SECS}).",
+)
 @dependency_options
 @settings_options
 def command(
@@ -22,6 +55,7 @@ def command(
     requirements: Path | None,
     wheels: Path | None,
     no_dependencies: bool,
+    wait_secs: int | None,
 ) -> int:
     """Run a topology's entry point and submit it to the cluster.
 
@@ -37,5 +71,6 @@ def command(
         arguments,
         settings=settings,
         mode="cluster",
+        wait_secs=wait_secs,
         dependencies=DependencyOptions(requirements, wheels, no_dependencies),
     )

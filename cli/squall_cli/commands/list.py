@@ -11,7 +11,12 @@ from squall_cli.output import duration, print_json, print_table, say
 @json_option
 @settings_options
 def command(settings: Settings, as_json: bool) -> None:
-    """List the topologies of the cluster, with status and size."""
+    """List the topologies of the cluster, with status, health and size.
+
+    HEALTH is `ok` when every task runs; else it says why not: `starting`, `no free slot`,
+    `no supervisor`, `crash loop`, `package refused`, `launch failed`, `waiting for blobs`,
+    `supervisor away`. `storm get-errors NAME` says more.
+    """
     topologies = sorted(
         call_nimbus(settings.load(), "getTopologySummaries"), key=lambda topology: topology.name
     )
@@ -21,6 +26,7 @@ def command(settings: Settings, as_json: bool) -> None:
                 {
                     "name": topology.name,
                     "status": topology.status,
+                    "health": topology.health,
                     "tasks": topology.num_tasks,
                     "executors": topology.num_executors,
                     "workers": topology.num_workers,
@@ -36,11 +42,12 @@ def command(settings: Settings, as_json: bool) -> None:
         say("No topologies are running.")
         return
     print_table(
-        ("NAME", "STATUS", "TASKS", "EXECUTORS", "WORKERS", "UPTIME", "ID", "OWNER"),
+        ("NAME", "STATUS", "HEALTH", "TASKS", "EXECUTORS", "WORKERS", "UPTIME", "ID", "OWNER"),
         (
             (
                 topology.name,
                 topology.status,
+                topology.health or "",
                 topology.num_tasks,
                 topology.num_executors,
                 topology.num_workers,

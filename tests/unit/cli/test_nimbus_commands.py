@@ -52,6 +52,7 @@ def summary(**changes: Any) -> storm.TopologySummary:
         "uptime_secs": 95,
         "status": "ACTIVE",
         "owner": "ann",
+        "health": "ok",
     }
     return storm.TopologySummary(**{**values, **changes})
 
@@ -59,13 +60,19 @@ def summary(**changes: Any) -> storm.TopologySummary:
 def test_list_is_a_table(nimbus: FakeNimbus, command: Any) -> None:
     nimbus.answers["getTopologySummaries"] = [
         summary(),
-        summary(name="alarms", id="alarms-2-1700000001", owner=None, status="KILLED"),
+        summary(name="alarms", id="a-2-17", owner=None, health="crash loop"),
+        summary(name="old", id="old-3-17", status="KILLED", health=None),
     ]
     assert command("list") == (
         0,
-        "NAME       STATUS  TASKS  EXECUTORS  WORKERS  UPTIME  ID                      OWNER\n"
-        "alarms     KILLED     10          9        2  1m 35s  alarms-2-1700000001          \n"
-        "wordcount  ACTIVE     10          9        2  1m 35s  wordcount-1-1700000000  ann  \n",
+        "NAME       STATUS  HEALTH      TASKS  EXECUTORS  WORKERS  UPTIME  "
+        "ID                      OWNER\n"
+        "alarms     ACTIVE  crash loop     10          9        2  1m 35s  "
+        "a-2-17                       \n"
+        "old        KILLED                 10          9        2  1m 35s  "
+        "old-3-17                ann  \n"
+        "wordcount  ACTIVE  ok             10          9        2  1m 35s  "
+        "wordcount-1-1700000000  ann  \n",
         "",
     )
 
@@ -78,6 +85,7 @@ def test_list_for_programs(nimbus: FakeNimbus, command: Any) -> None:
         {
             "name": "wordcount",
             "status": "ACTIVE",
+            "health": "ok",
             "tasks": 10,
             "executors": 9,
             "workers": 2,

@@ -1,0 +1,104 @@
+"""What is the matter with a topology, in a word."""
+
+import pytest
+
+from squall.cluster.slot_reports import META_KEY, Condition, SlotReport, digest, parse, serialize
+from squall.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
+from squall.model import Executor, WorkerSlot
+from squall_nimbus.health import Slots, health
+
+ID = "words-1-1700000000"
+ONE, TWO = Executor(1, 1), Executor(2, 2)
+A, B = WorkerSlot("sup-a", 6700), WorkerSlot("sup-a", 6701)
+
+
+def supervisor(reports: dict[int, SlotReport] | None, ports=(6700, 6701)) -> SupervisorInfo:
+    meta = {} if reports is None else {META_KEY: serialize(reports)}
+    return SupervisorInfo(0, "host-a", "sup-a", meta=ports, scheduler_meta=meta)
+
+
+def report(condition: Condition, *executors: Executor, topology_id: str = ID) -> SlotReport:
+    return SlotReport(topology_id, digest(executors), condition)
+
+
+def word(
+    placement: dict[Executor, WorkerSlot],
+    reports: dict[int, SlotReport] | None,
+    *,
+    status: TopologyStatus = TopologyStatus.ACTIVE,
+    supervisors: dict[str, SupervisorInfo] | None = None,
+    others: tuple[Assignment, ...] = (),
+) -> str:
+    base = StormBase("words", status, 2, {"count": 2})
+    mine = Assignment("", executor_slot=placement)
+    found = {"sup-a": supervisor(reports)} if supervisors is None else supervisors
+    return health(ID, base, mine.slots(), Slots.of(found, [mine, *others]))
+
+
+def test_all_is_well_when_every_slot_runs_what_is_assigned_to_it() -> None:
+    running = {6700: report(Condition.RUNNING, ONE), 6701: report(Condition.RUNNING, TWO)}
+    assert word({ONE: A, TWO: B}, running) == "ok"
+
+
+@pytest.mark.parametrize("condition", [one for one in Condition if one is not Condition.RUNNING])
+def test_one_slot_in_trouble_is_the_topologys_trouble(condition: Condition) -> None:
+    reports = {6700: report(Condition.RUNNING, ONE), 6701: report(condition, TWO)}
+    assert word({ONE: A, TWO: B}, reports) == condition.value
+
+
+def test_what_needs_somebody_comes_first() -> None:
+    reports = {6700: report(Condition.CRASH_LOOP, ONE), 6701: report(Condition.STARTING, TWO)}
+    assert word({ONE: A, TWO: B}, reports) == "crash loop"
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        {},
+        {6700: report(Condition.RUNNING, ONE)},
+        {6700: report(Condition.RUNNING, ONE, TWO, topology_id="other-2-17")},
+    ],
+    ids=["no report yet", "of other executors", "of another topology"],
+)
+def test_a_report_about_something_else_does_not_count(stale: dict[int, SlotReport]) -> None:
+    assert word({ONE: A, TWO: A}, stale) == "starting"
+
+
+def test_without_a_slot_it_depends_on_whether_one_is_free() -> None:
+    assert word({}, {}) == "starting"
+    other = Assignment("", executor_slot={Executor(7, 7): A, Executor(8, 8): B})
+    assert word({}, {}, others=(other,)) == "no free slot"
+    assert word({}, None, supervisors={}) == "no supervisor"
+
+
+def test_a_topology_that_lacks_some_slots_is_not_ok() -> None:
+    running = {6700: report(Condition.RUNNING, ONE)}
+    taken = Assignment("", executor_slot={Executor(7, 7): B})
+    assert word({ONE: A}, running, others=(taken,)) == "no free slot"
+
+
+def test_a_supervisor_that_is_away_is_named() -> None:
+    other = SupervisorInfo(0, "host-b", "sup-b", meta=(6700,))
+    assert word({ONE: A, TWO: A}, None, supervisors={"sup-b": other}) == "supervisor away"
+
+
+def test_an_older_supervisor_says_nothing_and_is_not_suspected() -> None:
+    assert word({ONE: A, TWO: A}, None) == "ok"
+
+
+def test_the_status_of_a_topology_that_is_killed_says_enough() -> None:
+    assert word({}, {}, status=TopologyStatus.KILLED) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"6700": 1}', '{"x": ["a", 1, "running"]}', '{"1": ["a", null, "running"]}'],
+)
+def test_reports_that_cannot_be_read_are_none(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_a_condition_of_a_later_version_is_left_out() -> None:
+    assert parse('{"1": ["a", 1, "running"], "2": ["b", 1, "dancing"]}') == {
+        1: SlotReport("a", 1, Condition.RUNNING)
+    }

@@ -1,0 +1,75 @@
+"""`storm jar --wait`: when it returns, and what it says when a topology does not run."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.fake_nimbus import fake_nimbus
+
+from squall.config import default_conf
+from squall.waiting import NotRunningError, Seen, verdict, wait_running
+from squall_thrift import storm
+
+
+def test_every_task_runs() -> None:
+    assert verdict("words", Seen("ACTIVE", "ok"), 0.0, 10.0)
+
+
+@pytest.mark.parametrize("word", ["starting", "no free slot", "waiting for blobs"])
+def test_what_may_pass_is_waited_for_until_the_limit(word: str) -> None:
+    assert not verdict("words", Seen("ACTIVE", word), 9.9, 10.0)
+    with pytest.raises(NotRunningError, match=f"does not run after 10 s: {word}"):
+        verdict("words", Seen("ACTIVE", word), 10.0, 10.0)
+
+
+@pytest.mark.parametrize("word", ["crash loop", "package refused", "launch failed"])
+def test_what_does_not_pass_is_reported_at_once(word: str) -> None:
+    with pytest.raises(NotRunningError, match=f"topology 'words' does not run: {word}"):
+        verdict("words", Seen("ACTIVE", word), 0.0, 10.0)
+
+
+def test_a_topology_that_is_killed_meanwhile_will_never_run() -> None:
+    with pytest.raises(NotRunningError, match="was killed"):
+        verdict("words", Seen("KILLED", ""), 0.0, 10.0)
+
+
+def test_a_nimbus_that_does_not_know_is_not_asked_again() -> None:
+    with pytest.raises(NotRunningError, match="does not say"):
+        verdict("words", Seen("ACTIVE", None), 0.0, 10.0)
+
+
+def summary(health: str) -> storm.TopologySummary:
+    return storm.TopologySummary(
+        id="words-1-17", name="words", num_tasks=1, num_executors=1, num_workers=1, uptime_secs=1,
+        status="ACTIVE", health=health,
+    )  # fmt: skip
+
+
+def test_the_newest_error_is_in_the_message() -> None:
+    def error(text: str, at: int) -> storm.ErrorInfo:
+        return storm.ErrorInfo(error=text, error_time_secs=at, host="node1", port=6700)
+
+    words = iter(["starting", "crash loop"])
+    info = storm.TopologyInfo(
+        id="words-1-17", name="words", uptime_secs=1, executors=[], status="ACTIVE",
+        errors={
+            "split": [error("Traceback:\n  ...\nValueError: no database\n", 20)],
+            "count": [error("old", 10)],
+        },
+    )  # fmt: skip
+    with fake_nimbus() as nimbus:
+        nimbus.answers["getTopologySummaryByName"] = lambda name: summary(next(words))
+        nimbus.answers["getTopologyInfoByNameWithOpts"] = info
+        with pytest.raises(NotRunningError) as caught:
+            wait_running({**default_conf(), **nimbus.conf}, ["words"], 30.0)
+    assert caught.value.message == (
+        "topology 'words' does not run: crash loop\nsplit on node1:6700: ValueError: no database"
+    )
+    assert "get-errors words" in (caught.value.hint or "")
+
+
+def test_a_topology_that_is_gone_is_said_to_be() -> None:
+    with fake_nimbus() as nimbus:
+        nimbus.answers["getTopologySummaryByName"] = storm.NotAliveException(msg="words")
+        nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.NotAliveException(msg="words")
+        with pytest.raises(NotRunningError, match="'words' is gone"):
+            wait_running({**default_conf(), **nimbus.conf}, ["words"], 30.0)
