@@ -29,6 +29,9 @@ class Connection(Protocol):
 
 _C = TypeVar("_C", bound=Connection)
 
+# How Nimbus begins the refusal of a call that ZooKeeper is needed for while it has none.
+WITHOUT_ZOOKEEPER = "Nimbus could not reach ZooKeeper"
+
 
 class UnreachableError(Exception):
     """One Nimbus was of no help; another one may be. `answered`: it said so itself."""
@@ -39,11 +42,13 @@ class UnreachableError(Exception):
 
 
 class NoLeaderError(Exception):
-    """Nobody who leads was found: why, for each that was asked. `answered`: at least one runs."""
+    """Nobody who leads was found: why, for each that was asked. `answered`: at least one runs;
+    `without_zookeeper`: and all that run are cut off from ZooKeeper."""
 
-    def __init__(self, reasons: Sequence[str], *, answered: bool) -> None:
+    def __init__(self, reasons: Sequence[str], *, answered: bool, without_zookeeper: bool) -> None:
         super().__init__("; ".join(reasons))
         self.answered = answered
+        self.without_zookeeper = without_zookeeper
 
 
 class LeaderSearch(Generic[_C]):
@@ -108,9 +113,11 @@ class LeaderSearch(Generic[_C]):
                 # Who is waited for may be a leader that has just died, and is named until its
                 # session ends: who named it will know of the next.
                 waiting.extend(seed for seed in self._seeds if seed in self._named_by.values())
+        answers = [str(error) for error in self._errors.values() if error.answered]
         raise NoLeaderError(
             [self._reason(address, error) for address, error in self._errors.items()],
-            answered=any(error.answered for error in self._errors.values()),
+            answered=bool(answers),
+            without_zookeeper=bool(answers) and all(WITHOUT_ZOOKEEPER in one for one in answers),
         )
 
     def _start(self, address: Address) -> None:

@@ -29,6 +29,9 @@ _CONNECT_TIMEOUT_SECS = 5.0
 # Who leads is answered within some seconds, also while an election is under way. (The next seed is
 # asked long before, see leader_search.)
 _LEADER_TIMEOUT_SECS = 10.0
+# A Nimbus without ZooKeeper has waited for it before it answers. An outage is seldom over in a few
+# seconds, and a person waits: no further attempt that would end later than this.
+_WITHOUT_ZOOKEEPER_SECS = 3.0
 # Replies may be larger than the requests that Nimbus takes: a page on a topology of thousands of
 # tasks, a blob's chunk.
 _REPLY_BYTES_MAX = 64 * 1024 * 1024
@@ -49,8 +52,8 @@ class NimbusClient:
     async def connect(cls, conf: Mapping[str, Any]) -> NimbusClient:
         """Ask the seeds for the leader, in order, and connect to it; while one does not answer, the
         next is asked too. When none knows, or there is no leader now, try again
-        `storm.nimbus.retry.times` times, with growing pauses. Raises NimbusError that says what was
-        tried."""
+        `storm.nimbus.retry.times` times, with growing pauses; while ZooKeeper is away for some
+        seconds only. Raises NimbusError that says what was tried."""
         seeds = [_address(seed, conf["nimbus.thrift.port"]) for seed in conf["nimbus.seeds"]]
         pause_secs = conf["storm.nimbus.retry.interval.millis"] / 1000
         longest_secs = conf["storm.nimbus.retry.intervalceiling.millis"] / 1000
@@ -59,12 +62,17 @@ class NimbusClient:
         async def ask(address: Address) -> tuple[ThriftClient, Address]:
             return await _open_and_ask(*address, conf)
 
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         while True:
+            tried = loop.time()
             try:
                 client, (host, port) = await LeaderSearch(seeds, ask).run()
             except NoLeaderError as error:
                 attempts -= 1
-                if not attempts:
+                next_end = loop.time() + pause_secs + (loop.time() - tried) - began
+                too_long = error.without_zookeeper and next_end > _WITHOUT_ZOOKEEPER_SECS
+                if not attempts or too_long:
                     raise _not_found(error) from None
                 log.info("nimbus_not_reached", tried=str(error), retry_in_secs=pause_secs)
             else:
@@ -118,6 +126,11 @@ class NimbusClient:
 
 
 def _not_found(error: NoLeaderError) -> NimbusError:
+    if error.without_zookeeper:
+        return NimbusError(
+            f"no Nimbus reaches ZooKeeper: {error}",
+            hint="topologies run on; look at ZooKeeper, and try again when it is back",
+        )
     if error.answered:
         return NimbusError(
             f"no Nimbus leads: {error}",

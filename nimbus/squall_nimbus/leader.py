@@ -8,12 +8,16 @@ from collections.abc import Callable
 from squall.clock import Clock
 from squall.cluster.leader import LeaderElection, Leadership
 from squall.cluster.state import ClusterState
-from squall.cluster.store import ConnectionLostError
+from squall.cluster.store import ConnectionLostError, ConnectionState
 from squall.errors import SquallError
 
 # How long a call waits for an election that is under way.
 _ELECTION_PATIENCE_SECS = 3.0
 _LOOK_AGAIN_SECS = 0.05
+# How long a call waits for ZooKeeper to say who leads, and for a connection that is known to be
+# broken to come back. A client with a person in front of it waits for the answer.
+_ANSWER_PATIENCE_SECS = 1.5
+_CONNECTION_PATIENCE_SECS = 0.75
 
 
 class NotTheLeaderError(SquallError):
@@ -33,6 +37,7 @@ class LeaderDesk:
         on_lost: Callable[[], None],
     ) -> None:
         self.participant = participant
+        self._store = state.store
         self._clock = clock
         self._gained = asyncio.Event()
 
@@ -70,12 +75,14 @@ class LeaderDesk:
         """Host and port of the leader; None when there is none. `wait`: a moment, while an election
         is under way. Raises the store's errors; ConnectionLostError after a moment, too: whoever
         asks has other Nimbus to ask, and tries again."""
+        connected = self._store.state is ConnectionState.CONNECTED
+        patience_secs = _ANSWER_PATIENCE_SECS if connected else _CONNECTION_PATIENCE_SECS
         try:
-            async with asyncio.timeout(_ELECTION_PATIENCE_SECS):
+            async with asyncio.timeout(patience_secs):
                 participant = await self._election.leader()
         except TimeoutError:
             raise ConnectionLostError(
-                f"it did not answer within {_ELECTION_PATIENCE_SECS:g} s"
+                f"it did not answer within {patience_secs:g} s" if connected else "no connection"
             ) from None
         if participant is None and wait:
             attempts = round(_ELECTION_PATIENCE_SECS / _LOOK_AGAIN_SECS)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,7 @@ def test_workers_go_on_while_zookeeper_is_away(tmp_path: Path) -> None:
         server = cluster.state()["zookeeper"]["pid"]
         os.kill(server, signal.SIGSTOP)
         try:
+            said_in_time(cluster)
             ledger.serve_up_to(3_000)
             ledger.wait_done(3_000, timeout_secs=60)
         finally:
@@ -103,6 +105,16 @@ def test_workers_go_on_while_zookeeper_is_away(tmp_path: Path) -> None:
         ledger.wait_done(timeout_secs=120)
         ledger.check()
         assert cluster.worker_pids() == workers
+
+
+def said_in_time(cluster: DevCluster) -> None:
+    """A command ends within 5 s of real time, with the reason."""
+    began = time.monotonic()
+    result = cluster.storm("list", check=False)
+    took_secs = time.monotonic() - began
+    assert result.returncode == 1
+    assert "no Nimbus reaches ZooKeeper" in result.stderr, result.stderr
+    assert took_secs < 5, result.stderr
 
 
 def _answers(cluster: DevCluster) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from squall.cluster.leader import NotLeaderError
 from squall.cluster.store import StoreError
 from squall.errors import InvalidTopologyError, SquallError
+from squall.leader_search import WITHOUT_ZOOKEEPER
 from squall.logs import get_logger
 from squall_nimbus.blobs import BlobExistsError, BlobNotFoundError
 from squall_nimbus.control import TopologyNotAliveError
@@ -75,7 +76,7 @@ def _translated(error: Exception) -> Exception | None:
             return refused(f"not the leader any more: {error}")
         case StoreError():
             log.warning("call_failed_on_zookeeper", error=error)
-            return refused(f"Nimbus could not reach ZooKeeper: {error}")
+            return refused(f"{WITHOUT_ZOOKEEPER}: {error}")
     return None
 
 

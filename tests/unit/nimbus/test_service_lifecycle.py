@@ -425,7 +425,7 @@ async def test_a_rebalance_whose_code_is_gone_waits_and_nimbus_lives(nimbus, mon
 
 
 async def test_who_leads_is_answered_soon_though_zookeeper_hangs(nimbus, monkeypatch) -> None:
-    monkeypatch.setattr("squall_nimbus.leader._ELECTION_PATIENCE_SECS", 0.05)
+    monkeypatch.setattr("squall_nimbus.leader._ANSWER_PATIENCE_SECS", 0.05)
 
     async def hangs(*args: object) -> list[str]:
         await asyncio.Event().wait()

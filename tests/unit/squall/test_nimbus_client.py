@@ -119,6 +119,20 @@ def test_while_no_leader_is_elected_the_client_tries_again():
         assert "ZooKeeper" in caught.value.hint
 
 
+def test_while_zookeeper_is_away_the_client_gives_up_soon():
+    """Nimbus has waited for ZooKeeper itself before it answers: all attempts would take long."""
+    with fake_nimbus() as fake:
+        away = "Nimbus could not reach ZooKeeper: no connection"
+        fake.answers["getLeader"] = ThriftApplicationError(
+            ApplicationErrorType.INTERNAL_ERROR, away
+        )
+        fake.delays["getLeader"] = 2.0
+        with pytest.raises(NimbusError, match=f"no Nimbus reaches ZooKeeper: .*{away}") as caught:
+            run_nimbus(conf_for(f"127.0.0.1:{fake.port}", retries=5), list_topologies)
+        assert len(fake.called("getLeader")) == 1
+        assert "topologies run on" in caught.value.hint
+
+
 def test_declared_exceptions_come_as_they_are():
     with fake_nimbus() as fake:
         fake.answers["killTopology"] = storm.NotAliveException(msg="wc is not alive")
