@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from squall.errors import SquallError as SquallError
     from squall.groupings import CustomGrouping as CustomGrouping
     from squall.local import LocalCluster as LocalCluster
+    from squall.replaying import ReplayingSpout as ReplayingSpout
     from squall.state import KeyValueState as KeyValueState
     from squall.state import StatefulBolt as StatefulBolt
     from squall.submit import submit_topology as submit_topology
@@ -41,6 +42,7 @@ _EXPORTS = {
     "LocalCluster": "local",
     "NimbusError": "errors",
     "PackageError": "errors",
+    "ReplayingSpout": "replaying",
     "ShellBolt": "component",
     "ShellSpout": "component",
     "Spout": "component",

@@ -72,6 +72,54 @@ def test_the_topology_runs_locally(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_no_line_that_fails_is_lost(tmp_path: Path) -> None:
+    """The README's own components, with a `Split` that fails each line once."""
+    (program,) = [block for block in blocks("python") if "submit_topology" in block]
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line{number} of text\n" for number in range(50)))
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "topology.py").write_text(program)
+    (tmp_path / "package" / "failing.py").write_text(_FAILING)
+    counts = tmp_path / "counts.json"
+    result = storm(
+        *("local", "--local-ttl", "4", tmp_path / "package", "failing:main"), text, counts
+    )
+    assert result.returncode == 0, result.stderr
+    expected = {f"line{number}": 1 for number in range(50)} | {"of": 50, "text": 50}
+    assert json.loads(counts.read_text()) == expected
+
+
+_FAILING = """
+import json
+from squall import TopologyBuilder, submit_topology
+from topology import Count, Sentences, Split
+
+class FailsOnce(Split):
+    seen = set()
+    def execute(self, tup):
+        if tup["sentence"] not in self.seen:
+            self.seen.add(tup["sentence"])
+            raise ValueError("for the first time")
+        super().execute(tup)
+
+class Tally(Count):
+    def __init__(self, path):
+        self.path = path
+    def execute(self, tup):
+        super().execute(tup)
+        if self.counts.total() == 150:
+            with open(self.path, "w") as file:
+                json.dump(self.counts, file)
+
+def main(argv):
+    builder = TopologyBuilder()
+    builder.spout("sentences", Sentences(path=argv[0]))
+    builder.bolt("split", FailsOnce()).shuffle("sentences")
+    builder.bolt("count", Tally(argv[1])).fields("split", "word")
+    submit_topology("failing", {}, builder.build())
+"""
+
+
 def counted_in(folder: Path) -> dict[str, int]:
     rows = [json.loads(row) for made in folder.glob("*") for row in made.read_text().splitlines()]
     return {row["word"]: row["count"] for row in rows}
