@@ -84,7 +84,7 @@ class Component(Remembering):
         return collector
 
     def report_error(self, exc: BaseException) -> None:
-        """Show an error in the UI and in `storm get-errors`, and go on. At most
+        """Show an error in `storm get-errors` and in the log, and go on. At most
         `topology.max.error.report.per.interval` of them are kept in an interval."""
         self._bound("report_error").report_error(exc)
 

@@ -12,8 +12,9 @@
 It is the engine of a worker that runs, with the codec in every emit
 (`topology.testing.always.try.serialize`); only its clock, its event loop's clock and its random
 numbers are the test's. Waiting takes no time: when nothing is left to do at this moment, the clock
-jumps to the next timer. The same seed gives the same `trace`, to the last byte. (Components with
-`blocking = True` run on real threads, in real time: they work here, but not repeatably.)
+jumps to the next timer. The same seed gives the same `trace`, to the last byte, with the same core.
+(Components with `blocking = True` run on real threads, in real time: they work here, but not
+repeatably.)
 """
 
 from __future__ import annotations

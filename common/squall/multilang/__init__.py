@@ -106,7 +106,7 @@ class Component:
         self._send({"command": "log", "msg": str(message), "level": _LEVELS[level]})
 
     def report_error(self, message: str | BaseException) -> None:
-        """Show an error in the UI and in `storm get-errors`, and go on."""
+        """Show an error in `storm get-errors` and in the log, and go on."""
         if isinstance(message, BaseException):
             message = "".join(
                 traceback.format_exception(type(message), message, message.__traceback__)

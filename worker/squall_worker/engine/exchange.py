@@ -73,7 +73,8 @@ class Exchange:
             if len(data) > TUPLE_BYTES_MAX:
                 too_large = CodecError(
                     f"component {source.component!r}, stream {source.stream!r}: a tuple of "
-                    f"{len(data)} bytes; at most {TUPLE_BYTES_MAX} can be sent to another worker"
+                    f"{len(data)} bytes cannot be sent to another worker, at most "
+                    f"{TUPLE_BYTES_MAX} (8 MiB) can: put large data where both reach it, and send its name"
                 )
                 self.reject(source.component, source.task, too_large, batch.roots())
                 return 0

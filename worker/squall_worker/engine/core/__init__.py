@@ -1,7 +1,9 @@
 """The hottest code of a worker: tuples, batches, emitting, groupings, acking, ids on the wire.
 
-There are two of it with the same interface and the same tests: `pure`, in Python, and `compiled`,
-its hand-typed twin in Cython, which takes a half to a third of the CPU. The compiled one is used
+There are two of it that the rest of the engine uses through the same names: `pure`, in Python, and
+`compiled`, in Cython, which takes a half to a third of the CPU. The tests of the engine run with
+both. Inside they differ: `pure` counts the tuples of a tree within a worker (decision 0007),
+`compiled` XORs all of them and lets tasks share edges (decision 0026). The compiled one is used
 where it was built (`pip install .` does where it finds a C compiler); SQUALL_CORE=pure or compiled
 chooses. Everything else of the engine, and whatever is not hot, is written once and uses either.
 
