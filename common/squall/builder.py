@@ -135,6 +135,19 @@ class BoltDeclarer(SpoutDeclarer):
         custom = PythonObject(PARTIAL_KEY_CLASS, encode_arguments(fields, {}))
         return self._subscribe(source, stream, Grouping(GroupingKind.CUSTOM, custom=custom))
 
+    def grouping(
+        self, source: str | SpoutDeclarer, grouping: Grouping, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """A grouping given as a value of `squall.model`, such as one taken from another topology:
+        `Grouping(GroupingKind.FIELDS, fields=("word",))`."""
+        if not isinstance(grouping, Grouping):
+            self._problems.append(
+                f"bolt {self.id!r}: grouping of {_id(source)!r} is {grouping!r}; "
+                "expected a squall.model.Grouping"
+            )
+            return self
+        return self._subscribe(source, stream, grouping)
+
     def custom(
         self, source: str | SpoutDeclarer, grouping: object, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
@@ -182,7 +195,8 @@ class TopologyBuilder:
         conf: Mapping[str, Any] | None = None,
     ) -> SpoutDeclarer:
         """Add a spout that runs in `parallelism` executors with `tasks` tasks in all (as many as
-        executors when None), with `conf` on top of the topology's configuration."""
+        executors when None), with its `component_conf`, and then `conf`, on top of the topology's
+        configuration."""
         declarer = SpoutDeclarer(
             self._problems, ComponentKind.SPOUT, id, spout, parallelism, tasks, conf
         )
@@ -198,8 +212,8 @@ class TopologyBuilder:
         conf: Mapping[str, Any] | None = None,
     ) -> BoltDeclarer:
         """Add a bolt that runs in `parallelism` executors with `tasks` tasks in all (as many as
-        executors when None), with `conf` on top of the topology's configuration. What it returns
-        subscribes it to streams."""
+        executors when None), with its `component_conf`, and then `conf`, on top of the topology's
+        configuration. What it returns subscribes it to streams."""
         declarer = BoltDeclarer(
             self._problems, ComponentKind.BOLT, id, bolt, parallelism, tasks, conf
         )
@@ -223,7 +237,7 @@ class TopologyBuilder:
                 inputs=dict(declarer._inputs),
                 streams=streams,
                 parallelism=declarer._parallelism,
-                conf={**_own_conf(declarer._component), **declarer._conf},
+                conf={**_own_conf(where, declarer._component, problems), **declarer._conf},
             )
         for declarer in self._declarers:
             problems.extend(_partial_key_problems(declarer, components))
@@ -253,9 +267,15 @@ def _partial_key_problems(
                 )
 
 
-def _own_conf(component: object) -> dict[str, Any]:
+def _own_conf(where: str, component: object, problems: list[str]) -> dict[str, Any]:
     """Configuration that a component brings along."""
-    return component.conf() if isinstance(component, (ShellSpout, ShellBolt)) else {}
+    if isinstance(component, (ShellSpout, ShellBolt)):
+        return component.conf()
+    own = component.component_conf if isinstance(component, (Spout, Bolt)) else {}
+    if not isinstance(own, Mapping):
+        problems.append(f"{where}: component_conf is {own!r}; expected a dict")
+        return {}
+    return dict(own)
 
 
 def _id(source: str | SpoutDeclarer) -> str:

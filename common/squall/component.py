@@ -6,6 +6,7 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from squall.columns import Columns
@@ -50,6 +51,10 @@ class Component(Remembering):
     outputs: Outputs = ()
     #: Run this component in a thread of its own, because it blocks.
     blocking: bool = False
+    #: Configuration that it brings along: options that one component may have to itself
+    #: (`{"topology.tick.tuple.freq.secs": 5}`) and keys of its own. The constructor may set it, and
+    #: `conf` of the builder's `spout()` and `bolt()` counts above it.
+    component_conf: Mapping[str, Any] = MappingProxyType({})
 
     context: TopologyContext
     log: logging.Logger

@@ -325,14 +325,15 @@ COMPONENT_KEYS = frozenset(
     }
 )
 
-# Options that may stand in a component's own configuration and count for the whole topology: the
-# number of its tasks is read where tasks are numbered, and serializers are gathered at the submit.
+# Options that may stand in a component's own conf and count for the whole topology: the number of its
+# tasks is read where tasks are numbered, and serializers are gathered at the submit.
 GATHERED_KEYS = frozenset({"topology.tasks", "topology.kryo.register"})
 
 
-def only_of_a_topology(key: str) -> bool:
-    """Whether an option means nothing in the configuration of one component."""
-    return key in SCHEMA and key not in COMPONENT_KEYS | GATHERED_KEYS
+def counts_for_component(key: str) -> bool:
+    """Whether a key has an effect in a component's own conf. Keys that are not options are the
+    user's own, and do."""
+    return key not in SCHEMA or key in COMPONENT_KEYS or key in GATHERED_KEYS
 
 
 # Storm's options that steer a JVM or its libraries: a site file of Storm's may hold them, and they

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from squall.config_schema import SCHEMA, only_of_a_topology
+from squall.config_schema import SCHEMA, counts_for_component
 from squall.errors import InvalidTopologyError
 from squall.model import (
     Component,
@@ -130,12 +130,12 @@ def _conf_problems(conf: Mapping[str, Any]) -> Iterable[str]:
         if not isinstance(key, str):
             yield f"its conf has the key {key!r}; expected text"
             continue
-        if only_of_a_topology(key):
-            yield f"its conf has {key}, which only a whole topology can have"
-            continue
         kind = SCHEMA.get(key)
         if kind is not None and value is not None and not kind.check(value):
             yield f"its {key} is {value!r}; expected {kind.expected}"
+            continue
+        if not counts_for_component(key):
+            yield f"its conf has {key}, which counts for a whole topology only: set it there"
             continue
         try:
             json.dumps(value, allow_nan=False)

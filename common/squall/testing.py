@@ -322,6 +322,7 @@ class BoltTest:
                 for stream in streams
             },
             streams=_streams_of(bolt.outputs),
+            conf=dict(bolt.component_conf),
         )
         objects: dict[str, Any] = {source: FeederSpout() for source in self._sources}
         self.test = TopologyTest(

@@ -23,6 +23,7 @@ from squall.logs import get_logger
 from squall.model import Executor
 from squall_nimbus.blobs import BlobNotFoundError
 from squall_nimbus.catalog import Catalog
+from squall_nimbus.lost_nodes import LostNodes
 from squall_nimbus.monitor import Beats, Monitor
 from squall_nimbus.scheduler.plan import Plan, Wanted, plan
 from squall_nimbus.scheduler.snapshot import Supervisor
@@ -74,11 +75,13 @@ class Assigner:
         self._tell = tell
         self._lock = asyncio.Lock()
         self._without_code: set[str] = set()  # warned of
+        self._lost_nodes = LostNodes()
 
     async def judge(self, fence: Fence) -> None:
         """Move what is dead, and place what has no slot."""
         async with self._lock:
             seen = await self._read()
+            self._log_lost_nodes(seen)
             found = await asyncio.gather(*(self._state.worker_beats(i) for i in seen.storms))
             seen.beats = dict(zip(seen.storms, found, strict=True))
             now = self._clock.monotonic()
@@ -113,6 +116,19 @@ class Assigner:
                 for supervisor_id, info in sorted(supervisors.items())
             ),
         )
+
+    def _log_lost_nodes(self, seen: _Round) -> None:
+        connected = [supervisor.id for supervisor in seen.supervisors]
+        lost, back = self._lost_nodes.look(connected, seen.current)
+        for one in lost:
+            log.warning(
+                "supervisor_lost",
+                supervisor_id=one.supervisor_id,
+                host=one.hostname,
+                topologies=" ".join(one.topologies),
+            )
+        for supervisor_id in back:
+            log.info("supervisor_back", supervisor_id=supervisor_id)
 
     def _judge_topology(
         self, seen: _Round, topology_id: str, offered: Mapping[str, Set[int]], now: float

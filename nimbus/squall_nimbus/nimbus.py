@@ -173,7 +173,9 @@ class Nimbus:
             on_gained=self._gained,
             on_lost=self._lost,
         )
-        self.reader = Reader(state, self.catalog, self.desk, clock=self.clock)
+        self.reader = Reader(
+            state, self.catalog, self.desk, copies=self.replication.holders, clock=self.clock
+        )
         self.settings = Settings(state, self.control, clock=self.clock, fence=self.fence)
 
     async def start(self) -> None:

@@ -47,7 +47,7 @@ def topology_page(
         topology_stats=_topology_stats(view, stored, by_component, include_system),
         owner=view.base.owner or "",
         debug_options=debug.get(view.id) or storm.DebugOptions(enable=False, samplingpct=10.0),
-        replication_count=1,
+        replication_count=view.replication_count,
         workers=views.worker_summaries(view, include_system),
         storm_version=stored.submitted.storm_version,
         topology_version=view.base.topology_version,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from squall.clock import Clock
 from squall.cluster.state import ClusterState
 from squall.cluster.values import Assignment, ErrorInfo, StormBase, SupervisorInfo
 from squall.errors import SquallError
+from squall.names import code_blob_key
 from squall_nimbus import views
 from squall_nimbus.blobs import BlobNotFoundError
 from squall_nimbus.catalog import Catalog, StoredTopology
@@ -34,11 +35,19 @@ class Reader:
     """Every call reads anew; nothing is kept."""
 
     def __init__(
-        self, state: ClusterState, catalog: Catalog, desk: LeaderDesk, *, clock: Clock
+        self,
+        state: ClusterState,
+        catalog: Catalog,
+        desk: LeaderDesk,
+        *,
+        copies: Callable[[str], Awaitable[int]],
+        clock: Clock,
     ) -> None:
+        """`copies` says how many Nimbus have a blob."""
         self._state = state
         self._catalog = catalog
         self._desk = desk
+        self._copies = copies
         self._clock = clock
 
     async def base(self, topology_id: str) -> StormBase:
@@ -77,29 +86,36 @@ class Reader:
             self.assignments(), self._state.supervisors()
         )
         slots = Slots.of(supervisors, assignments.values())
+        copies = await asyncio.gather(*(self._copies(code_blob_key(i)) for i in bases))
         return [
-            views.topology_summary(self._view(i, base, assignments.get(i)), slots)
-            for i, base in bases.items()
+            views.topology_summary(self._view(i, base, assignments.get(i), count), slots)
+            for (i, base), count in zip(bases.items(), copies, strict=True)
         ]
 
     def _view(
-        self, topology_id: str, base: StormBase, assignment: Assignment | None
+        self,
+        topology_id: str,
+        base: StormBase,
+        assignment: Assignment | None,
+        copies: int | None = None,
     ) -> TopologyView:
         stored = None
         try:
             stored = self._catalog.get(topology_id)
         except (BlobNotFoundError, SquallError):
             pass
-        return TopologyView(topology_id, base, assignment, int(self._clock.time()), stored)
+        now = int(self._clock.time())
+        return TopologyView(topology_id, base, assignment, now, stored, replication_count=copies)
 
     async def view(self, topology_id: str, errors: Errors = Errors.ALL) -> TopologyView:
         """Everything about a topology, with its code. Raises TopologyNotAliveError, SquallError."""
         stored = await self.stored(topology_id)
-        base, found, beats, reported = await asyncio.gather(
+        base, found, beats, reported, copies = await asyncio.gather(
             self.base(topology_id),
             self._state.assignment(topology_id),
             self._state.worker_beats(topology_id),
             self._errors(stored, errors),
+            self._copies(code_blob_key(topology_id)),
         )
         return TopologyView(
             topology_id,
@@ -109,6 +125,7 @@ class Reader:
             stored,
             {slot: beat for slot, (beat, _) in beats.items()},
             reported,
+            copies,
         )
 
     async def _errors(

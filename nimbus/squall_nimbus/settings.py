@@ -18,7 +18,7 @@ from squall.cluster.values import (
 )
 from squall.errors import SquallError
 from squall.model import WorkerSlot
-from squall.names import topology_name_of
+from squall.names import EVENTLOGGER_COMPONENT, topology_name_of
 from squall_nimbus.assigner import Fence
 from squall_nimbus.control import Control
 
@@ -50,11 +50,19 @@ class Settings:
 
     async def debug(self, name: str, component: str, options: DebugOptions) -> None:
         """Sample a component's tuples, or (with no component) the whole topology's. Raises
-        SquallError for a percentage that is none."""
+        SquallError for a percentage that is none, for a component that the topology does not have,
+        and when no event logger would take the sample."""
         if not 0 <= options.sampling_pct <= 100:
             raise SquallError(f"sampling percentage {options.sampling_pct} is not in 0 to 100")
         async with self._control.locks.hold(name):
             topology_id, base = await self._control.find(name)
+            if component and component not in base.component_executors:
+                raise SquallError(f"topology {name!r} has no component {component!r}")
+            if options.enable and not base.component_executors.get(EVENTLOGGER_COMPONENT):
+                raise SquallError(
+                    f"topology {name!r} has no event logger, so no tuple could be sampled",
+                    hint="submit it with topology.eventlogger.executors of at least 1",
+                )
             fence = await self._fence()
             debug = {**base.component_debug, (component or topology_id): options}
             await self._state.put_storm(

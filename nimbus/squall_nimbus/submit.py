@@ -66,6 +66,7 @@ class Submission:
     initial_status: TopologyStatus = TopologyStatus.ACTIVE
     credentials: Mapping[str, str] | None = None
     owner: str | None = None
+    principal: str | None = None  # as the connection was authenticated; None: it was not
 
 
 class Submitter:
@@ -156,6 +157,9 @@ class Submitter:
             )
         except ConfigError as error:
             raise InvalidTopologyError(error.message, hint=error.hint) from error
+        # Whatever the client says that it is.
+        conf["topology.submitter.user"] = submission.owner
+        conf["topology.submitter.principal"] = submission.principal
         validate_topology(topology, conf)
         if is_on(conf):  # whoever wants a history is told now that there would be none
             try:
@@ -212,7 +216,7 @@ class Submitter:
             component_executors=component_parallelism(topology.compiled, topology.conf),
             launch_time_secs=int(self._clock.time()),
             owner=submission.owner,
-            principal=topology.conf.get("topology.submitter.principal"),
+            principal=submission.principal,
             topology_version=topology.conf.get("topology.version"),
         )
 

@@ -34,6 +34,7 @@ class TopologyView:
     stored: StoredTopology | None = None
     beats: Mapping[WorkerSlot, WorkerHeartbeat] = field(default_factory=dict)
     errors: Mapping[str, Sequence[values.ErrorInfo]] = field(default_factory=dict)
+    replication_count: int | None = None  # how many Nimbus have its code; None: not asked
 
     @property
     def placed(self) -> Assignment:
@@ -99,7 +100,7 @@ def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.Topolog
         topology_version=view.base.topology_version,
         sched_status=view.schedule_status,
         owner=view.base.owner or "",
-        replication_count=1,
+        replication_count=view.replication_count,
         health=health.health(view.id, view.base, slots, cluster),
     )
 
@@ -122,8 +123,6 @@ def supervisor_summary(
         supervisor_id=supervisor_id,
         version=info.version or "VERSION_NOT_PROVIDED",
         total_resources=dict(info.resources),
-        used_mem=0.0,
-        used_cpu=0.0,
         blacklisted=False,
     )
 
@@ -149,7 +148,7 @@ def topology_info(view: TopologyView) -> storm.TopologyInfo:
         storm_version=view.stored.submitted.storm_version if view.stored else None,
         sched_status=view.schedule_status,
         owner=view.base.owner or "",
-        replication_count=1,
+        replication_count=view.replication_count,
     )
 
 

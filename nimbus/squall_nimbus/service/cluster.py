@@ -80,9 +80,6 @@ class ClusterCalls(Calls):
                 total_executors=sum(one.num_executors for one in topologies),
                 total_workers=sum(one.num_workers for one in topologies),
                 total_tasks=sum(one.num_tasks for one in topologies),
-                # Nothing is reserved: this cluster schedules by slots.
-                memory_usage=0.0,
-                cpu_usage=0.0,
             )
             for name, topologies in sorted(by_owner.items())
         ]

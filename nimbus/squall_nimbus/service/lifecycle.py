@@ -38,6 +38,7 @@ class LifecycleCalls(Calls):
                 initial_status=TopologyStatus.INACTIVE if inactive else TopologyStatus.ACTIVE,
                 credentials=creds,
                 owner=call.principal or ANONYMOUS,
+                principal=call.principal,
             )
         )
 

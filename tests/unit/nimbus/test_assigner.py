@@ -171,3 +171,25 @@ async def test_a_topology_that_cannot_be_read_keeps_its_slots_and_stops_nobody(n
     summaries = (await nimbus.call("getClusterInfo")).topologies
     assert [one.name for one in summaries] == ["healthy"]
     await supervisor.close()
+
+
+async def test_a_supervisor_that_goes_with_work_is_named_once_in_the_log(nimbus, caplog) -> None:
+    caplog.set_level("INFO")
+    worker, idle = await nimbus.supervisor("sup-a", [6700]), await nimbus.supervisor("sup-b", [])
+    topology_id = await nimbus.submit()
+
+    def said() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records]
+        return [line for line in lines if line.startswith("supervisor_")]
+
+    await idle.close()
+    await judge(nimbus)
+    assert said() == []
+    await worker.close()
+    await judge(nimbus)
+    await judge(nimbus)
+    assert said() == [f"supervisor_lost supervisor_id=sup-a host=host topologies={topology_id}"]
+    back = await nimbus.supervisor("sup-a", [6700])
+    await judge(nimbus)
+    assert said()[1:] == ["supervisor_back supervisor_id=sup-a"]
+    await back.close()

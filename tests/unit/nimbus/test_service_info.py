@@ -7,12 +7,14 @@ import pytest
 from tests.support.nimbus_service import LocalNimbus
 
 from squall.cluster.values import (
+    BlobHolder,
     BoltStats,
     ErrorInfo,
     ExecutorStats,
     SpoutStats,
 )
 from squall.model import Executor, WorkerSlot
+from squall.names import code_blob_key
 from squall_thrift import codec, storm
 from squall_thrift.messages import ThriftApplicationError
 
@@ -294,3 +296,48 @@ async def test_what_all_supervisors_can_run_is_told(nimbus) -> None:
             await nimbus.call("getClusterPlatform")
         for state in states:
             await state.close()
+
+
+async def test_only_what_is_known_of_resources_is_shown(nimbus, topology_id) -> None:
+    info = await complete(await nimbus.call("getClusterInfo"))
+    (supervisor,) = info.supervisors
+    assert (supervisor.used_mem, supervisor.used_cpu) == (None, None)
+    (owner,) = await nimbus.call("getOwnerResourceSummaries", None)
+    assert (owner.memory_usage, owner.cpu_usage) == (None, None)
+
+
+async def test_the_replication_count_is_that_of_the_topologys_code(nimbus, topology_id) -> None:
+    async def counts() -> set[int]:
+        summary = await nimbus.call("getTopologySummary", topology_id)
+        info = await nimbus.call("getTopologyInfo", topology_id)
+        page = await nimbus.call("getTopologyPageInfo", topology_id, None, False)
+        return {one.replication_count for one in (summary, info, page)}
+
+    assert await counts() == {1}
+    holder = BlobHolder("127.0.0.1", 9, await code_version(nimbus, topology_id))
+    await nimbus.state.announce_blob(code_blob_key(topology_id), holder)
+    assert await counts() == {2}
+
+
+async def code_version(nimbus, topology_id: str) -> int:
+    record, _ = await nimbus.state.blob(code_blob_key(topology_id))
+    return record.meta.version
+
+
+async def test_the_health_of_a_topology_is_in_its_summary(nimbus, topology_id) -> None:
+    """Its supervisor publishes no reports here, as an older one."""
+    assert (await nimbus.call("getTopologySummary", topology_id)).health == "ok"
+    waiting = await nimbus.submit("waiting", conf={"topology.workers": 2})
+    more = await nimbus.submit("more")
+    assert (await nimbus.call("getTopologySummary", waiting)).health == "ok"
+    assert (await nimbus.call("getTopologySummary", more)).health == "no free slot"
+
+
+async def test_who_submitted_is_what_the_connection_says(nimbus) -> None:
+    said = {"topology.submitter.user": "root", "topology.submitter.principal": "root@EXAMPLE"}
+    topology_id = await nimbus.submit("forged", conf=said)
+    conf = json.loads(await nimbus.call("getTopologyConf", topology_id))
+    assert conf["topology.submitter.user"] == "anonymous"
+    assert conf["topology.submitter.principal"] is None
+    base = await nimbus.state.storm(topology_id)
+    assert (base.owner, base.principal) == ("anonymous", None)

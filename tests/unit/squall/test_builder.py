@@ -16,7 +16,14 @@ from squall import (
     TopologyBuilder,
 )
 from squall.arguments import decode_arguments, instantiate
-from squall.model import ComponentKind, GlobalStreamId, GroupingKind, ShellObject, StreamInfo
+from squall.model import (
+    ComponentKind,
+    GlobalStreamId,
+    Grouping,
+    GroupingKind,
+    ShellObject,
+    StreamInfo,
+)
 
 T = TypeVar("T")
 
@@ -395,3 +402,66 @@ def test_a_custom_grouping_must_be_one(grouping, says):
     builder.spout("s", Lines())
     builder.bolt("a", Sink()).custom("s", grouping)
     assert says in one_problem(builder)
+
+
+class Ticking(Bolt):
+    component_conf: Any = {"topology.tick.tuple.freq.secs": 5, "mine": 1}
+
+    def __init__(self, every_secs: int | None = None) -> None:
+        if every_secs is not None:
+            self.component_conf = {"topology.tick.tuple.freq.secs": every_secs}
+
+    def execute(self, tup: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("bolt", "given", "expected"),
+    [
+        (Ticking(), None, {"topology.tick.tuple.freq.secs": 5, "mine": 1}),
+        (Ticking(7), None, {"topology.tick.tuple.freq.secs": 7}),
+        (Ticking(), {"mine": 2}, {"topology.tick.tuple.freq.secs": 5, "mine": 2}),
+    ],
+    ids=["of the class", "of the constructor", "below the builder's"],
+)
+def test_a_component_brings_configuration_along(bolt: Bolt, given: Any, expected: Any) -> None:
+    builder = TopologyBuilder()
+    builder.spout("lines", Lines())
+    builder.bolt("ticking", bolt, conf=given).shuffle("lines")
+    assert builder.build().components["ticking"].conf == expected
+
+
+def test_configuration_that_is_no_dict_is_refused() -> None:
+    class Wrong(Ticking):
+        component_conf = ["topology.tick.tuple.freq.secs"]
+
+    builder = TopologyBuilder()
+    builder.spout("lines", Lines())
+    builder.bolt("wrong", Wrong()).shuffle("lines")
+    with pytest.raises(InvalidTopologyError, match="bolt 'wrong': component_conf is"):
+        builder.build()
+
+
+@pytest.mark.parametrize(
+    "key", ["topology.workers", "topology.message.timeout.secs", "nimbus.seeds"]
+)
+def test_an_option_that_cannot_count_for_one_component_is_refused_by_name(key: str) -> None:
+    value = {"nimbus.seeds": ["a"]}.get(key, 3)
+    builder = TopologyBuilder()
+    builder.spout("lines", Lines(), conf={key: value, "mine": 1, "topology.spout.batch": 2})
+    with pytest.raises(
+        InvalidTopologyError, match=f"spout 'lines': its conf has {key}, which"
+    ) as e:
+        builder.build()
+    assert len(e.value.problems) == 1
+
+
+def test_a_grouping_may_be_given_as_a_value() -> None:
+    by_line = Grouping(GroupingKind.FIELDS, fields=("line",))
+    builder = TopologyBuilder()
+    builder.spout("lines", Lines())
+    builder.bolt("sink", Sink()).grouping("lines", by_line)
+    built = builder.build().components["sink"]
+    assert built.inputs == {GlobalStreamId("lines", "default"): by_line}
+    builder.bolt("other", Sink()).grouping("lines", "fields")  # type: ignore[arg-type]
+    with pytest.raises(InvalidTopologyError, match="is 'fields'; expected a squall"):
+        builder.build()

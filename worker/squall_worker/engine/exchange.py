@@ -74,7 +74,7 @@ class Exchange:
                 too_large = CodecError(
                     f"component {source.component!r}, stream {source.stream!r}: a tuple of "
                     f"{len(data)} bytes cannot be sent to another worker, at most "
-                    f"{TUPLE_BYTES_MAX} (8 MiB) can: put large data where both reach it, and send its name"
+                    f"{TUPLE_BYTES_MAX} (8 MiB) can: store large data elsewhere and send its name"
                 )
                 self.reject(source.component, source.task, too_large, batch.roots())
                 return 0
