@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compose check simulation bench bench-features bench-latency bench-idle \
+.PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-encryption bench-multilang bench-peers bench-spark \
   bench-report chaos soak format clean
 
@@ -43,8 +43,11 @@ test: $(STAMP) ## Everything that this machine can test, as CI does
 test-compose: $(STAMP) ## The cluster of deploy/compose in containers (Docker, or root to start one)
 	$(BIN)/python -m pytest -v -s tests/compose
 
-check: $(STAMP) ## Lint, types, unit and property tests: under three minutes
-	$(BIN)/python tests/run_all.py lint types unit pure
+quick: $(STAMP) ## Lint and the plainest unit tests, with those that were changed: 30 seconds
+	$(BIN)/python -m tests.quick
+
+check: $(STAMP) ## Lint, types, unit tests but for the slowest: three minutes on two free cores
+	$(BIN)/python tests/run_all.py check
 
 SEEDS ?= 300
 simulation: $(STAMP) ## Simulated clusters with faults: SEEDS=n of them, or SEED=n with its trace

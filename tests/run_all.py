@@ -1,6 +1,7 @@
 """Runs everything that CI runs, in stages, and says how long each took against its budget.
 
     python tests/run_all.py [STAGE ...]        all stages, or those named
+    python tests/run_all.py check              those of `make check`
 
 The exit status is 0 when every stage passed. What was skipped is listed with its reason. A stage
 that took longer than its budget is a warning, not a failure: the machine may be busy. A test that
@@ -94,6 +95,22 @@ STAGES = (
     Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 360),
 )
 
+# Unit tests and models without the slow ones, which "unit" has.
+FAST = (
+    "tests/unit",
+    "tests/property/drpc",
+    "tests/property/nimbus",
+    "tests/property/supervisor",
+    "--ignore=tests/unit/bench",
+    "--ignore=tests/unit/squall/test_entry.py",
+    "--ignore=tests/unit/tools/test_run_all.py",
+)
+CHECK = (
+    Stage("lint", STAGES[0].commands, 10),
+    Stage("types", STAGES[1].commands, 70),
+    Stage("fast", (_pytest("-q", "-n", "2", *FAST),), 100),
+)
+
 
 def run_stage(stage: Stage) -> Result:
     """Run one stage, its output passed through."""
@@ -155,12 +172,17 @@ def table(results: list[Result]) -> str:
 
 
 def main(names: list[str]) -> int:
+    if names == ["check"]:
+        return _run(list(CHECK))
     known = {stage.name: stage for stage in STAGES}
     unknown = [name for name in names if name not in known]
     if unknown:
         print(f"no stage {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    stages = [known[name] for name in names] or list(STAGES)
+    return _run([known[name] for name in names] or list(STAGES))
+
+
+def _run(stages: list[Stage]) -> int:
     # A shell without job control starts what it sends to the background with Ctrl-C ignored, which
     # every process that we start would inherit: the tests of Ctrl-C would wait in vain.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,94 @@
+"""`make quick`: an answer in 30 seconds. All of the lint, unit tests that start no process and no
+network, and those whose file was changed.
+
+    python -m tests.quick
+
+It says that a change is not plainly wrong, no more: `make check` comes before a commit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Plain decisions: state machines, plans, codecs, checks of what users write.
+PLAIN = (
+    "tests/unit/cli/test_dev_plan.py",
+    "tests/unit/cli/test_dev_report.py",
+    "tests/unit/cli/test_usage.py",
+    "tests/unit/cluster/test_codec.py",
+    "tests/unit/cluster/test_paths.py",
+    "tests/unit/drpc/test_fair.py",
+    "tests/unit/nimbus/test_even_scheduler.py",
+    "tests/unit/nimbus/test_health.py",
+    "tests/unit/nimbus/test_lifecycle.py",
+    "tests/unit/nimbus/test_lost_nodes.py",
+    "tests/unit/nimbus/test_monitor.py",
+    "tests/unit/squall/test_arguments.py",
+    "tests/unit/squall/test_blob_map.py",
+    "tests/unit/squall/test_builder.py",
+    "tests/unit/squall/test_component.py",
+    "tests/unit/squall/test_config.py",
+    "tests/unit/squall/test_leader_search.py",
+    "tests/unit/squall/test_model_thrift.py",
+    "tests/unit/squall/test_replaying.py",
+    "tests/unit/squall/test_system_topology.py",
+    "tests/unit/squall/test_waiting.py",
+    "tests/unit/supervisor/test_addresses.py",
+    "tests/unit/supervisor/test_adoption.py",
+    "tests/unit/supervisor/test_assignments.py",
+    "tests/unit/supervisor/test_isolation.py",
+    "tests/unit/supervisor/test_slot.py",
+    "tests/unit/supervisor/test_slot_reports.py",
+    "tests/unit/worker/engine/test_engine_acking.py",
+    "tests/unit/worker/engine/test_groupings.py",
+    "tests/unit/worker/multilang/test_json_reader.py",
+    "tests/unit/worker/process",
+)
+# Left out although changed: they take a minute each.
+SLOW = ("tests/unit/bench", "tests/unit/squall/test_entry.py", "tests/unit/tools/test_run_all.py")
+
+
+def changed_tests(listed: str) -> list[str]:
+    """The unit tests among the paths that git lists, a line each."""
+    return [
+        path
+        for path in listed.splitlines()
+        if path.startswith("tests/unit/")
+        and Path(path).name.startswith("test_")
+        and path.endswith(".py")
+        and not path.startswith((*SLOW, *PLAIN))
+    ]
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout  # empty where this is no checkout: then nothing was changed
+
+
+def main() -> int:
+    began = time.monotonic()
+    changed = changed_tests(
+        _git("diff", "--name-only", "--diff-filter=d", "HEAD")
+        + _git("ls-files", "--others", "--exclude-standard")
+    )
+    python = [sys.executable, "-m"]
+    failed = False
+    for command in (
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["pytest", "-q", "-n", "2", *PLAIN, *changed],
+    ):
+        failed |= subprocess.run([*python, *command], cwd=ROOT, check=False).returncode != 0
+    print(f"{'FAILED' if failed else 'ok'} after {time.monotonic() - began:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

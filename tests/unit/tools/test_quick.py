@@ -1,0 +1,26 @@
+"""What `make quick` and `make check` run."""
+
+from tests.quick import PLAIN, ROOT, changed_tests
+from tests.run_all import CHECK, FAST, STAGES
+
+
+def test_every_listed_test_is_there() -> None:
+    assert [path for path in PLAIN if not (ROOT / path).exists()] == []
+    assert [path for path in FAST if not (ROOT / path.removeprefix("--ignore=")).exists()] == []
+
+
+def test_changed_unit_tests_are_run_too_but_for_the_slow_ones() -> None:
+    listed = (
+        "README.md\ntests/unit/nimbus/test_health.py\ntests/unit/nimbus/test_blobs.py\n"
+        "tests/unit/squall/test_entry.py\ntests/unit/drpc/conftest.py\ntests/chaos/test_storm.py\n"
+    )
+    assert changed_tests(listed) == ["tests/unit/nimbus/test_blobs.py"]
+
+
+def test_a_check_is_to_take_three_minutes() -> None:
+    assert sum(stage.budget_secs for stage in CHECK) <= 180
+
+
+def test_what_a_check_leaves_out_is_in_the_whole() -> None:
+    (unit,) = [stage for stage in STAGES if stage.name == "unit"]
+    assert {"tests/unit", "tests/property"} <= set(unit.commands[0])
