@@ -45,12 +45,17 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
             (
                 component,
                 duration(max(0, int(now - error.error_time_secs))),
-                f"{error.host}:{error.port}" if error.host else "",
+                _place(error.host, error.port),
                 _headline(error.error),
             )
             for component, error in latest.items()
         ),
     )
+
+
+def _place(host: str | None, port: int | None) -> str:
+    """An error about no single worker has no port."""
+    return ":".join(str(part) for part in (host, port) if part)
 
 
 def _headline(error: str) -> str:

@@ -186,24 +186,28 @@ def test_get_errors(nimbus: FakeNimbus, command: Any) -> None:
         port=6700,
     )
     older = storm.ErrorInfo(error="older", error_time_secs=1)
+    of_a_node = storm.ErrorInfo(
+        error="no such package", error_time_secs=error.error_time_secs, host="h2"
+    )
     nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.TopologyInfo(
         id="wordcount-1-1",
         name="wordcount",
         uptime_secs=1,
         executors=[],
         status="ACTIVE",
-        errors={"split": [older, error], "count": []},
+        errors={"split": [older, error], "__system": [of_a_node], "count": []},
     )
     status, out, err = command("get-errors", "wordcount")
     assert (status, err) == (0, "")
-    heading, row = out.splitlines()
+    heading, node_row, row = out.splitlines()
+    assert node_row.rstrip().endswith("s  h2       no such package")
     assert heading.split() == ["COMPONENT", "AGO", "WORKER", "ERROR"]
     assert row.split(maxsplit=4)[0] == "split"
     assert row.rstrip().endswith("h1:6700  ValueError: \\x1b[31mno")
     _, out, _ = command("get-errors", "wordcount", "--json")
     assert json.loads(out) == {
         "Topology Name": "wordcount",
-        "Comp-Errors": {"split": error.error},
+        "Comp-Errors": {"__system": "no such package", "split": error.error},
     }
 
 
