@@ -325,8 +325,8 @@ COMPONENT_KEYS = frozenset(
     }
 )
 
-# Options that may stand in a component's own conf and count for the whole topology: the number of its
-# tasks is read where tasks are numbered, and serializers are gathered at the submit.
+# Options that may stand in a component's own conf and count for the whole topology: the number of
+# its tasks is read where tasks are numbered, and serializers are gathered at the submit.
 GATHERED_KEYS = frozenset({"topology.tasks", "topology.kryo.register"})
 
 
