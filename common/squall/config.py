@@ -18,18 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from squall.config_schema import COMPONENT_KEYS, SCHEMA, is_jvm_key
-from squall.curve import CURVE
 from squall.errors import ConfigError
 from squall.logs import get_logger
+from squall.worker_conf import stored_conf
 
 log = get_logger(__name__)
 
 _SITE_FILE = "storm.yaml"
-# What workers and clients need of Nimbus' configuration beside the topology's own keys.
-_STORED_PREFIXES = ("topology.", "storm.zookeeper.", "drpc.", "task.", "worker.", "executor.")
-_STORED_KEYS = frozenset(
-    {"nimbus.seeds", "nimbus.thrift.port", "storm.thrift.socket.timeout.ms", CURVE}
-)
 
 
 @functools.cache
@@ -185,11 +180,7 @@ def normalize_topology_conf(
     """
     validate_conf(user_conf, where="topology conf")
     check_json(user_conf, where="topology conf")
-    conf = {
-        key: value
-        for key, value in nimbus_conf.items()
-        if key in _STORED_KEYS or key.startswith(_STORED_PREFIXES)
-    }
+    conf = stored_conf(nimbus_conf)
     conf.update(read_conf(user_conf))
     if name is not None:
         conf["topology.name"] = name

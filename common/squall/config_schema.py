@@ -185,6 +185,7 @@ SCHEMA: dict[str, Kind] = {
     "supervisor.memory.capacity.mb": MEGABYTES,
     "supervisor.cpu.capacity": number(),
     "supervisor.scheduler.meta": map_of(TEXT),
+    "supervisor.worker.conf.keys": list_of(TEXT),
     "supervisor.worker.limit.open.files": whole(64, 2**31 - 1),
     "supervisor.worker.limit.processes": whole(16, 2**31 - 1),
     "supervisor.worker.limit.core.mb": whole(0, _BYTES_MAX >> 20),

@@ -36,7 +36,7 @@ class LaunchSpec:
     and resources/. `worker_dir` is the working directory and holds `heartbeat` (see
     `squall.heartbeat_file`), perhaps `curve.key` (see `squall.curve`), and `pids/` (one empty file
     named by pid for each shell child).
-    `daemon_conf` is the supervisor's configuration: ZooKeeper, ports, time-outs.
+    `daemon_conf` is what the supervisor's configuration has for workers (`squall.worker_conf`).
     """
 
     topology_id: str

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from squall.launch import Incarnation, LaunchSpec
+from squall.worker_conf import worker_conf
 from squall_supervisor.assignments import PortAssignment
 from squall_supervisor.confinement import Confinement, WorkerUser
 from squall_supervisor.declared import declared_limits
@@ -48,7 +49,7 @@ class Launch:
             stormdist=topology.path,
             worker_dir=settings.workers_dir / worker_id,
             artifacts_dir=settings.artifacts_dir / assignment.topology_id / str(port),
-            daemon_conf=dict(node.conf),
+            daemon_conf=worker_conf(node.conf),
         )
         self.record: WorkerRecord  # there is one once `start` has begun
 

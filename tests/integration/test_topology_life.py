@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     folder: Path = tmp_path_factory.mktemp("life")
-    with DevCluster.start(folder, supervisors=2, slots=2) as cluster:
+    # The site's own secrets, in the configuration of every daemon.
+    canaries = ("my.plugin.password=CANARY", "storm.zookeeper.auth.payload=CANARY")
+    with DevCluster.start(folder, supervisors=2, slots=2, overrides=canaries) as cluster:
         yield cluster
 
 
@@ -138,6 +141,59 @@ def test_a_topology_may_have_a_cycle(cluster: DevCluster, tmp_path: Path) -> Non
     (package / "cycle.py").write_text(CYCLE)
     cluster.storm("jar", package, "cycle.py", seen)
     wait_for("the last turn", lambda: seen.exists() and seen.read_text() == "5 4 3 2 1 0 ")
+
+
+SPY = """
+import json
+import os
+import sys
+from pathlib import Path
+
+from squall import Spout, TopologyBuilder, submit_topology
+
+
+class Spy(Spout):
+    def __init__(self, out):
+        self.out = out
+
+    def open(self, conf, context):
+        found = {"conf": conf, "environment": dict(os.environ)}
+        launched = Path("launch.json").parent.resolve()
+        code = Path(json.loads(Path("launch.json").read_text())["stormdist"])
+        for folder in (launched, code):
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    found[str(path)] = path.read_bytes().decode("latin-1")
+        Path(self.out + ".new").write_text(json.dumps(found))
+        os.rename(self.out + ".new", self.out)
+
+    def next_tuple(self):
+        pass
+
+
+if __name__ == "__main__":
+    builder = TopologyBuilder()
+    builder.spout("spy", Spy(sys.argv[1]))
+    submit_topology("spy", {"my.key": "mine"}, builder.build())
+"""
+
+
+def test_the_secrets_of_a_site_do_not_reach_a_topology(cluster: DevCluster, tmp_path: Path) -> None:
+    """Seen from inside a worker: its configuration, its environment, its files."""
+    package, out = tmp_path / "package", tmp_path / "seen"
+    package.mkdir()
+    (package / "spy.py").write_text(SPY)
+    daemon_conf = cluster.data_dir / "supervisor-1" / "daemon-conf.json"
+    assert "CANARY" in daemon_conf.read_text()
+    cluster.storm("jar", package, "spy.py", out)
+    seen = json.loads(wait_for("the spy", lambda: out.exists() and out.read_text()))
+    assert [where for where, text in seen.items() if "CANARY" in str(text)] == []
+    assert any(where.endswith("/launch.json") for where in seen)
+    conf = seen["conf"]
+    assert conf["my.key"] == "mine"
+    assert conf["topology.name"] == "spy"
+    assert conf["storm.zookeeper.port"] == cluster.state()["zookeeper"]["port"]
+    assert {"storm.local.dir", "nimbus.seeds", "drpc.servers"} <= conf.keys()
 
 
 def test_get_errors_of_a_healthy_topology_is_empty(cluster: DevCluster) -> None:

@@ -15,6 +15,7 @@ from tests.integration.supervisor.standin import CODE, TestNode, package, wait_u
 from squall.cluster.memory import MemoryStore
 from squall.cluster.state import ClusterState
 from squall.launch import LaunchSpec
+from squall.worker_conf import worker_conf
 from squall_supervisor import processes
 from squall_supervisor.node_killing import kill_workers
 from squall_supervisor.slot_table import State
@@ -48,7 +49,7 @@ async def test_an_assignment_becomes_a_running_worker(node: TestNode) -> None:
     spec = LaunchSpec.read(worker_dir / "launch.json")
     assert (spec.topology_id, spec.port, spec.supervisor_id) == (WORDS, 6700, "node")
     assert spec.hostname == "127.0.0.1"
-    assert spec.daemon_conf == node.conf
+    assert spec.daemon_conf == worker_conf(node.conf)
     assert (spec.stormdist / "code" / "app.py").read_bytes() == b"x = 1\n"
     assert (spec.stormdist / "resources" / "run.sh").exists()
     assert (spec.stormdist / "stormcode.ser").read_bytes() == CODE
