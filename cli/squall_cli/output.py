@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from squall.printing import print_if_possible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -57,9 +59,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def say(message: str) -> None:
-    """A message to the person at the terminal (stderr)."""
-    sys.stderr.write(printable(message) + "\n")
-    sys.stderr.flush()
+    """A message to the person at the terminal (stderr). One that cannot be written is dropped: what
+    the command does goes on."""
+    print_if_possible(printable(message), sys.stderr)
 
 
 def print_error(error: SquallError) -> None:

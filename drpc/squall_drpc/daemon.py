@@ -22,6 +22,7 @@ from squall.config import default_conf
 from squall.daemon import read_daemon_conf, run_daemon, set_up_daemon_log, stop_signals
 from squall.errors import SquallError
 from squall.logs import get_logger
+from squall.printing import hold_standard_streams, print_if_possible
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.exchange import Exchange
 from squall_drpc.http import DrpcHttp
@@ -38,10 +39,11 @@ _WORKER_CONNECTIONS_MAX = 1024
 
 def main() -> int:
     """Run with the configuration that the environment names; returns the exit status."""
+    hold_standard_streams()
     try:
         return run({**default_conf(), **read_daemon_conf(os.environ, "storm drpc")})
     except SquallError as error:
-        print(f"drpc: {error}", file=sys.stderr)
+        print_if_possible(f"drpc: {error}", sys.stderr)
         return 1
 
 
@@ -156,7 +158,7 @@ async def _run(conf: Mapping[str, Any]) -> int:
         "pid": os.getpid(),
     }
     log.info("drpc_started", **ready)
-    print(json.dumps({"drpc": ready}), flush=True)
+    print_if_possible(json.dumps({"drpc": ready}), sys.stdout)
     await stop.wait()
     log.info("drpc_stopping", under_way=server.exchange.under_way)
     await server.stop()

@@ -22,6 +22,7 @@ from squall.cluster.store import StoreError
 from squall.daemon import read_daemon_conf, run_daemon, set_up_daemon_log, stop_signals
 from squall.errors import SquallError
 from squall.logs import get_logger
+from squall.printing import hold_standard_streams, print_if_possible
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
 from squall_thrift import storm
@@ -36,10 +37,11 @@ _STOP_GRACE_SECS = 5.0
 
 def main() -> int:
     """Run with the configuration that the environment names; returns the exit status."""
+    hold_standard_streams()
     try:
         return run(read_daemon_conf(os.environ, "storm nimbus"))
     except SquallError as error:
-        print(f"nimbus: {error}", file=sys.stderr)
+        print_if_possible(f"nimbus: {error}", sys.stderr)
         return 1
 
 
@@ -114,7 +116,7 @@ async def _connect(state: ClusterState, conf: Mapping[str, Any], stop: asyncio.E
                 servers = ",".join(conf.get("storm.zookeeper.servers") or ["localhost"])
                 where = f"{servers} (port {conf.get('storm.zookeeper.port', 2181)})"
                 log.warning("waiting_for_zookeeper", servers=where)
-                print(f"nimbus: waiting for ZooKeeper at {where}", file=sys.stderr, flush=True)
+                print_if_possible(f"nimbus: waiting for ZooKeeper at {where}", sys.stderr)
                 timeout = None
         if connecting.done():
             connecting.result()
@@ -151,12 +153,12 @@ async def _serve(
             raise SquallError(f"ZooKeeper went away at the start: {error}") from error
         log.info("nimbus_started", host=host, port=port, pid=os.getpid())
         ready = {"nimbus": {"host": host, "port": port, "pid": os.getpid()}}
-        print(json.dumps(ready), flush=True)
+        print_if_possible(json.dumps(ready), sys.stdout)
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((stopping, nimbus.crashed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if nimbus.crashed.done():
-            print(f"nimbus: a part crashed: {nimbus.crashed.result()!r}", file=sys.stderr)
+            print_if_possible(f"nimbus: a part crashed: {nimbus.crashed.result()!r}", sys.stderr)
             return 1
         log.info("nimbus_stopping")
         return 0

@@ -21,8 +21,10 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     from squall.daemon import read_daemon_conf
+    from squall.printing import hold_standard_streams
     from squall_supervisor import daemon
 
+    hold_standard_streams()
     try:
         conf = read_daemon_conf(os.environ, "storm supervisor")
         if not arguments.kill_workers:

@@ -13,6 +13,7 @@ from typing import Any
 from squall.daemon import run_daemon, set_up_daemon_log, stop_signals
 from squall.errors import ConfigError, SquallError
 from squall.logs import get_logger
+from squall.printing import print_if_possible
 from squall_supervisor.node_lock import NodeLock
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import Supervisor
@@ -82,11 +83,10 @@ async def _announce(supervisor: Supervisor) -> None:
         "port": supervisor.port,
     }
     log.info("supervisor_ready", ready=json.dumps(ready))
-    with contextlib.suppress(OSError):  # nobody reads it any more
-        print(json.dumps({"supervisor": ready}), flush=True)
+    print_if_possible(json.dumps({"supervisor": ready}), sys.stdout)
 
 
 def fail(error: SquallError) -> int:
     """Tell the operator, on stderr, and return the exit status."""
-    print(error, file=sys.stderr)
+    print_if_possible(str(error), sys.stderr)
     return 1

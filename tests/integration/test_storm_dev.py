@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.leftovers import processes_of
-from tests.support.devcluster import DevCluster, is_alive, storm, wait_for
+from tests.support.devcluster import STORM, DevCluster, environment, is_alive, storm, wait_for
 from tests.support.ledger import Ledger, text
 from tests.support.submit import submit_ledger
 
@@ -74,12 +76,60 @@ def test_a_signal_ends_everything_workers_included(tmp_path: Path, number: signa
         assert not processes_of(tmp_path)
 
 
+def test_output_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """What is killed is started again, once; SIGTERM ends all of it."""
+    reader, closed_pipe = os.pipe()
+    os.close(reader)
+    full_disk = os.open("/dev/full", os.O_WRONLY)
+    process = subprocess.Popen(
+        [*STORM, "dev", "--free-ports", "--data-dir", tmp_path],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=full_disk,
+        stderr=closed_pipe,
+        start_new_session=True,
+    )
+    os.close(closed_pipe)
+    os.close(full_disk)
+    cluster = DevCluster(process, tmp_path, {"conf_file": str(tmp_path / "storm.yaml")})
+    try:
+        wait_for("the cluster", lambda: _pids(tmp_path, process), 60)
+        parts = len(processes_of(tmp_path))
+        killed = {part: cluster.state()[part]["pid"] for part in ("zookeeper", "nimbus")}
+        for pid in killed.values():
+            os.kill(pid, signal.SIGKILL)
+        for part, pid in killed.items():
+            wait_for("its restart", lambda p=part, old=pid: _restarted(cluster, p, old))
+        assert len(processes_of(tmp_path)) == parts
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+        assert not processes_of(tmp_path)
+    finally:
+        cluster.destroy()
+
+
+def _pids(data_dir: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Whether all that there is to be has a process."""
+    assert process.poll() is None, "storm dev has ended"
+    try:
+        state = json.loads((data_dir / "cluster.json").read_bytes())
+    except FileNotFoundError:
+        return False
+    return all(part["pid"] for part in (state["drpc"], state["nimbus"], *state["supervisors"]))
+
+
+def _restarted(cluster: DevCluster, part: str, pid: int) -> bool:
+    return cluster.state()[part]["pid"] not in (None, pid)
+
+
 def test_killing_it_leaves_no_process(tmp_path: Path) -> None:
+    """Whatever its data folder says of it."""
     with Ledger(text(1_000)) as ledger:
         cluster = DevCluster.launch(tmp_path, supervisors=1, slots=2)
         try:
             submit_ledger(cluster, ledger)
             cluster.worker_pids(1)
+            (tmp_path / "cluster.json").unlink()
             cluster.stop(signal.SIGKILL)
             wait_for("all processes to end", lambda: not processes_of(tmp_path), 60)
         finally:

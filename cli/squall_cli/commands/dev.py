@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from squall.printing import drop_unwritten, hold_standard_streams, print_if_possible
 from squall_cli.options import Settings, json_option, settings_options
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def command(
     from squall_cli.dev.ports import free_ports as choose_free_ports
     from squall_cli.dev.ports import port_is_free
 
+    hold_standard_streams()
     plan = make_plan(
         data_dir=(data_dir or default_data_dir()).absolute(),
         supervisors=supervisors,
@@ -84,7 +87,6 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
     import signal
 
     from squall_cli.dev.cluster import DevCluster
-    from squall_cli.dev.report import print_report
     from squall_cli.output import say
 
     async def live() -> None:
@@ -92,10 +94,9 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
             say("Starting ZooKeeper, Nimbus, the supervisors and DRPC ...")
         async with DevCluster(plan, say) as cluster:
             if as_json:
-                sys.stdout.write(json.dumps(cluster.state()) + "\n")
-                sys.stdout.flush()
+                print_if_possible(json.dumps(cluster.state()), sys.stdout)
             else:
-                print_report(plan, cluster.state())
+                _report(plan, cluster.state())
             await asyncio.get_running_loop().create_future()
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -105,12 +106,12 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
     def end() -> None:
         # Further signals change nothing: ending is bounded in time, and a cluster that is half
         # ended is what nobody wants.
-        if not as_json and not task.cancelled():
-            say("Ending the cluster ...")
+        task.cancel()
         for number in signals:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
-        task.cancel()
+        if not as_json:
+            say("Ending the cluster ...")
 
     for number in signals:
         loop.add_signal_handler(number, end)
@@ -119,4 +120,17 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
     except asyncio.CancelledError:
         if not as_json:
             say("The cluster has ended.")
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            drop_unwritten(stream)
     return 0
+
+
+def _report(plan: DevPlan, state: dict[str, Any]) -> None:
+    """Print where everything is, if that can be printed: the cluster runs in any case."""
+    from squall_cli.dev.report import print_report
+
+    # rich ends the program when the reader of a pipe has gone.
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, SystemExit):
+            print_report(plan, state)

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +24,7 @@ from squall_cli.daemons import daemon_argv, write_daemon_conf
 from squall_cli.dev import guardian
 from squall_cli.dev.plan import DevPlan, SupervisorPlan
 from squall_cli.dev.ports import LOOPBACK
-from squall_cli.dev.process import KeptProcess, describe_status
+from squall_cli.dev.process import KeptProcess, describe_status, open_output
 from squall_cli.dev.ready import registered_supervisors, wait_listening, wait_nimbus, wait_zookeeper
 
 START_TIMEOUT_SECS = 60.0
@@ -46,6 +47,7 @@ class DevCluster:
     def __init__(self, plan: DevPlan, tell: Callable[[str], None]) -> None:
         self.plan = plan
         self._tell = tell
+        self._mark = uuid.uuid4().hex  # in the environment of all that is started
         self._up = False
         self._lock_fd = -1
         self._guardian: subprocess.Popen[bytes] | None = None
@@ -153,9 +155,10 @@ class DevCluster:
         from squall_cli.zookeeper import DevZooKeeper
 
         plan = self.plan
-        with (plan.logs / "guardian.out").open("ab") as output:
+        argv = [sys.executable, "-P", "-m", "squall_cli.dev.guardian", self._mark]
+        with open_output(plan.logs / "guardian.out") as output:
             self._guardian = subprocess.Popen(  # noqa: ASYNC220 - a fork, nothing to wait for
-                [sys.executable, "-P", "-m", "squall_cli.dev.guardian", str(plan.data_dir)],
+                [*argv, str(plan.data_dir)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -169,7 +172,7 @@ class DevCluster:
         process = KeptProcess(
             name,
             argv,
-            environment={**os.environ, **environment},
+            environment={**os.environ, guardian.MARK_VARIABLE: self._mark, **environment},
             output=self.plan.logs / f"{name}.out",
             on_change=self._on_change,
         )
@@ -238,26 +241,28 @@ class DevCluster:
     # Stop -------------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        await asyncio.gather(
-            *(process.stop(_STOP_GRACE_SECS) for process in self._supervisors.values())
-        )
-        await asyncio.gather(
-            *(self._kill_workers(name) for name in self._supervisors), return_exceptions=True
-        )
-        if self._drpc is not None:
-            await self._drpc.stop(_STOP_GRACE_SECS)
-        if self._nimbus is not None:
-            await self._nimbus.stop(_STOP_GRACE_SECS)
-        if self._zookeeper is not None:
-            await self._zookeeper.stop(_STOP_GRACE_SECS)
+        """End everything. What goes wrong with one part is told and keeps no other running."""
+        await self._try_all([s.stop(_STOP_GRACE_SECS) for s in self._supervisors.values()])
+        await self._try_all([self._kill_workers(name) for name in self._supervisors])
+        for daemon in (self._drpc, self._nimbus, self._zookeeper):
+            if daemon is not None:
+                await self._try_all([daemon.stop(_STOP_GRACE_SECS)])
+        killed = await asyncio.to_thread(guardian.end_marked, self._mark, 0.0)
+        if killed:
+            self._tell(f"Killed what was left of the cluster: processes {killed}.")
         self._write_state()
         if self._guardian is not None:
             await asyncio.to_thread(self._guardian.communicate, guardian.DONE)
         os.close(self._lock_fd)
 
+    async def _try_all(self, steps: list[Coroutine[Any, Any, None]]) -> None:
+        for result in await asyncio.gather(*steps, return_exceptions=True):
+            if isinstance(result, Exception):
+                self._tell(f"A part of the cluster could not be ended: {result!r}")
+
     async def _kill_workers(self, name: str) -> None:
         conf = self.plan.folder(name) / "daemon-conf.json"
-        with (self.plan.logs / f"{name}.out").open("ab") as output:
+        with open_output(self.plan.logs / f"{name}.out") as output:
             process = await asyncio.create_subprocess_exec(
                 *daemon_argv("squall_supervisor", ("--kill-workers",)),
                 stdin=subprocess.DEVNULL,
@@ -280,5 +285,8 @@ def _pid(process: KeptProcess | None) -> int | None:
 
 
 def _last_lines(path: Path) -> str:
-    lines = path.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+    try:
+        lines = path.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
     return "\n".join([f"The last lines of {path}:", *(f"  {line}" for line in lines)])

@@ -1,18 +1,22 @@
-"""Ends what a killed keeper could not: the workers, which outlive their supervisors by design.
+"""Ends what a killed keeper could not: its daemons, and the workers, which outlive them by design.
 
 The keeper holds the other end of this process' standard input. It closes it after writing
 "done\\n" when it has ended everything itself; when it dies (kill -9, out of memory), the pipe ends
-without that word, and the guardian ends each supervisor's workers. The daemons get SIGTERM from the
-kernel at that moment (`process.KeptProcess`); those that have not gone after a grace are killed.
+without that word.
 
-    python -m squall_cli.dev.guardian DATA_DIR
+Everything that the keeper starts has a mark in its environment, which children inherit. It is the
+mark that says what belongs to the cluster: no list that somebody must have been able to write. The
+daemons get SIGTERM from the kernel when the keeper dies (`process.KeptProcess`); what still has the
+mark after a grace is killed. Then each supervisor's workers, whose environment is their topology's,
+are ended through the supervisor's own records.
+
+    python -m squall_cli.dev.guardian MARK DATA_DIR
 
 Only the standard library is imported: this process waits in every development cluster.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -20,52 +24,82 @@ import sys
 import time
 from pathlib import Path
 
+# The variable that marks the processes of one run of `storm dev`.
+MARK_VARIABLE = "SQUALL_DEV_CLUSTER"
 DONE = b"done\n"
 _GRACE_SECS = 8.0
 _POLL_SECS = 0.05
+# Killed processes that start others are looked for again this often.
+_ROUNDS_MAX = 20
 
 
-def belongs_to(pid: int, data_dir: Path) -> bool:
-    """Whether this process (still) is a daemon of the cluster: its number may have been reused."""
-    needle = os.fsencode(str(data_dir))
-    for name in ("environ", "cmdline"):
-        try:
-            if needle in Path(f"/proc/{pid}/{name}").read_bytes():
-                return True
-        except OSError:
+def marked(mark: str) -> list[int]:
+    """The living processes that carry a mark, but not this one."""
+    needle = f"{MARK_VARIABLE}={mark}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == os.getpid():
             continue
-    return False
-
-
-def end_daemons(pids: list[int], data_dir: Path) -> None:
-    """Wait for the daemons to end; kill those that do not."""
-    deadline = time.monotonic() + _GRACE_SECS
-    left = [pid for pid in pids if belongs_to(pid, data_dir)]
-    while left and time.monotonic() < deadline:
-        time.sleep(_POLL_SECS)
-        left = [pid for pid in left if belongs_to(pid, data_dir)]
-    for pid in left:
         try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
+            # One that has ended and waits for its parent has no environment any more.
+            if needle in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                found.append(int(name))
+        except OSError:  # it ended meanwhile, or is another user's
+            continue
+    return found
+
+
+def end_marked(mark: str, grace_secs: float = _GRACE_SECS) -> list[int]:
+    """Wait for the processes with a mark to end, and kill those that do not; returns these."""
+    deadline = time.monotonic() + grace_secs
+    while marked(mark) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECS)
+    killed: list[int] = []
+    for _ in range(_ROUNDS_MAX):
+        left = marked(mark)
+        if not left:
+            break
+        for pid in left:
+            _kill(pid, mark)
+        killed += [pid for pid in left if pid not in killed]
+        time.sleep(_POLL_SECS)
+    return killed
+
+
+def _kill(pid: int, mark: str) -> None:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if pid in marked(mark):  # still: a number is used again
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        pass
+    finally:
+        os.close(pidfd)
+
+
+def end_workers(data_dir: Path) -> None:
+    """End the workers of every supervisor that has run in this folder."""
+    for conf in sorted(data_dir.glob("supervisor-*/daemon-conf.json")):
+        try:
+            subprocess.run(
+                [sys.executable, "-P", "-m", "squall_supervisor", "--kill-workers"],
+                env={**os.environ, "SQUALL_DAEMON_CONF": str(conf)},
+                check=False,
+            )
+        except OSError:
             continue
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    data_dir = Path(sys.argv[1])
+    mark, data_dir = sys.argv[1], Path(sys.argv[2])
     if sys.stdin.buffer.read() == DONE:
         return
-    state = json.loads((data_dir / "cluster.json").read_bytes())
-    daemons = [state["nimbus"], state["zookeeper"], *state["supervisors"]]
-    end_daemons([daemon["pid"] for daemon in daemons if daemon["pid"]], data_dir)
-    for number in range(1, len(state["supervisors"]) + 1):
-        conf = data_dir / f"supervisor-{number}" / "daemon-conf.json"
-        subprocess.run(
-            [sys.executable, "-P", "-m", "squall_supervisor", "--kill-workers"],
-            env={**os.environ, "SQUALL_DAEMON_CONF": str(conf)},
-            check=False,
-        )
+    end_marked(mark)
+    end_workers(data_dir)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ any     --stop---> STOPPED
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -14,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -22,6 +24,15 @@ BACKOFF_FIRST_SECS = 0.2
 BACKOFF_MAX_SECS = 5.0
 # A process that ran for so long did start: its next end is a new accident, not the same one again.
 STEADY_SECS = 10.0
+
+
+def open_output(path: Path) -> IO[bytes]:
+    """Open a file for a process' output; /dev/null when it cannot be opened (a full disk, a folder
+    that is gone): a process matters more than what it prints."""
+    try:
+        return path.open("ab")
+    except OSError:
+        return open(os.devnull, "wb")
 
 
 def restart_delay_secs(ends: int) -> float:
@@ -33,8 +44,9 @@ class KeptProcess:
     """A program that is started again whenever it ends by itself.
 
     It runs in a session of its own, so that Ctrl-C at the terminal reaches the keeper only, and
-    gets SIGTERM from the kernel when the keeper dies. Its output is appended to `output`.
-    `on_change` is called on the event loop after each start and each end.
+    gets SIGTERM from the kernel when the keeper dies. Its output is appended to `output`, or lost
+    when that cannot be opened. `on_change` is called on the event loop after each start and each
+    end; what it raises changes nothing here.
     """
 
     def __init__(
@@ -75,8 +87,8 @@ class KeptProcess:
             if os.getppid() != keeper:  # it died between fork and prctl
                 os._exit(1)
 
-        with self.output.open("ab") as output:
-            self._process = subprocess.Popen(
+        with open_output(self.output) as output:
+            process = subprocess.Popen(
                 self._argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -85,11 +97,25 @@ class KeptProcess:
                 start_new_session=True,
                 preexec_fn=in_child,  # the keeper has one thread when it starts children
             )
+        try:
+            self._pidfd = os.pidfd_open(process.pid)
+        except OSError:  # no descriptor left: unwatched, it would never be ended
+            process.kill()
+            process.wait()
+            raise
+        self._process = process
         self._started_secs = time.monotonic()
         self._ended.clear()
-        self._pidfd = os.pidfd_open(self._process.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._on_end)
-        self._on_change(self)
+        self._announce()
+
+    def _announce(self) -> None:
+        try:
+            self._on_change(self)
+        except Exception as error:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"a change of {self.name} could not be announced", "exception": error}
+            )
 
     def _on_end(self) -> None:
         assert self._process is not None
@@ -105,14 +131,14 @@ class KeptProcess:
         steady = time.monotonic() - self._started_secs >= STEADY_SECS
         self._ends_in_a_row = 1 if steady else self._ends_in_a_row + 1
         self._restart = loop.call_later(restart_delay_secs(self._ends_in_a_row), self._start_again)
-        self._on_change(self)
+        self._announce()
 
     def _start_again(self) -> None:
         self._restart = None
         self.restarts += 1
         try:
             self.start()
-        except OSError:  # no descriptor or no process to be had, the log's folder gone: later
+        except OSError:  # no descriptor or no process left: later
             self._ends_in_a_row += 1
             delay_secs = restart_delay_secs(self._ends_in_a_row)
             self._restart = asyncio.get_running_loop().call_later(delay_secs, self._start_again)
@@ -130,7 +156,8 @@ class KeptProcess:
         try:
             await asyncio.wait_for(self._ended.wait(), grace_secs)
         except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await self._ended.wait()
 
 

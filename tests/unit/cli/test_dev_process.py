@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from squall_cli.dev.process import (
     BACKOFF_MAX_SECS,
@@ -150,19 +153,68 @@ def _runs(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-async def test_a_process_that_cannot_be_started_again_now_is_started_later(tmp_path: Path) -> None:
+async def test_a_process_whose_output_cannot_be_kept_is_started_all_the_same(
+    tmp_path: Path,
+) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     watched = Watched(logs, SLEEPS)
-    await watched.wait_change()
     (logs / "child.out").unlink()
     logs.rmdir()
     os.kill(watched.pids[0], signal.SIGKILL)
-    await watched.wait_change()
-    async with asyncio.timeout(20):
-        while watched.process.restarts < 2:  # noqa: ASYNC110 - tried, and failed
-            await asyncio.sleep(0.01)
-        logs.mkdir()
-        while len(watched.pids) < 2:
-            await watched.wait_change()
+    while len(watched.pids) < 2:
+        await watched.wait_change()
+    assert watched.process.restarts == 1
     await watched.process.stop(5)
+
+
+async def test_a_process_that_cannot_be_started_again_now_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _children()
+    watched = Watched(tmp_path, SLEEPS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", _no_descriptors)
+        os.kill(watched.pids[0], signal.SIGKILL)
+        await _until(lambda: watched.process.restarts == 2)
+    while len(watched.pids) < 2:
+        await watched.wait_change()
+    await watched.process.stop(5)
+    assert _children() == before, "what could not be watched was ended"
+
+
+def _no_descriptors(pid: int) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def _children() -> list[int]:
+    """The processes that this one has started."""
+    parent = os.getpid()
+    return [int(p) for p in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+async def test_what_the_callback_raises_is_no_failed_start(tmp_path: Path) -> None:
+    """Its message may have gone to a pipe that nobody reads."""
+    before = _children()
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    def fail(process: KeptProcess) -> None:
+        raise BrokenPipeError
+
+    kept = KeptProcess(
+        "child",
+        [sys.executable, "-c", SLEEPS],
+        environment=dict(os.environ),
+        output=tmp_path / "child.out",
+        on_change=fail,
+    )
+    kept.start()
+    for restarts in (1, 2):
+        assert kept.pid is not None
+        os.kill(kept.pid, signal.SIGKILL)
+        await _until(lambda n=restarts: kept.restarts == n and kept.pid is not None)
+        assert len(_children()) == len(before) + 1
+    await kept.stop(5)
+    assert _children() == before
+    assert len(told) == 5  # three starts, two ends
