@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from squall.config import check_json, read_conf, unknown_keys, validate_conf
-from squall.config_schema import SCHEMA
 from squall.errors import InvalidTopologyError, NimbusError, SquallError
 from squall.import_check import (
     CHECK_MODE,
@@ -34,6 +33,7 @@ from squall.import_check import (
 from squall.model import Topology
 from squall.names import topology_name_error
 from squall.system_topology import validate_topology
+from squall.where_keys_count import check_program_conf, topology_part
 
 if TYPE_CHECKING:
     from squall.local import LocalCluster
@@ -97,7 +97,7 @@ def submit_topology(
             hint="storm jar FOLDER MODULE, to run it on the cluster; "
             "storm local FOLDER MODULE, to run it in one process",
         )
-    merged = _check(name, conf, topology, session.overrides, initial_status)
+    merged = _check(name, conf, topology, session, initial_status)
     recorded = [r for r in recorded_in(topology) if r not in session.checked]
     check = ImportCheck(session.code, recorded, session.environment) if recorded else None
     if check is not None:
@@ -124,10 +124,11 @@ def _check(
     name: str,
     conf: Mapping[str, Any] | None,
     topology: Topology,
-    overrides: Mapping[str, Any],
+    session: Session,
     initial_status: str,
 ) -> dict[str, Any]:
-    """The topology's configuration with `-c` on top. Raises for whatever Nimbus would refuse."""
+    """The topology's configuration with `-c` on top. Raises for whatever Nimbus would refuse, and
+    for options that would have no effect."""
     if not isinstance(name, str):
         raise SquallError(f"the topology's name is {name!r}; expected text")
     problem = topology_name_error(name)
@@ -143,12 +144,8 @@ def _check(
     if conf is not None and not isinstance(conf, Mapping):
         raise SquallError(f"the conf of topology {name!r} is {conf!r}; expected a dict or None")
     where = f"conf of topology {name!r}"
-    own = {
-        k: v
-        for k, v in overrides.items()
-        if k.startswith(("topology.", "drpc.")) or k not in SCHEMA
-    }
-    merged = {**(conf or {}), **own}
+    check_program_conf(conf or {}, where=where)
+    merged = {**(conf or {}), **topology_part(session.overrides, mode=session.mode)}
     check_json(merged, where=where)
     validate_conf(merged, where=where)
     merged = read_conf(merged)

@@ -187,7 +187,7 @@ def test_an_entry_point_that_submits_twice_uploads_once(runner, nimbus):
 
 def test_dash_c_beats_the_topologys_conf_and_only_topology_keys_travel(runner, nimbus):
     runner.write("wc.py", WORDS, GUARDED)
-    overrides = {"topology.workers": 5, "storm.local.dir": "/x", "own": 1}
+    overrides = {"topology.workers": 5, "nimbus.thrift.port": 1, "own": 1}
     assert runner.run("wc", "c", conf=nimbus.conf, overrides=overrides).status == 0
     conf = json.loads(nimbus.called("submitTopologyWithOpts")[0][2])
     assert conf == {"topology.workers": 5, "mine": [1], "own": 1}
