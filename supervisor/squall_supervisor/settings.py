@@ -12,6 +12,7 @@ from typing import Any
 from squall.archive_members import Limits
 from squall.errors import ConfigError
 from squall.platforms import META_KEY, this_platform
+from squall_supervisor.log_retention import RetentionLimits
 from squall_supervisor.rlimits import rlimits_of
 from squall_supervisor.slot import SlotSettings
 from squall_supervisor.users import UserRules
@@ -58,6 +59,7 @@ class SupervisorSettings:
     worker_cpu_percent_min: float
     memory_margin_mb: float
     memory_hard_multiplier: float
+    log_retention: RetentionLimits
     users: UserRules | None  # None: workers run as the supervisor's user
     cgroups: CgroupSettings | None  # None: none are made
     rlimits: Mapping[str, int]  # of workers, by their names in the module resource
@@ -176,6 +178,7 @@ class SupervisorSettings:
             memory_hard_multiplier=number(
                 "storm.supervisor.hard.memory.limit.multiplier", 2.0, least=1.0
             ),
+            log_retention=RetentionLimits.from_conf(conf),
             users=UserRules.from_conf(conf),
             cgroups=_cgroups(conf),
             rlimits=rlimits_of(conf),

@@ -36,6 +36,7 @@ from squall_supervisor.environments import Environments
 from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
 from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
 from squall_supervisor.localizer import Localizer
+from squall_supervisor.log_files import clean_up_logs
 from squall_supervisor.machine import Machine
 from squall_supervisor.memory import Memory
 from squall_supervisor.memory_watch import MemoryWatch
@@ -244,6 +245,8 @@ class Supervisor:
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, localizer.clean_up)
+        if settings.log_retention.every_secs > 0:
+            self._tasks.every("log clean-up", settings.log_retention.every_secs, self._clean_logs)
         if "://" not in history_url(self._conf):  # else Nimbus does it for all
             self._tasks.every("history", EXPIRE_EVERY_SECS, self._history.expire)
 
@@ -403,6 +406,22 @@ class Supervisor:
             if self._neighbourhood.isolated:
                 continue  # what was stopped starts again, perhaps: its code is kept
             await self._slots.remove_unused_topologies()
+
+    async def _clean_logs(self) -> None:
+        """Delete what is too old or too much of the workers' logs."""
+        wanted = {
+            (one.topology_id, port)
+            for ports in (self._last_ports, self._slots.wanted)
+            for port, one in ports.items()
+        }
+        await asyncio.to_thread(
+            clean_up_logs,
+            self.settings.artifacts_dir,
+            self.settings.workers_dir,
+            self.settings.log_retention,
+            wanted=wanted,
+            now_secs=self._clock.time(),
+        )
 
     async def _begin_without_zookeeper(self) -> None:
         try:

@@ -23,6 +23,7 @@ def main(argv: list[str]) -> int:
         return 2
     from squall.launch import LaunchSpec
     from squall.logs import get_logger, set_up_logging
+    from squall_worker.printed import bound_printed
 
     try:
         spec = LaunchSpec.read(Path(argv[4]))
@@ -33,6 +34,7 @@ def main(argv: list[str]) -> int:
     set_up_logging(
         spec.artifacts_dir / "worker.log", level=level if isinstance(level, int) else logging.INFO
     )
+    bound_printed(spec.artifacts_dir)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     os.chdir(spec.worker_dir)

@@ -244,6 +244,27 @@ async def test_a_topology_that_goes_ends_its_worker_and_leaves_nothing(node: Tes
     assert (supervisor.settings.artifacts_dir / WORDS / "6700" / "worker.log.out").exists()
 
 
+async def test_logs_of_a_worker_that_is_gone_are_deleted_after_their_age(tmp_path: Path) -> None:
+    node = TestNode(
+        tmp_path,
+        **{"logviewer.cleanup.interval.secs": 0.1, "logviewer.cleanup.age.mins": 0.01},
+    )
+    node.blobs.put(WORDS)
+    node.blobs.put(OTHER)
+    try:
+        supervisor = await node.start()
+        await node.assign(WORDS, {6700: 1})
+        await node.assign(OTHER, {6701: 1})
+        await node.wait_running(6700)
+        await node.wait_running(6701)
+        await node.unassign(WORDS)
+        artifacts = supervisor.settings.artifacts_dir
+        await wait_until("its logs are gone", lambda: os.listdir(artifacts) == [OTHER])
+        assert (artifacts / OTHER / "6701" / "worker.log.out").exists()
+    finally:
+        await node.close()
+
+
 async def test_other_executors_restart_the_worker_and_peers_that_move_do_not(
     node: TestNode,
 ) -> None:

@@ -1,0 +1,96 @@
+"""What a worker prints is bounded while it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from squall_worker.printed import turn_over
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    path = tmp_path / "worker.log.out"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    yield fd, path
+    os.close(fd)
+
+
+def test_the_newest_is_kept_and_printing_goes_on(printed: tuple[int, Path]) -> None:
+    fd, path = printed
+    for number in range(100):
+        os.write(fd, b"%04d\n" % number)
+        turn_over(fd, path, 50)
+    older = path.with_name("worker.log.out.1")
+    assert 0 < path.stat().st_size <= 50
+    kept = (older.read_bytes() + path.read_bytes()).split()
+    assert kept[-11:] == [b"%04d" % number for number in range(89, 100)]
+    assert sorted(os.listdir(path.parent)) == ["worker.log.out", "worker.log.out.1"]
+
+
+def test_a_flood_leaves_its_end(printed: tuple[int, Path]) -> None:
+    fd, path = printed
+    os.write(fd, b"".join(b"%07d\n" % n for n in range(100_000)))
+    assert turn_over(fd, path, 8_000)
+    assert path.stat().st_size == 0
+    kept = path.with_name("worker.log.out.1").read_bytes()
+    assert kept == b"".join(b"%07d\n" % n for n in range(99_000, 100_000))
+
+
+def test_below_the_limit_nothing_happens_nor_with_anything_but_a_file(
+    printed: tuple[int, Path],
+) -> None:
+    fd, path = printed
+    os.write(fd, b"x" * 50)
+    assert not turn_over(fd, path, 50)
+    reader, writer = os.pipe()
+    assert not turn_over(writer, path, 0)
+    os.close(reader)
+    os.close(writer)
+    assert path.stat().st_size == 50
+
+
+def test_it_is_cut_even_when_it_cannot_be_kept(printed: tuple[int, Path]) -> None:
+    """A full disk; here a folder has the name."""
+    fd, path = printed
+    path.with_name("worker.log.out.1").mkdir()
+    os.write(fd, b"x" * 100)
+    assert turn_over(fd, path, 50)
+    assert path.stat().st_size == 0
+    path.unlink()
+    path.symlink_to("/etc/passwd")  # what the descriptor writes to is cut, nothing else is read
+    os.write(fd, b"x" * 100)
+    assert turn_over(fd, path, 50)
+    assert sorted(os.listdir(path.parent)) == ["worker.log.out", "worker.log.out.1"]
+
+
+PROGRAM = """
+import subprocess, sys, time
+from pathlib import Path
+from squall_worker import printed
+
+printed.PRINTED_BYTES_MAX, printed._EVERY_SECS = 1_000_000, 0.01
+printed.turn_over.__defaults__ = (1_000_000,)
+printed.bound_printed(Path(sys.argv[1]))
+older = Path(sys.argv[1], "worker.log.out.1")
+child = "print('of a child ' * 100_000, flush=True)"
+while not older.exists():
+    subprocess.run([sys.executable, "-c", child], check=True)
+print("the end", flush=True)
+"""
+
+
+def test_a_process_that_prints_on_and_its_children(tmp_path: Path) -> None:
+    out = tmp_path / "worker.log.out"
+    with out.open("ab") as file:
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, tmp_path], stdout=file, check=True, timeout=60
+        )
+    kept = (tmp_path / "worker.log.out.1").read_bytes() + out.read_bytes()
+    assert kept.endswith(b"the end\n")
+    assert len(kept) < 10_000_000
