@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -19,8 +20,16 @@ import uvloop
 
 from squall.errors import ConfigError
 from squall.logs import set_up_logging
+from squall.printing import hold_standard_streams
 
 CONF_VARIABLE = "SQUALL_DAEMON_CONF"
+
+
+def begin_daemon() -> None:
+    """The first thing that a daemon does: what it writes is for its user only (configuration,
+    packages and logs hold secrets), and no file gets the number of a closed standard stream."""
+    hold_standard_streams()
+    os.umask(0o077)
 
 
 def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace `path` by `data`: temporary file in the same folder, fsync, rename, fsync of the
     folder. Raises OSError (a full disk among them) with the old content untouched."""
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -31,6 +31,12 @@ def make_dirs(path: Path, *, mode: int = 0o777) -> None:
     for folder in reversed(missing):
         folder.mkdir(mode=mode if folder == path else 0o777, exist_ok=True)
         sync_dir(folder.parent)
+
+
+def make_private_dirs(path: Path) -> None:
+    """The same for a folder that only we may enter, also if it is there and open to others."""
+    make_dirs(path, mode=0o700)
+    os.chmod(path, 0o700)
 
 
 def sync_dir(path: Path) -> None:

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
 from squall.files import write_atomic
+
+# To read for the folder's group too: people who look at the history need not be a daemon's user.
+_FILE_MODE, _FOLDER_MODE = 0o640, 0o750
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and its parents; those that are new are the group's to read, whatever the
+    umask. A folder whose group is inherited (setgid) passes that on."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return
+    os.chmod(folder, folder.stat().st_mode & stat.S_ISGID | _FOLDER_MODE)
 
 
 class Folder:
@@ -51,13 +69,13 @@ class Folder:
     def write(self, name: str, data: bytes) -> None:
         """Replace a file in one step."""
         if self._path is not None:
-            self._path.mkdir(parents=True, exist_ok=True)
-            write_atomic(self._path / name, data)
+            _make(self._path)
+            write_atomic(self._path / name, data, mode=_FILE_MODE)
             return
         system, path = self._system()
         system.makedirs(path, exist_ok=True)
         if "file" in system.protocol:  # file://: no put in one step
-            write_atomic(Path(path) / name, data)
+            write_atomic(Path(path) / name, data, mode=_FILE_MODE)
             return
         system.pipe_file(f"{path}/{name}", data)
 

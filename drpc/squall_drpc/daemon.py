@@ -19,10 +19,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall.config import default_conf
-from squall.daemon import read_daemon_conf, run_daemon, set_up_daemon_log, stop_signals
+from squall.daemon import (
+    begin_daemon,
+    read_daemon_conf,
+    run_daemon,
+    set_up_daemon_log,
+    stop_signals,
+)
 from squall.errors import SquallError
 from squall.logs import get_logger
-from squall.printing import hold_standard_streams, print_if_possible
+from squall.printing import print_if_possible
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.exchange import Exchange
 from squall_drpc.http import DrpcHttp
@@ -39,7 +45,7 @@ _WORKER_CONNECTIONS_MAX = 1024
 
 def main() -> int:
     """Run with the configuration that the environment names; returns the exit status."""
-    hold_standard_streams()
+    begin_daemon()
     try:
         return run({**default_conf(), **read_daemon_conf(os.environ, "storm drpc")})
     except SquallError as error:

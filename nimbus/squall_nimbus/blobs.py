@@ -34,7 +34,7 @@ from typing import BinaryIO
 
 from squall.cluster.values import Access, BlobMeta
 from squall.errors import SquallError
-from squall.files import make_dirs, sync_dir, write_atomic
+from squall.files import make_private_dirs, sync_dir, write_atomic
 from squall.logs import get_logger
 
 log = get_logger(__name__)
@@ -93,7 +93,7 @@ class BlobStore:
 
     def open(self) -> None:
         """Read what is there, and remove what a crash left half done."""
-        make_dirs(self.folder)
+        make_private_dirs(self.folder)
         shutil.rmtree(self._writing, ignore_errors=True)
         self._writing.mkdir()
         self._aside.mkdir(exist_ok=True)

@@ -21,7 +21,7 @@ from squall.cluster.store import StoreError
 from squall.cluster.values import Access, StormBase
 from squall.curve import has_key
 from squall.errors import SquallError
-from squall.files import make_dirs, sync_dir, write_atomic
+from squall.files import make_private_dirs, sync_dir, write_atomic
 from squall.logs import get_logger
 from squall.model import Executor, Topology
 from squall.model_thrift import from_thrift
@@ -125,7 +125,7 @@ class Catalog:
 
     def open(self) -> None:
         """Make the folder."""
-        make_dirs(self._stormdist)
+        make_private_dirs(self._stormdist)
 
     async def have(self, topology_ids: Collection[str]) -> None:
         """Fetch the code of these topologies where this Nimbus lacks it, as far as it can be had

@@ -19,10 +19,16 @@ from typing import Any
 
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
-from squall.daemon import read_daemon_conf, run_daemon, set_up_daemon_log, stop_signals
+from squall.daemon import (
+    begin_daemon,
+    read_daemon_conf,
+    run_daemon,
+    set_up_daemon_log,
+    stop_signals,
+)
 from squall.errors import SquallError
 from squall.logs import get_logger
-from squall.printing import hold_standard_streams, print_if_possible
+from squall.printing import print_if_possible
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
 from squall_thrift import storm
@@ -37,7 +43,7 @@ _STOP_GRACE_SECS = 5.0
 
 def main() -> int:
     """Run with the configuration that the environment names; returns the exit status."""
-    hold_standard_streams()
+    begin_daemon()
     try:
         return run(read_daemon_conf(os.environ, "storm nimbus"))
     except SquallError as error:

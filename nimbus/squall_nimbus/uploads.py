@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from squall.errors import SquallError
-from squall.files import make_dirs, sync_dir
+from squall.files import make_private_dirs, sync_dir
 from squall.logs import get_logger
 from squall_nimbus.blobs import disk_errors
 from squall_nimbus.sessions import Sessions
@@ -81,7 +81,7 @@ class Inbox:
 
     def open(self) -> None:
         """Make the folder; what an earlier process did not finish can never be finished."""
-        make_dirs(self._folder)
+        make_private_dirs(self._folder)
         for part in self._folder.glob("*.part"):
             part.unlink()
 

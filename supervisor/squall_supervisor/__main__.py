@@ -20,11 +20,10 @@ def main() -> int:
         help="end the workers of this node, and what they started, instead of supervising",
     )
     arguments = parser.parse_args()
-    from squall.daemon import read_daemon_conf
-    from squall.printing import hold_standard_streams
+    from squall.daemon import begin_daemon, read_daemon_conf
     from squall_supervisor import daemon
 
-    hold_standard_streams()
+    begin_daemon()
     try:
         conf = read_daemon_conf(os.environ, "storm supervisor")
         if not arguments.kill_workers:

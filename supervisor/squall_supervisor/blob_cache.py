@@ -38,7 +38,7 @@ from squall.files import sync_dir, write_atomic
 from squall.logs import get_logger
 from squall_supervisor.blob_source import BlobError, BlobSource, LocalizeError
 from squall_supervisor.manifest import first_difference, make_manifest, write_manifest
-from squall_supervisor.ownership import grant, open_passage, owner_of, read_own
+from squall_supervisor.ownership import grant, open_passage, open_tree, owner_of, read_own
 
 log = get_logger(__name__)
 
@@ -152,10 +152,12 @@ class BlobCache:
     def _complete(self, link: BlobLink, number: int, folder: Path) -> None:
         data = folder / "data"
         if link.uncompress:
-            data.mkdir(mode=0o755)
+            data.mkdir()
             extract(folder / "archive", data, self._limits, blob=True)
             (folder / "archive").unlink()
+            open_tree(data)
         else:
+            open_tree(data)
             _sync_file(data)
         write_manifest(folder / "manifest.json", make_manifest(folder, "data"))
         home = self._home(link)

@@ -15,6 +15,7 @@ from squall.errors import ConfigError, SquallError
 from squall.logs import get_logger
 from squall.printing import print_if_possible
 from squall_supervisor.node_lock import NodeLock
+from squall_supervisor.root import root_warning
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import Supervisor
 from squall_thrift.server import InsecureListenerError
@@ -28,9 +29,15 @@ def run(conf: Mapping[str, Any]) -> int:
     Prints one JSON line when ready. Raises SquallError for what the operator can mend.
     """
     settings = SupervisorSettings.from_conf(conf)
+    warning = root_warning(settings, os.geteuid())
     if settings.users is not None:
-        os.umask(0o022)  # what workers of other users read lies behind folders that let them in
+        # Workers of other users walk through our folders, though they cannot list them, to what is
+        # theirs or made readable (ownership.open_tree).
+        os.umask(0o066)
     set_up_daemon_log({**conf, "storm.log.dir": settings.log_dir}, "supervisor")
+    if warning is not None:
+        log.warning("workers_run_as_root", warning=warning)
+        print_if_possible(f"warning: {warning}", sys.stderr)
     lock = NodeLock(settings.lock_file)
     if not lock.acquire():
         raise ConfigError(

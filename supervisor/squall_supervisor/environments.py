@@ -25,6 +25,7 @@ from squall.logs import get_logger
 from squall.names import parse_dependency_key
 from squall.platforms import Platform, this_platform
 from squall_supervisor.blob_source import BlobError, BlobSource
+from squall_supervisor.ownership import open_tree
 
 log = get_logger(__name__)
 
@@ -108,6 +109,7 @@ class Environments:
             found.append(Wheel(path, sha256))
         built = folder / "environment"
         build_environment(found, built, sys.executable)
+        open_tree(built)
         # All of it at once: thousands of small files, each with an fsync of its own, take minutes.
         os.sync()
         os.rename(built, self.path_of(key))

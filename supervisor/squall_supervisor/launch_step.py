@@ -4,11 +4,11 @@
 
 A supervisor has threads, so no Python may run between its fork and an exec. It starts this file
 instead, alone in a fresh interpreter that looks at no environment and no site folder. In this order
-it enters the worker's cgroups, takes its limits, gives up capabilities that it was lent, becomes
-the worker's user, opens what the worker prints to, and executes the worker, whose environment comes
-with the request: nothing of the worker's or its user's runs before all of that holds. What fails is
-told on STATUS_FD, which the exec closes. Imports nothing of ours: it must start fast, and whatever
-the path is.
+it enters the worker's cgroups, takes its limits, gives up capabilities that it was lent and what
+setuid programs could add, becomes the worker's user, opens what the worker prints to, and executes
+the worker, whose environment comes with the request: nothing of the worker's or its user's runs
+before all of that holds. What fails is told on STATUS_FD, which the exec closes. Imports nothing of
+ours: it must start fast, and whatever the path is.
 """
 
 import json
@@ -23,6 +23,7 @@ _REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
 # linux/prctl.h
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_PR_SET_NO_NEW_PRIVS = 38
 
 
 def main() -> NoReturn:
@@ -39,6 +40,8 @@ def main() -> NoReturn:
             resource.setrlimit(getattr(resource, name), (value, value))
         step = "give up capabilities"
         _drop_ambient()
+        step = "give up what setuid programs would add"
+        _no_new_privileges()
         if request["user"] is not None:
             uid, gid, groups = request["user"]
             step = f"become the user {uid}"
@@ -67,11 +70,21 @@ def _drop_ambient() -> None:
     """A supervisor that is not root can have capabilities to pass on, to py-spy that to trace other
     processes (capabilities(7), ambient): a topology with it could become anybody."""
     if _capabilities(b"CapAmb:"):
-        import ctypes
+        _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
 
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl")
+
+def _no_new_privileges() -> None:
+    """No program that the worker ever executes gives it more rights than it has: not by its owner
+    (setuid, sudo), not by its capabilities (ping). Children inherit it."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def _check_powerless() -> None:

@@ -39,7 +39,7 @@ from squall.names import code_blob_key, conf_blob_key, decode_znode, encode_znod
 from squall_supervisor.blob_cache import BlobCache
 from squall_supervisor.blob_source import BlobError, BlobSource, LocalizeError
 from squall_supervisor.manifest import first_difference, make_manifest, write_manifest
-from squall_supervisor.ownership import let_in, readers
+from squall_supervisor.ownership import let_in, open_tree, readers
 
 if TYPE_CHECKING:
     from squall_supervisor.environments import Environments, Lease
@@ -313,13 +313,15 @@ class Localizer:
         """Unpack, check, make durable, and give it its name."""
         package = folder / _PACKAGE
         code = folder / "code"
-        code.mkdir(mode=0o755)
+        code.mkdir()
         extract(package, code, self._limits)
         package.unlink()
+        open_tree(code)
         if (code / "resources").is_dir():
             (folder / "resources").symlink_to("code/resources")
         else:
-            (folder / "resources").mkdir(mode=0o755)
+            (folder / "resources").mkdir()
+            open_tree(folder / "resources")
         try:
             if not isinstance(json.loads((folder / _CONF).read_bytes()), dict):
                 raise ValueError("no JSON object")
@@ -329,6 +331,7 @@ class Localizer:
             (folder / _ENVIRONMENT).symlink_to(lease.path)
         (folder / _VERSIONS).write_text(json.dumps(versions))
         for name in (_CODE, _CONF, _VERSIONS):
+            open_tree(folder / name)
             _sync_file(folder / name)
         manifested = [_CODE, _CONF, _VERSIONS, "code"]
         if (folder / KEY_FILE).exists():

@@ -124,6 +124,22 @@ def grant(folder: Path, uid: int) -> None:
             ) from error
 
 
+def open_tree(path: Path) -> None:
+    """Let everybody read a file, or a folder and all in it, whatever the umask was; what its owner
+    may execute, they may too. For what lies in a folder of ours that lets in whom it should.
+    Raises OSError."""
+    os.chmod(path, _open_mode(path.stat().st_mode))
+    for _, folders, files, fd in os.fwalk(path, follow_symlinks=False):
+        for name in (*folders, *files):
+            mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chmod(name, _open_mode(mode), dir_fd=fd)
+
+
+def _open_mode(mode: int) -> int:
+    return 0o755 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else 0o644
+
+
 def let_in(stormdist: Path, uid: int) -> None:
     """Let a user read a topology and the environment that it depends on. Raises OSError."""
     grant(stormdist, uid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,6 +195,20 @@ def test_the_secrets_of_a_site_do_not_reach_a_topology(cluster: DevCluster, tmp_
     assert conf["topology.name"] == "spy"
     assert conf["storm.zookeeper.port"] == cluster.state()["zookeeper"]["port"]
     assert {"storm.local.dir", "nimbus.seeds", "drpc.servers"} <= conf.keys()
+    of_the_test = {str(cluster.data_dir / "storm-dev.err")}
+    assert set(_open_to_others(cluster.data_dir)) <= of_the_test
+
+
+def _open_to_others(folder: Path) -> list[str]:
+    """Files that others could read if they could enter the folder."""
+    found = []
+    for path in folder.iterdir():
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            found += _open_to_others(path) if mode & 0o055 else []
+        elif stat.S_ISREG(mode) and mode & 0o077:
+            found.append(str(path))
+    return found
 
 
 def test_get_errors_of_a_healthy_topology_is_empty(cluster: DevCluster) -> None:

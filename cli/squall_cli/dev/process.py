@@ -30,7 +30,7 @@ def open_output(path: Path) -> IO[bytes]:
     """Open a file for a process' output; /dev/null when it cannot be opened (a full disk, a folder
     that is gone): a process matters more than what it prints."""
     try:
-        return path.open("ab")
+        return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError:
         return open(os.devnull, "wb")
 
@@ -95,6 +95,7 @@ class KeptProcess:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,
+                umask=0o077,
                 preexec_fn=in_child,  # the keeper has one thread when it starts children
             )
         try:

@@ -94,7 +94,7 @@ def write(order: Order, report: Report) -> None:
         files[order.html_file] = page(report)
     for path, text in files.items():
         try:
-            write_atomic(Path(path), text.encode())
+            write_atomic(Path(path), text.encode(), mode=0o644)
         except OSError as error:
             raise SquallError(f"{path} cannot be written: {error.strerror or error}") from error
         if not order.quiet:

@@ -175,6 +175,19 @@ def test_no_blob_can_have_the_name_of_what_is_in_a_workers_folder(
         assert problems, name
 
 
+def test_no_program_gives_a_worker_or_its_children_more_rights(start: Start) -> None:
+    spec, process = start(
+        "import json, os, subprocess, sys, time\n"
+        "line = subprocess.run(['grep', 'NoNewPrivs', '/proc/self/status'], capture_output=True)\n"
+        "open('said.part', 'w').write(json.dumps({'child': line.stdout.decode()}))\n"
+        "os.rename('said.part', 'said')\n"
+        "time.sleep(600)\n"
+    )
+    assert said(spec)["child"].split() == ["NoNewPrivs:", "1"]
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    assert "NoNewPrivs:\t1" in status
+
+
 def test_limits_are_soft_and_hard_before_the_worker_runs(start: Start) -> None:
     wanted = {
         "RLIMIT_NOFILE": 300,
