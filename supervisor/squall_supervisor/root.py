@@ -16,18 +16,14 @@ def root_warning(settings: SupervisorSettings, uid: int) -> str | None:
     has said that the network is to be trusted."""
     if uid != 0 or settings.users is not None:
         return None
-    reached_at = [
-        f"{key} is {host}"
-        for key, host in (
-            ("storm.bind.host", settings.thrift_host),
-            ("storm.local.hostname", settings.hostname),
-        )
-        if not is_loopback(host)
-    ]
-    if reached_at and not settings.insecure:
+    # With the default address to listen on, only a name that was given leads elsewhere.
+    key, host = "storm.bind.host", settings.thrift_host
+    if is_loopback(host):
+        key, host = "storm.local.hostname", settings.hostname
+    if not is_loopback(host) and not settings.insecure:
         raise ConfigError(
             "this supervisor is root and would run every worker as root, for whoever in the "
-            f"network can submit a topology ({' and '.join(reached_at)})",
+            f"network can submit a topology ({key} is {host})",
             hint=f"Set {ENABLED}: true, or start it as another user. {INSECURE}: true allows it.",
         )
     return (
