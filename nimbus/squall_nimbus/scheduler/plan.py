@@ -41,8 +41,10 @@ def plan(
     *,
     master_code_dir: str,
     now_epoch_secs: int,
+    held: frozenset[WorkerSlot] = frozenset(),
 ) -> Plan:
-    """Schedule, and make Assignment values of the placements."""
+    """Schedule, and make Assignment values of the placements. `held`: slots that nobody else may
+    have though no topology here says so."""
     supervisors, topologies = tuple(supervisors), tuple(topologies)
     # Topologies that are not to be touched still hold their slots.
     needs = tuple(
@@ -58,7 +60,7 @@ def plan(
         )
         for wanted in topologies
     )
-    placements = schedule(ClusterSnapshot(supervisors, needs))
+    placements = schedule(ClusterSnapshot(supervisors, needs, held))
     host_of = {supervisor.id: supervisor.hostname for supervisor in supervisors}
     assignments: dict[str, Assignment] = {}
     changed: set[str] = set()

@@ -51,3 +51,5 @@ class ClusterSnapshot:
 
     supervisors: tuple[Supervisor, ...]
     topologies: tuple[TopologyNeed, ...]
+    # Slots of topologies whose assignment cannot be read: workers may run there.
+    held: frozenset[WorkerSlot] = frozenset()
