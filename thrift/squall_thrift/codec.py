@@ -1,11 +1,12 @@
 """A struct to its bytes and back: what lies in blobs, in ZooKeeper and in messages."""
 
+import struct
 from typing import Any, TypeVar
 
 from squall_thrift import decode, encode, scan
-from squall_thrift.wire import EncodeError, ProtocolError
+from squall_thrift.wire import MAP, STRUCT, EncodeError, ProtocolError
 
-__all__ = ["EncodeError", "ProtocolError", "from_bytes", "read_struct", "to_bytes"]
+__all__ = ["EncodeError", "ProtocolError", "from_bytes", "map_keys", "read_struct", "to_bytes"]
 
 T = TypeVar("T")
 
@@ -36,3 +37,34 @@ def read_struct(cls: type[T], data: bytes, offset: int) -> tuple[T, int]:
     if read_to != end:  # never, unless one of the two passes is wrong: then trust neither
         raise ProtocolError(f"the struct ends at {end} and was read to {read_to}", offset)
     return value, end
+
+
+_field_at = struct.Struct(">Bh").unpack_from
+_map_at = struct.Struct(">BBi").unpack_from
+
+
+def map_keys(data: bytes, field_id: int, key: type[T]) -> list[T]:
+    """The keys, structs of class `key`, of the map that is field `field_id` of the struct in
+    `data`. Its values are passed over and not made. Raises ProtocolError."""
+    read_key, keys = decode.struct_reader(key), []
+    at = 0
+    try:
+        while data[at]:
+            wire_type, found_id = _field_at(data, at)
+            at += 3
+            if (wire_type, found_id) != (MAP, field_id):
+                at = scan.skip_value(data, wire_type, at)
+                continue
+            key_type, value_type, count = _map_at(data, at)
+            at += 6
+            if count and key_type != STRUCT:
+                raise ProtocolError("the keys of the map are no structs", at)
+            for _ in range(count):
+                end = scan.skip_value(data, STRUCT, at)  # checked, before it is read
+                keys.append(read_key(data, at)[0])
+                at = scan.skip_value(data, value_type, end)
+    except (IndexError, struct.error):
+        raise ProtocolError("the data ends within the struct", at) from None
+    if at + 1 != len(data):
+        raise ProtocolError(f"{len(data) - at - 1} bytes follow the struct", at + 1)
+    return keys

@@ -1,7 +1,9 @@
-"""The bytes of what lies in the cluster state: Storm's Thrift structs, in the binary protocol.
+"""The bytes of what lies in the cluster state: Storm's Thrift structs, in the binary protocol,
+gzipped.
 
-We write them plain. Storm's own daemons gzip them (storm.meta.serialization.delegate), so that is
-read as well, with a cap on what it may unfold to.
+That is what Storm's daemons and tools write and read (GzipThriftSerializationDelegate, the default
+of storm.meta.serialization.delegate). Plain structs, as earlier versions of ours wrote them, are
+read as well. What gzip unfolds to is capped. The files of a daemon (local state) are plain.
 
 A `decode_*` function takes the path for its error: CorruptStateError says which node is damaged and
 how. An `encode_*` function raises ValueError for what a struct cannot hold (a number out of range).
@@ -16,10 +18,12 @@ from typing import Any, TypeVar
 from squall.cluster import convert, values
 from squall.errors import SquallError
 from squall_thrift import storm
-from squall_thrift.codec import from_bytes, to_bytes
+from squall_thrift.codec import from_bytes, map_keys, to_bytes
 
 _V = TypeVar("_V")
 _S = TypeVar("_S")
+
+_EXECUTOR_STATS = 2  # the field of ClusterWorkerHeartbeat
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -41,9 +45,22 @@ class CorruptStateError(SquallError):
 
 def _encoder(to_thrift: Callable[[_V], object]) -> Callable[[_V], bytes]:
     def encode(value: _V) -> bytes:
+        return zip_bytes(to_bytes(to_thrift(value)))
+
+    return encode
+
+
+def _plain_encoder(to_thrift: Callable[[_V], object]) -> Callable[[_V], bytes]:
+    def encode(value: _V) -> bytes:
         return to_bytes(to_thrift(value))
 
     return encode
+
+
+def zip_bytes(data: bytes) -> bytes:
+    """Gzip as Java writes it: without a time, so that the same value has the same bytes."""
+    compress = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    return compress.compress(data) + compress.flush()
 
 
 def _decoder(struct: type[_S], from_thrift: Callable[[_S], _V]) -> Callable[[str, bytes], _V]:
@@ -54,6 +71,13 @@ def _decoder(struct: type[_S], from_thrift: Callable[[_S], _V]) -> Callable[[str
             raise CorruptStateError(path, f"{struct.__name__}: {error}") from error
 
     return decode
+
+
+def plain_size(data: bytes) -> int:
+    """The size that a value says it unfolds to: what its decoding costs. (Gzip ends with it.)"""
+    if not data.startswith(_GZIP_MAGIC):
+        return len(data)
+    return max(len(data), int.from_bytes(data[-4:], "little"))
 
 
 def _plain(data: bytes) -> bytes:
@@ -86,6 +110,15 @@ decode_nimbus = _decoder(storm.NimbusSummary, convert.from_nimbus)
 
 encode_heartbeat = _encoder(convert.to_heartbeat)
 decode_heartbeat = _decoder(storm.ClusterWorkerHeartbeat, convert.from_heartbeat)
+
+def decode_signs(path: str, data: bytes) -> values.WorkerHeartbeat:
+    """Of a worker's heartbeat only which executors are alive. Statistics are most of it."""
+    try:
+        alive = map_keys(_plain(data), _EXECUTOR_STATS, storm.ExecutorInfo)
+    except ValueError as error:
+        raise CorruptStateError(path, f"ClusterWorkerHeartbeat: {error}") from error
+    return values.WorkerHeartbeat("", dict.fromkeys(map(convert.from_executor, alive)), 0, 0)
+
 
 encode_error = _encoder(convert.to_error)
 decode_error = _decoder(storm.ErrorInfo, convert.from_error)
@@ -153,16 +186,16 @@ def _from_history(history: storm.LSTopoHistoryList) -> list[values.TopologyHisto
     ]
 
 
-encode_local_assignment = _encoder(_to_local_assignment)
+encode_local_assignment = _plain_encoder(_to_local_assignment)
 decode_local_assignment = _decoder(storm.LocalAssignment, _from_local_assignment)
 
 # What each port of a supervisor is to run, by port
-encode_supervisor_assignments = _encoder(_to_supervisor_assignments)
+encode_supervisor_assignments = _plain_encoder(_to_supervisor_assignments)
 decode_supervisor_assignments = _decoder(
     storm.LSSupervisorAssignments, _from_supervisor_assignments
 )
 
-encode_topology_history = _encoder(_to_history)
+encode_topology_history = _plain_encoder(_to_history)
 decode_topology_history = _decoder(storm.LSTopoHistoryList, _from_history)
 
 

@@ -3,6 +3,9 @@
 Values go in and come out as the dataclasses of `cluster.values`; their bytes are `cluster.codec`'s
 business and their places are `cluster.paths`'. What cannot be read raises CorruptStateError with
 its path: it is never taken for absent, so that a damaged node never makes a topology look ended.
+What reads many nodes leaves the damaged ones out, and says so: none keeps the others waiting.
+
+Large values are decoded in a thread, so that the event loop goes on.
 
 Writes that only the leader may do take `guard`: the Leadership (see `leader`), through which they
 become transactions that fail once somebody else leads. Without one they are plain transactions.
@@ -14,10 +17,11 @@ once at the next change, and after every reconnection (see `store.Watcher`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from squall.cluster import blob_codec, codec, paths
+from squall.cluster.codec import CorruptStateError
 from squall.cluster.store import (
     BadVersionError,
     ConnectionLostError,
@@ -62,6 +66,9 @@ _ATTEMPTS = 10
 # Deletions go out in transactions of at most this many nodes.
 _DELETE_BATCH = 200
 _RETRY_SECS = 0.5
+
+# Values that unfold to more bytes are decoded in a thread: they take more than some 15 ms.
+_DECODE_HERE_BYTES_MAX = 40_000
 
 
 class Guard(Protocol):
@@ -169,13 +176,16 @@ class ClusterState:
         found = await self._read(paths.assignment(topology_id), codec.decode_assignment, watch)
         return None if found is None else (found[0], found[1].mzxid)
 
-    async def all_assignments(
-        self, watch: Watcher | None = None
-    ) -> dict[str, tuple[Assignment, int]]:
-        """All assignments by topology id; `watch` is set on each of them, and on their list."""
-        ids = await self.assignments(watch)
-        found = await asyncio.gather(*(self.assignment(topology_id, watch) for topology_id in ids))
-        return {i: one for i, one in zip(ids, found, strict=True) if one is not None}
+    async def all_assignments(self) -> dict[str, tuple[Assignment, int]]:
+        """All assignments that can be read, by topology id."""
+        found = await self.read_assignments()
+        return {i: one for i, one in found.items() if not isinstance(one, CorruptStateError)}
+
+    async def read_assignments(
+        self,
+    ) -> dict[str, tuple[Assignment, int] | CorruptStateError]:
+        """All assignments by topology id; of one that is damaged, why."""
+        return await self._each(await self.assignments(), self.assignment)
 
     async def put_assignment(
         self, topology_id: str, assignment: Assignment, *, guard: Guard | None = None
@@ -191,8 +201,8 @@ class ClusterState:
     # Supervisors
 
     async def supervisors(self, watch: Watcher | None = None) -> dict[str, SupervisorInfo]:
-        """The supervisors that are connected, by id. The watch fires when one comes or goes, not
-        when one's information changes."""
+        """The supervisors that are connected and can be read, by id. The watch fires when one comes
+        or goes, not when one's information changes."""
         return await self._all(paths.SUPERVISORS, codec.decode_supervisor, watch)
 
     async def supervisor_ids(self) -> list[str]:
@@ -223,20 +233,28 @@ class ClusterState:
 
     async def worker_beats(self, topology_id: str) -> dict[WorkerSlot, tuple[WorkerHeartbeat, int]]:
         """The last heartbeat of each worker of a topology, with the zxid that wrote it: a beat is
-        new when that changed, whatever the worker's clock says."""
+        new when that changed, whatever the worker's clock says. One that is damaged is none: its
+        worker writes another within seconds, or is dead."""
+        return await self._worker_beats(topology_id, codec.decode_heartbeat)
+
+    async def worker_signs(self, topology_id: str) -> dict[WorkerSlot, tuple[WorkerHeartbeat, int]]:
+        """The same without statistics: which executors are alive. It costs much less."""
+        return await self._worker_beats(topology_id, codec.decode_signs)
+
+    async def _worker_beats(
+        self, topology_id: str, decode: Callable[[str, bytes], WorkerHeartbeat]
+    ) -> dict[WorkerSlot, tuple[WorkerHeartbeat, int]]:
         parent = paths.workerbeats(topology_id)
         slots = {
             name: slot
             for name in await self._names(parent)
             if (slot := paths.slot_of_workerbeat(name)) is not None
         }
-        found = await asyncio.gather(
-            *(self._read(f"{parent}/{name}", codec.decode_heartbeat) for name in slots)
-        )
+        found = await self._each(slots, lambda name: self._read(f"{parent}/{name}", decode))
         return {
-            slot: (one[0], one[1].mzxid)
-            for slot, one in zip(slots.values(), found, strict=True)
-            if one is not None
+            slots[name]: (one[0], one[1].mzxid)
+            for name, one in found.items()
+            if not isinstance(one, CorruptStateError)
         }
 
     def put_worker_beat_nowait(self, slot: WorkerSlot, beat: WorkerHeartbeat) -> None:
@@ -427,15 +445,37 @@ class ClusterState:
                 if watch is None or await self.store.exists(path, watch) is None:
                     return None
                 continue  # it was created just now
+            if codec.plain_size(value) > _DECODE_HERE_BYTES_MAX:
+                return await asyncio.to_thread(decode, path, value), stat
             return decode(path, value), stat
 
     async def _all(
         self, parent: str, decode: Callable[[str, bytes], _T], watch: Watcher | None
     ) -> dict[str, _T]:
-        """Every child's value by name; the watch is on the list of children only."""
+        """Every child's value by name, of those that can be read; the watch is on the list of
+        children only."""
         names = await self._names(parent, watch)
-        found = await asyncio.gather(*(self._read(f"{parent}/{n}", decode) for n in names))
-        return {n: one[0] for n, one in zip(names, found, strict=True) if one is not None}
+        found = await self._each(names, lambda name: self._read(f"{parent}/{name}", decode))
+        return {
+            name: one[0] for name, one in found.items() if not isinstance(one, CorruptStateError)
+        }
+
+    async def _each(
+        self, names: Collection[str], read: Callable[[str], Awaitable[_T | None]]
+    ) -> dict[str, _T | CorruptStateError]:
+        """What `read` gives for each name, without those that are gone; damaged ones are logged.
+        Raises the first other error."""
+        found = await asyncio.gather(*(read(name) for name in names), return_exceptions=True)
+        values: dict[str, _T | CorruptStateError] = {}
+        for name, one in zip(names, found, strict=True):
+            if isinstance(one, CorruptStateError):
+                log.error("value_unreadable", path=one.path, error=one.reason)
+                values[name] = one
+            elif isinstance(one, BaseException):
+                raise one
+            elif one is not None:
+                values[name] = one
+        return values
 
     # Writing
 

@@ -179,16 +179,39 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
 ]
 
 
+LOCAL = (
+    codec.encode_supervisor_assignments,
+    codec.encode_local_assignment,
+    codec.encode_topology_history,
+)
+
+
 @pytest.mark.parametrize(("encode", "decode", "value"), VALUES)
 def test_every_value_comes_back_as_it_was(encode: Encode, decode: Decode, value: Any) -> None:
     assert decode("/p", encode(value)) == value
 
 
 @pytest.mark.parametrize(("encode", "decode", "value"), VALUES)
-def test_gzipped_values_are_read_as_storm_writes_them(
+def test_values_are_read_gzipped_by_others_and_plain(
     encode: Encode, decode: Decode, value: Any
 ) -> None:
-    assert decode("/p", gzip.compress(encode(value))) == value
+    plain = unzipped(encode(value))
+    assert decode("/p", plain) == value
+    assert decode("/p", gzip.compress(plain)) == value
+
+
+def unzipped(data: bytes) -> bytes:
+    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+
+
+def test_znodes_are_gzipped_thrift_as_storms_tools_read_them_and_local_files_plain() -> None:
+    """GzipThriftSerializationDelegate, which unzips whatever it is given."""
+    for encode, _, value in VALUES:
+        if encode not in LOCAL:
+            assert gzip.decompress(encode(value))
+        else:
+            assert not encode(value).startswith(b"\x1f\x8b")
+    assert codec.encode_error(ErrorInfo("boom", 17)) == codec.encode_error(ErrorInfo("boom", 17))
 
 
 # Bytes by hand, from the Thrift binary protocol: a field is type (1 byte), id (2), value; strings
@@ -210,7 +233,7 @@ def _i64(field: int, value: int) -> bytes:
 def test_the_bytes_of_an_error() -> None:
     raw = _string(1, "boom") + _i32(2, 17) + _string(3, "a") + _i32(4, 6700) + b"\0"
     value = ErrorInfo("boom", 17, "a", 6700)
-    assert codec.encode_error(value) == raw
+    assert gzip.decompress(codec.encode_error(value)) == raw
     assert codec.decode_error("/p", raw) == value
 
 
@@ -218,7 +241,7 @@ def test_the_bytes_of_a_nimbus() -> None:
     raw = (
         _string(1, "h") + _i32(2, 6627) + _i32(3, 5) + b"\x02\x00\x04\x01" + _string(5, "v") + b"\0"
     )
-    assert codec.encode_nimbus(NimbusInfo("h", 6627, 5, True, "v")) == raw
+    assert gzip.decompress(codec.encode_nimbus(NimbusInfo("h", 6627, 5, True, "v"))) == raw
 
 
 def test_the_bytes_of_an_assignment() -> None:
@@ -269,7 +292,7 @@ def test_a_cut_value_names_its_path(encode: Encode, decode: Decode, value: Any) 
         (b"\x1f\x8bnot gzip", "damaged gzip"),
         # mtime: the bytes name the test, and every process must collect the same ones.
         (gzip.compress(b"x" * 1000, mtime=0)[:20], "ends too early|damaged"),
-        (codec.encode_error(ErrorInfo("", 0)) + b"more", "StormBase"),
+        (gzip.decompress(codec.encode_error(ErrorInfo("", 0))) + b"more", "StormBase"),
     ],
 )
 def test_damaged_bytes_raise_and_say_why(data: bytes, why: str) -> None:
