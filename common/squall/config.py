@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from squall.config_schema import COMPONENT_KEYS, SCHEMA, is_jvm_key
+from squall.config_schema import COMPONENT_KEYS, SCHEMA, is_jvm_key, show_value
 from squall.errors import ConfigError
 from squall.logs import get_logger
 from squall.worker_conf import stored_conf
@@ -101,7 +101,7 @@ def _parse_yaml(text: str, where: str) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigError(f"{where}: expected a map of options, found {_show(values)}")
+        raise ConfigError(f"{where}: expected a map of options, found {show_value(values)}")
     for key in values:
         if not isinstance(key, str):
             raise ConfigError(f"{where}: the key {key!r} is not text")
@@ -136,7 +136,7 @@ def validate_conf(conf: Mapping[str, Any], *, where: str = "configuration") -> N
     for key, value in conf.items():
         kind = SCHEMA.get(key)
         if kind is not None and value is not None and not kind.check(value):
-            problems.append(f"{where}: {key} is {_show(value)}; expected {kind.expected}")
+            problems.append(f"{where}: {key} is {show_value(value)}; expected {kind.expected}")
     if problems:
         raise ConfigError("\n".join(problems))
 
@@ -252,7 +252,9 @@ def check_json(conf: Mapping[str, Any], *, where: str) -> None:
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            problems.append(f"{where}: {key} is {_show(value)}; expected a JSON value ({error})")
+            problems.append(
+                f"{where}: {key} is {show_value(value)}; expected a JSON value ({error})"
+            )
     if problems:
         raise ConfigError("\n".join(problems))
 
@@ -309,8 +311,3 @@ def _warn_of_unknown(conf: Mapping[str, Any], where: str) -> None:
             log.warning("config_key_unknown", key=key, where=where, did_you_mean=near)
         else:
             log.warning("config_key_unknown", key=key, where=where)
-
-
-def _show(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

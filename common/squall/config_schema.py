@@ -2,6 +2,10 @@
 
 A `Kind` says what it expects in words and checks a value. Keys whose default is null take null as
 well, and so does every other key where that means "the default".
+
+Every number has both ends, every text and container a length: a submitter may write anything into
+these keys, and a daemon counts, allocates and waits by them. Where no smaller bound makes sense it
+is that of Storm's own type, a signed 32-bit number.
 """
 
 from __future__ import annotations
@@ -11,7 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+# Most tasks of one topology, the system's own included: Nimbus and each worker keep a table of
+# them.
+TASKS_MAX = 65_536
+
 _PORT_MAX = 65_535
+_INT_MAX = 2**31 - 1
+_TEXT_CHARS_MAX = 4096  # a path's length on Linux
+_VALUE_CHARS_MAX = 131_072  # of one environment variable on Linux
+_ITEMS_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,37 +34,43 @@ class Kind:
     expected: str
     check: Callable[[Any], bool]
     read: Callable[[Any], Any] = lambda value: value
+    bounds: tuple[float, float] | None = None  # of a number: its least and its greatest value
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    # Not by isfinite: a whole number may be larger than any float.
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_whole(value: Any) -> bool:
     # JSON made by clients that know no integers has 2.0 for 2.
-    return _is_number(value) and float(value).is_integer()
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
 
 
 def _read_whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def whole(minimum: int, maximum: int | None = None) -> Kind:
+def whole(minimum: int, maximum: int = _INT_MAX) -> Kind:
     """A whole number in a range, both ends included."""
-    words = f"a whole number of at least {minimum}"
-    if maximum is not None:
-        words = f"a whole number from {minimum} to {maximum}"
     return Kind(
-        words,
-        lambda v: _is_whole(v) and v >= minimum and (maximum is None or v <= maximum),
+        f"a whole number from {minimum} to {maximum}",
+        lambda v: _is_whole(v) and minimum <= v <= maximum,
         _read_whole,
+        (minimum, maximum),
     )
 
 
-def number(minimum: float = 0.0, *, above: bool = False) -> Kind:
-    """A number, from `minimum` on, or above it."""
-    words = f"a number above {minimum:g}" if above else f"a number of at least {minimum:g}"
-    return Kind(words, lambda v: _is_number(v) and (v > minimum if above else v >= minimum))
+def number(minimum: float = 0.0, maximum: float = _INT_MAX, *, above: bool = False) -> Kind:
+    """A number from `minimum`, or above it, to `maximum`."""
+    first = f"above {minimum:g} and at most" if above else f"from {minimum:g} to"
+    return Kind(
+        f"a number {first} {maximum:.10g}",
+        lambda v: _is_number(v) and (v > minimum if above else v >= minimum) and v <= maximum,
+        bounds=(minimum, maximum),
+    )
 
 
 def either(*values: str) -> Kind:
@@ -65,7 +83,10 @@ def list_of(kind: Kind, *, empty: bool = True) -> Kind:
     return Kind(
         f"a list, each item {kind.expected}" + ("" if empty else ", at least one"),
         lambda v: (
-            isinstance(v, (list, tuple)) and (empty or len(v) > 0) and all(map(kind.check, v))
+            isinstance(v, (list, tuple))
+            and (empty or len(v) > 0)
+            and len(v) <= _ITEMS_MAX
+            and all(map(kind.check, v))
         ),
         lambda v: [kind.read(item) for item in v],
     )
@@ -77,7 +98,11 @@ def map_of(kind: Kind) -> Kind:
         f"a map from text to {kind.expected}",
         lambda v: (
             isinstance(v, dict)
-            and all(isinstance(key, str) and kind.check(value) for key, value in v.items())
+            and len(v) <= _ITEMS_MAX
+            and all(
+                isinstance(key, str) and len(key) <= _TEXT_CHARS_MAX and kind.check(value)
+                for key, value in v.items()
+            )
         ),
         lambda v: {key: kind.read(value) for key, value in v.items()},
     )
@@ -88,34 +113,52 @@ def _one_or_list(kind: Kind) -> Kind:
     return Kind(f"{kind.expected}, or {many.expected}", lambda v: kind.check(v) or many.check(v))
 
 
-TEXT = Kind("text", lambda v: isinstance(v, str) and v != "")
+TEXT = Kind(
+    f"text of at most {_TEXT_CHARS_MAX} characters",
+    lambda v: isinstance(v, str) and 0 < len(v) <= _TEXT_CHARS_MAX,
+)
 YES_NO = Kind("true or false", lambda v: isinstance(v, bool))
 COUNT = whole(0)
 POSITIVE = whole(1)
+TASKS = whole(1, TASKS_MAX)
 PORT = whole(0, _PORT_MAX)  # 0: any free one
 FIXED_PORT = whole(1, _PORT_MAX)
 SECS = number(above=True)
 MILLIS = number(above=True)
-MEGABYTES = number()
 _BYTES_MAX = 2**62  # the kernel's limits are 64-bit numbers
+MEGABYTES = number(0.0, _BYTES_MAX >> 20)
+FRAME = whole(1024)  # its length is a signed 32-bit number on the wire
+PERCENT_OF_CORES = number(0.0, 10_000_000)  # 100 is one core
 ANY_MAP = map_of(Kind("anything", lambda v: True))
-SCALAR = Kind("text, a number, or true or false", lambda v: isinstance(v, (str, int, float)))
+SCALAR = Kind(
+    "text, a number, or true or false",
+    lambda v: (
+        len(v) <= _VALUE_CHARS_MAX
+        if isinstance(v, str)
+        else isinstance(v, bool) or (_is_number(v) and (isinstance(v, float) or abs(v) < 2**63))
+    ),
+)
 HOSTS = list_of(TEXT, empty=False)
 ZNODE = Kind(
     "a ZooKeeper path such as /storm",
     lambda v: (
         isinstance(v, str)
+        and len(v) <= _TEXT_CHARS_MAX
         and v.startswith("/")
         and (v == "/" or not v.endswith("/"))
         and "//" not in v
     ),
 )
-CLASS_PATH = Kind("a class path (module:Class)", lambda v: isinstance(v, str) and v.count(":") == 1)
+CLASS_PATH = Kind("a class path (module:Class)", lambda v: TEXT.check(v) and v.count(":") == 1)
 _REGISTRATION = Kind(
     "a class path, or a map from class path to codec path",
     lambda v: (
-        isinstance(v, str)
-        or (isinstance(v, dict) and all(isinstance(x, (str, type(None))) for x in v.values()))
+        TEXT.check(v)
+        or (
+            isinstance(v, dict)
+            and len(v) <= _ITEMS_MAX
+            and all(TEXT.check(key) and (x is None or TEXT.check(x)) for key, x in v.items())
+        )
     ),
 )
 
@@ -149,7 +192,7 @@ SCHEMA: dict[str, Kind] = {
     "dev.zookeeper.path": TEXT,
     "nimbus.seeds": HOSTS,
     "nimbus.thrift.port": PORT,
-    "nimbus.thrift.max_buffer_size": whole(1024),
+    "nimbus.thrift.max_buffer_size": FRAME,
     "nimbus.task.timeout.secs": SECS,
     "nimbus.task.launch.secs": SECS,
     "nimbus.supervisor.timeout.secs": SECS,
@@ -166,7 +209,7 @@ SCHEMA: dict[str, Kind] = {
     "nimbus.slots.perTopology": POSITIVE,
     "supervisor.slots.ports": list_of(FIXED_PORT),
     "supervisor.thrift.port": PORT,
-    "supervisor.thrift.max_buffer_size": whole(1024),
+    "supervisor.thrift.max_buffer_size": FRAME,
     "supervisor.thrift.socket.timeout.ms": MILLIS,
     "supervisor.enable": YES_NO,
     "supervisor.worker.start.timeout.secs": SECS,
@@ -177,13 +220,13 @@ SCHEMA: dict[str, Kind] = {
     "supervisor.assignment.sync.secs": SECS,
     "supervisor.worker.min.uptime.secs": number(),
     "supervisor.worker.backoff.max.secs": number(),
-    "supervisor.blobstore.download.thread.count": POSITIVE,
+    "supervisor.blobstore.download.thread.count": whole(1, 1_000),
     "supervisor.blobstore.download.max_retries": COUNT,
     "supervisor.localizer.update.blob.interval.secs": SECS,
     "supervisor.localizer.cleanup.interval.ms": MILLIS,
     "supervisor.localizer.cache.target.size.mb": MEGABYTES,
     "supervisor.memory.capacity.mb": MEGABYTES,
-    "supervisor.cpu.capacity": number(),
+    "supervisor.cpu.capacity": PERCENT_OF_CORES,
     "supervisor.scheduler.meta": map_of(TEXT),
     "supervisor.worker.conf.keys": list_of(TEXT),
     "supervisor.worker.limit.open.files": whole(64, 2**31 - 1),
@@ -192,8 +235,8 @@ SCHEMA: dict[str, Kind] = {
     "supervisor.worker.limit.file.mb": whole(1, _BYTES_MAX >> 20),
     "supervisor.worker.limit.address.space.mb": whole(64, _BYTES_MAX >> 20),
     "storm.supervisor.memory.limit.tolerance.margin.mb": MEGABYTES,
-    "storm.supervisor.hard.memory.limit.multiplier": number(1.0),
-    "storm.worker.min.cpu.pcore.percent": number(),
+    "storm.supervisor.hard.memory.limit.multiplier": number(1.0, 1_000_000),
+    "storm.worker.min.cpu.pcore.percent": PERCENT_OF_CORES,
     "supervisor.run.worker.as.user": YES_NO,
     "supervisor.run.worker.as.user.choices": list_of(TEXT),
     "supervisor.run.worker.as.user.default": TEXT,
@@ -203,7 +246,7 @@ SCHEMA: dict[str, Kind] = {
     "storm.cgroup.hierarchy.dir": TEXT,
     "storm.cgroup.resources": list_of(either("cpu", "memory"), empty=False),
     "storm.supervisor.cgroup.rootdir": TEXT,
-    "worker.heap.memory.mb": number(above=True),
+    "worker.heap.memory.mb": number(0.0, _BYTES_MAX >> 20, above=True),
     "worker.heartbeat.frequency.secs": SECS,
     "worker.max.timeout.secs": SECS,
     "worker.profiler.enabled": YES_NO,
@@ -212,7 +255,7 @@ SCHEMA: dict[str, Kind] = {
     "task.refresh.poll.secs": SECS,
     "task.credentials.poll.secs": SECS,
     "executor.metrics.frequency.secs": SECS,
-    "num.stat.buckets": POSITIVE,
+    "num.stat.buckets": whole(1, 10_000),
     "ui.host": TEXT,
     "ui.port": PORT,
     "ui.title": TEXT,
@@ -226,17 +269,17 @@ SCHEMA: dict[str, Kind] = {
     "drpc.port": PORT,
     "drpc.invocations.port": PORT,
     "drpc.http.port": PORT,
-    "drpc.max_buffer_size": whole(1024),
+    "drpc.max_buffer_size": FRAME,
     "drpc.request.timeout.secs": SECS,
     "drpc.requests.max": POSITIVE,
     "drpc.function.requests.max": POSITIVE,
     "drpc.worker.timeout.secs": SECS,
     "topology.name": TEXT,
-    "topology.workers": POSITIVE,
-    "topology.tasks": POSITIVE,
-    "topology.max.task.parallelism": POSITIVE,
-    "topology.acker.executors": COUNT,
-    "topology.eventlogger.executors": COUNT,
+    "topology.workers": TASKS,
+    "topology.tasks": TASKS,
+    "topology.max.task.parallelism": TASKS,
+    "topology.acker.executors": whole(0, TASKS_MAX),
+    "topology.eventlogger.executors": whole(0, TASKS_MAX),
     "topology.priority": COUNT,
     "topology.version": TEXT,
     "topology.submitter.user": TEXT,
@@ -247,9 +290,9 @@ SCHEMA: dict[str, Kind] = {
     "topology.readonly.groups": list_of(TEXT),
     "topology.component.resources.onheap.memory.mb": MEGABYTES,
     "topology.component.resources.offheap.memory.mb": MEGABYTES,
-    "topology.component.cpu.pcore.percent": number(),
+    "topology.component.cpu.pcore.percent": PERCENT_OF_CORES,
     "topology.run.as.user": TEXT,
-    "topology.worker.max.heap.size.mb": number(above=True),
+    "topology.worker.max.heap.size.mb": number(0.0, _BYTES_MAX >> 20, above=True),
     "topology.message.timeout.secs": SECS,
     "topology.enable.message.timeouts": YES_NO,
     "topology.max.spout.pending": POSITIVE,
@@ -269,7 +312,7 @@ SCHEMA: dict[str, Kind] = {
     "topology.disable.loadaware.messaging": YES_NO,
     "topology.localityaware.higher.bound": number(),
     "topology.localityaware.lower.bound": number(),
-    "topology.min.replication.count": POSITIVE,
+    "topology.min.replication.count": whole(1, 1_000),
     "topology.max.replication.wait.time.sec": number(-1),
     "topology.debug": YES_NO,
     "topology.environment": map_of(SCALAR),
@@ -280,24 +323,20 @@ SCHEMA: dict[str, Kind] = {
     "topology.history.enable": YES_NO,
     "topology.history.interval.secs": SECS,
     "topology.history.rotation.secs": SECS,
-    "topology.history.rotation.bytes": whole(65_536),
-    "topology.history.key.sampling.rate": Kind(
-        "a number from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1
-    ),
+    "topology.history.rotation.bytes": whole(65_536, 2**40),
+    "topology.history.key.sampling.rate": number(0.0, 1.0),
     "topology.kryo.register": list_of(_REGISTRATION),
     "topology.testing.always.try.serialize": YES_NO,
-    "topology.worker.shared.thread.pool.size": POSITIVE,
-    "topology.stats.sample.rate": Kind(
-        "a number above 0, at most 1", lambda v: _is_number(v) and 0 < v <= 1
-    ),
+    "topology.worker.shared.thread.pool.size": whole(1, 10_000),
+    "topology.stats.sample.rate": number(0.0, 1.0, above=True),
     "topology.worker.stall.timeout.secs": SECS,
-    "topology.worker.buffer.bytes": whole(65_536),
-    "topology.bolt.async.concurrency": POSITIVE,
+    "topology.worker.buffer.bytes": whole(65_536, 2**40),
+    "topology.bolt.async.concurrency": whole(1, 1_000_000),
     "topology.bolt.die.on.error": YES_NO,
     "topology.fail.on.worker.loss": YES_NO,
     "topology.max.replays": COUNT,
     "topology.fall.back.on.pickle": YES_NO,
-    "topology.spout.batch": POSITIVE,
+    "topology.spout.batch": whole(1, 1_000_000),
     "topology.run.turn.ms": MILLIS,
 }
 
@@ -349,3 +388,12 @@ _JVM_BEGINS = ("java.", "storm.log4j2.", "storm.messaging.netty.", "storm.cgroup
 def is_jvm_key(key: str) -> bool:
     """Whether a key of Storm's has no meaning outside the JVM."""
     return key.startswith(_JVM_BEGINS) or key.endswith(_JVM_ENDS)
+
+
+def show_value(value: object, chars_max: int = 80) -> str:
+    """A value as messages quote it: short, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of more than 4,300 digits
+        return f"a {type(value).__name__} too large to show"
+    return text if len(text) <= chars_max else text[: chars_max - 3] + "..."

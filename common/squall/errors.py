@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# A client may send a topology with any number of faults, each as long as it likes.
+PROBLEMS_MAX = 100
+_PROBLEM_CHARS_MAX = 1_000
+
 
 class SquallError(Exception):
     """An expected failure with one clear message. Commands print it and exit with status 1.
@@ -36,13 +40,23 @@ class InvalidTopologyError(SquallError):
 
     @classmethod
     def listing(cls, problems: Sequence[str]) -> InvalidTopologyError:
-        """One error for all of `problems`, each once."""
-        problems = list(dict.fromkeys(problems))
-        if len(problems) == 1:
-            return cls(problems[0], problems=problems)
-        lines = "".join(f"\n  - {problem}" for problem in problems)
-        message = f"{len(problems)} things are wrong with this topology:{lines}"
-        return cls(message, problems=problems)
+        """One error for all of `problems`, each once; of more than PROBLEMS_MAX the first, and how
+        many more there are."""
+        each = list(dict.fromkeys(problems))
+        shown = [_cut(problem) for problem in each[:PROBLEMS_MAX]]
+        if len(each) == 1:
+            return cls(shown[0], problems=shown)
+        if len(each) > len(shown):
+            shown.append(f"and {len(each) - len(shown)} more")
+        lines = "".join(f"\n  - {problem}" for problem in shown)
+        message = f"{len(each)} things are wrong with this topology:{lines}"
+        return cls(message, problems=shown)
+
+
+def _cut(problem: str) -> str:
+    if len(problem) <= _PROBLEM_CHARS_MAX:
+        return problem
+    return problem[: _PROBLEM_CHARS_MAX - 3] + "..."
 
 
 class PackageError(SquallError):

@@ -41,7 +41,7 @@ RESERVED_PREFIX = "__"
 # Who submits and asks where nobody is authenticated.
 ANONYMOUS = "anonymous"
 
-_TOPOLOGY_NAME = re.compile(r"[^/.:\\\s\x00-\x1f]+")
+_TOPOLOGY_NAME = re.compile(r"(?! )(?:[^/.:\\\s\x00-\x1f]| )+(?<! )")  # blanks within
 _TOPOLOGY_ID = re.compile(r"(?P<name>.+)-(?P<counter>\d+)-(?P<epoch>\d+)")
 
 
@@ -58,8 +58,8 @@ def topology_name_error(name: str) -> str | None:
         return f"the topology name is {len(name.encode())} bytes long; the limit is 200"
     if _TOPOLOGY_NAME.fullmatch(name) is None:
         return (
-            f"topology name {name!r} may not contain '/', '.', ':', '\\', "
-            "spaces or control characters"
+            f"topology name {name!r} may not contain '/', '.', ':', '\\' or control characters, "
+            "and may not begin or end with a blank"
         )
     return None
 

@@ -16,17 +16,19 @@ through these streams:
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from squall.config_schema import SCHEMA, counts_for_component
+from squall.config_schema import SCHEMA, TASKS_MAX, counts_for_component, show_value
 from squall.errors import InvalidTopologyError
 from squall.model import (
     Component,
     ComponentKind,
     Executor,
+    ForeignObject,
     GlobalStreamId,
     Grouping,
     GroupingKind,
@@ -53,9 +55,11 @@ from squall.names import (
     is_system_id,
 )
 
-# A wrong or hostile parallelism must not make Nimbus build a table of two billion tasks.
-TASKS_MAX = 65_536
 _ID_BYTES_MAX = 500  # ids become znode and file names, URL-encoded
+# "Did you mean": the first so many faults get a suggestion, out of so many names.
+_SUGGESTIONS_MAX = 10
+_COMPARED_MAX = 500
+_NAMES_SHOWN = 10
 
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
 _BY_ID = Grouping(GroupingKind.FIELDS, fields=("id",))
@@ -67,29 +71,60 @@ _EVENTLOG_FIELDS = ("component", "messageId", "ts", "values")
 # ---- What a user may submit ----
 
 
-def validate_topology(topology: Topology, conf: Mapping[str, Any] | None = None) -> None:
+def validate_topology(
+    topology: Topology,
+    conf: Mapping[str, Any] | None = None,
+    *,
+    check_time: Callable[[], None] = lambda: None,
+) -> None:
     """Check that a topology, as submitted, can run. Raises InvalidTopologyError that lists all that
     is wrong, naming components. Cycles are allowed. `conf` is the topology's configuration, for
-    limits that depend on it."""
+    limits that depend on it.
+
+    The time it takes grows with the size of the topology and no faster. `check_time` is called for
+    every component, and may raise to end it."""
     conf = conf or {}
-    problems: list[str] = []
-    if not topology.spouts:
-        problems.append("the topology has no spout: nothing would ever flow")
+    problems = list(_topology_problems(topology))
+    streams = _Streams(topology)
     for component in topology.components.values():
-        where = f"{component.kind.value} {component.id!r}"
+        check_time()
+        where = f"{component.kind.value} {_quote(component.id)}"
         problems.extend(f"{where}: {p}" for p in _component_problems(component))
         for source, grouping in component.inputs.items():
-            problems.extend(f"{where}: {p}" for p in _input_problems(topology, source, grouping))
+            problems.extend(f"{where}: {p}" for p in streams.problems(source, grouping))
     if not problems:
-        tasks = sum(task_count(component, conf) for component in topology.components.values())
-        if tasks > TASKS_MAX:
-            problems.append(f"the topology has {tasks} tasks; the limit is {TASKS_MAX}")
+        problems.extend(_size_problems(topology, conf))
     if problems:
         raise InvalidTopologyError.listing(problems)
 
 
+def _topology_problems(topology: Topology) -> Iterable[str]:
+    if not topology.spouts:
+        yield "the topology has no spout: nothing would ever flow"
+    if topology.worker_hooks:
+        yield (
+            f"the topology has worker hooks ({len(topology.worker_hooks)}), which are serialized "
+            "Java objects: only a JVM can run them; submit it without (addWorkerHook)"
+        )
+    if topology.dependency_jars:
+        yield (
+            f"the topology depends on jars ({_names(topology.dependency_jars)}), which only a JVM "
+            "can load; submit it without --jars"
+        )
+
+
+def _size_problems(topology: Topology, conf: Mapping[str, Any]) -> Iterable[str]:
+    tasks = sum(task_count(component, conf) for component in topology.components.values())
+    system = num_ackers(conf) + num_eventloggers(conf)
+    if tasks + system > TASKS_MAX:
+        also = f" and {system} of the system (ackers, event loggers)" if system else ""
+        yield f"the topology has {tasks} tasks{also}; the limit is {TASKS_MAX}"
+
+
 def _component_problems(component: Component) -> Iterable[str]:
     yield from _id_problems("id", component.id)
+    if isinstance(component.object, ForeignObject):
+        yield _foreign_problem(component.object)
     for stream, info in component.streams.items():
         yield from _id_problems("stream id", stream)
         yield from _field_problems(stream, info)
@@ -97,19 +132,27 @@ def _component_problems(component: Component) -> Iterable[str]:
         yield "a spout has no inputs"
     hint = component.parallelism
     if hint is not None and (type(hint) is not int or hint < 1):
-        yield f"parallelism is {hint!r}; expected a whole number of at least 1"
+        yield f"parallelism is {show_value(hint)}; expected a whole number of at least 1"
     yield from _conf_problems(component.conf)
+
+
+def _foreign_problem(obj: ForeignObject) -> str:
+    what = f"the Java class {_quote(obj.class_name)}" if obj.class_name else "a serialized object"
+    return (
+        f"it is a Java component ({what}), which only a JVM can run; write it in Python "
+        "(squall.Spout, squall.Bolt), or run a program of any language as a shell component"
+    )
 
 
 def _id_problems(what: str, name: object) -> Iterable[str]:
     if not isinstance(name, str):
-        yield f"its {what} is {name!r}; expected text"
+        yield f"its {what} is {show_value(name)}; expected text"
     elif not name:
         yield f"its {what} is empty"
     elif is_system_id(name):
-        yield f"{what} {name!r} begins with {RESERVED_PREFIX!r}, which is kept for the system"
+        yield f"{what} {_quote(name)} begins with {RESERVED_PREFIX!r}, which is kept for the system"
     elif not name.isprintable():
-        yield f"{what} {name!r} has characters that cannot be printed"
+        yield f"{what} {_quote(name)} has characters that cannot be printed"
     elif len(name.encode(errors="replace")) > _ID_BYTES_MAX:
         yield f"its {what} is longer than {_ID_BYTES_MAX} bytes"
 
@@ -118,9 +161,9 @@ def _field_problems(stream: str, info: StreamInfo) -> Iterable[str]:
     seen = set()
     for field in info.fields:
         if not isinstance(field, str) or not field:
-            yield f"stream {stream!r} has a field named {field!r}; expected text"
+            yield f"stream {_quote(stream)} has a field named {show_value(field)}; expected text"
         elif field in seen:
-            yield f"stream {stream!r} has the field {field!r} twice"
+            yield f"stream {_quote(stream)} has the field {_quote(field)} twice"
         else:
             seen.add(field)
 
@@ -128,11 +171,11 @@ def _field_problems(stream: str, info: StreamInfo) -> Iterable[str]:
 def _conf_problems(conf: Mapping[str, Any]) -> Iterable[str]:
     for key, value in conf.items():
         if not isinstance(key, str):
-            yield f"its conf has the key {key!r}; expected text"
+            yield f"its conf has the key {show_value(key)}; expected text"
             continue
         kind = SCHEMA.get(key)
         if kind is not None and value is not None and not kind.check(value):
-            yield f"its {key} is {value!r}; expected {kind.expected}"
+            yield f"its {key} is {show_value(value)}; expected {kind.expected}"
             continue
         if not counts_for_component(key):
             yield f"its conf has {key}, which counts for a whole topology only: set it there"
@@ -140,60 +183,97 @@ def _conf_problems(conf: Mapping[str, Any]) -> Iterable[str]:
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            yield f"its conf {key!r} = {value!r} cannot be written as JSON ({error})"
+            yield (
+                f"its conf {_quote(key)} = {show_value(value)} cannot be written as JSON ({error})"
+            )
 
 
-def _input_problems(
-    topology: Topology, source: GlobalStreamId, grouping: Grouping
-) -> Iterable[str]:
-    component = topology.components.get(source.component)
-    if component is None:
-        if is_system_id(source.component):
-            yield f"subscribes to {source.component!r}, which is the system's"
+class _Streams:
+    """Checks inputs against the streams that there are. Suggestions are few: each compares a name
+    with many others."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._components = topology.components
+        self._fields: dict[tuple[str, str], frozenset[object]] = {}
+        self._suggestions_left = _SUGGESTIONS_MAX
+
+    def problems(self, source: GlobalStreamId, grouping: Grouping) -> Iterable[str]:
+        """What is wrong with one input."""
+        component = self._components.get(source.component)
+        name, stream = _quote(source.component), _quote(source.stream)
+        if component is None:
+            if is_system_id(source.component):
+                yield f"subscribes to {name}, which is the system's"
+                return
+            near = self._did_you_mean(source.component, self._components)
+            yield f"subscribes to {name}, and there is no such component{near}"
             return
-        near = _did_you_mean(source.component, topology.components)
-        yield f"subscribes to {source.component!r}, and there is no such component{near}"
-        return
-    info = component.streams.get(source.stream)
-    if source.stream == DEAD_LETTER_STREAM and component.kind is ComponentKind.SPOUT:
-        info = _DEAD_LETTERS
-    if info is None:
-        streams = component.streams
-        if not streams:
-            yield f"subscribes to {source.component!r}, which declares no outputs"
+        info = component.streams.get(source.stream)
+        if source.stream == DEAD_LETTER_STREAM and component.kind is ComponentKind.SPOUT:
+            info = _DEAD_LETTERS
+        if info is None:
+            streams = component.streams
+            if not streams:
+                yield f"subscribes to {name}, which declares no outputs"
+                return
+            near = self._did_you_mean(source.stream, streams) or f" (it has {_names(streams)})"
+            yield f"subscribes to stream {stream} of {name}, which has no such stream{near}"
             return
-        near = _did_you_mean(source.stream, streams) or f" (it has {_names(streams)})"
-        yield (
-            f"subscribes to stream {source.stream!r} of {source.component!r}, "
-            f"which has no such stream{near}"
-        )
-        return
-    if grouping.kind is GroupingKind.FIELDS:
-        for field in grouping.fields:
-            if field not in info.fields:
-                near = _did_you_mean(field, info.fields) or f" (it has {_names(info.fields)})"
-                yield (
-                    f"groups {str(source)!r} by field {field!r}, "
-                    f"which that stream does not have{near}"
-                )
-    if grouping.kind is GroupingKind.DIRECT and not info.direct:
-        yield f"has a direct grouping on {str(source)!r}, which is not a direct stream"
-    if grouping.kind is not GroupingKind.DIRECT and info.direct:
-        yield (
-            f"has a grouping {grouping.kind.value!r} on {str(source)!r}, "
-            "which is a direct stream; use a direct grouping"
-        )
-    if grouping.kind is GroupingKind.CUSTOM and grouping.custom is None:
-        yield f"has a custom grouping on {str(source)!r} that names no class"
+        yield from self._grouping_problems(source, grouping, info)
+
+    def _grouping_problems(
+        self, source: GlobalStreamId, grouping: Grouping, info: StreamInfo
+    ) -> Iterable[str]:
+        where = _quote(str(source))
+        if grouping.kind is GroupingKind.FIELDS:
+            for field in grouping.fields:
+                if field not in self._fields_of(source, info):
+                    near = self._did_you_mean(field, info.fields)
+                    near = near or f" (it has {_names(info.fields)})"
+                    yield (
+                        f"groups {where} by field {_quote(field)}, "
+                        f"which that stream does not have{near}"
+                    )
+        if grouping.kind is GroupingKind.DIRECT and not info.direct:
+            yield f"has a direct grouping on {where}, which is not a direct stream"
+        if grouping.kind is not GroupingKind.DIRECT and info.direct:
+            yield (
+                f"has a grouping {grouping.kind.value!r} on {where}, "
+                "which is a direct stream; use a direct grouping"
+            )
+        if grouping.kind is GroupingKind.CUSTOM and grouping.custom is None:
+            yield f"has a custom grouping on {where} that names no class"
+        if grouping.kind is GroupingKind.CUSTOM_SERIALIZED:
+            yield (
+                f"has a custom grouping on {where} that is a serialized Java object, which only a "
+                "JVM can run; use a built-in grouping, or a class derived from "
+                "squall.CustomGrouping"
+            )
+
+    def _fields_of(self, source: GlobalStreamId, info: StreamInfo) -> frozenset[object]:
+        key = (source.component, source.stream)
+        if key not in self._fields:
+            self._fields[key] = frozenset(info.fields)
+        return self._fields[key]
+
+    def _did_you_mean(self, name: str, names: Iterable[str]) -> str:
+        if self._suggestions_left == 0 or len(name) > _ID_BYTES_MAX:
+            return ""
+        self._suggestions_left -= 1
+        texts = (n for n in names if isinstance(n, str) and len(n) <= _ID_BYTES_MAX)
+        compared = list(itertools.islice(texts, _COMPARED_MAX))
+        near = difflib.get_close_matches(name, compared, n=1)
+        return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _did_you_mean(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, [n for n in names if isinstance(n, str)], n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def _quote(name: object) -> str:
+    return show_value(name, 300)
 
 
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name in names) or "none"
+def _names(names: Collection[str]) -> str:
+    shown = [_quote(name) for name in itertools.islice(names, _NAMES_SHOWN)]
+    more = len(names) - len(shown)
+    return (", ".join(shown) or "none") + (f" and {more} more" if more else "")
 
 
 # ---- What runs ----
@@ -220,7 +300,8 @@ def system_topology(topology: Topology, conf: Mapping[str, Any]) -> Topology:
     One that has been through here already is returned as it is."""
     if SYSTEM_COMPONENT in topology.components:
         return topology
-    components = {i: _with_dead_letters(c, topology) for i, c in topology.components.items()}
+    wanted = {s for c in topology.components.values() for s in c.inputs}
+    components = {i: _with_dead_letters(c, wanted) for i, c in topology.components.items()}
     ackers, eventloggers = num_ackers(conf), num_eventloggers(conf)
     if ackers:
         components = {i: _with_acking(c) for i, c in components.items()}
@@ -243,12 +324,10 @@ def system_topology(topology: Topology, conf: Mapping[str, Any]) -> Topology:
     )
 
 
-def _with_dead_letters(component: Component, topology: Topology) -> Component:
-    """A spout whose dead letters somebody takes declares their stream."""
+def _with_dead_letters(component: Component, wanted: Collection[GlobalStreamId]) -> Component:
+    """A spout whose dead letters somebody takes declares their stream. `wanted`: all inputs."""
     stream = GlobalStreamId(component.id, DEAD_LETTER_STREAM)
-    if component.kind is not ComponentKind.SPOUT or not any(
-        stream in other.inputs for other in topology.components.values()
-    ):
+    if component.kind is not ComponentKind.SPOUT or stream not in wanted:
         return component
     return replace(component, streams={**component.streams, DEAD_LETTER_STREAM: _DEAD_LETTERS})
 
@@ -354,9 +433,13 @@ def _executors_wanted(component: Component) -> int:
 
 def component_tasks(topology: Topology, conf: Mapping[str, Any]) -> dict[int, str]:
     """The component of each task: tasks are numbered from 1, component by component, sorted by id.
-    Takes the topology as submitted or as compiled."""
+    Takes the topology as submitted or as compiled. Raises InvalidTopologyError for more than
+    TASKS_MAX."""
     components = system_topology(topology, conf).components
-    counts = ((i, task_count(components[i], conf)) for i in sorted(components))
+    counts = [(i, task_count(components[i], conf)) for i in sorted(components)]
+    total = sum(count for _, count in counts)
+    if total > TASKS_MAX:  # a submit is refused; what is stored may be damaged, or another's
+        raise InvalidTopologyError(f"the topology has {total} tasks; the limit is {TASKS_MAX}")
     names = (component_id for component_id, count in counts for _ in range(count))
     return dict(enumerate(names, start=1))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from squall.cluster.values import RebalanceOptions
 from squall.config import check_json, validate_conf
+from squall.config_schema import TASKS_MAX
 from squall.errors import ConfigError, InvalidTopologyError
 from squall_nimbus.catalog import StoredTopology
 from squall_nimbus.submit import parse_conf
@@ -15,6 +17,7 @@ from squall_nimbus.submit import parse_conf
 # What tasks there are, who owns the topology and what it is called never change while it lives.
 _FIXED_KEYS = frozenset(
     {
+        "storm.id",
         "topology.name",
         "topology.tasks",
         "topology.max.task.parallelism",
@@ -34,16 +37,21 @@ def check_rebalance(
     topology: StoredTopology,
     options: RebalanceOptions,
     blob_problems: Callable[[Mapping[str, Any]], list[str]],
+    size_problems: Callable[[int | None, Mapping[str, int]], list[str]],
 ) -> RebalanceOptions:
     """The options, made canonical; `blob_problems(conf)` says what is wrong with the blobs that a
-    configuration names. Raises InvalidTopologyError that lists all that is wrong."""
+    configuration names, `size_problems(workers, executors)` with the size that the topology would
+    have. Raises InvalidTopologyError that lists all that is wrong."""
     problems = []
     if options.wait_secs is not None and options.wait_secs < 0:
         problems.append(f"wait time {options.wait_secs} s is negative")
-    if options.num_workers is not None and options.num_workers < 1:
-        problems.append(f"a topology has at least one worker; asked for {options.num_workers}")
+    if options.num_workers is not None and not 1 <= options.num_workers <= TASKS_MAX:
+        problems.append(
+            f"a topology has from 1 to {TASKS_MAX} workers; asked for {options.num_workers}"
+        )
+    tasks_of = Counter(topology.task_to_component.values())
     for component, executors in options.num_executors.items():
-        tasks = topology.tasks_of(component)
+        tasks = tasks_of[component]
         if tasks == 0:
             problems.append(f"the topology has no component {component!r}")
         elif executors < 1:
@@ -53,6 +61,8 @@ def check_rebalance(
                 f"{component!r} has {tasks} tasks, and so at most {tasks} executors; "
                 f"asked for {executors}"
             )
+    if not problems:
+        problems += size_problems(options.num_workers, options.num_executors)
     overrides = None
     if options.topology_conf_overrides:
         conf = parse_conf(options.topology_conf_overrides)

@@ -8,8 +8,10 @@ assignment and its initial status, in this process or, after a crash, in the nex
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +31,7 @@ from squall.history.settings import (
     is_on,
 )
 from squall.logs import get_logger
+from squall.model import Topology
 from squall.model_thrift import from_thrift
 from squall.names import make_topology_id, topology_name_error
 from squall.system_topology import component_parallelism, validate_topology
@@ -44,11 +47,16 @@ from squall_nimbus.catalog import (
 )
 from squall_nimbus.control import Control, TopologyNotAliveError
 from squall_nimbus.lifecycle import MonitorDue
+from squall_nimbus.limits import size_problems
 from squall_nimbus.replication import Replication
 from squall_nimbus.uploads import Inbox
 from squall_thrift import storm
 
 log = get_logger(__name__)
+
+# A topology of 1 MiB is checked within a second; the rest is for a busy machine.
+_CHECK_SECS = 10.0
+_CHECKS_AT_ONCE = 2  # the threads are there for others, too
 
 
 class TopologyAliveError(Exception):
@@ -97,6 +105,7 @@ class Submitter:
         self._clock = clock
         self._fence = fence
         self._count = 0
+        self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self.submitting: set[str] = set()
 
     async def submit(self, submission: Submission) -> str:
@@ -113,7 +122,7 @@ class Submitter:
                     hint="Upload the package again (uploads expire, and each Nimbus has its own).",
                 )
             fence = await self._fence()
-            topology = self._check(submission)
+            topology = await self._checked(submission)
             self.submitting.add(topology.id)
             try:
                 await self._create(topology, submission, package, fence)
@@ -147,37 +156,65 @@ class Submitter:
             return False
         return True
 
-    def _check(self, submission: Submission) -> StoredTopology:
-        """Find all that is wrong before anything is written."""
+    async def _checked(self, submission: Submission) -> StoredTopology:
+        """Find all that is wrong before anything is written; in a thread, and not for longer than
+        _CHECK_SECS, since what it costs is the client's choice."""
+        self._count += 1
+        now = self._clock.time()
+        topology_id = make_topology_id(submission.name, self._count, int(now))
+        async with self._checks:
+            ends_at = time.monotonic() + _CHECK_SECS
+
+            def check_time() -> None:
+                if time.monotonic() > ends_at:
+                    raise InvalidTopologyError(
+                        f"the topology could not be checked within {_CHECK_SECS:.0f} s",
+                        hint="Submit a smaller one, or again when Nimbus has less to do.",
+                    )
+
+            topology, compiled = await asyncio.to_thread(
+                self._check, submission, topology_id, check_time
+            )
+        dependencies = (*topology.dependency_jars, *topology.dependency_artifacts)
+        problems = self.blob_problems(compiled.conf, submission.owner, dependencies)
+        if problems:
+            raise InvalidTopologyError.listing(problems)
+        if submission.topology.shared_memory:  # Storm's own default scheduler ignores it as well
+            log.warning("shared_memory_ignored", topology_id=topology_id)
+        return compiled
+
+    def _check(
+        self, submission: Submission, topology_id: str, check_time: Callable[[], None]
+    ) -> tuple[Topology, StoredTopology]:
+        """The same, blobs aside. Touches nothing that the event loop changes."""
         user_conf = parse_conf(submission.conf)
         topology = from_thrift(submission.topology)
+        check_time()
         try:
             conf = normalize_topology_conf(
                 user_conf, self._conf, name=submission.name, components=topology.component_confs
             )
         except ConfigError as error:
             raise InvalidTopologyError(error.message, hint=error.hint) from error
-        # Whatever the client says that it is.
+        # Whatever the client has put there: as Storm's.
+        conf["storm.id"] = topology_id
         conf["topology.submitter.user"] = submission.owner
         conf["topology.submitter.principal"] = submission.principal
-        validate_topology(topology, conf)
+        validate_topology(topology, conf, check_time=check_time)
         if is_on(conf):  # whoever wants a history is told now that there would be none
             try:
                 check_available(history_url(self._conf))
             except HistoryUnavailableError as error:
                 raise InvalidTopologyError(error.message, hint=error.hint) from error
-        dependencies = (
-            *(submission.topology.dependency_jars or ()),
-            *(submission.topology.dependency_artifacts or ()),
+        check_time()
+        problems = size_problems(
+            self._conf,
+            int(conf.get("topology.workers", 1)),
+            sum(component_parallelism(topology, conf).values()),
         )
-        problems = self.blob_problems(conf, submission.owner, dependencies)
         if problems:
             raise InvalidTopologyError.listing(problems)
-        self._count += 1
-        topology_id = make_topology_id(submission.name, self._count, int(self._clock.time()))
-        compiled = compile_topology(topology_id, submission.topology, conf)
-        self._check_limits(conf, len(compiled.component_of(self._base(submission, compiled))))
-        return compiled
+        return topology, compile_topology(topology_id, submission.topology, conf)
 
     def blob_problems(
         self, conf: Mapping[str, Any], owner: str | None, dependencies: Sequence[str] = ()
@@ -195,17 +232,6 @@ class Submitter:
             elif check_access(self._blobs.meta(key).acl, caller, READ, key) is not None:
                 problems.append(f"{what}, which {caller.name} may not read")
         return problems
-
-    def _check_limits(self, conf: Mapping[str, Any], executors: int) -> None:
-        for key, what, number in (
-            ("nimbus.slots.perTopology", "workers", int(conf.get("topology.workers", 1))),
-            ("nimbus.executors.perTopology", "executors", executors),
-        ):
-            limit = self._conf.get(key)
-            if limit is not None and number > limit:
-                raise InvalidTopologyError(
-                    f"the topology asks for {number} {what}; this cluster allows {limit} ({key})"
-                )
 
     def _base(self, submission: Submission, topology: StoredTopology) -> StormBase:
         return StormBase(

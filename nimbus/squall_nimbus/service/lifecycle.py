@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+
 from squall.cluster.values import RebalanceOptions, TopologyStatus
 from squall.names import ANONYMOUS
 from squall_nimbus.lifecycle import Activate, Deactivate, Kill, Rebalance
+from squall_nimbus.limits import size_problems
 from squall_nimbus.rebalance import check_rebalance
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.submit import Submission
@@ -110,9 +114,20 @@ class LifecycleCalls(Calls):
                 topology_conf_overrides=options.topology_conf_overrides,
             )
         topology_id, base = await self.nimbus.control.find(name)
-        checked = check_rebalance(
+
+        def size_of(workers: int | None, executors: Mapping[str, int]) -> list[str]:
+            wanted = {**base.component_executors, **executors}
+            return size_problems(
+                self.nimbus.conf,
+                base.num_workers if workers is None else workers,
+                sum(wanted.values()),
+            )
+
+        checked = await asyncio.to_thread(
+            check_rebalance,
             await self.nimbus.reader.stored(topology_id),
             asked,
             lambda conf: self.nimbus.submitter.blob_problems(conf, base.owner),
+            size_of,
         )
         await self.nimbus.control.handle(name, Rebalance(checked))

@@ -99,7 +99,7 @@ class TopologyCalls(Calls):
         here = {key: self.nimbus.conf[key] for key in ("nimbus.thrift.port",)}
         if self.nimbus.conf.get("nimbus.seeds"):
             here["nimbus.seeds"] = self.nimbus.conf["nimbus.seeds"]
-        return views.shown_conf({**stored.conf, **here})
+        return views.shown_conf({**stored.conf, **here, "storm.id": stored.id})
 
     @operation("getTopology")
     async def getTopology(self, call: Call, id: str | None) -> storm.StormTopology:

@@ -10,6 +10,7 @@ from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
 from squall.cluster.values import TopologyStatus
 from squall.model import WorkerSlot
+from squall_nimbus import submit
 from squall_nimbus.blobs import BlobNotFoundError
 from squall_thrift import storm
 from squall_thrift.authorization import Call
@@ -107,6 +108,15 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
         ("wc", None, "{", "is no JSON"),
         ("wc", None, "[" * 200_000, "is no JSON"),
         ("wc", None, '{"topology.workers": "many"}', "topology.workers is 'many'"),
+        ("wc", None, '{"topology.workers": 2147483648}', "expected a whole number from 1 to 65536"),
+        ("wc", None, '{"topology.workers": 1e308}', "expected a whole number from 1 to 65536"),
+        ("wc", None, '{"topology.workers": NaN}', "expected a whole number from 1 to 65536"),
+        ("wc", None, '{"topology.workers": 1' + 4_000 * "0" + "}", "topology.workers is 1000"),
+        ("wc", None, '{"topology.acker.executors": 65534}', "and 65534 of the system"),
+        ("wc", None, '{"topology.eventlogger.executors": 65534}', "and 65535 of the system"),
+        # One acker for each worker: they count, too.
+        ("wc", None, '{"topology.workers": 65536}', "and 65536 of the system"),
+        ("wc", None, '{"topology.workers": 60000}', "bytes in ZooKeeper"),
         (
             "wc",
             None,
@@ -146,6 +156,23 @@ async def test_a_topology_whose_input_does_not_exist_is_refused(nimbus) -> None:
         await nimbus.call("submitTopology", "wc", await nimbus.upload(), "{}", wrong)
 
 
+async def test_limits_are_checked_before_a_table_of_tasks_is_made(nimbus, monkeypatch) -> None:
+    def compiled(*args: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(submit, "compile_topology", compiled)
+    for conf in ({"topology.workers": 60_000}, {"topology.tasks": 60_000}):
+        with pytest.raises(storm.InvalidTopologyException):
+            await nimbus.submit(conf=conf)
+
+
+async def test_a_check_that_takes_too_long_ends(nimbus, monkeypatch) -> None:
+    """In its own thread, so that the loop is free meanwhile."""
+    monkeypatch.setattr(submit, "_CHECK_SECS", -1.0)
+    with pytest.raises(storm.InvalidTopologyException, match="could not be checked within"):
+        await nimbus.submit()
+
+
 async def test_the_administrators_limits_hold(tmp_path) -> None:
     conf = {"nimbus.slots.perTopology": 1, "nimbus.executors.perTopology": 4}
     async with LocalNimbus(tmp_path, conf=conf) as nimbus:
@@ -154,7 +181,60 @@ async def test_the_administrators_limits_hold(tmp_path) -> None:
             await nimbus.submit(conf={"topology.workers": 2})
         with pytest.raises(storm.InvalidTopologyException, match="asks for 6 executors"):
             await nimbus.submit(executors=4)
-        await nimbus.submit(executors=2)
+        topology_id = await nimbus.submit(executors=2)
+        stored = await nimbus.state.storm(topology_id)
+        with pytest.raises(storm.InvalidTopologyException, match="asks for 2 workers"):
+            await nimbus.call("rebalance", "wordcount", storm.RebalanceOptions(num_workers=2))
+        assert await nimbus.state.storm(topology_id) == stored
+
+
+async def test_a_topology_that_only_a_jvm_could_run_is_refused_by_name(nimbus) -> None:
+    """Storm's Java client and Flux send such."""
+    java = storm.JavaObject(full_class_name="org.apache.FluxShellBolt", args_list=[])
+    cases: list[tuple[str, object]] = [
+        ("bolt 'count': it is a Java component (the Java class 'org.apache.FluxShellBolt')", java),
+        ("bolt 'count': it is a Java component (a serialized object)", b"\xac\xed"),
+    ]
+    for says, value in cases:
+        wrong = topology()
+        wrong.bolts["count"].bolt_object = (
+            storm.ComponentObject(java_object=value)
+            if isinstance(value, storm.JavaObject)
+            else storm.ComponentObject(serialized_java=value)
+        )
+        with pytest.raises(storm.InvalidTopologyException) as caught:
+            await nimbus.call("submitTopology", "wc", await nimbus.upload(), "{}", wrong)
+        assert says in caught.value.msg
+        assert "shell component" in caught.value.msg
+    wrong = topology()
+    source = storm.GlobalStreamId(componentId="words", streamId="default")
+    for grouping in (
+        storm.Grouping(custom_serialized=b"\xac\xed"),
+        storm.Grouping(custom_object=storm.JavaObject(full_class_name="a.B", args_list=[])),
+    ):
+        wrong.bolts["count"].common.inputs = {source: grouping}
+        with pytest.raises(storm.InvalidTopologyException, match=r"'count': .*custom grouping"):
+            await nimbus.call("submitTopology", "wc", await nimbus.upload(), "{}", wrong)
+    for says, changed in (
+        ("worker hooks", {"worker_hooks": [b"\xac\xed"]}),
+        ("depends on jars ..a.jar..", {"dependency_jars": ["a.jar"]}),
+    ):
+        wrong = topology()
+        for name, value in changed.items():
+            setattr(wrong, name, value)
+        with pytest.raises(storm.InvalidTopologyException, match=says):
+            await nimbus.call("submitTopology", "wc", await nimbus.upload(), "{}", wrong)
+    assert await nimbus.state.storms() == []
+
+
+async def test_a_topology_may_have_blanks_in_its_name(nimbus) -> None:
+    topology_id = await nimbus.submit("my topology", conf={"storm.id": "not mine to say"})
+    assert topology_id.startswith("my topology-1-")
+    conf = json.loads(await nimbus.call("getTopologyConf", topology_id))
+    assert (conf["storm.id"], conf["topology.name"]) == (topology_id, "my topology")
+    await nimbus.call("rebalance", "my topology", storm.RebalanceOptions(wait_secs=0))
+    await nimbus.call("killTopologyWithOpts", "my topology", storm.KillOptions(wait_secs=0))
+    assert await nimbus.state.storms() == []
 
 
 async def test_a_history_that_nobody_could_write_is_refused_with_the_reason(tmp_path) -> None:
@@ -267,7 +347,8 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (storm.RebalanceOptions(num_workers=0), "at least one worker"),
+        (storm.RebalanceOptions(num_workers=0), "from 1 to 65536 workers"),
+        (storm.RebalanceOptions(num_workers=2**31 - 1), "from 1 to 65536 workers"),
         (storm.RebalanceOptions(wait_secs=-1), "negative"),
         (storm.RebalanceOptions(num_executors={"nobody": 2}), "no component 'nobody'"),
         (storm.RebalanceOptions(num_executors={"count": 3}), "has 2 tasks"),
@@ -282,6 +363,14 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
         (
             storm.RebalanceOptions(topology_conf_overrides='{"topology.users": ["me"]}'),
             "topology.users cannot be changed",
+        ),
+        (
+            storm.RebalanceOptions(topology_conf_overrides='{"storm.id": "x"}'),
+            "storm.id cannot be changed",
+        ),
+        (
+            storm.RebalanceOptions(topology_conf_overrides='{"topology.spout.batch": 1e308}'),
+            "topology.spout.batch is 1e+308; expected a whole number from 1 to 1000000",
         ),
         (
             storm.RebalanceOptions(

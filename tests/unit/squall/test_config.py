@@ -100,8 +100,9 @@ def test_all_wrong_values_are_listed_with_key_value_and_what_is_expected(tmp_pat
         load_conf(config_file=site, env={})
     assert str(caught.value).splitlines() == [
         f"{site}: nimbus.thrift.port is '6627'; expected a whole number from 0 to 65535",
-        f"{site}: topology.workers is 0; expected a whole number of at least 1",
-        f"{site}: storm.zookeeper.servers is 'zk1'; expected a list, each item text, at least one",
+        f"{site}: topology.workers is 0; expected a whole number from 1 to 65536",
+        f"{site}: storm.zookeeper.servers is 'zk1'; expected a list, each item text of at most "
+        "4096 characters, at least one",
     ]
 
 

@@ -377,7 +377,7 @@ def test_an_invalid_topology_is_one_message_that_lists_all(runner, nimbus):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ('submit_topology("a b", {}, build())', "may not contain"),
+        ('submit_topology("a/b", {}, build())', "may not contain"),
         ('submit_topology("", {}, build())', "may not be empty"),
         ("submit_topology(3, {}, build())", "the topology's name is 3"),
         ('submit_topology("x", {"topology.workers": "two"}, build())', "topology.workers is 'two'"),

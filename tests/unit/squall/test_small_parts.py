@@ -111,14 +111,17 @@ def test_a_launch_file_is_private_and_comes_back_as_it_went(tmp_path: Path) -> N
     assert Incarnation(1, 9) < Incarnation(2, 0) < Incarnation(2, 1)
 
 
-@pytest.mark.parametrize("name", ["wc", "word-count_2", "größe"])
+@pytest.mark.parametrize("name", ["wc", "word-count_2", "größe", "my topology", "a  b c"])
 def test_names_that_topologies_may_have(name: str) -> None:
     assert names.topology_name_error(name) is None
     topology_id = names.make_topology_id(name, 3, 1_700_000_000)
     assert names.topology_name_of(topology_id) == name
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a.b", "a:b", "a\\b", "a b", "a\n", "x" * 201])
+@pytest.mark.parametrize(
+    "name",
+    ["", "a/b", "a.b", "a:b", "a\\b", " ", " a", "a ", "a\tb", "a\u2003b", "a\n", "x" * 201],
+)
 def test_names_that_topologies_may_not_have(name: str) -> None:
     assert names.topology_name_error(name)
 

@@ -1,5 +1,7 @@
 """The compiled topology: Storm's system streams, the numbering of tasks, the split in executors."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -225,3 +227,59 @@ def test_a_spout_with_inputs_is_refused():
 
 def test_zero_components_is_no_topology():
     assert refusal() == ("the topology has no spout: nothing would ever flow",)
+
+
+def test_the_systems_tasks_count():
+    """One acker for each worker makes more tasks than the components have."""
+    assert refusal(spout(), conf={"topology.workers": TASKS_MAX}) == (
+        f"the topology has 1 tasks and {TASKS_MAX} of the system (ackers, event loggers); "
+        f"the limit is {TASKS_MAX}",
+    )
+    with pytest.raises(InvalidTopologyError, match="the limit is"):
+        component_tasks(topology(spout()), {"topology.acker.executors": 2**31})
+
+
+def test_of_many_faults_a_hundred_are_listed_and_ten_get_a_suggestion():
+    bolts = [bolt(f"bolt-{n}", inputs=(f"bolt-{n}x",)) for n in range(300)]
+    problems = refusal(spout(), *bolts)
+    assert len(problems) == 101
+    assert problems[-1] == "and 200 more"
+    assert sum("did you mean" in problem for problem in problems) == 10
+
+
+def test_a_message_about_faults_is_short_whatever_they_quote():
+    long = "x" * 100_000
+    wide = StreamInfo(tuple(f"field-{n}" for n in range(5_000)))
+    by_none = {GlobalStreamId("s"): Grouping(GroupingKind.FIELDS, fields=("none", long))}
+    problems = refusal(
+        spout(streams={"default": wide, long: wide}, conf={"a": {1, 2}, long: long}),
+        bolt("b", inputs=(long,)),
+        Component(id="c", kind=ComponentKind.BOLT, object=OBJECT, inputs=by_none),
+        bolt(long),
+    )
+    assert len(problems) == 5
+    assert all(len(problem) <= 1_000 for problem in problems)
+
+
+def test_the_cost_of_a_check_grows_with_the_topology_and_no_faster():
+    """What a frame of 1 MiB can hold of each: fields, streams, wrong sources, dead letters."""
+
+    def work(size: int) -> float:
+        fields = tuple(f"field-{n}" for n in range(size))
+        by_field = {GlobalStreamId("s"): Grouping(GroupingKind.FIELDS, fields=fields[-1:])}
+        spouts = [spout(f"s-{n}") for n in range(size // 4)]
+        parts = [
+            spout(streams={"default": StreamInfo(fields)}),
+            *(
+                Component(id=f"b-{n}", kind=ComponentKind.BOLT, object=OBJECT, inputs=by_field)
+                for n in range(size // 4)
+            ),
+            *(bolt(f"w-{n}", inputs=(f"no such {n}",)) for n in range(size // 4)),
+        ]
+        began = time.thread_time()
+        refusal(*parts, *spouts)
+        system_topology(topology(*parts, *spouts), {})
+        return time.thread_time() - began
+
+    small, large = work(1_000), work(8_000)
+    assert large < 30 * small + 0.5  # eight times; 64 where something is quadratic
