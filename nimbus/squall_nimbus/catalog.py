@@ -35,6 +35,7 @@ log = get_logger(__name__)
 
 # How long an action on a topology waits for its code to come from another Nimbus.
 _FETCH_SECS = 5.0
+_FETCH_AGAIN_SECS = 60.0
 
 _BLOB_OF_TOPOLOGY = re.compile(
     r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser|curve\.key)"
@@ -122,6 +123,7 @@ class Catalog:
         self._stormdist = stormdist
         self._ensure = ensure
         self._cache: dict[str, tuple[tuple[int, int], StoredTopology]] = {}
+        self._not_before: dict[str, float] = {}  # topology -> on the loop's clock
 
     def open(self) -> None:
         """Make the folder."""
@@ -129,15 +131,27 @@ class Catalog:
 
     async def have(self, topology_ids: Collection[str]) -> None:
         """Fetch the code of these topologies where this Nimbus lacks it, as far as it can be had
-        soon."""
-        lacking = [key for i in topology_ids for key in code_blob_keys(i) if key not in self._blobs]
+        soon. What could not be fetched is not waited for again before _FETCH_AGAIN_SECS (the
+        replication goes on fetching it): rounds are everybody's."""
+        now = asyncio.get_running_loop().time()
+        self._not_before = {i: at for i, at in self._not_before.items() if at > now}
+        lacking = {
+            i: keys
+            for i in topology_ids
+            if i not in self._not_before
+            and (keys := [key for key in code_blob_keys(i) if key not in self._blobs])
+        }
         if not lacking:
             return
+        wanted = [key for keys in lacking.values() for key in keys]
         try:
             async with asyncio.timeout(_FETCH_SECS):
-                await self._ensure(lacking)
+                await self._ensure(wanted)
         except (TimeoutError, StoreError, SquallError, BlobNotFoundError) as error:
-            log.warning("code_not_fetched", keys=" ".join(lacking), error=error)
+            log.warning("code_not_fetched", keys=" ".join(wanted), error=error)
+        for topology_id, keys in lacking.items():
+            if any(key not in self._blobs for key in keys):
+                self._not_before[topology_id] = now + _FETCH_AGAIN_SECS
 
     async def store(
         self, topology: StoredTopology, package: Path, owner: str | None
@@ -204,9 +218,13 @@ class Catalog:
         try:
             submitted = codec.from_bytes(storm.StormTopology, self._blobs.read(code_key))
             conf = json.loads(self._blobs.read(conf_key))
-        except (ValueError, OSError) as error:
-            raise SquallError(f"the code of {topology_id} cannot be read: {error}") from error
-        topology = compile_topology(topology_id, submitted, conf)
+            if not isinstance(conf, dict):
+                raise ValueError("its configuration is no JSON object")
+            topology = compile_topology(topology_id, submitted, conf)
+        except Exception as error:
+            # What is stored was checked once. Whatever it is now (a damaged disk, a newer version's
+            # way to write it), it is this topology's trouble and nobody else's.
+            raise SquallError(f"the code of {topology_id} cannot be read: {error!r}") from error
         self._cache[topology_id] = (versions, topology)
         return topology
 

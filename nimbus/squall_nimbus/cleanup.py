@@ -5,16 +5,20 @@ topology, and /storms/ID last. So a crash at any point leaves /storms/ID in stat
 next leader removes again; every step is fine with what is gone already.
 
 The search is for what no live topology owns. State that cannot be read is never a reason to delete:
-an error ends the search. Code without a topology is kept for
-`nimbus.topology.blobstore.deletion.delay.ms`, so that a wrong look at ZooKeeper can be put right.
+what it is about is left alone, and the search goes on with the rest. Code without a topology is
+kept for `nimbus.topology.blobstore.deletion.delay.ms`, so that a wrong look at ZooKeeper can be put
+right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection
 
 from squall.clock import Clock
+from squall.cluster.leader import NotLeaderError
 from squall.cluster.state import ClusterState
+from squall.cluster.store import ConnectionLostError, StoreError
 from squall.cluster.values import StormBase
 from squall.errors import SquallError
 from squall.logs import get_logger
@@ -91,20 +95,22 @@ class Cleanup:
         for topology_id in sorted(kept - live - busy):
             if topology_name_of_or_none(topology_id) is None:
                 continue
-            if topology_id in self._submitting() or await self._state.storm(topology_id):
-                continue
-            await self._state.remove_topology(topology_id, guard=fence)
-            log.info("leftover_state_removed", topology_id=topology_id)
+            async with _alone(topology_id):
+                if topology_id in self._submitting() or await self._state.storm(topology_id):
+                    continue
+                await self._state.remove_topology(topology_id, guard=fence)
+                log.info("leftover_state_removed", topology_id=topology_id)
         now = self._clock.monotonic()
         ownerless = with_code - live - busy
         self._ownerless_since = {i: self._ownerless_since.get(i, now) for i in ownerless}
         for topology_id, since in sorted(self._ownerless_since.items()):
             if now - since < self._delay_secs or topology_id in self._submitting():
                 continue
-            if await self._state.storm(topology_id) is None:
-                await self._replication.delete(topology_blob_keys(topology_id), fence)
-                await self._catalog.delete(topology_id)
-                log.info("leftover_code_removed", topology_id=topology_id)
+            async with _alone(topology_id):
+                if await self._state.storm(topology_id) is None:
+                    await self._replication.delete(topology_blob_keys(topology_id), fence)
+                    await self._catalog.delete(topology_id)
+                    log.info("leftover_code_removed", topology_id=topology_id)
         await self._search_dependencies(blob_keys, live | busy, now, fence)
 
     async def _search_dependencies(
@@ -122,5 +128,17 @@ class Cleanup:
         self._unused_since = {key: self._unused_since.get(key, now) for key in unused}
         for key, since in sorted(self._unused_since.items()):
             if now - since >= self._delay_secs and not self._submitting():
-                await self._replication.delete([key], fence)
-                log.info("unused_dependency_removed", key=key)
+                async with _alone(key):
+                    await self._replication.delete([key], fence)
+                    log.info("unused_dependency_removed", key=key)
+
+
+@contextlib.asynccontextmanager
+async def _alone(what: str) -> AsyncIterator[None]:
+    """One thing to remove: its errors are logged, and do not stop the search for others."""
+    try:
+        yield
+    except (ConnectionLostError, NotLeaderError):
+        raise
+    except (StoreError, SquallError, BlobNotFoundError, OSError) as error:
+        log.warning("leftover_not_removed", what=what, error=error)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from squall.cluster.leader import NotLeaderError
 from squall.cluster.state import ClusterState
-from squall.cluster.store import StoreError
+from squall.cluster.store import ConnectionLostError, StoreError
 from squall.cluster.values import StormBase
 from squall.curve import has_key
 from squall.errors import SquallError
@@ -168,13 +168,16 @@ class Control:
                 await self._try(topology_id, LeadershipGained())
 
     async def _try(self, topology_id: str, event: Event) -> None:
-        """Send an event; one topology's trouble (its code is not here) is not the others'."""
+        """Send an event; one topology's trouble (its code is not here, it cannot be stored) is not
+        the others', whatever it is."""
         try:
             await self.send(topology_id, event)
-        except NotTheLeaderError:
+        except (NotTheLeaderError, NotLeaderError, ConnectionLostError):
             raise
-        except SquallError as error:
+        except (StoreError, SquallError, OSError) as error:
             log.error("topology_in_trouble", topology_id=topology_id, error=error)
+        except Exception as error:  # ours
+            log.error("topology_in_trouble", topology_id=topology_id, error=error, exc_info=error)
 
     def step_down(self) -> None:
         """Another leads: forget all timers."""
@@ -245,7 +248,7 @@ class Control:
     def _message_timeout_secs(self, topology_id: str) -> int:
         try:
             return self._catalog.get(topology_id).message_timeout_secs
-        except (BlobNotFoundError, SquallError):
+        except (BlobNotFoundError, SquallError, ValueError, TypeError):
             return _MESSAGE_TIMEOUT_SECS
 
     # Timers

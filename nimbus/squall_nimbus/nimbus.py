@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -310,19 +311,27 @@ class Nimbus:
 
     async def _look(self) -> None:
         leadership = self.desk.leadership()
-        try:
-            if not self._watching:
-                await self._watch_supervisors()
-            if leadership is None:
+        steps: list[Callable[[], Awaitable[None]]] = []
+        if not self._watching:
+            steps.append(self._watch_supervisors)
+        if leadership is not None:
+            steps += [
+                self.control.look_after,
+                functools.partial(self.assigner.judge, leadership),
+                functools.partial(self.cleanup.search, leadership),
+                self._forget_metrics,
+            ]
+        for step in steps:  # each for itself: a failure of one does not keep the next from its work
+            try:
+                await step()
+            except NotLeaderError as error:
+                log.info("round_given_up", error=error)
                 return
-            await self.control.look_after()
-            await self.assigner.judge(leadership)
-            await self.cleanup.search(leadership)
-            self.metrics.keep(await self.state.storms())
-        except NotLeaderError as error:
-            log.info("round_given_up", error=error)
-        except (StoreError, SquallError, BlobNotFoundError, OSError) as error:
-            log.warning("round_failed", error=error)
+            except (StoreError, SquallError, BlobNotFoundError, OSError) as error:
+                log.warning("round_failed", error=error)
+
+    async def _forget_metrics(self) -> None:
+        self.metrics.keep(await self.state.storms())
 
     async def _watch_supervisors(self) -> None:
         self._watching = True

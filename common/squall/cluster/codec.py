@@ -111,6 +111,7 @@ decode_nimbus = _decoder(storm.NimbusSummary, convert.from_nimbus)
 encode_heartbeat = _encoder(convert.to_heartbeat)
 decode_heartbeat = _decoder(storm.ClusterWorkerHeartbeat, convert.from_heartbeat)
 
+
 def decode_signs(path: str, data: bytes) -> values.WorkerHeartbeat:
     """Of a worker's heartbeat only which executors are alive. Statistics are most of it."""
     try:
