@@ -70,14 +70,15 @@ def desired_ports(
         if isinstance(read, Unreadable):
             continue
         assignment, zxid = read
-        for slot, executors in assignment.slots().items():
-            if slot.node != node:
-                continue
-            port = slot.port
+        here: dict[int, list[Executor]] = {}
+        for executor, slot in assignment.executor_slot.items():
+            if slot.node == node:
+                here.setdefault(slot.port, []).append(executor)
+        for port in sorted(here):
             if port not in own:
                 problems.append(f"{topology_id} is assigned to port {port}, which is no slot here")
                 continue
-            work = PortAssignment(topology_id, tuple(executors), zxid, assignment.owner)
+            work = PortAssignment(topology_id, tuple(sorted(here[port])), zxid, assignment.owner)
             rival = ports.get(port)
             if rival is not None:
                 work = _settle(rival, work, previous.get(port))

@@ -138,6 +138,8 @@ class Localizer:
         path = self.path_of(topology_id)
         try:
             conf = json.loads((path / _CONF).read_bytes())
+            if not isinstance(conf, dict):
+                raise ValueError(f"{_CONF} holds no JSON object")
             complete = (path / _CODE).is_file() and (path / "code").is_dir()
             link = path / _ENVIRONMENT
             complete = complete and (link.is_dir() or not link.is_symlink())
@@ -148,7 +150,7 @@ class Localizer:
         except (OSError, ValueError, RecursionError) as error:
             log.warning("topology_unreadable", topology_id=topology_id, path=path, error=error)
             return None
-        if not complete or not isinstance(conf, dict):
+        if not complete:
             return None
         return LocalTopology(topology_id, path, conf)
 
@@ -325,7 +327,7 @@ class Localizer:
         try:
             if not isinstance(json.loads((folder / _CONF).read_bytes()), dict):
                 raise ValueError("no JSON object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BlobError(f"the configuration of {topology_id} is damaged: {error}") from error
         if lease is not None:
             (folder / _ENVIRONMENT).symlink_to(lease.path)

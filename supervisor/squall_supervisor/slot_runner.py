@@ -231,6 +231,10 @@ class SlotRunner:
             except LocalizeError as error:
                 self._localizing = None
                 self._feed(BlobsFailed(str(error)))
+            except Exception as error:  # ours; the other slots go on
+                self._log_unexpected("topology_not_localized", error)
+                self._localizing = None
+                self._feed(BlobsFailed(f"{type(error).__name__}: {error}"))
             else:
                 self._localizing = None
                 self._feed(BlobsLocalized())
@@ -242,15 +246,19 @@ class SlotRunner:
     async def _launch(self, assignment: PortAssignment) -> None:
         node = self._node
         began = self._now()
-        topology = await asyncio.to_thread(self._read_topology, assignment.topology_id)
-        if topology is None:
-            self._feed(BlobsMissing())
-            return
-        launch = Launch(node, self.port, assignment, topology)
         try:
+            topology = await asyncio.to_thread(self._read_topology, assignment.topology_id)
+            if topology is None:
+                self._feed(BlobsMissing())
+                return
+            launch = Launch(node, self.port, assignment, topology)
             process = await asyncio.to_thread(launch.start)
         except LaunchError as error:
             self._launch_failed(assignment, str(error))
+            return
+        except Exception as error:  # something in this topology; the other slots go on
+            self._log_unexpected("worker_not_launched", error)
+            self._launch_failed(assignment, f"{type(error).__name__}: {error}")
             return
         if self._closed:
             process.close()
@@ -271,6 +279,9 @@ class SlotRunner:
         pid = f"pid {process.pid}"
         node.tell(assignment.topology_id, "worker launched", pid, self._place)
         self._feed(WorkerLaunched(process.worker_id, launch.record.timeout_secs))
+
+    def _log_unexpected(self, event: str, error: Exception) -> None:
+        log.error(event, port=self.port, topology_id=self._topology_id, error=error, exc_info=error)
 
     def _launch_failed(self, assignment: PortAssignment, why: str) -> None:
         message = f"no worker could be started on {self._place}: {why}"

@@ -114,7 +114,10 @@ class Slots:
         localizer = self._node.localizer
         for topology_id in await asyncio.to_thread(localizer.topologies):
             if topology_id not in self._topologies_in_use():
-                await localizer.remove(topology_id)
+                try:
+                    await localizer.remove(topology_id)
+                except OSError as error:  # it is tried again at the next change
+                    log.warning("topology_not_removed", topology_id=topology_id, error=error)
 
     def _topologies_in_use(self) -> set[str]:
         slots = [runner.slot for runner in self.runners.values()]
@@ -144,6 +147,9 @@ class Slots:
                     changed = await self._node.localizer.update_blobs(topology_id, worker_dirs)
             except LocalizeError as error:
                 log.info("blob_versions_not_known", topology_id=topology_id, error=error)
+                continue
+            except Exception as error:  # something in this topology; the others are next
+                log.error("blobs_not_updated", topology_id=topology_id, error=error, exc_info=error)
                 continue
             if changed:
                 log.info("topology_changed", topology_id=topology_id)
