@@ -219,6 +219,7 @@ class Worker:
             loop=self._loop,
             clock=self._clock,
             began=self._began,
+            component_of=lambda executor: engine.plan.component_of(executor.task_start).id,
         )
         self._watchdog.begin(engine.built, engine.conf)
         self._heartbeats.enter(Phase.RUNNING)

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from squall.cluster import blob_codec, codec, paths
 from squall.cluster.codec import CorruptStateError
 from squall.cluster.store import (
+    NODE_BYTES_MAX,
     BadVersionError,
     ConnectionLostError,
     Create,
@@ -83,6 +85,7 @@ class ClusterState:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._closed = False
+        self._stats_left_out: set[str] = set()  # heartbeats' paths; warned of
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> ClusterState:
@@ -258,10 +261,18 @@ class ClusterState:
         }
 
     def put_worker_beat_nowait(self, slot: WorkerSlot, beat: WorkerHeartbeat) -> None:
-        """Write a worker's heartbeat without waiting, from any thread. Nothing is written once the
-        topology's heartbeats are removed."""
+        """Write a worker's heartbeat without waiting, from any thread; without its statistics where
+        these do not fit. Nothing is written once the topology's heartbeats are removed."""
         path = paths.workerbeat(beat.topology_id, slot)
-        self.store.put_nowait(path, codec.encode_heartbeat(beat))
+        value = codec.encode_heartbeat(beat)
+        if len(value) > NODE_BYTES_MAX:
+            # That the worker lives counts for more than what it did.
+            if path not in self._stats_left_out:
+                self._stats_left_out.add(path)
+                log.warning("statistics_do_not_fit", path=path, bytes=len(value))
+            alone = dict.fromkeys(beat.executor_stats)
+            value = codec.encode_heartbeat(replace(beat, executor_stats=alone))
+        self.store.put_nowait(path, value)
 
     async def remove_worker_beat(
         self, topology_id: str, slot: WorkerSlot, *, guard: Guard | None = None
