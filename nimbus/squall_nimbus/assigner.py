@@ -41,6 +41,7 @@ from squall_nimbus.storms import read_storms
 log = get_logger(__name__)
 
 _EXECUTORS_SHOWN = 50
+_JUDGED_HERE_MAX = 1_000  # some 5 ms; more executors are judged in a thread
 
 
 class Fence(Protocol):
@@ -100,8 +101,7 @@ class Assigner:
             for topology_id in self._monitor.topologies() - seen.storms.keys():
                 self._monitor.forget(topology_id)
             for topology_id in seen.storms.keys() - seen.unreadable:
-                self._judge_topology(seen, topology_id, offered, now)
-                await asyncio.sleep(0)
+                await self._judge_topology(seen, topology_id, offered, now)
             await self._carry_out(seen, await self._plan(seen), fence)
             await self._forget_old_beats(seen, fence)
 
@@ -165,13 +165,19 @@ class Assigner:
             return (await self._state.worker_signs(topology_id)).keys()
         return set(known.executor_slot.values())
 
-    def _judge_topology(
+    async def _judge_topology(
         self, seen: _Round, topology_id: str, offered: Mapping[str, Set[int]], now: float
     ) -> None:
         assignment = seen.current.get(topology_id)
         placement = assignment.executor_slot if assignment else {}
-        self._monitor.observe(topology_id, placement, seen.beats[topology_id], now)
-        dead = self._monitor.dead(topology_id, offered, now)
+
+        def look() -> frozenset[Executor]:
+            self._monitor.observe(topology_id, placement, seen.beats[topology_id], now)
+            return self._monitor.dead(topology_id, offered, now)
+
+        # What else touches the monitor meanwhile only notes that an executor was heard of.
+        large = len(placement) > _JUDGED_HERE_MAX
+        dead = await asyncio.to_thread(look) if large else look()
         if dead:
             seen.dead[topology_id] = dead
             log.warning(

@@ -74,26 +74,31 @@ def _wait_still(ledger: Ledger) -> int:
 
 
 def test_rebalance_from_one_worker_to_two_and_back(cluster: DevCluster) -> None:
-    """With tuples in flight at both moves."""
+    """With tuples in flight at both moves; under a name with a blank, as Storm allows them."""
+    name = "my ledger"
     with Ledger(text(100_000)) as ledger:
         third = len(ledger.lines) // 3
         ledger.serve_up_to(third)
-        submit_ledger(cluster, ledger, workers=1, conf={"topology.max.spout.pending": 100})
+        conf = {"topology.max.spout.pending": 100}
+        submit_ledger(cluster, ledger, name=name, workers=1, conf=conf)
         cluster.worker_pids(1)
         ledger.wait_done(1, timeout_secs=60)
 
-        cluster.storm("rebalance", "ledger", "-w", "0", "-n", "2", "-e", "split=4")
+        cluster.storm("rebalance", name, "-w", "0", "-n", "2", "-e", "split=4")
         cluster.worker_pids(2)
-        wait_for("ACTIVE", lambda: cluster.topologies()["ledger"]["status"] == "ACTIVE")
-        assert cluster.topologies()["ledger"]["workers"] == 2
+        wait_for("ACTIVE", lambda: cluster.topologies()[name]["status"] == "ACTIVE")
+        assert cluster.topologies()[name]["workers"] == 2
         ledger.serve_up_to(2 * third)
         ledger.wait_done(third + 1, timeout_secs=60)
 
-        cluster.storm("rebalance", "ledger", "-w", "0", "-n", "1")
+        cluster.storm("rebalance", name, "-w", "0", "-n", "1")
         wait_for("one worker", lambda: len(cluster.worker_pids()) == 1)
         ledger.serve_up_to(None)
         ledger.wait_done(timeout_secs=120)
         ledger.check()
+    assert list(cluster.data_dir.rglob(f"workers-artifacts/{name}-*/*/worker.log"))
+    cluster.storm("kill", name, "-w", "0")
+    cluster.wait_gone(name)
 
 
 CYCLE = """
