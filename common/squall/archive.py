@@ -20,32 +20,26 @@ import os
 import stat
 import struct
 import tarfile
+import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from squall import archive_tar
+from squall import archive_tar, archive_zip
 from squall.archive_members import (
-    PATH_BYTES_MAX,
     Limits,
     Member,
     check_links,
     check_names,
     refusal,
-    safe_path,
 )
 from squall.errors import PackageError
 
 _CHUNK_BYTES = 256 * 1024
 _RATIO_FLOOR_BYTES = 1024 * 1024  # small archives may well compress 1000:1
-_DIRECTORY_BYTES_PER_ENTRY = 1024  # a record of 46 bytes, its name, some extra fields
-_DIRECTORY_BYTES_FLOOR = 1024 * 1024
-_END_BYTES = 22  # the end-of-directory record without its comment
-_ZIP64_BYTES = 76  # what zip64 puts between the directory and that record
 
 
 # What zipfile raises on bytes that are no proper archive, as fuzzing has it.
@@ -78,6 +72,31 @@ def extract(
         return _Writer(archive, target, limits, size).write(members)
 
 
+def check(archive: Path, limits: Limits | None = None, *, content_secs: float = 0.0) -> None:
+    """Raise PackageError for a package that `extract` would refuse, and write nothing.
+
+    Names, kinds, links and sizes are checked as the archive states them. Then the members are read,
+    for as much as `content_secs` of this thread's processor time: a damaged one is found, and one
+    that lies about its size. What lies beyond that is left to `extract`. Raises OSError when the
+    disk fails.
+    """
+    limits = limits or Limits()
+    with _opened(archive, limits) as (members, size):
+        left = _bytes_max(limits, size)
+        for member in members:
+            left -= member.size_bytes
+            if left < 0:
+                raise _too_big(archive, member.name, limits, size)
+        reader = _Reader(archive, limits, size)
+        until = time.thread_time() + content_secs
+        for member in members:
+            if time.thread_time() >= until:
+                return
+            for _ in reader.chunks(member):
+                if time.thread_time() >= until:
+                    return
+
+
 def list_files(archive: Path, limits: Limits | None = None) -> list[str]:
     """The files in an archive, as paths with '/', sorted. Raises PackageError for all that
     `extract` would refuse before it unpacks."""
@@ -108,77 +127,15 @@ def _opened(
                     f"{archive.name} is no archive",
                     hint="a package is a .zip, .jar, .pyz or .pex file, or a folder",
                 )
-            _check_directory(file, archive, size, limits)
+            archive_zip.check_directory(file, archive, size, limits)
             file.seek(0)
             with zipfile.ZipFile(file) as zip_file:
-                found = list(_zip_members(zip_file, archive, links=blob))
+                found = list(archive_zip.members(zip_file, archive, links=blob))
                 check_names(found, archive, limits)
                 check_links(found, archive)
                 yield found, size
         except _DAMAGE as error:
             raise PackageError(f"{archive.name} is damaged: {error}") from error
-
-
-# Zip.
-
-
-def _check_directory(file: IO[bytes], archive: Path, size: int, limits: Limits) -> None:
-    """Refuse a huge central directory before zipfile makes an object of each of its records."""
-    tail_bytes = min(size, _END_BYTES + 65535)
-    file.seek(size - tail_bytes)
-    tail = file.read(tail_bytes)
-    end = tail.rfind(b"PK\5\6")
-    if end < 0 or len(tail) - end < _END_BYTES:
-        raise PackageError(f"{archive.name} is damaged: it has no end-of-directory record")
-    (directory_bytes,) = struct.unpack_from("<I", tail, end + 12)
-    end += size - tail_bytes
-    if tail.rfind(b"PK\6\7") >= 0:  # zip64: the real length stands elsewhere; take the longest
-        directory_bytes = end
-    too_many = PackageError(f"{archive.name} has more than {limits.entries_max} entries")
-    if directory_bytes > _DIRECTORY_BYTES_FLOOR + limits.entries_max * _DIRECTORY_BYTES_PER_ENTRY:
-        raise too_many
-    file.seek(max(0, end - directory_bytes - _ZIP64_BYTES))
-    if file.read(directory_bytes + _ZIP64_BYTES).count(b"PK\1\2") > limits.entries_max:
-        raise too_many
-
-
-_ZIP_KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-}
-
-
-def _zip_members(zip_file: zipfile.ZipFile, archive: Path, *, links: bool) -> Iterator[Member]:
-    for info in zip_file.infolist():
-        name = info.orig_filename  # `filename` is cut at a NUL
-        if info.header_offset < 0:
-            raise refusal(archive, name, "lies outside the archive")
-        mode = info.external_attr >> 16
-        if links and stat.S_ISLNK(mode) and not info.flag_bits & 0x1:
-            with zip_file.open(info) as file:
-                text = file.read(PATH_BYTES_MAX + 1).decode(errors="replace")
-            yield Member(name, safe_path(archive, name), False, False, None, text)
-            continue
-        kind = _ZIP_KINDS.get(stat.S_IFMT(mode))
-        if kind is not None:
-            raise refusal(archive, name, f"is {kind}; only files and folders are unpacked")
-        if info.flag_bits & 0x1:
-            raise refusal(archive, name, "is encrypted")
-        is_dir = name.endswith("/")
-        if is_dir != (stat.S_ISDIR(mode) or (is_dir and stat.S_IFMT(mode) == 0)):
-            raise refusal(archive, name, "is a folder by its name or by its mode, but not by both")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise refusal(archive, name, f"is compressed by method {info.compress_type}")
-        yield Member(
-            name=name,
-            path=safe_path(archive, name),
-            is_dir=is_dir,
-            executable=bool(mode & 0o111),
-            open=None if is_dir else lambda info=info: zip_file.open(info),  # type: ignore[misc]
-        )
 
 
 # Writing.
@@ -196,14 +153,32 @@ def _too_big(archive: Path, name: str, limits: Limits, archive_bytes: int) -> Pa
     return refusal(archive, name, f"unpacks to more than {limits.ratio_max} times the archive")
 
 
-class _Writer:
-    def __init__(self, archive: Path, target: Path, limits: Limits, archive_bytes: int) -> None:
+class _Reader:
+    """Reads members and counts what comes out."""
+
+    def __init__(self, archive: Path, limits: Limits, archive_bytes: int) -> None:
         self._archive = archive
-        self._target = target
         self._limits = limits
         self._archive_bytes = archive_bytes
         self._left = _bytes_max(limits, archive_bytes)
-        self._total = 0
+        self.total = 0
+
+    def chunks(self, member: Member) -> Iterator[bytes]:
+        """A file's bytes. Raises PackageError at the first one too many."""
+        if member.open is None:
+            return
+        with member.open() as source:
+            while chunk := source.read(_CHUNK_BYTES):
+                self.total += len(chunk)
+                if self.total > self._left:
+                    raise _too_big(self._archive, member.name, self._limits, self._archive_bytes)
+                yield chunk
+
+
+class _Writer:
+    def __init__(self, archive: Path, target: Path, limits: Limits, archive_bytes: int) -> None:
+        self._target = target
+        self._reader = _Reader(archive, limits, archive_bytes)
 
     def write(self, members: list[Member]) -> Extracted:
         files = 0
@@ -215,7 +190,7 @@ class _Writer:
                 self._write_member(root, member)
                 files += not member.is_dir
             self._sync(root)
-        return Extracted(files, self._total)
+        return Extracted(files, self._reader.total)
 
     def _write_member(self, root: int, member: Member) -> None:
         folder = member.path if member.is_dir else member.path[:-1]
@@ -233,14 +208,7 @@ class _Writer:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             out = os.open(member.path[-1], flags, mode, dir_fd=fd)
             stack.callback(os.close, out)
-            self._copy(member, member.open, out)
-
-    def _copy(self, member: Member, open_file: Callable[[], IO[bytes]], out: int) -> None:
-        with open_file() as source:
-            while chunk := source.read(_CHUNK_BYTES):
-                self._total += len(chunk)
-                if self._total > self._left:
-                    raise _too_big(self._archive, member.name, self._limits, self._archive_bytes)
+            for chunk in self._reader.chunks(member):
                 view = memoryview(chunk)
                 while view:
                     view = view[os.write(out, view) :]

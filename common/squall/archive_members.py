@@ -15,6 +15,7 @@ from squall.errors import PackageError
 
 _NAME_BYTES_MAX = 255  # NAME_MAX of every usual file system
 PATH_BYTES_MAX = 2048
+_DEPTH_MAX = 128  # folders: unpacking holds a descriptor of each on the way down
 _LINK_STEPS_MAX = 256  # Linux follows 40 links, each of some parts
 
 
@@ -37,6 +38,7 @@ class Member:
     executable: bool
     open: Callable[[], IO[bytes]] | None  # None for a folder or a link
     link: str | None = None  # where a symbolic link leads
+    size_bytes: int = 0  # as the archive states it
 
 
 def refusal(archive: Path, name: str, why: str) -> PackageError:
@@ -58,12 +60,16 @@ def safe_path(archive: Path, name: str) -> tuple[str, ...]:
         len(part) > _NAME_BYTES_MAX for part in encoded
     ):
         raise refusal(archive, name, "has too long a name")
+    if len(path) > _DEPTH_MAX:
+        raise refusal(archive, name, f"lies below more than {_DEPTH_MAX - 1} folders")
     return path
 
 
 def check_names(members: list[Member], archive: Path, limits: Limits) -> None:
     """No two members may make the same file, on any file system: letters that differ in case only,
-    or in how Unicode composes them, count as the same."""
+    or in how Unicode composes them, count as the same. Below META-INF, which is Java's and which no
+    worker reads, they do not: most jars made of several hold META-INF/LICENSE and
+    META-INF/license/."""
     if len(members) > limits.entries_max:
         raise PackageError(f"{archive.name} has more than {limits.entries_max} entries")
     spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -74,7 +80,7 @@ def check_names(members: list[Member], archive: Path, limits: Limits) -> None:
             if member.is_dir:
                 continue  # "./"
             raise refusal(archive, member.name, "has no name")
-        folded = tuple(unicodedata.normalize("NFC", p).casefold() for p in member.path)
+        folded = _folded(member.path)
         for depth in range(1, len(folded) + 1):
             own = member.path[:depth]
             other = spelled.setdefault(folded[:depth], own)
@@ -95,6 +101,11 @@ def check_names(members: list[Member], archive: Path, limits: Limits) -> None:
     if both:
         name = "/".join(spelled[min(both)])
         raise refusal(archive, name, "is a file and a folder")
+
+
+def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
+    folded = tuple(unicodedata.normalize("NFC", part).casefold() for part in path)
+    return (folded[0], *path[1:]) if path[0] == "META-INF" else folded
 
 
 # Links.

@@ -29,7 +29,6 @@ from squall_nimbus.control import topology_name_of_or_none
 from squall_nimbus.history import History
 from squall_nimbus.monitor import Monitor
 from squall_nimbus.replication import Replication
-from squall_nimbus.uploads import Inbox
 
 log = get_logger(__name__)
 
@@ -47,7 +46,6 @@ class Cleanup:
         replication: Replication,
         monitor: Monitor,
         history: History,
-        inbox: Inbox,
         *,
         clock: Clock,
         delay_secs: float,
@@ -58,7 +56,6 @@ class Cleanup:
         self._replication = replication
         self._monitor = monitor
         self._history = history
-        self._inbox = inbox
         self._clock = clock
         self._delay_secs = delay_secs
         self._submitting = submitting
@@ -73,7 +70,6 @@ class Cleanup:
         await self._catalog.delete(topology_id)
         await self._state.remove_topology(topology_id, guard=fence)
         self._monitor.forget(topology_id)
-        self._inbox.removed(topology_id)
         log.info("topology_removed", topology_id=topology_id)
 
     def asked_for(self, key: str) -> None:

@@ -162,7 +162,6 @@ class Nimbus:
             self.replication,
             self.monitor,
             self.history,
-            self.inbox,
             clock=self.clock,
             delay_secs=delay_ms / 1000,
             submitting=lambda: self.submitter.submitting,

@@ -48,6 +48,7 @@ from squall_nimbus.catalog import (
 from squall_nimbus.control import Control, TopologyNotAliveError
 from squall_nimbus.lifecycle import MonitorDue
 from squall_nimbus.limits import size_problems
+from squall_nimbus.package_check import PackageChecks
 from squall_nimbus.replication import Replication
 from squall_nimbus.uploads import Inbox
 from squall_thrift import storm
@@ -104,6 +105,7 @@ class Submitter:
         self._conf = conf
         self._clock = clock
         self._fence = fence
+        self._packages = PackageChecks()
         self._count = 0
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self.submitting: set[str] = set()
@@ -118,15 +120,15 @@ class Submitter:
             package = self._inbox.finished(submission.package)
             if package is None:
                 raise InvalidTopologyError(
-                    f"{submission.package[:200]!r} is no finished upload of this Nimbus",
+                    f"upload {submission.package[:200]!r} was not found, or is not finished",
                     hint="Upload the package again (uploads expire, and each Nimbus has its own).",
                 )
             fence = await self._fence()
             topology = await self._checked(submission)
+            await self._packages.check(submission.package, package)
             self.submitting.add(topology.id)
             try:
                 await self._create(topology, submission, package, fence)
-                self._inbox.made(submission.package, topology.id)
             finally:
                 self.submitting.discard(topology.id)
         log.info(

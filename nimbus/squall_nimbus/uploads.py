@@ -2,8 +2,8 @@
 
 A client names its upload by a handle, which is the file's name and nothing else: Storm hands out
 the path on the server and takes any path back, which let a client read files of Nimbus
-(CVE-2026-82426). A finished upload can be submitted several times. It goes with the last of the
-topologies made from it, or when nobody has used it for `nimbus.inbox.jar.expiration.secs`.
+(CVE-2026-82426). A finished upload can be submitted as often as its client likes, under other names
+and after a kill too, until it has not been used for `nimbus.inbox.jar.expiration.secs`.
 """
 
 from __future__ import annotations
@@ -75,9 +75,6 @@ class Inbox:
             "file upload", idle_secs=idle_secs, limit=_UPLOADS_MAX, clock=clock,
             close=_Upload.abort,
         )  # fmt: skip
-        # Topologies by the upload that they were made from; a restart forgets it, and leaves the
-        # file to its expiry.
-        self._made: dict[str, set[str]] = {}
 
     def open(self) -> None:
         """Make the folder; what an earlier process did not finish can never be finished."""
@@ -147,19 +144,6 @@ class Inbox:
         except OSError:
             return None
         return path
-
-    def made(self, handle: str, topology_id: str) -> None:
-        """A topology was made from an upload."""
-        self._made.setdefault(handle, set()).add(topology_id)
-
-    def removed(self, topology_id: str) -> None:
-        """A topology is gone, and its upload too when no other was made from it."""
-        for handle in [h for h, made in self._made.items() if topology_id in made]:
-            made = self._made[handle]
-            made.discard(topology_id)
-            if not made:
-                del self._made[handle]
-                (self._folder / handle).unlink(missing_ok=True)
 
     def expire(self) -> None:
         """Remove uploads that are idle, and finished ones that nobody used for long."""

@@ -85,9 +85,11 @@ class Sparse:
             for path in sorted((self.folder / "src").rglob("*.py")):
                 jar.write(path, Path("resources") / path.relative_to(self.folder / "src"))
 
-    def submit(self, name: str, *options: str) -> str:
+    def submit(self, name: str, *options: str, uploaded: str | None = None) -> str:
+        """`uploaded`: what an earlier submit uploaded."""
+        package = ["--remote_jar_path", uploaded] if uploaded else ["--local_jar_path", self.jar]
         return self(
-            "submit", "-n", name, "--local_jar_path", str(self.jar),
+            "submit", "-n", name, *map(str, package),
             "-o", "install_virtualenv=false", "-o", f"virtualenv_name={self.env.name}",
             *options,
         )  # fmt: skip
@@ -106,7 +108,10 @@ def test_a_project_with_reliable_spouts_and_batching_bolts(
     sparse = Sparse(cluster, folder)
     sparse.configure()
     sparse.pack()
-    assert "done" in sparse.submit("conformance", *as_options(notes.conf))
+    said = sparse.submit("conformance", *as_options(notes.conf))
+    assert "done" in said
+    location = re.search(r"assigned location: (\S+)", said)
+    assert location is not None, said
     assert "conformance" in sparse.listed()
     notes.wait_acked(cluster)
     notes.check_spout()
@@ -114,15 +119,16 @@ def test_a_project_with_reliable_spouts_and_batching_bolts(
     assert len(children(cluster, "conformance")) == 6
     wait_for("the error", lambda: "at the first try" in errors(cluster, "conformance"), 30, 0.5)
 
-    # Once more over the living one, in streamparse's other serializer: killed, its name free,
-    # submitted.
+    # Once more over the living one, from the same upload, in streamparse's other serializer:
+    # killed, its name free, submitted.
     before = set(children(cluster, "conformance"))
     again = Notes(tmp_path / "again")
     again.folder.mkdir()
     sparse.configure(serializer="msgpack")
     java = "com.parsely.streamparse.MessagePackSerializer"
     conf = {**again.conf, "topology.multilang.serializer": java}
-    said = sparse.submit("conformance", "--force", "--wait", "0", *as_options(conf))
+    options = ["--force", "--wait", "0", *as_options(conf)]
+    said = sparse.submit("conformance", *options, uploaded=location[1])
     assert "Killed." in said
     again.wait_acked(cluster)
     again.check_spout()

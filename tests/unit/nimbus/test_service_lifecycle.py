@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.archives import TOOLS, Entry, zip_bytes
 from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
 from squall.cluster.values import TopologyStatus
@@ -101,9 +102,9 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
     [
         ("no/slash", None, "{}", "may not contain '/'"),
         ("", None, "{}", "may not be empty"),
-        ("wc", "/etc/passwd", "{}", "'/etc/passwd' is no finished upload"),
-        ("wc", "stormjar-../../x.jar", "{}", "is no finished upload"),
-        ("wc", "", "{}", "is no finished upload"),
+        ("wc", "/etc/passwd", "{}", "upload '/etc/passwd' was not found"),
+        ("wc", "stormjar-../../x.jar", "{}", "was not found, or is not finished"),
+        ("wc", "", "{}", "was not found, or is not finished"),
         ("wc", None, "[1]", "is no JSON object"),
         ("wc", None, "{", "is no JSON"),
         ("wc", None, "[" * 200_000, "is no JSON"),
@@ -248,10 +249,41 @@ async def test_a_history_that_nobody_could_write_is_refused_with_the_reason(tmp_
         await nimbus.submit(conf={"topology.history.enable": False})  # who asks for none has one
 
 
-async def test_an_upload_can_be_submitted_again(nimbus) -> None:
+async def test_an_upload_can_be_submitted_until_it_expires(nimbus) -> None:
+    """Under another name, and after every topology made from it is gone: as Storm's inbox, and
+    what `sparse submit --remote_jar_path` relies on."""
     handle = await nimbus.upload()
     await nimbus.submit("one", handle=handle)
     await nimbus.submit("two", handle=handle)
+    for name in ("one", "two"):
+        await nimbus.call("killTopologyWithOpts", name, storm.KillOptions(wait_secs=0))
+    await nimbus.submit("one", handle=handle)
+
+
+@pytest.mark.parametrize("tool", ["maven-jar 2.4", "maven-shade", ".NET before 4.6.1"])
+async def test_a_package_of_a_real_tool_is_accepted(nimbus, tool) -> None:
+    await nimbus.submit(handle=await nimbus.upload(TOOLS[tool][0]))
+
+
+@pytest.mark.parametrize(
+    ("package", "why"),
+    [
+        (b"not a zip", "no archive"),
+        (zip_bytes([Entry("../evil")]), "'..'"),
+        (zip_bytes([Entry("link", b"/etc", 0o120777)]), "symbolic link"),
+        (zip_bytes([Entry("a.py", b"x" * 99)]).replace(b"\3\4", b"\3\5", 1), "damaged"),
+        (zip_bytes([Entry("zeros", b"\0" * 30_000_000)]), "more than 100 times"),
+    ],
+    ids=["text", "path", "link", "damaged", "bomb"],
+)
+async def test_a_package_that_no_supervisor_would_unpack_is_refused_at_submit(
+    nimbus, package, why
+) -> None:
+    with pytest.raises(storm.InvalidTopologyException) as caught:
+        await nimbus.submit(handle=await nimbus.upload(package))
+    assert "the package cannot be unpacked" in caught.value.msg
+    assert why in caught.value.msg
+    assert await nimbus.state.storms() == []
 
 
 async def test_a_killed_topology_keeps_its_name_during_the_wait_and_leaves_nothing(

@@ -114,17 +114,6 @@ async def test_a_finished_upload_expires_when_nobody_uses_it(inbox) -> None:
     assert names(inbox) == [used]
 
 
-async def test_an_upload_goes_with_the_last_topology_made_from_it(inbox) -> None:
-    handle = inbox.begin()
-    await inbox.finish(handle)
-    for topology_id in ("a-1-1", "b-2-1"):
-        inbox.made(handle, topology_id)
-    inbox.removed("a-1-1")
-    assert names(inbox) == [handle]
-    inbox.removed("b-2-1")
-    assert names(inbox) == []
-
-
 async def test_parts_of_an_earlier_process_are_removed_and_finished_uploads_stay(
     inbox, clock
 ) -> None:
