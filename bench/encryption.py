@@ -36,8 +36,8 @@ def cases() -> list[Case]:
     found = []
     for case in _plain():
         fields = {name: getattr(case, name) for name in Case.__slots__}
-        fields |= {"name": case.name + _ENCRYPTED, "conf": {**case.conf, CURVE: True}}
-        found += [case, Case(**fields)]
+        for name, encrypted in ((case.name, False), (case.name + _ENCRYPTED, True)):
+            found.append(Case(**{**fields, "name": name, "conf": {**case.conf, CURVE: encrypted}}))
     return found
 
 

@@ -105,7 +105,7 @@ async def run(options: Mapping[str, Any]) -> None:
     slots = [WorkerSlot(f"bench-{i}", 1) for i in range(workers)]
     transport = None
     if workers > 1:
-        encrypted = encrypts(stored, hostname="127.0.0.1", bind_host="127.0.0.1")
+        encrypted = encrypts(stored)
         transport = ZmqTransport(
             "bench-1-1",
             slots[index],

@@ -87,19 +87,12 @@ def has_key(topology_conf: Mapping[str, Any]) -> bool:
     return topology_conf.get(CURVE, False) is not False
 
 
-def encrypts(topology_conf: Mapping[str, Any], *, hostname: str, bind_host: str) -> bool:
-    """Whether a worker on `hostname`, whose port is bound to `bind_host`, uses its topology's key
-    for all that it sends and receives.
-
-    With "auto" it does unless it stays on loopback in both: its port is reached, and it is told of
-    in assignments, under loopback addresses only. Where workers of several hosts reach each other
-    none of them does so, hence all agree; and a port that strangers reach is closed to them also
-    while all workers happen to run on one host.
+def encrypts(topology_conf: Mapping[str, Any]) -> bool:
+    """Whether a worker uses its topology's key for all that it sends and receives. "auto" means
+    yes, on loopback too: other users of the same host are strangers. (A way between workers of one
+    host that only their user can open may take its place there one day; hence the word.)
     """
-    mode = topology_conf.get(CURVE, False)
-    if isinstance(mode, bool):
-        return mode
-    return not (is_loopback(hostname) and is_loopback(bind_host))
+    return has_key(topology_conf)
 
 
 def is_loopback(host: str) -> bool:

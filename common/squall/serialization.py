@@ -6,7 +6,8 @@
 
 A serializer is a class with `encode(self, value) -> plain value` and `decode(self, plain) -> value`
 (or static methods of these names); plain is anything that travels already. Dataclasses, enums and
-namedtuples that can be imported travel without being registered.
+namedtuples travel without being registered when they are in a module that the topology's components
+import; one that a component imports late, inside a function, has to be registered.
 """
 
 from __future__ import annotations
@@ -56,16 +57,20 @@ class Registry:
         for entry in entries:
             pairs = entry.items() if isinstance(entry, Mapping) else [(entry, None)]
             for path, serializer_path in pairs:
-                if serializer_path is None:
-                    continue
+                if serializer_path is None and ":" not in path:
+                    continue  # a Java class, of Storm's own clients
                 try:
+                    if serializer_path is None:
+                        load_class(path)  # known from now on, whoever sends it
+                        continue
                     serializer = load_class(serializer_path)()
                     registry.register(load_class(path), serializer)
                 except (ImportError, AttributeError, ValueError, TypeError) as error:
                     if conf.get("topology.skip.missing.kryo.registrations"):
                         continue
                     raise ConfigError(
-                        f"topology.kryo.register: {path!r}: {serializer_path!r} cannot be used: "
+                        f"topology.kryo.register: {path!r}"
+                        f"{f': {serializer_path!r}' if serializer_path else ''} cannot be used: "
                         f"{error}",
                         hint='name a class and its serializer as "module:Class"',
                     ) from error

@@ -30,6 +30,7 @@ from squall_spark.task import Row, TaskRunner, TaskSpec
 from squall_worker.engine import tune_garbage_collector
 from squall_worker.engine.codec import ValueCodec
 from squall_worker.engine.core import Source, decode_batches
+from squall_worker.engine.known_classes import component_modules
 
 SECTIONS = pa.schema([("to", pa.int32()), ("data", pa.binary())])
 SECTIONS_DDL = "to int, data binary"
@@ -128,7 +129,7 @@ def bolt_stage(spec: TaskSpec, code: Code | None, state: StateAt | None = None) 
         index = _partition()
         if code is not None:
             code.paths()  # the state may hold the user's types
-        kept = None if state is None else state.open(index, Registry.from_conf(spec.plan.conf))
+        kept = None if state is None else state.open(index, _codec(spec.plan, allow_pickle=False))
         with _runner(spec, index, code, kept) as runner:
             for batch in batches:
                 for section in batch.column(1):
@@ -191,6 +192,12 @@ def _sections(rows: list[Row]) -> Batches:
         )
 
 
+def _codec(plan: SparkPlan, *, allow_pickle: bool) -> ValueCodec:
+    registry = Registry.from_conf(plan.conf)
+    modules = component_modules(plan.topology)
+    return ValueCodec(registry, allow_pickle=allow_pickle, modules=modules)
+
+
 # ---- Outputs ----
 
 
@@ -198,9 +205,8 @@ class Reader:
     """Reads the tuples that a sink was sent."""
 
     def __init__(self, plan: SparkPlan, sink: Sink) -> None:
-        registry = Registry.from_conf(plan.conf)
         pickled = bool(plan.conf.get("topology.fall.back.on.pickle"))
-        self._codec = ValueCodec(registry, allow_pickle=pickled)
+        self._codec = _codec(plan, allow_pickle=pickled)
         self._sink = sink
 
     def rows(self, section: bytes) -> list[Any]:

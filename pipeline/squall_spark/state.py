@@ -20,7 +20,6 @@ from typing import Any
 from squall.errors import SquallError
 from squall.folders import Folder
 from squall.names import encode_znode
-from squall.serialization import Registry
 from squall_worker.engine.codec import ValueCodec
 
 SNAPSHOT_EVERY = 10  # batches
@@ -40,10 +39,10 @@ class StateAt:
     component: str
     batch: int
 
-    def open(self, index: int, registry: Registry) -> DurableState:
+    def open(self, index: int, codec: ValueCodec) -> DurableState:
         """The state of a task after the batch before. Raises StateDamagedError."""
         place = f"{self.checkpoint}/state/{encode_znode(self.component)}/{index}"
-        return DurableState(Folder(place), self.batch, ValueCodec(registry, allow_pickle=False))
+        return DurableState(Folder(place), self.batch, codec)
 
 
 class DurableState:

@@ -87,8 +87,9 @@ def encrypted(cluster: DevCluster) -> set[str]:
 
 
 def test_counts_are_exact_and_the_key_is_nowhere(cluster: DevCluster) -> None:
+    """By default, on loopback."""
     with Ledger(text(20_000)) as ledger:
-        submit_ledger(cluster, ledger, workers=2, conf={**CONF, CURVE: True})
+        submit_ledger(cluster, ledger, workers=2, conf=CONF)
         workers = cluster.worker_pids(2)
         ledger.wait_done(1000, timeout_secs=60)
         assert encrypted(cluster) == {"True"}

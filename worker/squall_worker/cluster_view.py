@@ -30,7 +30,7 @@ class ClusterView:
     async def placement(self) -> Placement | None:
         """Where tasks run, or None when the topology has no assignment."""
         found = await self._state.assignment(self._topology_id, self._watch("assignment"))
-        return None if found is None else place(found[0], self._slot)
+        return None if found is None else place(found[0], self._slot, found[1])
 
     async def status(self) -> StormBase | None:
         """The topology's status, or None when it is gone."""

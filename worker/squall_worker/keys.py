@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.curve import CURVE, CurveKey, encrypts, has_key, is_loopback, require_curve
+from squall.curve import CURVE, CurveKey, encrypts, is_loopback, require_curve
 from squall.errors import SquallError
 from squall.launch import LaunchSpec
 from squall.logs import get_logger
@@ -16,8 +16,8 @@ log = get_logger(__name__)
 def own_key(spec: LaunchSpec, topology_conf: Mapping[str, Any], bind_host: str) -> CurveKey | None:
     """The key with which this worker encrypts, None when it does not. Raises SquallError when it
     is to and cannot: it never goes on in the clear instead."""
-    if not encrypts(topology_conf, hostname=spec.hostname, bind_host=bind_host):
-        if not has_key(topology_conf) and not is_loopback(bind_host):
+    if not encrypts(topology_conf):
+        if not is_loopback(bind_host):
             log.warning(
                 "not_encrypted",
                 topology_id=spec.topology_id,

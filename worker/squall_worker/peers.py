@@ -95,6 +95,7 @@ class Peers:
         self._membership = Membership(grace_secs)
         self._addresses = Addresses()
         self._transport: ZmqTransport | None = None
+        self._zxid: int | None = None  # of the assignment that is followed
         self._linked = asyncio.Event()
         self._stranger_at = 0.0
         self._stranger_secs = _STRANGER_SECS
@@ -108,6 +109,7 @@ class Peers:
         if placement.hosts.keys() != self._membership.present:
             self._stranger_secs = _STRANGER_SECS
         self._membership.assigned(placement.tasks_by_slot(), self._clock.monotonic())
+        self._zxid = placement.zxid
         await self._addresses.resolve(placement.hosts)
         self.update()
         self._linked.set()
@@ -117,7 +119,7 @@ class Peers:
         transport = self._transport
         assert transport is not None
         lost = self._membership.expire(self._clock.monotonic(), transport.backlog_bytes)
-        transport.set_peers(self._addresses.of(self._membership.slots))
+        transport.set_peers(self._addresses.of(self._membership.slots), self._zxid)
         self._lose(lost)
 
     def deadline(self) -> float:
@@ -132,7 +134,7 @@ class Peers:
             self._on_change()  # a leaving peer may go now
 
     def met_stranger(self, slot: WorkerSlot) -> None:
-        """A worker that the last reading did not name has greeted."""
+        """A worker, or a session of one, that the last reading did not know has greeted."""
         now = self._clock.monotonic()
         if now >= self._stranger_at:
             self._stranger_at = now + self._stranger_secs

@@ -16,6 +16,9 @@ class Placement:
     executors: tuple[Executor, ...]  # those of the slot, sorted; empty when it has none
     routes: Mapping[int, WorkerSlot]  # every task of the topology and where it runs
     hosts: Mapping[WorkerSlot, str]  # the other workers and their hosts
+    # The transaction that wrote the assignment: no worker of it has a greater one in its session.
+    # None when it was not read in ZooKeeper.
+    zxid: int | None = None
 
     def tasks_by_slot(self) -> dict[WorkerSlot, frozenset[int]]:
         """The tasks of each other worker."""
@@ -25,7 +28,7 @@ class Placement:
         }
 
 
-def place(assignment: Assignment, own: WorkerSlot) -> Placement:
+def place(assignment: Assignment, own: WorkerSlot, zxid: int | None = None) -> Placement:
     """The placement of `own`. A slot whose node has no host in the assignment is reached by the
     node's id, which is a host name in small clusters and an error in the log in others."""
     routes = {
@@ -37,7 +40,7 @@ def place(assignment: Assignment, own: WorkerSlot) -> Placement:
         if slot != own
     }
     executors = tuple(sorted(e for e, slot in assignment.executor_slot.items() if slot == own))
-    return Placement(executors, routes, hosts)
+    return Placement(executors, routes, hosts, zxid)
 
 
 def spouts_run(base: StormBase | None) -> bool:

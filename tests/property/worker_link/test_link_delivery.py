@@ -60,7 +60,9 @@ class World:
         sections = []
         for _ in range(self.random.randint(1, 3)):
             self.number += 1
-            sections.append(b"%d." % self.number + b"x" * self.random.choice([0, 10, 150_000]))
+            sections.append(
+                b"%d." % self.number + b"x" * self.random.choice([0, 10, 150_000, 600_000])
+            )
         side.link.queue(sections)
         side.queued += sections
         self.pump(i)

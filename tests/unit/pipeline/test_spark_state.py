@@ -16,7 +16,7 @@ from squall_worker.engine.codec import ValueCodec
 
 
 def state(folder: Path | str, batch: int) -> DurableState:
-    return StateAt(str(folder), "count", batch).open(0, Registry())
+    return StateAt(str(folder), "count", batch).open(0, ValueCodec())
 
 
 def test_a_batch_finds_what_the_one_before_left(tmp_path: Path) -> None:

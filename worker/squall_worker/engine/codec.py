@@ -24,7 +24,8 @@ from typing import Any
 
 import msgspec
 
-from squall.serialization import Registry, load_class
+from squall.serialization import Registry
+from squall_worker.engine.known_classes import KnownClasses, loaded_class
 
 
 class Ext:
@@ -76,8 +77,17 @@ _NO_REGISTRY = "make it a dataclass, or register its type (topology.kryo.registe
 class ValueCodec:
     """Encodes rows of values. One instance a topology; not for several threads at once."""
 
-    def __init__(self, registry: Registry | None = None, *, allow_pickle: bool = False) -> None:
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        *,
+        allow_pickle: bool = False,
+        modules: Iterable[str] = (),
+    ) -> None:
+        """`modules`: those of the topology's components (`component_modules`)."""
         self._registry = registry or Registry()
+        self._classes = KnownClasses(modules)
+        self._field_names: dict[type, frozenset[str]] = {}  # of dataclasses
         self._allow_pickle = allow_pickle
         self._pack = msgspec.msgpack.Encoder().encode
         self._unpack = msgspec.msgpack.Decoder(ext_hook=self._from_ext).decode
@@ -105,9 +115,9 @@ class ValueCodec:
             Ext.TIMEDELTA: lambda p: dt.timedelta(days=p[0], seconds=p[1], microseconds=p[2]),
             Ext.DECIMAL: Decimal,
             Ext.COMPLEX: lambda p: complex(p[0], p[1]),
-            Ext.DATACLASS: _dataclass_from_plain,
-            Ext.ENUM: _enum_from_plain,
-            Ext.NAMEDTUPLE: _namedtuple_from_plain,
+            Ext.DATACLASS: self._dataclass_from_plain,
+            Ext.ENUM: self._enum_from_plain,
+            Ext.NAMEDTUPLE: self._namedtuple_from_plain,
             Ext.REGISTERED: self._registered_from_plain,
             Ext.PATH: Path,
             Ext.DICT: dict,
@@ -259,25 +269,54 @@ class ValueCodec:
             raise CodecError(f"{path} is not registered here (topology.kryo.register)")
         return serializer.decode(inner)
 
+    def _class_at(self, path: str) -> type:
+        found = self._classes.find(path)
+        if found is None:
+            raise CodecError(
+                f"class {path} is not known here: no component's module imports it, and names "
+                "that come from other workers are not imported (add it to topology.kryo.register)"
+            )
+        return found
+
+    def _dataclass_from_plain(self, plain: list[Any]) -> Any:
+        path, fields = plain
+        cls = self._class_at(path)
+        names = self._field_names.get(cls)
+        if names is None:
+            if not dataclasses.is_dataclass(cls):
+                raise CodecError(f"{path} is not a dataclass here")
+            names = frozenset(field.name for field in dataclasses.fields(cls))
+            self._field_names[cls] = names
+        if fields.keys() != names:
+            raise CodecError(f"{path} has other fields here than where the value comes from")
+        # Not through __init__: it may check, convert or count, and the value exists already.
+        value: Any = object.__new__(cls)
+        for name, item in fields.items():
+            object.__setattr__(value, name, item)
+        return value
+
+    def _enum_from_plain(self, plain: list[Any]) -> Any:
+        path, name = plain
+        cls = self._class_at(path)
+        if not issubclass(cls, enum.Enum):
+            raise CodecError(f"{path} is not an Enum here")
+        return cls[name]
+
+    def _namedtuple_from_plain(self, plain: list[Any]) -> Any:
+        path, items = plain
+        cls: Any = self._class_at(path)
+        if not (issubclass(cls, tuple) and hasattr(cls, "_make")):
+            raise CodecError(f"{path} is not a namedtuple here")
+        return cls._make(items)
+
 
 def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _check_importable(cls: type, path: str) -> None:
-    try:
-        found = load_class(path)
-    except (ImportError, AttributeError, ValueError):
-        found = None
-    if found is not cls:
+    if loaded_class(path) is not cls:
         raise ValueNotEncodableError(0, path, "its class cannot be imported by that name")
-
-
-def _class_at(path: str) -> Any:
-    try:
-        return load_class(path)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise CodecError(f"{path} cannot be imported here: {error}") from error
 
 
 def _datetime_to_plain(value: dt.datetime) -> list[Any]:
@@ -320,31 +359,3 @@ def _zone_from_plain(plain: Any) -> dt.tzinfo | None:
     if isinstance(plain, int):
         return dt.UTC if plain == 0 else dt.timezone(plain * _MICROSECOND)
     return zoneinfo.ZoneInfo(plain)
-
-
-def _dataclass_from_plain(plain: list[Any]) -> Any:
-    path, fields = plain
-    cls = _class_at(path)
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        raise CodecError(f"{path} is no dataclass here")
-    # Not through __init__: it may check, convert or count, and the value exists already.
-    value = object.__new__(cls)
-    for name, item in fields.items():
-        object.__setattr__(value, name, item)
-    return value
-
-
-def _enum_from_plain(plain: list[Any]) -> Any:
-    path, name = plain
-    cls = _class_at(path)
-    if not (isinstance(cls, type) and issubclass(cls, enum.Enum)):
-        raise CodecError(f"{path} is no Enum here")
-    return cls[name]
-
-
-def _namedtuple_from_plain(plain: list[Any]) -> Any:
-    path, items = plain
-    cls = _class_at(path)
-    if not (isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_make")):
-        raise CodecError(f"{path} is no namedtuple here")
-    return cls._make(items)

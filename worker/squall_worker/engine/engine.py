@@ -55,6 +55,7 @@ from squall_worker.engine.inspecting import (
     ObservingInspector,
     SerializingInspector,
 )
+from squall_worker.engine.known_classes import component_modules
 from squall_worker.engine.loading import ComponentStartError, describe, make_user_object
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.replays import LOST, Reason, Replays, roots_of
@@ -151,7 +152,11 @@ class Engine:
             wake=self._wake_spouts,
             serialization=registry,
         )
-        codec = ValueCodec(registry, allow_pickle=bool(conf.get("topology.fall.back.on.pickle")))
+        codec = ValueCodec(
+            registry,
+            allow_pickle=bool(conf.get("topology.fall.back.on.pickle")),
+            modules=component_modules(topology),
+        )
         self._checker: SerializingInspector | None = None
         self.events: EventLog | None = None  # with topology.eventlogger.executors
         self.inspector = self._make_inspector(codec)

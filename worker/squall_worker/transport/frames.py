@@ -7,7 +7,8 @@ A frame is one single-part ZeroMQ message from the PUSH socket of one worker to 
          0    2  magic "SQ"
          2    1  format version, 1
          3    1  kind: 1 greeting, 2 data, 3 idle, 4 goodbye
-         4    1  flags: 1 = there is a gap, send again from `acknowledged` + 1
+         4    1  flags: 1 = there is a gap, send again from `acknowledged` + 1;
+                 2 = the one section goes on in the next data frame
          5    1  n, length of the sender's node (supervisor) id
          6    2  x, length of the grants
          8    8  topology: BLAKE2b of the topology id, 8 bytes
@@ -24,9 +25,13 @@ A frame is one single-part ZeroMQ message from the PUSH socket of one worker to 
       72+n    x  grants, each 14 bytes: task, limit (8 bytes), load (2 bytes); see `Grant`
     72+n+x       s sections, each 4 bytes of length and that many bytes
 
-A frame is data exactly when it has sections. What arrives here comes off a port that anybody may
-reach: `parse` trusts no length, allocates nothing before it has checked it, and raises `FrameError`
-for everything that is not exactly a frame of this version.
+A frame is data exactly when it has sections. A section that is too large for one frame is cut: each
+part is the one section of a frame, and the receiver puts them together. So a frame, which is what a
+connection can make ZeroMQ hold before anything of it is checked, stays small.
+
+What arrives here comes off a port that anybody may reach: `parse` trusts no length, allocates
+nothing before it has checked it, and raises `FrameError` for everything that is not exactly a frame
+of this version.
 """
 
 from __future__ import annotations
@@ -44,12 +49,12 @@ from squall_worker.transport import Grant
 MAGIC = b"SQ"
 VERSION = 1
 
-# Sections are gathered into frames up to this size: larger ones gain nothing (64 KiB messages
-# already move at 1.2 GB/s) and hold up what is behind them.
+# Sections are gathered into frames, or cut into ones, up to this size: larger ones gain nothing
+# (64 KiB messages already move at 1.2 GB/s) and hold up what is behind them.
 FRAME_BYTES_TARGET = 256 * 1024
-# The receiver's MAXMSGSIZE: a larger message costs its sender the connection. One section larger
-# than the target travels alone, up to this.
-FRAME_BYTES_MAX = 16 * 1024 * 1024
+# The receiver's MAXMSGSIZE: a larger message costs its sender the connection. Room for the target,
+# a header, a node id and all grants. (16 MiB it was once: 30 unfinished frames cost 480 MB.)
+FRAME_BYTES_MAX = FRAME_BYTES_TARGET + 32 * 1024
 NODE_BYTES_MAX = 255
 
 _HEADER = struct.Struct("<2sBBBBH8sQIIQIIQQHHI")
@@ -61,10 +66,10 @@ GRANTS_MAX = 1024  # in one frame
 
 LENGTH_BYTES = _LENGTH.size  # what a section costs beside its own bytes
 
-# The largest section that fits into a frame, whatever the sender is called.
-SECTION_BYTES_MAX = (
-    FRAME_BYTES_MAX - _HEADER.size - NODE_BYTES_MAX - _LENGTH.size - GRANTS_MAX * _GRANT.size
-)
+# Of a section that is cut.
+PART_BYTES = FRAME_BYTES_TARGET - LENGTH_BYTES
+# The largest section, however many frames it takes.
+SECTION_BYTES_MAX = 16 * 1024 * 1024
 SECTIONS_MAX = 0xFFFF
 
 
@@ -86,7 +91,7 @@ class Kind(enum.IntEnum):
     GOODBYE = 4  # the sender has drained and ends: what it has not acknowledged, it never took
 
 
-_GAP = 1
+_GAP, _MORE = 1, 2
 
 
 class Session(NamedTuple):
@@ -133,6 +138,7 @@ class Frame(NamedTuple):
     gap: bool = False
     sections: tuple[bytes, ...] = ()
     grants: tuple[Grant, ...] = ()
+    more: bool = False  # the one section goes on in the next data frame
 
     def serialize(self) -> bytes:
         """The frame as bytes. Raises ValueError when a field does not fit."""
@@ -145,9 +151,12 @@ class Frame(NamedTuple):
             raise ValueError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}")
         if (self.kind is Kind.DATA) != bool(sections):
             raise ValueError(f"a {self.kind.name} frame with {len(sections)} sections")
+        if self.more and len(sections) != 1:
+            raise ValueError(f"a part of a section in a frame of {len(sections)} sections")
+        flags = (_GAP if self.gap else 0) | (_MORE if self.more else 0)
         try:
             header = _HEADER.pack(
-                MAGIC, VERSION, self.kind, _GAP if self.gap else 0, len(node), extension,
+                MAGIC, VERSION, self.kind, flags, len(node), extension,
                 self.topology,
                 *self.sender, *self.receiver,
                 self.sequence, self.acknowledged, slot.port, len(sections), size,
@@ -180,7 +189,7 @@ class Frame(NamedTuple):
         kind = _KINDS.get(kind_number)
         if kind is None:
             raise FrameError(3, f"kind {kind_number}")
-        if flags & ~_GAP:
+        if flags & ~(_GAP | _MORE):
             raise FrameError(4, f"flags {flags:#x}")
         if length != size:
             raise FrameError(68, f"length {length} in a frame of {size} bytes")
@@ -189,6 +198,8 @@ class Frame(NamedTuple):
             raise FrameError(position, "node id or extension beyond the end")
         if (kind is Kind.DATA) != (section_count > 0):
             raise FrameError(66, f"{section_count} sections in a {kind.name} frame")
+        if flags & _MORE and section_count != 1:
+            raise FrameError(66, f"a part of a section in a frame of {section_count} sections")
         try:
             slot, sender, receiver = _names(
                 data[_HEADER.size : _HEADER.size + node_length], port, data[_SESSIONS_AT]
@@ -216,6 +227,7 @@ class Frame(NamedTuple):
         return cls(
             kind, topology, slot, sender, receiver,
             sequence, acknowledged, bool(flags & _GAP), tuple(sections), grants,
+            bool(flags & _MORE),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -223,6 +235,7 @@ class Frame(NamedTuple):
             f"{self.kind.name} {self.slot} {self.sender}->{self.receiver} "
             f"seq={self.sequence} ack={self.acknowledged}"
             + (" gap" if self.gap else "")
+            + (" more" if self.more else "")
             + (
                 f" sections={len(self.sections)} bytes={sum(map(len, self.sections))}"
                 if self.sections
@@ -243,7 +256,7 @@ def _names(node: bytes, port: int, sessions: bytes) -> tuple[WorkerSlot, Session
 
 
 def check_section(section: bytes) -> None:
-    """Raises ValueError for a section that fits into no frame."""
+    """Raises ValueError for a section that is too large to travel."""
     if len(section) > SECTION_BYTES_MAX:
         raise ValueError(
             f"a section of {len(section)} bytes exceeds the limit of {SECTION_BYTES_MAX}"

@@ -30,6 +30,12 @@ those frames go to the next session of that slot. When a session ends without on
 unacknowledged frames may or may not have taken effect: they are dropped and reported, and acking
 replays them.
 
+A session counts only if the assignment knows of it: its zxid is at most that of the assignment as
+this worker read it last. A greater one may belong to a worker that was placed since, or to a
+stranger: it changes nothing until a new reading has confirmed it. The launch number cannot be
+checked like that, since a supervisor launches a worker again on its own, with ZooKeeper away too: a
+greater one counts. Who may speak at all is the key's business (`curve`).
+
 Turned down: resending whenever the connection is re-established (needs a socket monitor, races
 with what is still queued, and is not enough alone); selective acknowledgement (losses are rare).
 """
@@ -37,7 +43,7 @@ with what is still queued, and is not enough alone); selective acknowledgement (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import NamedTuple
@@ -49,6 +55,8 @@ from squall_worker.transport.frames import (
     GRANTS_MAX,
     LENGTH_BYTES,
     NO_SESSION,
+    PART_BYTES,
+    SECTION_BYTES_MAX,
     SECTIONS_MAX,
     Frame,
     Kind,
@@ -130,7 +138,15 @@ class Replaced:
     dropped: tuple[bytes, ...] = field(default=(), repr=False)  # their sections
 
 
-Event = Began | Delivered | Granted | Greeted | Left | Replaced
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """A session has greeted that the assignment, as it was read last, cannot hold."""
+
+    peer: WorkerSlot
+    session: Session
+
+
+Event = Began | Delivered | Granted | Greeted | Left | Replaced | Unconfirmed
 
 
 @dataclass(slots=True)
@@ -141,6 +157,7 @@ class LinkCounts:
     frames_resent: int = 0
     frames_received: int = 0
     dropped_replaced: int = 0  # from a session that a newer one has replaced
+    dropped_unconfirmed: int = 0  # from a session beyond the assignment that was read last
     dropped_misaddressed: int = 0  # for another session than ours
     dropped_repeat: int = 0
     dropped_gap: int = 0  # beyond the next sequence: asked for again
@@ -157,19 +174,40 @@ _COUNTS = tuple(field.name for field in fields(LinkCounts))
 
 
 class _OutFrame:
-    """The sections of one data frame that the peer has not acknowledged."""
+    """The sections of one data frame that the peer has not acknowledged, or one part of a section:
+    the `first` (or all) of it or a later one, and whether there is `more`."""
 
-    __slots__ = ("sections", "size_bytes")
+    __slots__ = ("first", "more", "sections", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, first: bool = True, more: bool = False) -> None:
         self.sections: list[bytes] = []
-        self.size_bytes = 0
+        self.size_bytes = 0  # a section's length counts once, with its first part
+        self.first = first
+        self.more = more
 
     def takes(self, size_bytes: int) -> bool:
         """Whether a section of so many bytes still goes into this frame."""
         return (
-            self.size_bytes + size_bytes <= FRAME_BYTES_TARGET and len(self.sections) < SECTIONS_MAX
+            self.size_bytes + size_bytes <= FRAME_BYTES_TARGET
+            and len(self.sections) < SECTIONS_MAX
+            and self.first
+            and not self.more
         )
+
+
+def _whole(frames: Iterable[_OutFrame]) -> Iterator[bytes]:
+    """The sections of frames in order, those that were cut put together."""
+    parts: list[bytes] = []
+    for out in frames:
+        if not out.first and not parts:
+            continue  # its first part was acknowledged alone, which no honest peer does
+        if out.more or parts:
+            parts += out.sections
+            if not out.more:
+                yield b"".join(parts)
+                parts = []
+        else:
+            yield from out.sections
 
 
 def _size(section: bytes) -> int:
@@ -194,7 +232,9 @@ class Link:
         *,
         now: float,
         backlog_bytes_max: int,
+        zxid_max: int | None = None,
     ) -> None:
+        """`zxid_max`: see `confirm`."""
         self.peer = peer
         self.session = session
         self.counts = LinkCounts()
@@ -202,6 +242,9 @@ class Link:
         self._topology = topology
         self._slot = slot
         self._backlog_bytes_max = backlog_bytes_max
+
+        self._zxid_max = zxid_max  # of the peer's session; None while no assignment was read
+        self._unconfirmed: Session | None = None  # the newest beyond it that has greeted
 
         self.peer_session: Session | None = None  # None until the peer was heard of
         self.greeted = False  # a frame for our session has come from `peer_session`
@@ -222,6 +265,7 @@ class Link:
         self._received = 0
         self._taken = 0
         self._taken_bytes = 0  # taken and not told the peer
+        self._parts: list[bytes] = []  # of the section whose end has not come
 
         # What is told the peer of our tasks, and which of it the next frame carries. All of it is
         # repeated, since a frame that carries it may be lost.
@@ -265,13 +309,30 @@ class Link:
         frames grow while a peer is slow."""
         tail = self._frames[self._last] if self._last > self._sent_max else None
         for section in sections:
+            if len(section) > PART_BYTES:
+                tail = None
+                self._cut(section)
+                continue
             size = _size(section)
             if tail is None or not tail.takes(size):
-                tail = _OutFrame()
-                self._last += 1
-                self._frames[self._last] = tail
+                tail = self._new_frame(_OutFrame())
             tail.sections.append(section)
             tail.size_bytes += size
+
+    def _cut(self, section: bytes) -> None:
+        """Put a large section into frames of its own."""
+        for start in range(0, len(section), PART_BYTES):
+            part = section[start : start + PART_BYTES]
+            out = self._new_frame(
+                _OutFrame(first=start == 0, more=start + PART_BYTES < len(section))
+            )
+            out.sections.append(part)
+            out.size_bytes = len(part) + (LENGTH_BYTES if out.first else 0)
+
+    def _new_frame(self, out: _OutFrame) -> _OutFrame:
+        self._last += 1
+        self._frames[self._last] = out
+        return out
 
     def grant(self, grants: Iterable[Grant], *, soon: bool) -> None:
         """Tell the peer of our tasks with the next frame; `soon`: have one go out now."""
@@ -297,7 +358,7 @@ class Link:
             return self._frame(Kind.GREETING, 0) if self._due else None
         unsent = self._frames.get(self._cursor)
         if unsent is not None:
-            return self._frame(Kind.DATA, self._cursor, tuple(unsent.sections))
+            return self._frame(Kind.DATA, self._cursor, tuple(unsent.sections), unsent.more)
         if not self._due:
             return None
         return self._frame(Kind.IDLE if self.greeted else Kind.GREETING, self._sent_max)
@@ -329,7 +390,9 @@ class Link:
             return None
         return self._frame(Kind.GOODBYE, self._sent_max)
 
-    def _frame(self, kind: Kind, sequence: int, sections: tuple[bytes, ...] = ()) -> Frame:
+    def _frame(
+        self, kind: Kind, sequence: int, sections: tuple[bytes, ...] = (), more: bool = False
+    ) -> Frame:
         return Frame(
             kind,
             self._topology,
@@ -341,6 +404,7 @@ class Link:
             self._gap_due,
             sections,
             tuple(islice(self._grants_due.values(), GRANTS_MAX)) if self._grants_due else (),
+            more,
         )
 
     # -- in -----------------------------------------------------------------------------------
@@ -355,6 +419,10 @@ class Link:
         self.counts.frames_received += 1
         events: list[Event] = []
         if self.peer_session is None or frame.sender > self.peer_session:
+            if self._zxid_max is not None and frame.sender.assignment_zxid > self._zxid_max:
+                self.counts.dropped_unconfirmed += 1
+                self._unconfirmed = max(frame.sender, self._unconfirmed or frame.sender)
+                return [Unconfirmed(self.peer, frame.sender)]
             self._begin(frame.sender, events)
         elif frame.sender < self.peer_session:
             self.counts.dropped_replaced += 1
@@ -396,17 +464,51 @@ class Link:
                 self._leave(frame, events)
         return events
 
+    def confirm(self, zxid_max: int | None) -> list[Event]:
+        """The zxid of the assignment as it was read now: sessions up to it count. None when it is
+        not known; then all do."""
+        self._zxid_max = zxid_max
+        session, events = self._unconfirmed, list[Event]()
+        if session is not None:
+            self._unconfirmed = None
+            known = zxid_max is None or session.assignment_zxid <= zxid_max
+            if known and (self.peer_session is None or session > self.peer_session):
+                self._begin(session, events)
+        return events
+
     def _receive_data(self, frame: Frame, events: list[Event]) -> None:
         if frame.sequence == self._received + 1:
+            sections: tuple[bytes, ...] | None = frame.sections
+            if frame.more or self._parts:
+                if not self._fits(frame):
+                    self.counts.dropped_invalid += 1
+                    return
+                sections = self._put_together(frame)
             self._received = frame.sequence
-            size = sum(map(_size, frame.sections))
-            events.append(Delivered(self.peer, frame.sender, frame.sequence, frame.sections, size))
+            if sections is not None:
+                size = sum(map(_size, sections))
+                events.append(Delivered(self.peer, frame.sender, frame.sequence, sections, size))
         elif frame.sequence <= self._received:
             self.counts.dropped_repeat += 1
             self._due = True  # it may not have seen our acknowledgement
         else:
             self.counts.dropped_gap += 1
             self._gap_due = self._due = True
+
+    def _fits(self, frame: Frame) -> bool:
+        """Whether the frame can be the next part of a section."""
+        size = sum(map(len, self._parts)) + len(frame.sections[0])
+        return len(frame.sections) == 1 and size <= SECTION_BYTES_MAX
+
+    def _put_together(self, frame: Frame) -> tuple[bytes, ...] | None:
+        """The section whose last part this frame is; None while there is more. It is taken, and
+        acknowledged, whole."""
+        self._parts += frame.sections
+        if frame.more:
+            return None
+        section = b"".join(self._parts)
+        self._parts.clear()
+        return (section,)
 
     def take(self, delivered: Delivered, now: float) -> None:
         """The engine has the sections of `delivered`; calls come in the order of delivery."""
@@ -432,6 +534,7 @@ class Link:
         self._cursor = 1
         self._resent_at = float("-inf")
         self._received = self._taken = self._taken_bytes = 0
+        self._parts.clear()
         self._ack_at = None
         self._gap_due = False
         self._due = True
@@ -445,9 +548,8 @@ class Link:
 
     def _leave(self, frame: Frame, events: list[Event]) -> None:
         self.left = True
-        self._drained = frame.sequence == self._received
-        for out in self._frames.values():  # never taken: for the next session
-            self._waiting.extend(out.sections)
+        self._drained = frame.sequence == self._received and not self._parts
+        self._waiting.extend(_whole(self._frames.values()))  # never taken: for the next session
         self._frames.clear()
         self._due = self._gap_due = False
         self._ack_at = None
@@ -474,7 +576,7 @@ class Link:
         return dropped
 
     def _unacknowledged(self) -> tuple[bytes, ...]:
-        return tuple(section for out in self._frames.values() for section in out.sections)
+        return tuple(_whole(self._frames.values()))
 
     def queued(self) -> tuple[bytes, ...]:
         """Every section that the peer has not acknowledged."""

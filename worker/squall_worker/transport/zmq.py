@@ -50,6 +50,7 @@ from squall_worker.transport.link import (
     Link,
     LinkCounts,
     Replaced,
+    Unconfirmed,
 )
 
 if TYPE_CHECKING:
@@ -124,9 +125,9 @@ class ZmqTransport:
     """Implements `transport.Transport`; all methods are called on the event loop's thread.
 
     `on_event` is told of each `Greeted`, `Left` and `Replaced`; `on_stranger` of a frame of this
-    topology from a slot that is no peer (an assignment not read yet); `on_dropped` of sections that
-    will never arrive: their peer was replaced or removed, or the backlog was full. None of them may
-    call back in.
+    topology from a slot or a session that is not in the assignment as it was read last;
+    `on_dropped` of sections that will never arrive: their peer was replaced or removed, or the
+    backlog was full. None of them may call back in.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class ZmqTransport:
             self._guard = Guard(key, self._context, self._refused)
         self._pull: zmq.Socket[bytes] | None = None
         self._peers: dict[WorkerSlot, _Peer] = {}
+        self._zxid_max: int | None = None
         self._gone_counts = LinkCounts()
         self._links_opened = 0
         self._inbox: deque[tuple[Link, Delivered]] = deque()
@@ -207,10 +209,12 @@ class ZmqTransport:
 
     # -- peers --------------------------------------------------------------------------------
 
-    def set_peers(self, peers: Mapping[WorkerSlot, Address]) -> None:
+    def set_peers(self, peers: Mapping[WorkerSlot, Address], zxid_max: int | None = None) -> None:
         """The other workers of the topology and where they listen (numeric addresses: ZeroMQ would
         look names up in the thread that serves every connection). Links to others are closed and
-        what they had queued is dropped; links that stay keep everything."""
+        what they had queued is dropped; links that stay keep everything. `zxid_max` is the zxid of
+        the assignment that says so (`Link.confirm`)."""
+        self._zxid_max = zxid_max
         for slot in [slot for slot in self._peers if slot not in peers]:
             self._remove(slot)
         for slot, address in peers.items():
@@ -220,6 +224,7 @@ class ZmqTransport:
             if peer.address != address:
                 self._disconnect(peer)
                 self._connect(peer, address)
+            self._happened(peer.link, peer.link.confirm(zxid_max))
         self._reschedule()
 
     def _add(self, slot: WorkerSlot) -> _Peer:
@@ -231,6 +236,7 @@ class ZmqTransport:
             slot,
             now=self._clock.monotonic(),
             backlog_bytes_max=self._backlog_bytes_max,
+            zxid_max=self._zxid_max,
         )
         peer = self._peers[slot] = _Peer(link)
         return peer
@@ -410,9 +416,12 @@ class ZmqTransport:
             if self._on_stranger is not None:
                 self._on_stranger(frame.slot)
             return False
-        link = peer.link
+        return self._happened(peer.link, peer.link.receive(frame, now))
+
+    def _happened(self, link: Link, events: Sequence[Event]) -> bool:
+        """What came of a frame or of a reading; whether the engine has something to do."""
         woke = False
-        for event in link.receive(frame, now):
+        for event in events:
             if isinstance(event, Delivered):
                 self._inbox.append((link, event))
                 self._inbox_bytes += event.size_bytes
@@ -424,6 +433,9 @@ class ZmqTransport:
                 if self._listener is not None:
                     self._listener.session_began(event.peer, event.sessions, event.waiting)
                     woke = True
+            elif isinstance(event, Unconfirmed):
+                if self._on_stranger is not None:
+                    self._on_stranger(event.peer)
             else:
                 log.info("link_event", link=event)
                 if isinstance(event, Replaced):

@@ -3,12 +3,15 @@
 import dataclasses
 import datetime as dt
 import enum
+import importlib
+import sys
 import uuid
 from collections import namedtuple
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 from squall.errors import ConfigError
 from squall.serialization import Registry
 from squall_worker.engine import sections
-from squall_worker.engine.codec import CodecError, ValueCodec, ValueNotEncodableError
+from squall_worker.engine.codec import CodecError, Ext, ValueCodec, ValueNotEncodableError
 from squall_worker.engine.core import MANY, Source, Tuple
 
 codec = ValueCodec()
@@ -156,6 +159,75 @@ def test_registered_types_travel_by_their_serializer():
     assert registered.decode_row(registered.encode_row([[Money(3)]])) == [[Money(3)]]
     with pytest.raises(CodecError, match="not registered here"):
         codec.decode_row(registered.encode_row([Money(3)]))
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Makes a module that can be imported, and is not."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = []
+
+    def make(name, text):
+        (tmp_path / f"{name}.py").write_text(text)
+        made.append(name)
+
+    yield make
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+ORDER = "import dataclasses\n@dataclasses.dataclass\nclass Order:\n    cents: int\n"
+
+
+def dataclass_row(path, fields):
+    payload = msgspec.msgpack.encode([path, fields])
+    return msgspec.msgpack.encode([msgspec.msgpack.Ext(Ext.DATACLASS, payload)])
+
+
+@pytest.mark.parametrize("code", [Ext.DATACLASS, Ext.ENUM, Ext.NAMEDTUPLE])
+def test_nothing_is_imported_by_a_name_off_the_wire(module, code):
+    module("planted", "raise SystemExit('ran')")
+    payload = msgspec.msgpack.encode(["planted:X", {}])
+    data = msgspec.msgpack.encode([msgspec.msgpack.Ext(code, payload)])
+    with pytest.raises(CodecError, match=r"planted:X is not known here.*topology\.kryo\.register"):
+        ValueCodec(modules=["json"]).decode_row(data)
+    assert "planted" not in sys.modules
+
+
+def test_looking_a_name_up_runs_no_code(module):
+    """Neither a module's `__getattr__`, nor a way through another module, nor an alias."""
+    module("hooked", "def __getattr__(name): raise SystemExit('ran')\n" + ORDER + "Alias = Order\n")
+    importlib.import_module("hooked")
+    for path in ("hooked:X", "hooked:dataclasses.Field", "hooked:Alias", "hooked:Order.__init__"):
+        with pytest.raises(CodecError, match="is not known here"):
+            codec.decode_row(dataclass_row(path, {"cents": 1}))
+
+
+def test_a_class_that_another_worker_s_component_imports_is_known(module):
+    """This worker's own components need not: the first unknown name has it import the modules that
+    the topology declares."""
+    module("shop_orders", ORDER)
+    module("shop_spouts", "from shop_orders import Order\n")
+    row = dataclass_row("shop_orders:Order", {"cents": 5})
+    with pytest.raises(CodecError):
+        ValueCodec().decode_row(row)
+    (order,) = ValueCodec(modules=["no_such_module", "shop_spouts"]).decode_row(row)
+    assert order == sys.modules["shop_orders"].Order(5)
+
+
+def test_a_registered_class_is_known_without_a_serializer(module):
+    module("shop_late", ORDER)
+    row = dataclass_row("shop_late:Order", {"cents": 5})
+    Registry.from_conf({"topology.kryo.register": ["shop_late:Order", "com.example.Order"]})
+    assert codec.decode_row(row)[0].cents == 5
+    with pytest.raises(ConfigError, match=r"no\.such:Order"):
+        Registry.from_conf({"topology.kryo.register": ["no.such:Order"]})
+
+
+@pytest.mark.parametrize("fields", [{}, {"x": 1}, {"x": 1, "where": (), "__class__": 1}])
+def test_a_dataclass_has_the_fields_of_its_class_and_no_others(fields):
+    with pytest.raises(CodecError, match="other fields"):
+        codec.decode_row(dataclass_row(f"{__name__}:Point", fields))
 
 
 def test_a_wrong_registration_is_refused_by_name():

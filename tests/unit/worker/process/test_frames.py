@@ -13,7 +13,7 @@ from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,
     GRANTS_MAX,
     NO_SESSION,
-    SECTION_BYTES_MAX,
+    PART_BYTES,
     Frame,
     FrameError,
     Kind,
@@ -196,12 +196,26 @@ def test_what_does_not_fit_is_not_sent(frame: Frame) -> None:
         frame.serialize()
 
 
-def test_the_largest_section_fits_whatever_the_node_is_called() -> None:
+def test_a_full_frame_fits_whatever_the_node_is_called() -> None:
     frame = Frame(
         Kind.DATA, TOPOLOGY, WorkerSlot("n" * 255, 1), NO_SESSION, NO_SESSION, 1, 0, False,
-        (b"x" * SECTION_BYTES_MAX,), (Grant(1, 2, 3),) * GRANTS_MAX,
+        (b"x" * PART_BYTES,), (Grant(1, 2, 3),) * GRANTS_MAX, True,
     )  # fmt: skip
-    assert len(frame.serialize()) == FRAME_BYTES_MAX
+    assert Frame.parse(frame.serialize()) == frame
+    assert FRAME_BYTES_MAX < 300 * 1024, "what a stranger's connection can make a worker hold"
+
+
+def test_a_part_is_alone_in_its_frame() -> None:
+    both = DATA._replace(more=True)
+    with pytest.raises(ValueError, match="a part of a section in a frame of 2 sections"):
+        both.serialize()
+    data = bytearray(DATA_BYTES)
+    data[4] |= 2
+    with pytest.raises(FrameError, match="a part of a section in a frame of 2 sections"):
+        Frame.parse(bytes(data))
+    one = both._replace(sections=(b"part",))
+    assert one.serialize()[4] == 3
+    assert Frame.parse(one.serialize()) == one
 
 
 def test_sessions_are_ordered_as_their_incarnations() -> None:

@@ -11,10 +11,12 @@ import pytest
 from squall.model import WorkerSlot
 from squall_worker.transport import Grant
 from squall_worker.transport.frames import (
+    FRAME_BYTES_MAX,
     FRAME_BYTES_TARGET,
     GRANTS_MAX,
     LENGTH_BYTES,
     NO_SESSION,
+    PART_BYTES,
     SECTION_BYTES_MAX,
     SECTIONS_MAX,
     Frame,
@@ -35,6 +37,7 @@ from squall_worker.transport.link import (
     Left,
     Link,
     Replaced,
+    Unconfirmed,
 )
 
 ME, PEER = WorkerSlot("me", 1), WorkerSlot("peer", 2)
@@ -111,13 +114,67 @@ def test_what_was_queued_before_the_peer_is_known_goes_out_with_the_first_frame(
 
 def test_sections_are_gathered_up_to_the_target() -> None:
     link = greeted()
-    half, large = b"h" * (FRAME_BYTES_TARGET // 2), b"l" * (FRAME_BYTES_TARGET + 1)
+    half, large = b"h" * (FRAME_BYTES_TARGET // 2), b"l" * PART_BYTES
     link.queue([half, b"a", half, large, b"b", b"c"])
     assert [f.sections for f in send_all(link, 0)] == [
         (half, b"a"), (half,), (large,), (b"b", b"c")
     ]  # fmt: skip
     link.queue([b""] * (SECTIONS_MAX + 1))
     assert [len(f.sections) for f in send_all(link, 0)] == [SECTIONS_MAX, 1]
+
+
+LARGE = bytes(range(256)) * 3 * 1024 + b"end"  # of three frames, and a little
+
+
+def test_a_large_section_is_cut_and_put_together() -> None:
+    sender, receiver = greeted(), greeted()
+    sender.queue([b"before", LARGE, b"after"])
+    sender.validate()
+    sent = send_all(sender, 0)
+    assert [f.more for f in sent] == [False, True, True, True, False, False]
+    assert all(len(f.serialize()) <= FRAME_BYTES_MAX for f in sent)
+    arrived = []
+    for out in sent:
+        back = out._replace(slot=PEER, sender=THEIRS, receiver=MINE)
+        arrived += [e for e in receiver.receive(back, 0) if isinstance(e, Delivered)]
+        receiver.validate()
+    assert [(e.sequence, e.sections) for e in arrived] == [
+        (1, (b"before",)), (5, (LARGE,)), (6, (b"after",))
+    ]  # fmt: skip
+    sender.receive(frame(ack=6), 1.0)
+    sender.validate()
+    assert sender.backlog_bytes == 0
+
+
+def test_half_a_section_is_not_acknowledged_and_goes_whole_to_the_next_session() -> None:
+    sender, receiver = greeted(), greeted()
+    sender.queue([LARGE])
+    parts = send_all(sender, 0)
+    for out in parts[:2]:
+        assert receiver.receive(out._replace(slot=PEER, sender=THEIRS, receiver=MINE), 0) == []
+    receiver.tick(60.0)
+    assert [f.acknowledged for f in send_all(receiver, 60.0)] == [0]
+    (left,) = receiver.receive(frame(Kind.GOODBYE, 2), 61.0)
+    assert isinstance(left, Left)
+    assert not left.drained, "a part is missing"
+    sender.receive(frame(Kind.GOODBYE), 1.0)
+    assert sender.queued() == (LARGE,)
+    sender.receive(frame(Kind.GREETING, sender=NEWER, receiver=NO_SESSION), 2.0)
+    assert b"".join(f.sections[0] for f in send_all(sender, 2.0) if f.sections) == LARGE
+
+
+def test_parts_that_are_too_many_or_out_of_place_are_refused() -> None:
+    link = greeted()
+    part = b"x" * PART_BYTES
+    count = SECTION_BYTES_MAX // PART_BYTES
+    for sequence in range(1, count + 1):
+        link.receive(frame(Kind.DATA, sequence, sections=[part])._replace(more=True), 0)
+    beyond = frame(Kind.DATA, count + 1, sections=[part])
+    assert link.receive(beyond, 0) == []
+    assert link.counts.dropped_invalid == 1
+    two = frame(Kind.DATA, count + 1, sections=[b"a", b"b"])
+    assert link.receive(two, 0) == []
+    assert link.counts.dropped_invalid == 2
 
 
 def test_a_frame_that_has_not_gone_out_takes_more() -> None:
@@ -380,3 +437,42 @@ def test_what_the_peer_grants_is_told_and_kept_at_its_highest() -> None:
     assert link.receive(told, 0.1) == [Granted(PEER, GRANTS)]
     link.receive(frame()._replace(grants=(Grant(3, 900, 0),)), 0.2)
     assert link.granted == {3: GRANTS[0], 4: GRANTS[1]}
+
+
+def test_a_session_beyond_the_assignment_changes_nothing_until_a_reading_confirms_it() -> None:
+    """A stranger's is never confirmed; that of a worker placed since is, and begins at once."""
+    link = greeted()
+    link.confirm(6)
+    link.queue([b"a"])
+    forged = Session(2**63, 1, 1)
+    for _ in range(2):
+        assert link.receive(frame(sender=forged, receiver=NO_SESSION), 1.0) == [
+            Unconfirmed(PEER, forged)
+        ]
+    assert link.peer_session == THEIRS
+    assert link.counts.dropped_unconfirmed == 2
+    assert link.receive(data(1), 1.0)[0] == Delivered(PEER, THEIRS, 1, (b"s1",), 2 + LENGTH_BYTES)
+    assert link.confirm(9) == []
+    placed = Session(10, 1, 1)
+    link.receive(frame(sender=placed, receiver=NO_SESSION), 1.0)
+    replaced, began = link.confirm(10)
+    assert isinstance(replaced, Replaced)
+    assert (replaced.old, replaced.new) == (THEIRS, placed)
+    assert began == Began(PEER, (MINE, placed))
+    link.validate()
+
+
+def test_a_worker_that_its_supervisor_launched_again_needs_no_reading() -> None:
+    """ZooKeeper may be away: the same assignment, and a greater launch number."""
+    link = greeted()
+    link.confirm(THEIRS.assignment_zxid)
+    events = link.receive(frame(Kind.GREETING, sender=NEWER, receiver=NO_SESSION), 1.0)
+    assert isinstance(events[0], Replaced)
+    assert link.peer_session == NEWER
+
+
+def test_without_a_reading_every_session_counts() -> None:
+    """A worker that started while ZooKeeper was away knows no zxid."""
+    link = make()
+    assert link.receive(frame(sender=Session(2**40, 1, 1)), 0.0)
+    assert link.peer_session == Session(2**40, 1, 1)

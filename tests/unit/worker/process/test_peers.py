@@ -27,8 +27,9 @@ class Notes:
         self.peers: dict[WorkerSlot, Address] = {}
         self.standing: set[WorkerSlot] = set()
 
-    def set_peers(self, peers: Mapping[WorkerSlot, Address]) -> None:
+    def set_peers(self, peers: Mapping[WorkerSlot, Address], zxid_max: int | None = None) -> None:
         self.peers = dict(peers)
+        self.zxid_max = zxid_max
 
     def greeted(self) -> frozenset[WorkerSlot]:
         return frozenset(self.standing)
