@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import lzma
 import os
-import stat
 import struct
 import tarfile
 import time
@@ -37,6 +36,7 @@ from squall.archive_members import (
     refusal,
 )
 from squall.errors import PackageError
+from squall.files import sync_tree
 
 _CHUNK_BYTES = 256 * 1024
 _RATIO_FLOOR_BYTES = 1024 * 1024  # small archives may well compress 1000:1
@@ -62,7 +62,7 @@ def extract(
 ) -> Extracted:
     """Unpack an archive into `target`, an empty folder that exists: a package (.zip, .jar, .pyz,
     .pex), or a `blob`, which may also be a tar archive (.tar, .tgz, .tar.bz2, .tar.xz) and hold
-    symbolic links. Every file is on disk, fsynced, when it returns.
+    symbolic links. Everything is on disk, synced, when it returns.
 
     Raises PackageError that names the archive and the member, and OSError when the disk fails or is
     full; the caller then removes `target`, which may hold part of the archive.
@@ -179,6 +179,7 @@ class _Writer:
     def __init__(self, archive: Path, target: Path, limits: Limits, archive_bytes: int) -> None:
         self._target = target
         self._reader = _Reader(archive, limits, archive_bytes)
+        self._folders = 0
 
     def write(self, members: list[Member]) -> Extracted:
         files = 0
@@ -189,7 +190,7 @@ class _Writer:
             for member in sorted(members, key=lambda member: member.link is not None):
                 self._write_member(root, member)
                 files += not member.is_dir
-            self._sync(root)
+            sync_tree(root, files + self._folders)
         return Extracted(files, self._reader.total)
 
     def _write_member(self, root: int, member: Member) -> None:
@@ -197,7 +198,7 @@ class _Writer:
         with ExitStack() as stack:
             fd = root
             for name in folder:
-                fd = _enter_folder(name, fd)
+                fd = self._enter_folder(name, fd)
                 stack.callback(os.close, fd)
             if member.link is not None:
                 os.symlink(member.link, member.path[-1], dir_fd=fd)
@@ -213,24 +214,11 @@ class _Writer:
                 while view:
                     view = view[os.write(out, view) :]
 
-    def _sync(self, root: int) -> None:
-        """fsync everything, after everything was written: the disk then gets it in one go."""
-        for _, _, names, fd in os.fwalk(".", dir_fd=root, follow_symlinks=False):
-            for name in names:
-                if stat.S_ISLNK(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
-                    continue
-                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-                try:
-                    os.fsync(file)
-                finally:
-                    os.close(file)
-            os.fsync(fd)
-
-
-def _enter_folder(name: str, parent: int) -> int:
-    try:
-        os.mkdir(name, 0o755, dir_fd=parent)
-    except FileExistsError:
-        pass
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(name, flags, dir_fd=parent)
+    def _enter_folder(self, name: str, parent: int) -> int:
+        try:
+            os.mkdir(name, 0o755, dir_fd=parent)
+            self._folders += 1
+        except FileExistsError:
+            pass
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=parent)

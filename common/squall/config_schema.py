@@ -199,6 +199,8 @@ SCHEMA: dict[str, Kind] = {
     "nimbus.monitor.freq.secs": SECS,
     "nimbus.cleanup.inbox.freq.secs": SECS,
     "nimbus.inbox.jar.expiration.secs": SECS,
+    "nimbus.upload.bytes.max": POSITIVE,
+    "nimbus.disk.reserve.mb": COUNT,
     "nimbus.file.copy.expiration.secs": SECS,
     "nimbus.blobstore.expiration.secs": SECS,
     "nimbus.topology.blobstore.deletion.delay.ms": COUNT,

@@ -1,8 +1,13 @@
 """Files that a crash at any byte leaves either old or new, never torn."""
 
+import ctypes
 import os
+import stat
 import tempfile
 from pathlib import Path
+
+# Files and folders that are synced one by one; more are synced with all of their file system.
+_FSYNCS_MAX = 256
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -46,3 +51,36 @@ def sync_dir(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def sync_tree(folder: int, entries: int) -> None:
+    """Make durable everything below the open folder, which holds about so many files and folders,
+    after all of it was written: the disk then gets it in one go.
+
+    An fsync each costs a disk's turn each: 9,000 folders took 85 s. So a large tree is synced with
+    its whole file system, which waits for what others have written there as well, but once.
+    """
+    if entries > _FSYNCS_MAX and sync_file_system(folder):
+        return
+    for _, _, names, fd in os.fwalk(".", dir_fd=folder, follow_symlinks=False):
+        for name in names:
+            if stat.S_ISLNK(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                continue
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+        os.fsync(fd)
+
+
+def sync_file_system(fd: int) -> bool:
+    """syncfs(2) of the file system of an open file; False where there is none. Raises OSError when
+    something could not be written (Linux 5.8 and later say so)."""
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        return False
+    if syncfs(fd) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return True

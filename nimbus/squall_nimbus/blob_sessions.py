@@ -11,6 +11,7 @@ from squall.errors import SquallError
 from squall.names import parse_dependency_key
 from squall_nimbus.assigner import Fence
 from squall_nimbus.blobs import Access, BlobMeta, BlobStore, BlobWriter
+from squall_nimbus.disk_reserve import DiskReserve
 from squall_nimbus.replication import Replication
 from squall_nimbus.sessions import Sessions
 
@@ -35,8 +36,10 @@ class BlobSessions:
         chunk_bytes: int,
         blob_bytes_max: int,
         clock: Callable[[], float],
+        reserve: DiskReserve | None = None,
     ) -> None:
         self.store = store
+        self._reserve = reserve or DiskReserve(store.folder, 0)
         self._chunk_bytes = chunk_bytes
         self._blob_bytes_max = blob_bytes_max
         self._uploads = Sessions[BlobWriter](
@@ -53,18 +56,22 @@ class BlobSessions:
         )  # fmt: skip
 
     def begin_create(
-        self, key: str, acl: tuple[Access, ...], replication: int | None = None
+        self, key: str, acl: tuple[Access, ...], replication: int | None = None, peer: str = ""
     ) -> str:
         """Raises BlobExistsError, SquallError."""
-        self._uploads.check_room()
+        self._check_upload(key, peer)
         return self._uploads.add(
-            self.store.write(key, create=True, acl=acl, replication=replication)
+            self.store.write(key, create=True, acl=acl, replication=replication), peer=peer
         )
 
-    def begin_update(self, key: str) -> str:
+    def begin_update(self, key: str, peer: str = "") -> str:
         """Raises BlobNotFoundError, SquallError."""
-        self._uploads.check_room()
-        return self._uploads.add(self.store.write(key, create=False))
+        self._check_upload(key, peer)
+        return self._uploads.add(self.store.write(key, create=False), peer=peer)
+
+    def _check_upload(self, key: str, peer: str) -> None:
+        self._uploads.check_room(peer)
+        self._reserve.check(f"blob {key}")
 
     async def upload_chunk(self, session: str, chunk: bytes) -> None:
         """Raises SquallError for no such session, a full disk, or a blob that grows too large; the
@@ -78,9 +85,11 @@ class BlobSessions:
                     hint="The limit is nimbus.upload.bytes.max.",
                 )
             try:
+                self._reserve.check(f"blob {writer.key}", len(chunk))
                 await asyncio.to_thread(writer.write, chunk)
             except SquallError:
                 self._uploads.remove(session)
+                writer.abort()
                 raise
 
     async def finish_upload(self, session: str, replication: Replication, fence: Fence) -> BlobMeta:
@@ -108,11 +117,11 @@ class BlobSessions:
             self._uploads.remove(session)
             writer.abort()
 
-    def begin_download(self, key: str) -> tuple[str, BlobMeta]:
-        """Session and meta; raises BlobNotFoundError."""
-        self._downloads.check_room()
+    def begin_download(self, key: str, peer: str = "") -> tuple[str, BlobMeta]:
+        """Session and meta; raises BlobNotFoundError, SquallError."""
+        self._downloads.check_room(peer)
         file, meta = self.store.open_read(key)
-        return self._downloads.add(file), meta
+        return self._downloads.add(file, peer=peer), meta
 
     async def download_chunk(self, session: str) -> bytes:
         """The next bytes; b"" at the end, which ends the session."""
@@ -124,13 +133,14 @@ class BlobSessions:
             return chunk
 
     async def list_keys(
-        self, session: str, shown: Callable[[str], bool] = lambda key: True
+        self, session: str, shown: Callable[[str], bool] = lambda key: True, peer: str = ""
     ) -> tuple[list[str], str]:
         """Some of the keys that are `shown`, and the session to ask again with; no keys at the end.
         An empty `session` starts a listing."""
         if not session:
-            self._listings.check_room()
-            session = self._listings.add(_Listing([k for k in self.store.all_keys() if shown(k)]))
+            self._listings.check_room(peer)
+            found = [key for key in self.store.all_keys() if shown(key)]
+            session = self._listings.add(_Listing(found), peer=peer)
         async with self._listings.use(session) as listing:
             keys = listing.keys[listing.next : listing.next + _LIST_KEYS_MAX]
             listing.next += len(keys)

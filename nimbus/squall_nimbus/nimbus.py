@@ -18,12 +18,14 @@ from squall.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall.logs import get_logger
 from squall.sealing import Receiver
 from squall.tasks import TaskGroup
+from squall_nimbus import disk_reserve
 from squall_nimbus.assigner import Assigner, Fence
 from squall_nimbus.blob_sessions import BlobSessions
 from squall_nimbus.blobs import BlobNotFoundError, BlobStore
 from squall_nimbus.catalog import Catalog
 from squall_nimbus.cleanup import Cleanup
 from squall_nimbus.control import Control
+from squall_nimbus.disk_reserve import DiskReserve
 from squall_nimbus.history import History
 from squall_nimbus.leader import LeaderDesk
 from squall_nimbus.monitor import Monitor
@@ -76,6 +78,7 @@ class Nimbus:
         blobs = conf.get("blobstore.dir")
         idle_secs = float(conf.get("nimbus.blobstore.expiration.secs", 600))
         upload_bytes_max = int(conf.get("nimbus.upload.bytes.max") or 2**31)
+        reserve_mb = float(conf.get(disk_reserve.KEY, 512))
         monotonic = self.clock.monotonic
 
         self.blobs = BlobStore(Path(blobs) if blobs else local / "nimbus" / "blobs")
@@ -85,6 +88,7 @@ class Nimbus:
             chunk_bytes=int(conf.get("storm.blobstore.inputstream.buffer.size.bytes") or 262_144),
             blob_bytes_max=upload_bytes_max,
             clock=monotonic,
+            reserve=DiskReserve(self.blobs.folder, reserve_mb),
         )
         delay_ms = float(conf.get("nimbus.topology.blobstore.deletion.delay.ms", 300_000))
         self.receiver = Receiver()
@@ -109,6 +113,7 @@ class Nimbus:
             keep_secs=float(conf.get("nimbus.inbox.jar.expiration.secs", 3600)),
             upload_bytes_max=upload_bytes_max,
             clock=monotonic,
+            reserve=DiskReserve(local / "nimbus" / "inbox", reserve_mb),
         )
         self.chronicle = DaemonHistory(
             self.conf,

@@ -13,18 +13,22 @@ from squall.errors import SquallError
 
 T = TypeVar("T")
 
+_SHARES = 4
+
 
 @dataclass(slots=True)
 class _Session(Generic[T]):
     value: T
     used_at: float
+    peer: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Sessions(Generic[T]):
     """Open sessions by id. Calls of one session are carried out one after the other.
 
-    `close(value)` is called for what expires. At `limit` open sessions a new one is refused.
+    `close(value)` is called for what expires. At `limit` open sessions a new one is refused, and at
+    a quarter of them one of the same peer, so that none takes all places.
     """
 
     def __init__(
@@ -46,18 +50,25 @@ class Sessions(Generic[T]):
     def __len__(self) -> int:
         return len(self._open)
 
-    def check_room(self) -> None:
-        """Raises SquallError when no further session may be opened."""
+    def check_room(self, peer: str = "") -> None:
+        """Raises SquallError when no further session may be opened, or none for this peer."""
+        share = max(1, self._limit // _SHARES)
+        if peer and sum(entry.peer == peer for entry in self._open.values()) >= share:
+            raise SquallError(
+                f"{peer} has {share} {self._what}s open; "
+                "Nimbus takes no more from one client",
+                hint="Finish or cancel some; those that are idle expire.",
+            )
         if len(self._open) >= self._limit:
             raise SquallError(
                 f"Nimbus has {self._limit} {self._what}s open; it takes no more",
                 hint="Try again when some have finished.",
             )
 
-    def add(self, value: T, *, session: str | None = None) -> str:
-        """Open a session and return its id."""
+    def add(self, value: T, *, peer: str = "", session: str | None = None) -> str:
+        """Open a session of a peer and return its id."""
         session = session or str(uuid.uuid4())
-        self._open[session] = _Session(value, self._clock())
+        self._open[session] = _Session(value, self._clock(), peer)
         return session
 
     @asynccontextmanager

@@ -22,6 +22,7 @@ from squall.errors import SquallError
 from squall.files import make_private_dirs, sync_dir
 from squall.logs import get_logger
 from squall_nimbus.blobs import disk_errors
+from squall_nimbus.disk_reserve import DiskReserve
 from squall_nimbus.sessions import Sessions
 
 log = get_logger(__name__)
@@ -67,7 +68,9 @@ class Inbox:
         keep_secs: float,
         upload_bytes_max: int,
         clock: Callable[[], float],
+        reserve: DiskReserve | None = None,
     ) -> None:
+        self._reserve = reserve or DiskReserve(folder, 0)
         self._folder = folder
         self._keep_secs = keep_secs
         self._upload_bytes_max = upload_bytes_max
@@ -82,13 +85,14 @@ class Inbox:
         for part in self._folder.glob("*.part"):
             part.unlink()
 
-    def begin(self) -> str:
-        """A handle for a new upload."""
-        self._sessions.check_room()
+    def begin(self, peer: str = "") -> str:
+        """A handle for a new upload. Raises SquallError."""
+        self._sessions.check_room(peer)
+        self._reserve.check("the upload")
         handle = f"stormjar-{uuid.uuid4()}.jar"
         with disk_errors("the upload", self._folder):
             upload = _Upload(self._folder / f"{handle}.part")
-        return self._sessions.add(upload, session=handle)
+        return self._sessions.add(upload, peer=peer, session=handle)
 
     async def chunk(self, handle: str, chunk: bytes) -> None:
         """Append. A full disk or too large a file ends the upload and removes it: SquallError."""
@@ -115,6 +119,7 @@ class Inbox:
                     f"the package is larger than {self._upload_bytes_max} bytes",
                     hint="The limit is nimbus.upload.bytes.max.",
                 )
+            self._reserve.check("the upload", len(chunk))
             with disk_errors("the upload", self._folder):
                 await asyncio.to_thread(upload.write, chunk)
         except SquallError:

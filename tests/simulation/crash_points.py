@@ -24,10 +24,12 @@ from unittest import mock
 
 from tests.simulation.disk import Disk
 
+from squall import files
+
 _HOST = "node"
 _STEPS = ("replace", "rename", "unlink", "mkdir", "rmdir", "link", "symlink")
 # What a full disk refuses.
-_NEED_ROOM = frozenset({"fsync", "mkdir", "link", "symlink"})
+_NEED_ROOM = frozenset({"fsync", "syncfs", "mkdir", "link", "symlink"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class CrashPoints:
             for name in (*_STEPS, "fsync"):
                 real = getattr(os, name)
                 stack.enter_context(mock.patch.object(os, name, self._step(name, real)))
+            syncfs = self._step("syncfs", files.sync_file_system)
+            stack.enter_context(mock.patch.object(files, "sync_file_system", syncfs))
             yield
             self._before("the end")
 

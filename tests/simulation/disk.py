@@ -20,6 +20,8 @@ from pathlib import Path
 
 from tests.simulation.loop import Process, current_process
 
+from squall import files
+
 
 class Disk:
     """The disks of all machines: a folder each under `root`."""
@@ -48,12 +50,26 @@ class Disk:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """While this lasts, `os.fsync` is ours."""
+        """While this lasts, `os.fsync` and syncfs are ours."""
+        real = files.sync_file_system
         os.fsync = self._synced  # type: ignore[assignment]
+        files.sync_file_system = self._synced_file_system
         try:
             yield
         finally:
             os.fsync = self._fsync
+            files.sync_file_system = real
+
+    def _synced_file_system(self, fd: int) -> bool:
+        """Everything of a machine's disk is durable."""
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        host = path.relative_to(self.root).parts[0]
+        if host in self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if not self.skip_fsync:
+            self._sync_tree(self.root / host)
+        self._maybe_die(host)
+        return True
 
     def _synced(self, fd: int) -> None:
         path = os.readlink(f"/proc/self/fd/{fd}")

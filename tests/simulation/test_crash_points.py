@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from tests.simulation.crash_points import CrashPoints
@@ -293,7 +294,18 @@ class SupervisorTopologies:
                 assert zipfile.ZipFile(version.data).testzip() is None
 
 
-WORKS: tuple[Any, ...] = (SupervisorState, NimbusBlobs, NimbusTopologies, SupervisorTopologies)
+class LargeTopologies(SupervisorTopologies):
+    """The same with packages so large that they are synced with their whole file system."""
+
+    @staticmethod
+    def work(disk: Path, points: CrashPoints) -> None:
+        with mock.patch("squall.files._FSYNCS_MAX", 0):
+            SupervisorTopologies.work(disk, points)
+
+
+WORKS: tuple[Any, ...] = (
+    SupervisorState, NimbusBlobs, NimbusTopologies, SupervisorTopologies, LargeTopologies,
+)  # fmt: skip
 
 
 def unreadable(work: Any, folder: Path, seed: int, photos: int = PHOTOS) -> tuple[int, list[str]]:

@@ -18,13 +18,18 @@ from squall_nimbus.lifecycle import NoTransitionError
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.submit import TopologyAliveError
 from squall_thrift import storm
-from squall_thrift.authorization import permission
+from squall_thrift.authorization import Call, permission
 from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
 
 log = get_logger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 T = TypeVar("T")
+
+
+def client_of(call: Call) -> str:
+    """Who counts as one client: an authenticated principal, else an address."""
+    return call.principal or call.peer.rpartition(":")[0]
 
 
 class Calls:

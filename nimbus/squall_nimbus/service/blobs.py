@@ -17,7 +17,7 @@ from squall_nimbus.blob_access import (
 )
 from squall_nimbus.catalog import is_key_blob, topology_of_blob
 from squall_nimbus.keys import sealed_key
-from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 
@@ -77,7 +77,7 @@ class BlobCalls(Calls):
         replication = meta.replication_factor
         acl = normalized(_access(meta), self._caller(call), READ | WRITE | ADMIN)
         return self.nimbus.blob_sessions.begin_create(
-            key, acl, max(1, replication) if replication else None
+            key, acl, max(1, replication) if replication else None, client_of(call)
         )
 
     @operation("beginUpdateBlob")
@@ -86,7 +86,7 @@ class BlobCalls(Calls):
         key = needed(key, "key")
         self._check_not_of_topology(key)
         self._allowed(call, key, WRITE)
-        return self.nimbus.blob_sessions.begin_update(key)
+        return self.nimbus.blob_sessions.begin_update(key, client_of(call))
 
     @operation("uploadBlobChunk")
     async def uploadBlobChunk(self, call: Call, session: str | None, chunk: bytes | None) -> None:
@@ -148,7 +148,7 @@ class BlobCalls(Calls):
     async def beginBlobDownload(self, call: Call, key: str | None) -> storm.BeginDownloadResult:
         key = needed(key, "key")
         self._allowed(call, key, READ)
-        session, meta = self.nimbus.blob_sessions.begin_download(key)
+        session, meta = self.nimbus.blob_sessions.begin_download(key, client_of(call))
         return storm.BeginDownloadResult(version=meta.version, session=session, data_size=meta.size)
 
     @operation("downloadBlobChunk")
@@ -190,7 +190,9 @@ class BlobCalls(Calls):
             meta = blobs.find(key)
             return meta is not None and not is_key_blob(key) and may_see(meta.acl, caller, key)
 
-        keys, session = await self.nimbus.blob_sessions.list_keys(session or "", shown)
+        keys, session = await self.nimbus.blob_sessions.list_keys(
+            session or "", shown, client_of(call)
+        )
         return storm.ListBlobsResult(keys=keys, session=session)
 
     @operation("getBlobReplication")

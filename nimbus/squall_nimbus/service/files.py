@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
 from squall_thrift.authorization import Call
 
 
@@ -12,7 +12,7 @@ class FileCalls(Calls):
     @operation("fileUpload")
     async def beginFileUpload(self, call: Call) -> str:
         await self.nimbus.desk.require()
-        return self.nimbus.inbox.begin()
+        return self.nimbus.inbox.begin(client_of(call))
 
     @operation("fileUpload")
     async def uploadChunk(self, call: Call, location: str | None, chunk: bytes | None) -> None:

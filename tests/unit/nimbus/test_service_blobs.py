@@ -252,3 +252,21 @@ async def test_a_dependency_must_have_the_content_that_its_key_names(nimbus) -> 
         await nimbus.call("finishBlobUpload", session)
     begin = await nimbus.call("beginBlobDownload", key)
     assert begin.data_size == len(data)
+
+
+async def test_one_client_cannot_take_all_places(nimbus) -> None:
+    """Of blob uploads and downloads; another address, or another user, still gets one."""
+
+    async def begin(key: str, *, peer: str = "10.0.0.7:4000", principal: str | None = None) -> str:
+        call = Call("beginCreateBlob", peer, principal)
+        session: str = await nimbus.service.beginCreateBlob(
+            call, key, storm.SettableBlobMeta(acl=[])
+        )
+        return session
+
+    for n in range(128):
+        await begin(f"k{n}", peer=f"10.0.0.7:{4000 + n}")
+    with pytest.raises(ThriftApplicationError, match=r"10\.0\.0\.7 has 128 blob uploads open"):
+        await begin("more")
+    await begin("other", peer="10.0.0.8:4000")
+    await begin("user", principal="alice")

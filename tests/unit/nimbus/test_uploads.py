@@ -5,11 +5,13 @@ import errno
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from squall.clock import ManualClock
 from squall.errors import SquallError
+from squall_nimbus.disk_reserve import DiskReserve
 from squall_nimbus.uploads import Inbox
 
 
@@ -112,6 +114,51 @@ async def test_a_finished_upload_expires_when_nobody_uses_it(inbox) -> None:
     inbox.finished(used)
     inbox.expire()
     assert names(inbox) == [used]
+
+
+async def test_one_client_cannot_take_all_places(inbox) -> None:
+    for _ in range(64):
+        inbox.begin("10.0.0.7")
+    with pytest.raises(SquallError, match=r"10\.0\.0\.7 has 64 file uploads open"):
+        inbox.begin("10.0.0.7")
+    handle = inbox.begin("10.0.0.8")
+    await inbox.finish(handle)
+    assert inbox.finished(handle)
+
+
+@pytest.mark.parametrize(
+    ("total_mb", "free_mb", "taken"),
+    [
+        (100_000, 600, True),
+        (100_000, 511, False),
+        (1_000, 200, True),  # of a small disk a tenth stays free
+        (1_000, 99, False),
+    ],
+)
+async def test_a_part_of_the_disk_stays_free(tmp_path, clock, total_mb, free_mb, taken) -> None:
+    disk = SimpleNamespace(f_frsize=1024, f_blocks=total_mb * 1024, f_bavail=free_mb * 1024)
+    folder = tmp_path / "inbox"
+    inbox = Inbox(
+        folder,
+        idle_secs=600,
+        keep_secs=3600,
+        upload_bytes_max=10**9,
+        clock=clock.monotonic,
+        reserve=DiskReserve(folder, 512, statvfs=lambda path: disk),
+    )
+    inbox.open()
+    if not taken:
+        with pytest.raises(SquallError, match=f"has {free_mb} MB left") as caught:
+            inbox.begin()
+        assert "nimbus.disk.reserve.mb" in str(caught.value.hint)
+        return
+    handle = inbox.begin()
+    await inbox.chunk(handle, b"x")
+    disk.f_bavail = 0
+    with pytest.raises(SquallError, match="stay free"):
+        await inbox.chunk(handle, b"x")
+    assert names(inbox) == [], "what was begun is gone"
+    assert DiskReserve(folder, 0, statvfs=lambda path: disk).check("it") is None
 
 
 async def test_parts_of_an_earlier_process_are_removed_and_finished_uploads_stay(

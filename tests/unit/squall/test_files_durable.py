@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.archives import STORED, Entry, zip_bytes
 
-from squall.files import make_dirs
+from squall.archive import extract
+from squall.files import make_dirs, sync_file_system
 
 
 @pytest.fixture
@@ -29,3 +31,39 @@ def test_a_folder_whose_maker_may_have_died_is_synced_again(
     (tmp_path / "a").mkdir()
     make_dirs(tmp_path / "a")
     assert synced == [str(tmp_path)]
+
+
+def test_a_large_tree_is_synced_once(
+    tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """9,000 folders in a package cost 85 s of fsync at each supervisor."""
+    whole: list[str] = []
+
+    def sync_file_system(fd: int) -> bool:
+        whole.append(os.readlink(f"/proc/self/fd/{fd}"))
+        return True
+
+    monkeypatch.setattr("squall.files.sync_file_system", sync_file_system)
+    archive, target = tmp_path / "package.zip", tmp_path / "target"
+    archive.write_bytes(zip_bytes([Entry(f"d{n}/f", method=STORED) for n in range(1000)]))
+    target.mkdir()
+    extract(archive, target)
+    assert (whole, synced) == ([str(target)], [])
+
+
+def test_a_small_tree_waits_for_nobody_else_s_data(tmp_path: Path, synced: list[str]) -> None:
+    archive, target = tmp_path / "package.zip", tmp_path / "target"
+    archive.write_bytes(zip_bytes([Entry("d/a"), Entry("b")]))
+    target.mkdir()
+    extract(archive, target)
+    assert sorted(synced) == sorted(str(target / name) for name in ("", "d", "d/a", "b"))
+
+
+def test_a_file_system_is_really_synced(tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert sync_file_system(fd)
+    finally:
+        os.close(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        sync_file_system(fd)
