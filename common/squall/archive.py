@@ -58,18 +58,23 @@ class Extracted:
 
 
 def extract(
-    archive: Path, target: Path, limits: Limits | None = None, *, blob: bool = False
+    archive: Path,
+    target: Path,
+    limits: Limits | None = None,
+    *,
+    blob: bool = False,
+    sync: bool = True,
 ) -> Extracted:
     """Unpack an archive into `target`, an empty folder that exists: a package (.zip, .jar, .pyz,
     .pex), or a `blob`, which may also be a tar archive (.tar, .tgz, .tar.bz2, .tar.xz) and hold
-    symbolic links. Everything is on disk, synced, when it returns.
+    symbolic links. With `sync` everything is on disk when it returns.
 
     Raises PackageError that names the archive and the member, and OSError when the disk fails or is
     full; the caller then removes `target`, which may hold part of the archive.
     """
     limits = limits or Limits()
     with _opened(archive, limits, blob) as (members, size):
-        return _Writer(archive, target, limits, size).write(members)
+        return _Writer(archive, target, limits, size).write(members, sync=sync)
 
 
 def check(archive: Path, limits: Limits | None = None, *, content_secs: float = 0.0) -> None:
@@ -181,7 +186,7 @@ class _Writer:
         self._reader = _Reader(archive, limits, archive_bytes)
         self._folders = 0
 
-    def write(self, members: list[Member]) -> Extracted:
+    def write(self, members: list[Member], *, sync: bool) -> Extracted:
         files = 0
         with ExitStack() as stack:
             root = os.open(self._target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -190,7 +195,8 @@ class _Writer:
             for member in sorted(members, key=lambda member: member.link is not None):
                 self._write_member(root, member)
                 files += not member.is_dir
-            sync_tree(root, files + self._folders)
+            if sync:
+                sync_tree(root, files + self._folders)
         return Extracted(files, self._reader.total)
 
     def _write_member(self, root: int, member: Member) -> None:

@@ -85,7 +85,7 @@ def unpack_package(archive: Path, folder: Path) -> Path:
     code = folder / "code"
     code.mkdir()
     try:
-        extract(archive, code)
+        extract(archive, code, sync=False)  # for this process only
     except OSError as error:
         raise PackageError(
             f"package {archive} cannot be unpacked: {error.strerror or error}"

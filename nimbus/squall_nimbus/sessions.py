@@ -55,8 +55,7 @@ class Sessions(Generic[T]):
         share = max(1, self._limit // _SHARES)
         if peer and sum(entry.peer == peer for entry in self._open.values()) >= share:
             raise SquallError(
-                f"{peer} has {share} {self._what}s open; "
-                "Nimbus takes no more from one client",
+                f"{peer} has {share} {self._what}s open; Nimbus takes no more from one client",
                 hint="Finish or cancel some; those that are idle expire.",
             )
         if len(self._open) >= self._limit:

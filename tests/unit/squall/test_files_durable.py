@@ -10,6 +10,7 @@ from tests.support.archives import STORED, Entry, zip_bytes
 
 from squall.archive import extract
 from squall.files import make_dirs, sync_file_system
+from squall.package import unpack_package
 
 
 @pytest.fixture
@@ -57,6 +58,15 @@ def test_a_small_tree_waits_for_nobody_else_s_data(tmp_path: Path, synced: list[
     target.mkdir()
     extract(archive, target)
     assert sorted(synced) == sorted(str(target / name) for name in ("", "d", "d/a", "b"))
+
+
+def test_a_client_that_looks_into_a_package_syncs_nothing(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    archive = tmp_path / "package.zip"
+    archive.write_bytes(zip_bytes([Entry("d/a"), Entry("b")]))
+    assert (unpack_package(archive, tmp_path) / "d" / "a").is_file()
+    assert synced == []
 
 
 def test_a_file_system_is_really_synced(tmp_path: Path) -> None:
