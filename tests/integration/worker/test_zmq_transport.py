@@ -39,6 +39,7 @@ class Worker:
         launch: int = 1,
         backlog: int = 1 << 28,
         key: CurveKey | None = None,
+        zxid: int = 1,
     ) -> None:
         self.events: list[Event] = []
         self.strangers: list[WorkerSlot] = []
@@ -46,7 +47,7 @@ class Worker:
         self.received: list[bytes] = []
         self.reading = True
         self.transport = ZmqTransport(
-            TOPOLOGY, slot, Incarnation(1, launch), backlog_bytes_max=backlog,
+            TOPOLOGY, slot, Incarnation(zxid, launch), backlog_bytes_max=backlog,
             on_event=self.events.append, on_stranger=self.strangers.append,
             on_dropped=self.dropped.extend, key=key,
         )  # fmt: skip
@@ -296,6 +297,24 @@ async def test_an_old_incarnation_is_not_heard(pair: Pair) -> None:
     await wait_until(lambda: pair.a.transport.counts().dropped_replaced > 0)
     await zombie.transport.close()
     assert pair.a.received == [b"now"]
+
+
+async def test_a_session_that_the_assignment_cannot_hold_replaces_nobody(pair: Pair) -> None:
+    """Whoever reaches the port, or has the key, cannot take a worker's place by a great number."""
+    await pair.wait_greeted()
+    pair.a.transport.set_peers({B: ("127.0.0.1", pair.to_b.port)}, zxid_max=2**40)
+    forger = Worker(B, zxid=2**41, key=pair.key)
+    forger.transport.set_peers({A: ("127.0.0.1", pair.a.port)})
+    forger.transport.send(A, [b"forged"])
+    await wait_until(lambda: pair.a.transport.counts().dropped_unconfirmed > 0)
+    assert B in pair.a.strangers, "the assignment is read again"
+    pair.b.transport.send(A, [b"real"])
+    await wait_until(lambda: pair.a.received == [b"real"])
+    assert not any(isinstance(event, Replaced) for event in pair.a.events)
+    # Had it been placed there since, the next reading would let it in.
+    pair.a.transport.set_peers({B: ("127.0.0.1", pair.to_b.port)}, zxid_max=2**41)
+    assert any(isinstance(event, Replaced) for event in pair.a.events)
+    await forger.transport.close()
 
 
 async def test_what_else_had_the_port_for_a_while_is_got_over(pair: Pair) -> None:

@@ -43,7 +43,7 @@ with what is still queued, and is not enough alone); selective acknowledgement (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import NamedTuple
@@ -51,18 +51,17 @@ from typing import NamedTuple
 from squall.model import WorkerSlot
 from squall_worker.transport import Grant
 from squall_worker.transport.frames import (
-    FRAME_BYTES_TARGET,
     GRANTS_MAX,
     LENGTH_BYTES,
     NO_SESSION,
     PART_BYTES,
     SECTION_BYTES_MAX,
-    SECTIONS_MAX,
     Frame,
     Kind,
     Session,
     check_section,
 )
+from squall_worker.transport.out_frames import OutFrame, cut, whole
 
 # A greeting that was not answered is repeated this soon; each time later, up to GREETING_MAX_SECS.
 GREETING_SECS = 0.05
@@ -173,43 +172,6 @@ class LinkCounts:
 _COUNTS = tuple(field.name for field in fields(LinkCounts))
 
 
-class _OutFrame:
-    """The sections of one data frame that the peer has not acknowledged, or one part of a section:
-    the `first` (or all) of it or a later one, and whether there is `more`."""
-
-    __slots__ = ("first", "more", "sections", "size_bytes")
-
-    def __init__(self, *, first: bool = True, more: bool = False) -> None:
-        self.sections: list[bytes] = []
-        self.size_bytes = 0  # a section's length counts once, with its first part
-        self.first = first
-        self.more = more
-
-    def takes(self, size_bytes: int) -> bool:
-        """Whether a section of so many bytes still goes into this frame."""
-        return (
-            self.size_bytes + size_bytes <= FRAME_BYTES_TARGET
-            and len(self.sections) < SECTIONS_MAX
-            and self.first
-            and not self.more
-        )
-
-
-def _whole(frames: Iterable[_OutFrame]) -> Iterator[bytes]:
-    """The sections of frames in order, those that were cut put together."""
-    parts: list[bytes] = []
-    for out in frames:
-        if not out.first and not parts:
-            continue  # its first part was acknowledged alone, which no honest peer does
-        if out.more or parts:
-            parts += out.sections
-            if not out.more:
-                yield b"".join(parts)
-                parts = []
-        else:
-            yield from out.sections
-
-
 def _size(section: bytes) -> int:
     return len(section) + LENGTH_BYTES
 
@@ -252,7 +214,7 @@ class Link:
         self._drained = False  # ... and nothing of it was missing
 
         # Out. `_frames` holds the unacknowledged frames, sequences `_acked` + 1 to `_last`.
-        self._frames: dict[int, _OutFrame] = {}
+        self._frames: dict[int, OutFrame] = {}
         self._waiting: deque[bytes] = deque()  # sections for the next session
         self._acked = 0
         self._last = 0
@@ -311,25 +273,16 @@ class Link:
         for section in sections:
             if len(section) > PART_BYTES:
                 tail = None
-                self._cut(section)
+                for out in cut(section):
+                    self._new_frame(out)
                 continue
             size = _size(section)
             if tail is None or not tail.takes(size):
-                tail = self._new_frame(_OutFrame())
+                tail = self._new_frame(OutFrame())
             tail.sections.append(section)
             tail.size_bytes += size
 
-    def _cut(self, section: bytes) -> None:
-        """Put a large section into frames of its own."""
-        for start in range(0, len(section), PART_BYTES):
-            part = section[start : start + PART_BYTES]
-            out = self._new_frame(
-                _OutFrame(first=start == 0, more=start + PART_BYTES < len(section))
-            )
-            out.sections.append(part)
-            out.size_bytes = len(part) + (LENGTH_BYTES if out.first else 0)
-
-    def _new_frame(self, out: _OutFrame) -> _OutFrame:
+    def _new_frame(self, out: OutFrame) -> OutFrame:
         self._last += 1
         self._frames[self._last] = out
         return out
@@ -549,7 +502,7 @@ class Link:
     def _leave(self, frame: Frame, events: list[Event]) -> None:
         self.left = True
         self._drained = frame.sequence == self._received and not self._parts
-        self._waiting.extend(_whole(self._frames.values()))  # never taken: for the next session
+        self._waiting.extend(whole(self._frames.values()))  # never taken: for the next session
         self._frames.clear()
         self._due = self._gap_due = False
         self._ack_at = None
@@ -576,7 +529,7 @@ class Link:
         return dropped
 
     def _unacknowledged(self) -> tuple[bytes, ...]:
-        return tuple(_whole(self._frames.values()))
+        return tuple(whole(self._frames.values()))
 
     def queued(self) -> tuple[bytes, ...]:
         """Every section that the peer has not acknowledged."""
