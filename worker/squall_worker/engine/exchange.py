@@ -11,7 +11,7 @@ from squall_worker.engine.core import Batch, Source, decode_batches, encode_batc
 from squall_worker.engine.credit import charge
 from squall_worker.engine.inspecting import not_encodable
 from squall_worker.engine.plan import Plan
-from squall_worker.engine.sections import Section, parse, serialize_roots
+from squall_worker.engine.sections import Section, parse, parse_heads, serialize_roots
 from squall_worker.transport import Transport
 
 log = get_logger(__name__)
@@ -155,12 +155,27 @@ class Exchange:
         return by_task
 
     def decode(self, section: bytes) -> dict[int, Batch]:
-        """As `tuples_of`; a section that cannot be read is dropped and logged."""
+        """As `tuples_of`; a section that cannot be read is dropped. When that is because of the
+        values (a class that is not known here), it is an error of the component that was to get
+        them, and their trees fail."""
         try:
             return self.tuples_of(section)
         except CodecError as error:
-            log.error("section_dropped", bytes=len(section), error=error)
+            self._drop(section, error)
             return {}
+
+    def _drop(self, section: bytes, error: CodecError) -> None:
+        try:
+            heads = parse_heads(section)
+        except CodecError:
+            heads = None
+        component = None
+        if heads is not None and heads.tasks:
+            component = self._plan.task_to_component.get(heads.tasks[0])
+        if heads is None or component is None:
+            log.error("section_dropped", bytes=len(section), error=error)
+            return
+        self.reject(component, heads.tasks[0], error, heads.trees())
 
     def _source(self, task: int, stream: str) -> Source | None:
         key = (task, stream)

@@ -220,6 +220,18 @@ def parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
         raise _unreadable(data, error) from error
 
 
+def parse_heads(data: bytes) -> TuplesSection:
+    """The same with empty rows: of tuples whose values cannot be decoded. Raises CodecError."""
+    return parse_tuples(data, _NoValues())
+
+
+class _NoValues(ValueCodec):
+    """Counts rows and decodes none."""
+
+    def decode_rows(self, data: bytes | memoryview) -> list[list[Any]]:
+        return [[] for _ in msgspec.msgpack.decode(data, type=list[msgspec.Raw])]
+
+
 def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
     _, flags, source_task, name_bytes, count = _TUPLES_HEAD.unpack_from(data)
     if flags & ~_FLAGS:

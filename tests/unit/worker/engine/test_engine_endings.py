@@ -3,6 +3,7 @@ with something in hand, sections that come to the wrong worker. Nothing may wait
 can be failed now must not wait for the message time-out."""
 
 import asyncio
+import dataclasses
 import sys
 import threading
 import time
@@ -510,6 +511,32 @@ def test_what_comes_to_the_wrong_worker_fails_at_once(moved):
     engine.set_routes = lambda routes: set_routes(stale)
     with cluster:
         fail_soon(cluster)
+
+
+@dataclasses.dataclass
+class Order:
+    number: int
+
+
+class Orders(c.Numbers):
+    def emit(self, values, **more):
+        return super().emit([Order(values[0])], **more)
+
+
+def test_values_of_an_unknown_class_fail_at_once_and_are_an_error_of_their_bolt(monkeypatch):
+    """It names the class and the remedy; the message time-out is not waited for."""
+    builder = TopologyBuilder()
+    builder.spout("orders", Orders(3))
+    builder.bolt("end", c.Collect()).shuffle("orders")
+    place = {"orders": 0, "end": 1, "__acker": 0}
+    monkeypatch.setattr("squall_worker.engine.known_classes.loaded_class", lambda path: None)
+    cluster = EngineCluster(builder.build(), 2, place=lambda executor, name: place[name])
+    with cluster:
+        cluster.run_until(lambda: len(c.LOG.get("failed", ())) == 3, 5)
+    component, task, error = cluster.errors[0]
+    assert (component, cluster.tasks[task]) == ("end", "end")
+    assert "Order is not known here" in str(error)
+    assert "topology.kryo.register" in str(error)
 
 
 @pytest.mark.parametrize("lost", ["end", "__acker"])
