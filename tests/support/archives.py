@@ -2,8 +2,8 @@
 
 Each was read once from an archive that the tool had made (Maven 3.8.7 with the jar plugin 2.4 and
 3.4.2 and the shade plugin 3.6.0, OpenJDK 11's `jar`, Info-ZIP 3.0, Python 3.11, shiv, pex, git
-2.39), or from the source of the tool where it does not run here (Gradle and sbt, Info-ZIP and .NET
-on Windows).
+2.39), or, for Gradle and sbt, Info-ZIP and .NET on Windows, put together
+from what is known of their headers: those were not seen.
 """
 
 import struct
