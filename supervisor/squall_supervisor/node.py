@@ -13,6 +13,7 @@ from squall_supervisor.launcher import WorkerCommand, worker_command
 from squall_supervisor.localizer import Localizer
 from squall_supervisor.machine import Machine
 from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.worker_end import EndReports
 
 
 class LaunchNumbers(Protocol):
@@ -37,6 +38,7 @@ class Node:
     crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
     # Shows a message among a topology's errors: its id, a port, the message.
     trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
+    ends: EndReports = field(default_factory=EndReports)
     cgroups: Cgroups | None = None  # None: workers have none
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)

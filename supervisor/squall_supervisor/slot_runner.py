@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from squall.heartbeat_file import Phase, read_heartbeat
+from squall.heartbeat_file import Beat, Phase, read_heartbeat
 from squall.launch import Incarnation
 from squall.logs import get_logger
 from squall_supervisor.assignments import PortAssignment
@@ -46,6 +48,7 @@ from squall_supervisor.slot_table import (
     WorkerExited,
     WorkerLaunched,
 )
+from squall_supervisor.worker_end import Cause, cause_of, describe_end, last_lines, size_of
 from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits, explain_kill
 from squall_supervisor.worker_process import WorkerProcess
 from squall_supervisor.worker_record import WorkerRecord
@@ -60,6 +63,17 @@ _LOOK_AT_RELAUNCH = 3
 _STALL_SECS = 1.5
 # After that a worker has this long to beat.
 _STALL_GRACE_SECS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a worker ended."""
+
+    topology_id: str
+    cause: Cause
+    status: int | None
+    lived_secs: float
+    lines: list[str]  # the last of its stderr
 
 
 class SlotRunner:
@@ -89,6 +103,7 @@ class SlotRunner:
         self._looked = False  # whether the files were checked since the worker lived for a while
         self._logged = 0
         self._kills_told: dict[str, int] = {}  # by worker id
+        self._stderr_begin = 0  # of the present worker: what those before it have written
 
     @property
     def port(self) -> int:
@@ -252,6 +267,7 @@ class SlotRunner:
                 self._feed(BlobsMissing())
                 return
             launch = Launch(node, self.port, assignment, topology)
+            self._stderr_begin = size_of(self._stderr(assignment.topology_id))
             process = await asyncio.to_thread(launch.start)
         except LaunchError as error:
             self._launch_failed(assignment, str(error))
@@ -317,21 +333,68 @@ class SlotRunner:
             pid=process.pid,
             status=status,
         )
+        end = None
+        if assignment is not None:
+            end = self._end_of(process, assignment.topology_id, status)
         self._node.tasks.start(
             f"clean-up of {process.worker_id}",
-            self._clean_up(process, limits, assignment),
+            self._clean_up(process, limits, end),
         )
         with self._crashing():
             self._feed(WorkerExited(process.worker_id, status))
 
+    def _end_of(self, process: WorkerProcess, topology_id: str, status: int | None) -> _End:
+        """What there is to know of an end, before the next worker writes to the same files."""
+        slot = self.slot
+        exited = Step(self._now(), slot.state, WorkerExited(process.worker_id, status), slot.state)
+        return _End(
+            topology_id,
+            cause_of([*slot.history, exited], self._beat_of(process)),
+            status,
+            self._now() - slot.launched_at,
+            last_lines(self._stderr(topology_id), self._stderr_begin),
+        )
+
+    def _stderr(self, topology_id: str) -> Path:
+        folder = self._node.settings.artifacts_dir / topology_id / str(self.port)
+        return folder / "worker.log.err"
+
     async def _clean_up(
-        self, process: WorkerProcess, limits: WorkerLimits, assignment: PortAssignment | None
+        self, process: WorkerProcess, limits: WorkerLimits, end: _End | None
     ) -> None:
-        """After a worker's end; says so when the kernel had a part in it."""
+        """After a worker's end; reports one that was not asked for, and the kernel's part in it."""
         kills = await asyncio.to_thread(self._remove_what_is_left, process)
-        if assignment is not None:
-            self.tell_of_kills(process, limits, assignment.topology_id, kills)
+        if end is not None:
+            self.tell_of_kills(process, limits, end.topology_id, kills)
+            self._tell_of_end(process, end, kills)
         self._kills_told.pop(process.worker_id, None)
+
+    def _tell_of_end(self, process: WorkerProcess, end: _End, kills: int) -> None:
+        if end.cause.asked:
+            return
+        text = describe_end(
+            self._place,
+            end.cause,
+            end.status,
+            pid=process.pid,
+            lived_secs=end.lived_secs,
+            peak_bytes=process.peak_bytes,
+            oom_kills=kills,
+            lines=end.lines,
+        )
+        log.error(
+            "worker_ended_unexpectedly",
+            topology_id=end.topology_id,
+            port=self.port,
+            worker_id=process.worker_id,
+            pid=process.pid,
+            why=text,
+        )
+        if end.cause.told:
+            return
+        suffix = self._node.ends.suffix(end.topology_id, self._now())
+        if suffix is not None:
+            self._node.trouble(end.topology_id, self.port, text + suffix)
 
     def tell_of_kills(
         self, process: WorkerProcess, limits: WorkerLimits, topology_id: str, kills: int
@@ -397,15 +460,18 @@ class SlotRunner:
     def _look(self) -> None:
         """Read the worker's heartbeat, if there is a worker, and do what is due."""
         if self.process is not None:
-            path = self._node.settings.workers_dir / self.process.worker_id / "heartbeat"
-            try:
-                beat = read_heartbeat(path)
-            except (OSError, ValueError) as error:
-                log.warning("heartbeat_unreadable", port=self.port, path=path, error=error)
-                beat = None
+            beat = self._beat_of(self.process)
             if beat is not None and beat.pid == self.process.pid:
                 at = beat.monotonic_ns / 1e9
                 commands = self.slot.heartbeat(at, beat.phase is Phase.RUNNING, self._now())
                 self._carry_out(commands)
                 return
         self._carry_out(self.slot.advance(self._now()))
+
+    def _beat_of(self, process: WorkerProcess) -> Beat | None:
+        path = self._node.settings.workers_dir / process.worker_id / "heartbeat"
+        try:
+            return read_heartbeat(path)
+        except (OSError, ValueError) as error:
+            log.warning("heartbeat_unreadable", port=self.port, path=path, error=error)
+            return None

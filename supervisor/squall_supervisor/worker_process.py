@@ -41,6 +41,7 @@ class WorkerProcess:
         self._pidfd = pidfd
         self._pid_dir = pid_dir
         self._child = child
+        self.peak_bytes: int | None = None  # of its memory; known after `clean_up` of a child
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -99,9 +100,21 @@ class WorkerProcess:
             if killed:
                 log.info("worker_leftovers_killed", worker_id=self.worker_id, processes=killed)
         finally:
-            if self._child is not None:
-                self._child.poll()
+            self._collect()
             self.close()
+
+    def _collect(self) -> None:
+        """Reap our child, and keep what the kernel knows of its memory."""
+        child = self._child
+        if child is None or child.returncode is not None:
+            return
+        try:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            self.peak_bytes = usage.ru_maxrss * 1024
 
     def close(self) -> None:
         """Let go of the process, dead or alive."""

@@ -35,6 +35,7 @@ def main() -> None:
     writer = None if behaviour.get("silent") else HeartbeatWriter(spec.heartbeat_file)
     while True:
         if "crash" in behaviour and time.monotonic() - started >= behaviour["crash"]:
+            print("about to crash \x1b[31m", file=sys.stderr, flush=True)
             os._exit(3)
         if writer is not None:
             writer.write(Beat(time.monotonic_ns(), 0, os.getpid(), phase))

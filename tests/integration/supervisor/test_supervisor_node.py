@@ -228,6 +228,33 @@ async def test_a_crash_loop_backs_off(node: TestNode) -> None:
     assert gaps[1] >= 1.0
 
 
+async def test_a_worker_that_crashes_is_an_error_of_its_topology_and_one_that_is_ended_is_not(
+    node: TestNode,
+) -> None:
+    node.behave(crash=0)
+    await node.start()
+    cluster = await node.cluster()
+    await cluster.setup_heartbeats(WORDS)
+    await node.assign(WORDS, {6700: 1})
+    errors: list[str] = []
+    for _ in range(1000):
+        errors = [e.error for e in await cluster.errors(WORDS, "__system")]
+        if errors:
+            break
+        await asyncio.sleep(0.01)
+    text = errors[-1]
+    assert text.startswith("worker 127.0.0.1:6700 ended unexpectedly: exited with status 3 (pid ")
+    assert "peak memory" in text
+    assert text.count("about to crash \\x1b[31m") == 1  # its own line, not those before it
+    node.behave()
+    await node.wait_running()
+    before = await cluster.errors(WORDS, "__system")
+    assert node.runner().restart()
+    await wait_until("it was ended", lambda: node.runner().slot.state is not State.RUNNING)
+    await node.wait_running()
+    assert await cluster.errors(WORDS, "__system") == before
+
+
 async def test_a_topology_that_goes_ends_its_worker_and_leaves_nothing(node: TestNode) -> None:
     supervisor = await node.start()
     await node.assign(WORDS, {6700: 1})

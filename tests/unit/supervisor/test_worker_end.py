@@ -1,0 +1,121 @@
+"""Why a worker ended, and what is told of it."""
+
+from pathlib import Path
+
+import pytest
+
+from squall.heartbeat_file import Beat, Phase
+from squall_supervisor.slot import Step
+from squall_supervisor.slot_table import (
+    Event,
+    GraceOver,
+    HeartbeatTimedOut,
+    MemoryExceeded,
+    RestartRequested,
+    State,
+    Unassigned,
+    WorkerExited,
+)
+from squall_supervisor.worker_end import Cause, EndReports, cause_of, describe_end, last_lines
+
+RUNS, RELAUNCH = State.RUNNING, State.KILL_AND_RELAUNCH
+
+
+def beat(phase: Phase) -> Beat:
+    return Beat(1, 0, 7, phase)
+
+
+def ends(
+    status: int | None, state: State = RUNS, *before: Event, phase: Phase = Phase.RUNNING
+) -> Cause:
+    steps = [Step(0.0, RUNS, event, state) for event in before]
+    if before:
+        steps.append(Step(0.5, state, GraceOver(), state))
+    steps.append(Step(1.0, state, WorkerExited("w", status), RELAUNCH))
+    return cause_of(steps, beat(phase))
+
+
+@pytest.mark.parametrize("status", [-11, -9, -15, 0, 1, 3, 4, None])
+def test_an_end_that_the_supervisor_did_not_begin_is_an_error(status: int | None) -> None:
+    """`os._exit(0)` in a component among them."""
+    assert not ends(status).asked
+
+
+def test_a_worker_that_was_asked_to_stop_by_anybody_is_no_error() -> None:
+    assert ends(0, phase=Phase.STOPPING).asked
+    assert ends(4, phase=Phase.STOPPING).asked  # it saw that its slot is another's
+    assert not ends(1, phase=Phase.STOPPING).asked  # `die.on.error`, or a start that failed
+    assert not ends(-9, phase=Phase.STOPPING).asked
+
+
+def test_what_the_supervisor_wanted_is_no_error_however_it_ended() -> None:
+    assert ends(-9, State.KILL, Unassigned()).asked
+    assert ends(0, State.KILL_BLOB_UPDATE).asked
+    assert ends(-9, RELAUNCH, RestartRequested()).asked
+
+
+def test_what_the_supervisor_ended_for_trouble_is_an_error_with_its_reason() -> None:
+    silent = ends(-9, RELAUNCH, HeartbeatTimedOut())
+    assert (silent.asked, silent.told) == (False, False)
+    assert "heartbeats stopped" in silent.why
+    memory = ends(0, RELAUNCH, MemoryExceeded(5))
+    assert (memory.asked, memory.told) == (False, True)
+
+
+def test_of_two_endings_the_last_one_counts() -> None:
+    steps = [
+        Step(0.0, RUNS, RestartRequested(), RELAUNCH),
+        Step(0.1, RELAUNCH, WorkerExited("v", 0), RELAUNCH),
+        Step(1.0, RUNS, HeartbeatTimedOut(), RELAUNCH),
+        Step(1.1, RELAUNCH, WorkerExited("w", -9), RELAUNCH),
+    ]
+    assert not cause_of(steps, None).asked
+    assert cause_of(steps[:2], None).asked
+
+
+def describe(status: int | None, *, oom_kills: int = 0, lines: tuple[str, ...] = ()) -> str:
+    return describe_end(
+        "n:6700",
+        ends(status),
+        status,
+        pid=7,
+        lived_secs=12.3,
+        peak_bytes=200 << 20,
+        oom_kills=oom_kills,
+        lines=lines,
+    )
+
+
+def test_the_text_names_signal_or_status_memory_and_the_last_lines() -> None:
+    assert describe(-11, lines=("boom",)) == (
+        "worker n:6700 ended unexpectedly: killed by SIGSEGV (pid 7, lived 12 s, peak memory "
+        "200 MiB)\nlast lines of worker.log.err:\n  boom"
+    )
+    assert "exited with status 3 (pid 7" in describe(3)
+    assert "the machine was out of memory" in describe(-9)
+    assert "cgroup" in describe(-9, oom_kills=1)
+
+
+def test_the_last_lines_are_its_own_bounded_and_safe_to_print(tmp_path: Path) -> None:
+    path = tmp_path / "worker.log.err"
+    path.write_bytes(b"of the one before\n" + b"x" * 9000 + b"\n\x1b[2Jred\tx\xff\n\n" + b"y\n" * 3)
+    assert last_lines(path, 18) == ["\\x1b[2Jred x\ufffd", "y", "y", "y"]
+    assert last_lines(path, path.stat().st_size) == []
+    path.write_bytes(b"\n".join(b"z" * 1000 for _ in range(100)))
+    assert all(len(line) <= 300 for line in last_lines(path, 0))
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert last_lines(link, 0) == last_lines(tmp_path / "none", 0) == []
+
+
+def test_a_crash_loop_is_reported_a_few_times_and_says_so() -> None:
+    reports = EndReports(limit=3, secs=300.0)
+    told = [reports.suffix("t", now) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
+    assert told[:2] == ["", ""]
+    assert told[2] is not None
+    assert "within 300 s" in told[2]
+    assert told[3:] == [None, None]
+    assert reports.suffix("other", 16.0) == ""
+    later = reports.suffix("t", 301.0)
+    assert later is not None
+    assert "2 more ends" in later
