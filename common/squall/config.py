@@ -158,7 +158,13 @@ def read_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # null means something else than the default, and the default is not null.
-_NULLABLE = frozenset({"topology.eventlogger.executors", "topology.worker.stall.timeout.secs"})
+_NULLABLE = frozenset(
+    {
+        "topology.eventlogger.executors",
+        "topology.max.worker.kills",
+        "topology.worker.stall.timeout.secs",
+    }
+)
 
 
 _NO_COMPONENTS: Mapping[str, Mapping[str, Any]] = {}

@@ -15,6 +15,8 @@ from typing import Any
 from squall.curve import KEY_FILE
 from squall.files import write_atomic
 
+IN_HAND_FILE = "in_hand"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Incarnation:
@@ -57,6 +59,17 @@ class LaunchSpec:
     @property
     def key_file(self) -> Path:
         return self.worker_dir / KEY_FILE
+
+    @property
+    def in_hand_file(self) -> Path:
+        """Where the worker notes what it has in hand."""
+        return self.worker_dir / IN_HAND_FILE
+
+    @property
+    def before_file(self) -> Path:
+        """What the worker before it on its port noted: a line of JSON about how that one ended
+        (`counts`: unexpectedly, `why`, `worker`: host:port), then its `in_hand_file`."""
+        return self.worker_dir / "in_hand.before"
 
     @property
     def pid_dir(self) -> Path:

@@ -31,12 +31,18 @@ class Launch:
     blocks."""
 
     def __init__(
-        self, node: Node, port: int, assignment: PortAssignment, topology: LocalTopology
+        self,
+        node: Node,
+        port: int,
+        assignment: PortAssignment,
+        topology: LocalTopology,
+        before: bytes | None = None,
     ) -> None:
         self.incarnation = Incarnation(assignment.zxid, node.launch_numbers.next())
         self._node = node
         self._assignment = assignment
         self._topology = topology
+        self._before = before  # what the worker before it has left
         worker_id = str(uuid.uuid4())
         settings = node.settings
         self._spec = LaunchSpec(
@@ -100,6 +106,7 @@ class Launch:
                 confinement=Confinement(node.settings.rlimits, folders, user),
                 link_blobs=link_blobs,
                 key_file=topology.key_file,
+                before=self._before,
             )
         except BaseException:
             if cgroups is not None:

@@ -9,6 +9,8 @@ the topology's runs.
         curve.key     0600: the topology's key, if it has one (squall.curve)
         worker.json   what the supervisor notes (worker_record)
         heartbeat     written by the worker (squall.heartbeat_file)
+        in_hand       written by the worker, for the one that takes its place
+        in_hand.before   that of the worker before it
         pids/         one empty file for each process that the worker starts
         tmp/          its TMPDIR
         artifacts, resources   links to its logs, and to the package's resources/
@@ -71,9 +73,11 @@ def start_worker(
     confinement: Confinement = UNCONFINED,
     link_blobs: Callable[[Path], None] | None = None,
     key_file: Path | None = None,
+    before: bytes | None = None,
 ) -> WorkerProcess:
     """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder,
-    `key_file` is its topology's key. Blocks for some fsyncs: call it in a thread.
+    `key_file` is its topology's key, `before` what the worker before it has left. Blocks for some
+    fsyncs: call it in a thread.
 
     Raises OSError when anything of it fails (a full disk, no more processes ...); nothing is left
     of the worker then.
@@ -92,6 +96,8 @@ def start_worker(
             link_blobs(worker_dir)
         if key_file is not None:
             write_atomic(spec.key_file, key_file.read_bytes(), mode=0o600)
+        if before is not None:
+            spec.before_file.write_bytes(before)
         spec.write(launch_file)
         record.write(worker_dir)
         if confinement.user is not None:

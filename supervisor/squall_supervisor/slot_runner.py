@@ -48,7 +48,14 @@ from squall_supervisor.slot_table import (
     WorkerExited,
     WorkerLaunched,
 )
-from squall_supervisor.worker_end import Cause, cause_of, describe_end, last_lines, size_of
+from squall_supervisor.worker_end import (
+    Cause,
+    Heritage,
+    cause_of,
+    describe_end,
+    last_lines,
+    size_of,
+)
 from squall_supervisor.worker_limits import NO_LIMITS, WorkerLimits, explain_kill
 from squall_supervisor.worker_process import WorkerProcess
 from squall_supervisor.worker_record import WorkerRecord
@@ -103,6 +110,7 @@ class SlotRunner:
         self._looked = False  # whether the files were checked since the worker lived for a while
         self._logged = 0
         self._kills_told: dict[str, int] = {}  # by worker id
+        self._heritage: Heritage | None = None  # for the next worker
         self._stderr_begin = 0  # of the present worker: what those before it have written
 
     @property
@@ -266,7 +274,10 @@ class SlotRunner:
             if topology is None:
                 self._feed(BlobsMissing())
                 return
-            launch = Launch(node, self.port, assignment, topology)
+            before = (
+                None if self._heritage is None else self._heritage.of(assignment.topology_id)
+            )
+            launch = Launch(node, self.port, assignment, topology, before)
             self._stderr_begin = size_of(self._stderr(assignment.topology_id))
             process = await asyncio.to_thread(launch.start)
         except LaunchError as error:
@@ -347,9 +358,14 @@ class SlotRunner:
         """What there is to know of an end, before the next worker writes to the same files."""
         slot = self.slot
         exited = Step(self._now(), slot.state, WorkerExited(process.worker_id, status), slot.state)
+        cause = cause_of([*slot.history, exited], self._beat_of(process))
+        worker_dir = self._node.settings.workers_dir / process.worker_id
+        left = Heritage.take(worker_dir, topology_id, cause, status, self._place)
+        if left is not None:  # else it died too early to leave any: that of the one before it stays
+            self._heritage = left
         return _End(
             topology_id,
-            cause_of([*slot.history, exited], self._beat_of(process)),
+            cause,
             status,
             self._now() - slot.launched_at,
             last_lines(self._stderr(topology_id), self._stderr_begin),

@@ -1,7 +1,9 @@
-"""Why a worker ended, and what its topology is told of it. Pure, but for `last_lines`."""
+"""Why a worker ended, and what its topology is told of it. Pure, but for what reads
+its files."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from squall.heartbeat_file import Beat, Phase
+from squall.launch import IN_HAND_FILE
 from squall_supervisor.slot import Step
 from squall_supervisor.slot_story import exit_text
 from squall_supervisor.slot_table import (
@@ -24,8 +27,9 @@ from squall_supervisor.slot_table import (
 _MIB = 1024 * 1024
 # A worker ends with these when it was asked to, or sees that its slot is another's (its `process`).
 _STATUS_ASKED = frozenset({0, 4})
-_ERR_BYTES = 4096
-_ERR_LINES = 10
+_ERR_BYTES = 8192
+_IN_HAND_BYTES_MAX = 1024 * 1024
+_ERR_LINES = 40  # the stack that faulthandler writes is among them
 _ERR_LINE_CHARS = 300
 
 
@@ -87,8 +91,9 @@ def describe_end(
         text += "; not by its supervisor. If nobody killed it, the machine was out of memory: "
         text += "see the kernel's log"
     text += f" (pid {pid}, lived {lived_secs:.0f} s{memory})"
-    if lines:
-        text += "\nlast lines of worker.log.err:\n" + "\n".join(f"  {line}" for line in lines)
+    if lines:  # first: `storm get-errors` shows the last line, that of an exception in a traceback
+        last = "\n".join(f"  {line}" for line in lines)
+        text = f"last lines of worker.log.err:\n{last}\n{text}"
     return text
 
 
@@ -114,31 +119,61 @@ class EndReports:
         if ends >= self._limit:
             return None
         if silent:
-            return f"\n({silent} more ends before this one are in the supervisor's log only)"
+            return f" ({silent} more ends before this one are in the supervisor's log only)"
         if ends == self._limit - 1:
-            return f"\n(more ends within {self._secs:.0f} s are in the supervisor's log only)"
+            return f" (more ends within {self._secs:.0f} s are in the supervisor's log only)"
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heritage:
+    """What a worker leaves to the one that takes its place: its `in_hand` file, which only a worker
+    reads, below a line about its end (see `LaunchSpec.before_file`)."""
+
+    topology_id: str
+    data: bytes
+
+    @classmethod
+    def take(
+        cls, worker_dir: Path, topology_id: str, cause: Cause, status: int | None, worker: str
+    ) -> Heritage | None:
+        """From a dead worker's folder; None when it has left nothing."""
+        data = _last_bytes(worker_dir / IN_HAND_FILE, 0, _IN_HAND_BYTES_MAX)
+        if not data.strip(b"\0"):
+            return None
+        why = exit_text(status) if not cause.why else f"{exit_text(status)}; {cause.why}"
+        head = {"counts": not cause.asked, "why": why, "worker": worker}
+        return cls(topology_id, json.dumps(head).encode() + b"\n" + data)
+
+    def of(self, topology_id: str) -> bytes | None:
+        """For a worker of this topology; another's is of no use to it."""
+        return self.data if topology_id == self.topology_id else None
+
+
+def _last_bytes(path: Path, begin: int, size_max: int) -> bytes:
+    """The end of a file, at most `size_max` bytes and nothing of the first `begin`; empty when it
+    cannot be read. The file is a worker's, which may be anybody's code: a link is not followed."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size <= begin:
+            return b""
+        return os.pread(fd, size_max, max(begin, found.st_size - size_max))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def last_lines(path: Path, begin: int) -> list[str]:
     """The last lines of what a worker has written to a file after its first `begin` bytes, safe to
-    print. The file is the worker's, which may be anybody's code: a link is not followed."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size <= begin:
-            return []
-        start = max(begin, found.st_size - _ERR_BYTES)
-        data = os.pread(fd, _ERR_BYTES, start)
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
+    print."""
+    data = _last_bytes(path, begin, _ERR_BYTES)
     lines = data.decode(errors="replace").splitlines()
-    if start > begin and len(lines) > 1:
+    if len(data) == _ERR_BYTES and len(lines) > 1:
         del lines[0]  # begins in its middle
     return [escaped(line)[:_ERR_LINE_CHARS] for line in lines if line.strip()][-_ERR_LINES:]
 

@@ -48,6 +48,7 @@ from squall_worker.watchdog import Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
     from squall_worker.engine import Engine
+    from squall_worker.engine.in_hand import Before, InHand
     from squall_worker.engine.metrics import Metrics
 
 log = get_logger(__name__)
@@ -326,6 +327,7 @@ class Worker:
         from squall_worker.engine import Engine
         from squall_worker.engine.stats import TaskCounts
 
+        hand, before = self._open_in_hand()
         make_counts = TaskCounts
         if self._history is not None:
             from squall_worker.engine.recording import TimedCounts
@@ -346,7 +348,25 @@ class Worker:
             pid_dir=self.spec.pid_dir,
             make_counts=make_counts,
             worker=f"{self.spec.hostname}:{self.spec.port}",
+            hand=hand,
+            before=before,
         )
+
+    def _open_in_hand(self) -> tuple[InHand | None, Before | None]:
+        """Where this worker notes what it has in hand, and what the one before it has noted. It
+        can go on without either."""
+        from squall_worker.engine.in_hand import Before, InHand
+
+        before = None
+        try:
+            before = Before.read(self.spec.before_file)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("end_before_not_known", error=error)
+        try:
+            return InHand.at(self.spec.in_hand_file), before
+        except OSError as error:
+            log.warning("in_hand_not_noted", error=error)
+            return None, None
 
     # -- afterwards ---------------------------------------------------------------------------
 

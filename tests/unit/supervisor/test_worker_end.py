@@ -88,8 +88,9 @@ def describe(status: int | None, *, oom_kills: int = 0, lines: tuple[str, ...] =
 
 def test_the_text_names_signal_or_status_memory_and_the_last_lines() -> None:
     assert describe(-11, lines=("boom",)) == (
+        "last lines of worker.log.err:\n  boom\n"
         "worker n:6700 ended unexpectedly: killed by SIGSEGV (pid 7, lived 12 s, peak memory "
-        "200 MiB)\nlast lines of worker.log.err:\n  boom"
+        "200 MiB)"
     )
     assert "exited with status 3 (pid 7" in describe(3)
     assert "the machine was out of memory" in describe(-9)

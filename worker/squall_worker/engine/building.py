@@ -42,16 +42,19 @@ from squall_worker.engine.executors import (
     SyncBolt,
     Task,
     take_all,
+    trees_of,
 )
 from squall_worker.engine.executors_async import CURRENT, AsyncBolt, AsyncSpout, asked_to_end
 from squall_worker.engine.executors_thread import Locked, ThreadBolt, ThreadSpout
 from squall_worker.engine.feeds import Feed
+from squall_worker.engine.in_hand import InHand
 from squall_worker.engine.inspecting import Observer
 from squall_worker.engine.loading import ComponentStartError, describe, feed_of
 from squall_worker.engine.plan import Plan
 from squall_worker.engine.replays import Blame, Replays
 from squall_worker.engine.routing import Balancers, make_grouper
 from squall_worker.engine.stats import TaskCounts
+from squall_worker.engine.suspects import Suspects
 
 _CALLS_MIN = 256
 _SLEEP_KEY = "topology.sleep.spout.wait.strategy.time.ms"
@@ -71,6 +74,8 @@ class BuildHost(Host, Protocol):
     balancers: Balancers | None
     inspector: Inspector | None
     replays: Replays | None
+    hand: InHand | None
+    suspects: Suspects | None
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
         """A tuple that cannot be delivered: report the error and fail its trees."""
@@ -181,10 +186,13 @@ def _spout(
         acker=host.plan.acker_of_spout(spout.task),
         on_error=_reporter(host, spout),
     )
+    core_calls = spout.calls
     if host.replays is not None:
         replays = host.replays.of_spout(spout.component, spout.calls, spout.pending, host.wake)
         if replays is not None:
             spout.replays, spout.calls = replays, replays.recording()
+    if host.suspects is not None:
+        host.suspects.of_spout(spout, core_calls)
     pending_max = conf.get("topology.max.spout.pending")
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
     # A turn visits every task that has something: a message for each makes it worth its while.
@@ -236,6 +244,7 @@ def _bolt(
             now=host.now,
             on_outside=bolt.stir,
             on_settled=_observing(host, bolt),
+            hand=None if host.hand is None else host.hand.loop,
         )
         bound: Any = bolt.calls
         if blame is not None:
@@ -245,6 +254,7 @@ def _bolt(
     if feed is Feed.COLUMNS:
         fed = ColumnBolt(*made_of)
         fed.auto_ack = auto_ack
+        fed.hand = host.hand
         fed.calls = ColumnCalls(
             emitter,
             ledger,
@@ -270,6 +280,7 @@ def _bolt(
         kinds[feed] = ShellBolt
     careful: Any = kinds.get(feed, OneByOneBolt)(*made_of)
     careful.auto_ack = auto_ack
+    careful.hand = host.hand
     current: Callable[[], Tuple | None] = lambda: None  # noqa: E731
     if feed is Feed.ASYNC:
         current = CURRENT.get
@@ -302,9 +313,11 @@ class OneByOneBolt(BatchBolt):
     current: Tuple | None = None
 
     def work(self, batches: Sequence[Batch], count: int) -> int:
+        hand = self.hand
         try:
             for tup in take_all(batches, count):
                 self.current = tup
+                cells = [] if hand is None else [hand.put(one, self.task) for one in trees_of(tup)]
                 try:
                     self.user.execute(tup)
                 except Exception as error:
@@ -314,6 +327,8 @@ class OneByOneBolt(BatchBolt):
                 else:
                     if self.auto_ack and not tup.settled:
                         self.calls.ack(tup)
+                if hand is not None:
+                    hand.clear_batch(cells)
         finally:
             self.current = None
         return count
@@ -410,6 +425,8 @@ def _reporter(
             blame.raised(error)
         host.report(task.component, task.task, error)
         if die:
+            if host.hand is not None:
+                host.hand.keep_last()
             host.die(error)
 
     return report

@@ -18,6 +18,7 @@ from squall_worker.engine.sections import (
     DONE,
     FAILED,
     FAILS,
+    KILLED,
     NOTES,
     RESET,
     RESETS,
@@ -27,10 +28,12 @@ from squall_worker.engine.sections import (
     parse_roots,
 )
 from squall_worker.engine.stats import Totals
+from squall_worker.engine.suspects import Suspects
 
 log = get_logger(__name__)
 
 _NOTES = bytes([NOTES])
+_KILLED = bytes([KILLED])
 _LOST_ROOTS_A_TURN = 1_000  # failed in a turn after the loss of a worker
 # Roots in flight here are kept longer than an acker's: their tuples are alive, and another worker
 # may have reset their time-out.
@@ -52,6 +55,7 @@ class AckDesk:
     ) -> None:
         """`timeouts` False: `topology.enable.message.timeouts` is off."""
         self._replays = replays
+        self.suspects: Suspects | None = None  # with topology.max.worker.kills
         self._plan = plan
         self._exchange = exchange
         self._turn = turn
@@ -150,6 +154,10 @@ class AckDesk:
             if self._replays is not None:
                 self._replays.receive(data)
             return
+        if data[:1] == _KILLED:
+            if self.suspects is not None:
+                self.suspects.receive(data)
+            return
         section = parse_roots(data)
         if section.kind in (DONE, FAILED, RESET):
             self._tell_spout(section.kind, section.target, section.roots)
@@ -170,6 +178,8 @@ class AckDesk:
                     worked |= spout.expire(self._turn.bucket)
         if self._replays is not None:
             worked |= self._replays.retry()
+        if self.suspects is not None:
+            worked |= self.suspects.retry()
         self._buckets += 1
         if self._buckets % 10 == 0:
             self._trees.rotate_ackers()

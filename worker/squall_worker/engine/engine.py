@@ -49,6 +49,7 @@ from squall_worker.engine.events import EventLog
 from squall_worker.engine.exchange import Exchange
 from squall_worker.engine.executors import BoltTask, SpoutTask
 from squall_worker.engine.flow import Flow
+from squall_worker.engine.in_hand import Before, InHand
 from squall_worker.engine.inspecting import (
     DebugInspector,
     Observer,
@@ -68,6 +69,7 @@ from squall_worker.engine.stats import (
     add_output,
     executor_stats,
 )
+from squall_worker.engine.suspects import Suspects
 from squall_worker.engine.timing import Every, Rotation, Ticks
 from squall_worker.engine.ways import Waiting
 from squall_worker.transport import Grant, Transport
@@ -114,6 +116,8 @@ class Engine:
         make_object: Callable[[Component, int], Any] = make_user_object,
         make_counts: Callable[[], TaskCounts] = TaskCounts,
         worker: str = "",
+        hand: InHand | None = None,
+        before: Before | None = None,
     ) -> None:
         """`topology` is the compiled one (`squall.system_topology.system_topology`), `conf` its
         normalized configuration over the daemons', `task_to_component` names all tasks of the
@@ -121,7 +125,8 @@ class Engine:
         every task is local. `seed` makes ids and shuffles repeatable (None: from os.urandom);
         `observer` is told of everything that happens and `make_object` makes the users' objects
         (both for the test kit), `make_counts` what each task counts in. `worker` is this one's
-        host:port, to be named in reasons.
+        host:port, to be named in reasons. `hand` is where it notes what is in hand, `before` what
+        the worker before it has noted there.
 
         `report_error(component, task, error)` is told of each error of a component, from any
         thread (throttling is the caller's). `on_fatal(error)` is called once, on the loop, when
@@ -166,6 +171,21 @@ class Engine:
         self._transport = transport
         self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
         self.replays = Replays.of(self.plan, self._exchange, codec, conf, worker or str(slot))
+        self.hand = hand
+        self.suspects: Suspects | None = None
+        if hand is not None:
+            self.suspects = Suspects(
+                self.plan,
+                self._exchange,
+                codec,
+                registry,
+                conf,
+                hand,
+                now=self.now,
+                report=self.report,
+                wake=self.wake,
+                before=before,
+            )
         self._flow = Flow(self.plan, self._exchange, transport, conf)
         self._desk = AckDesk(
             self.plan,
@@ -175,6 +195,7 @@ class Engine:
             timeouts=conf.get("topology.enable.message.timeouts") is not False,
             replays=self.replays,
         )
+        self._desk.suspects = self.suspects
         self.ledger = self._desk.ledger
         self.built: list[Built] = []
         self.edges = Edges(self.plan.local_tasks)
@@ -245,6 +266,8 @@ class Engine:
         except BaseException:
             await self._close()
             raise
+        if self.suspects is not None:
+            self.suspects.begin()
         self._flow.wire(self.built)
         self._desk.attach(self._flow.spouts)
         now = self.now()
@@ -323,6 +346,8 @@ class Engine:
         """Whether the connections that the spouts need are up (True at first without a
         transport, False with one)."""
         self._ready = ready
+        if ready and self.suspects is not None:
+            self.suspects.ready()
         self._schedule()
 
     def _apply_active(self) -> None:
@@ -344,6 +369,8 @@ class Engine:
         if self.conf.get("topology.fail.on.worker.loss") is not False:
             self._desk.worker_lost(tasks)
             self._schedule()
+        if self.suspects is not None:
+            self.suspects.lost()
 
     def sections_dropped(self, sections: Sequence[bytes]) -> None:
         """Sections that will never reach their worker: fail the trees that miss them, so that
@@ -510,12 +537,15 @@ class Engine:
         due = start + (_TIMER_SECS_MIN if self._timed else 0.0)
         self._timed = False
         worked |= flow.run_spouts(due, deadline, may_emit=may_emit)
+        if self.suspects is not None:
+            worked |= self.suspects.turn()
         if not (worked or self._stirred or desk.has_lost or flow.spouts_spoke()):
             return False
         self._stirred = False
         worked |= desk.fail_lost()
         # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
-        worked |= flow.run_bolts(self.now() + self._turn_secs)
+        if self.suspects is None or not self.suspects.bolts_wait:
+            worked |= flow.run_bolts(self.now() + self._turn_secs)
         worked |= flow.catch_up(desk.ledger)
         worked |= desk.settle()
         if self._checker is not None:

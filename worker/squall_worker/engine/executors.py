@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from squall.model import Executor
 from squall_worker.engine.core import (
+    MANY,
     Batch,
     BoltCalls,
     CarefulCalls,
@@ -31,6 +32,7 @@ from squall_worker.engine.core import (
     TurnState,
 )
 from squall_worker.engine.core.drive import run_each
+from squall_worker.engine.in_hand import InHand
 from squall_worker.engine.inspecting import Observer
 from squall_worker.engine.received import Received
 from squall_worker.engine.stats import TaskCounts
@@ -107,6 +109,7 @@ class Task:
         self.counts = counts
         self.user: Any = None  # the user's object, once made
         self.stirred = False  # it may have emitted, acked ... between two turns
+        self.hand: InHand | None = None  # for what is in hand; not of a SyncBolt
         # Held while the task's buffers and counts are touched; nothing but for tasks on threads.
         self.lock: AbstractContextManager[Any] = NO_LOCK
 
@@ -300,6 +303,13 @@ def take_all(batches: Sequence[Batch], count: int) -> list[Tuple]:
     return found
 
 
+def trees_of(tup: Tuple) -> Sequence[int]:
+    """The roots of a tuple."""
+    if tup.root == MANY:
+        return list(tup.anchors or ())
+    return (tup.root,) if tup.root else ()
+
+
 class SyncBolt(SlicedBolt):
     """`execute(tup)`."""
 
@@ -319,6 +329,16 @@ class BatchBolt(SlicedBolt):
 
     def work(self, batches: Sequence[Batch], count: int) -> int:
         tuples = take_all(batches, count)
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = hand.put_batch((trees_of(tup) for tup in tuples), self.task)
+        try:
+            return self._execute(tuples, count)
+        finally:
+            if hand is not None:
+                hand.clear_batch(cells)
+
+    def _execute(self, tuples: list[Tuple], count: int) -> int:
         try:
             self.user.execute_batch(tuples[:])
         except Exception as error:
@@ -341,7 +361,14 @@ class ColumnBolt(SlicedBolt):
     auto_ack: bool
 
     def work(self, batches: Sequence[Batch], count: int) -> int:
-        run_each(self.calls.run, batches, count)
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = hand.put_batch((batch.roots() for batch in batches), self.task)
+        try:
+            run_each(self.calls.run, batches, count)
+        finally:
+            if hand is not None:
+                hand.clear_batch(cells)
         return count if self.auto_ack else 0
 
 
@@ -375,6 +402,8 @@ class SpoutTask(Task):
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
         self.dies = False  # the worker ends when the user's code raises
         self.replays: MessageFilter | None = None  # with topology.max.replays
+        # Told of trees that are about to fail, with topology.max.worker.kills.
+        self.on_failing: Callable[[Iterable[int]], None] | None = None
         # Downstream, as the gates need it.
         self.downstream: frozenset[str] = frozenset()
 
@@ -470,6 +499,9 @@ class SpoutTask(Task):
 
     def failed(self, roots: Iterable[int], *, lost: bool = False) -> None:
         """These trees failed; `lost`: with a worker."""
+        if self.on_failing is not None:
+            roots = list(roots)
+            self.on_failing(roots)
         if self.replays is None:
             self._tell("fail", self.pending.take(roots, self.host.now()))
             return
@@ -478,7 +510,12 @@ class SpoutTask(Task):
 
     def expire(self, bucket: int) -> bool:
         """Fail what has timed out; True if anything had."""
-        expired = self.pending.expire(bucket, self.host.now())
+        roots = self.pending.expired(bucket)
+        if not roots:
+            return False
+        if self.on_failing is not None:
+            self.on_failing(roots)
+        expired = self.pending.take(roots, self.host.now())
         self._tell("fail", expired)
         return bool(expired.message_ids)
 

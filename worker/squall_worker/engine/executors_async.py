@@ -13,7 +13,7 @@ from typing import Any
 
 from squall.logs import get_logger
 from squall_worker.engine.core import CarefulCalls, Tuple
-from squall_worker.engine.executors import BoltTask, SpoutTask
+from squall_worker.engine.executors import BoltTask, SpoutTask, trees_of
 
 log = get_logger(__name__)
 
@@ -63,6 +63,9 @@ class AsyncBolt(BoltTask):
         CURRENT.set(tup)
         calls, now = self.calls, self.host.now
         start = now()
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = [hand.put(root, self.task) for root in trees_of(tup)]
         try:
             await self.user.execute(tup)
         except asyncio.CancelledError as error:
@@ -80,6 +83,8 @@ class AsyncBolt(BoltTask):
                 calls.ack(tup)
                 self.counts.processed(tup.source.key, now() - start)
         finally:
+            if hand is not None:
+                hand.clear_batch(cells)
             self.counts.executed_many(tup.source.key, 1, now() - start)
             self._flying.pop(tup, None)
             self.host.wake()

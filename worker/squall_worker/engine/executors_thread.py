@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from squall_worker.engine.core import CarefulCalls, Tuple
-from squall_worker.engine.executors import BoltTask, SpoutTask
+from squall_worker.engine.executors import BoltTask, SpoutTask, trees_of
 
 # Tuples handed to a thread ahead of time, so that it does not wait for the loop between two.
 _AHEAD = 64
@@ -150,6 +150,9 @@ class ThreadBolt(BoltTask):
         calls, now = self.calls, self.host.now
         start = now()
         self.current = tup
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = [hand.put(root, self.task) for root in trees_of(tup)]
         try:
             self.user.execute(tup)
         except Exception as error:
@@ -164,6 +167,8 @@ class ThreadBolt(BoltTask):
                     self.counts.processed(tup.source.key, now() - start)
         finally:
             self.current = None
+            if hand is not None:
+                hand.clear_batch(cells)
             with self.lock:
                 self.counts.executed_many(tup.source.key, 1, now() - start)
                 self._done += 1

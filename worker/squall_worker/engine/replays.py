@@ -389,21 +389,27 @@ class Replays:
     def sendable(self, row: list[Any]) -> list[Any]:
         """A dead letter that can be sent to any worker: what cannot becomes text. The message may
         have failed for this very reason."""
-        if self._fits(row):
-            return row
-        message_id, values, *rest = row
-        shown = [value if self._fits([value]) else _shown(value) for value in values]
-        if not self._fits([shown]):  # each fits, and together they do not
-            shown = [_shown(value) for value in values]
-        if not self._fits([message_id]):
-            message_id = _shown(message_id)
-        return [message_id, shown, *rest]
+        return sendable(self._codec, row)
 
-    def _fits(self, row: list[Any]) -> bool:
+
+def sendable(codec: ValueCodec, row: list[Any]) -> list[Any]:
+    """See `Replays.sendable`."""
+
+    def fits(some: list[Any]) -> bool:
         try:
-            return len(self._codec.encode_row(row)) < TUPLE_BYTES_MAX // 2
+            return len(codec.encode_row(some)) < TUPLE_BYTES_MAX // 2
         except ValueNotEncodableError:
             return False
+
+    if fits(row):
+        return row
+    message_id, values, *rest = row
+    shown = [value if fits([value]) else _shown(value) for value in values]
+    if not fits([shown]):  # each fits, and together they do not
+        shown = [_shown(value) for value in values]
+    if not fits([message_id]):
+        message_id = _shown(message_id)
+    return [message_id, shown, *rest]
 
 
 class Blame:

@@ -14,6 +14,7 @@ All numbers are little-endian. The first byte is the kind:
     FAILS, RESETS <B kind, B 0, I acker, I count>  Q root * count      to an acker
     DONE, FAILED, RESET  the same, with a spout task for the acker     to a spout task
     NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `replays`
+    KILLED        <B kind>  msgpack [worker, why, [[root, task] ...]]   see `suspects`
 
 The init of a root and its XOR travel in one ACKS section, so that an acker takes both in one step.
 """
@@ -34,6 +35,7 @@ from squall_worker.engine.core.values import MANY, UNANCHORED
 
 TUPLES, ACKS, FAILS, RESETS, DONE, FAILED, RESET = range(1, 8)
 NOTES = 16  # for the spouts of a worker
+KILLED = 17  # likewise
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})
 

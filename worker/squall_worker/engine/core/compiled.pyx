@@ -873,8 +873,11 @@ cdef class PendingRoots:
             found.sort()
         return [root for _, root in found]
 
+    def expired(self, long bucket):
+        return self.in_order(bucket - TIMEOUT_BUCKETS, False)
+
     def expire(self, long bucket, double now):
-        return self.take(self.in_order(bucket - TIMEOUT_BUCKETS, False), now)
+        return self.take(self.expired(bucket), now)
 
     def oldest_first(self):
         return self.in_order(0, True)
@@ -1725,6 +1728,9 @@ cdef enum Mode:
     OUTSIDE  # no tuple is current
 
 
+cdef Py_ssize_t HAND_WORDS = 16
+
+
 @cython.final
 cdef class BoltCalls:
     """Of a bolt with a plain `execute` and `auto_anchor`: while a tuple is current, `root`, `axor`
@@ -1760,6 +1766,22 @@ cdef class BoltCalls:
     # Tuples of one root often come in a row: one look-up for all of them.
     cdef uint64_t last
     cdef uint64_t merged
+    # Where the tree in hand is noted, for whoever comes after this process; NULL: nowhere.
+    cdef uint64_t* hand
+    cdef object hand_owner
+    cdef uint64_t task
+
+    cdef int hold_several(self, Tuple tup) except -1:
+        cdef Py_ssize_t i = 2
+        for root in tup.anchors or ():
+            if i < HAND_WORDS:
+                self.hand[i] = root
+                i += 1
+        while i < HAND_WORDS:
+            self.hand[i] = 0
+            i += 1
+        self.hand[0] = MANY
+        return 0
 
     def emit(self, values, anchors=None, stream=DEFAULT_STREAM):
         cdef Edge edge
@@ -1917,6 +1939,10 @@ cdef class BoltCalls:
         self.root = root
         self.axor = 0
         self.mode = PLAIN if root == 0 else (SEVERAL if root == MANY else ONE_ROOT)
+        if self.hand is not NULL:
+            self.hand[0] = root
+            if root == MANY:
+                self.hold_several(tup)
         return tup
 
     cdef bint next_batch(self) except -1:
@@ -1952,6 +1978,8 @@ cdef class BoltCalls:
         self.next_batch()
         self.current = None
         self.last = self.merged = 0
+        if self.hand is not NULL:
+            self.hand[1] = self.task
         if not self.auto_ack and self.sample is None:
             self.sampling = True
             self.sample_start = self.now()
@@ -1963,6 +1991,8 @@ cdef class BoltCalls:
                 except Exception as error:
                     self.raised(error)
         finally:
+            if self.hand is not NULL:
+                self.hand[0] = 0
             self.batch = None
             self.batches = None
             self.current = None
@@ -1984,8 +2014,18 @@ def bind_sync_bolt(
     now,
     on_outside,
     on_settled=None,
+    hand=None,
 ):
     cdef BoltCalls calls = BoltCalls.__new__(BoltCalls)
+    cdef uint64_t[::1] words
+    calls.hand = NULL
+    calls.task = <uint64_t><int64_t>emitter.task
+    if hand is not None:
+        words = hand
+        if words.shape[0] < HAND_WORDS:
+            raise ValueError(f"hand: {words.shape[0]} words, not {HAND_WORDS}")
+        calls.hand_owner = words
+        calls.hand = &words[0]
     calls.emitter = emitter
     calls.ledger = ledger
     calls.counts = counts
@@ -2399,6 +2439,14 @@ cdef class SpoutCalls:
     cdef uint64_t emits_end
     cdef Py_ssize_t calls_left
     cdef Py_ssize_t limit
+    cdef object tap  # takes the messages in place of these calls; nearly always None
+    cdef uint64_t newest
+
+    def set_tap(self, tap):
+        self.tap = tap
+
+    def last_root(self):
+        return self.newest
 
     cdef uint64_t new_root(self) noexcept:
         cdef uint64_t root
@@ -2406,12 +2454,15 @@ cdef class SpoutCalls:
             root = (next_id(&self.emitter.rng) & ~ACKER_MASK) | self.acker
             # Not a root that lives, and not one that means something else.
             if root > ACKER_MASK and not self.pending.find(root).root:
+                self.newest = root
                 return root
 
     def emit(self, values, message_id=None, stream=DEFAULT_STREAM):
         cdef Edge edge
         cdef uint64_t root, bits
         cdef Output output = self.default
+        if self.tap is not None and message_id is not None:
+            return self.tap(values, message_id, stream, None)
         if self.one is None or stream is not DEFAULT_STREAM or (message_id is not None and not self.acking):
             return self.emit_any(values, message_id, stream)
         check_values(output, values)
@@ -2433,6 +2484,8 @@ cdef class SpoutCalls:
         return self.send(output, self.emitter.edges(output, values), values, message_id)
 
     def emit_direct(self, task, values, message_id=None, stream=DEFAULT_STREAM):
+        if self.tap is not None and message_id is not None:
+            return self.tap(values, message_id, stream, task)
         cdef Output output = self.emitter.output(stream, values)
         return self.send(output, self.emitter.direct_edges(output, task), values, message_id)
 
@@ -2470,6 +2523,10 @@ cdef class SpoutCalls:
         cdef uint64_t root, bits
         if message_ids is not None and len(message_ids) != n:
             raise EmitError(f"emit_columns: {len(message_ids)} message ids for {n} tuples")
+        if self.tap is not None and message_ids is not None:
+            for i in range(n):
+                self.emit(rows[i], message_ids[i], stream)
+            return
         if one is None or output.direct or (message_ids is not None and not self.acking):
             for i in range(n):
                 self.emit_any(rows[i], None if message_ids is None else message_ids[i], stream)

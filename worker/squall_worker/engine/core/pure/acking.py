@@ -362,15 +362,19 @@ class PendingRoots(dict[int, Pending]):
             pending.bucket = bucket
             self[root] = pending
 
-    def expire(self, bucket: int, now: float) -> Taken:
-        """Take what has timed out when `bucket` is the present one."""
+    def expired(self, bucket: int) -> list[int]:
+        """What has timed out when `bucket` is the present one."""
         limit = bucket - BUCKETS
         expired = []
         for root, pending in self.items():
             if pending.bucket >= limit:
                 break
             expired.append(root)
-        return self.take(expired, now)
+        return expired
+
+    def expire(self, bucket: int, now: float) -> Taken:
+        """Take what has timed out when `bucket` is the present one."""
+        return self.take(self.expired(bucket), now)
 
     def find_message(self, root: int) -> tuple[object] | None:
         """The id of the message whose root this is, alone in a tuple; None when it does not wait

@@ -62,10 +62,12 @@ def bind_sync_bolt(
     now: Callable[[], float],
     on_outside: Callable[[], None],
     on_settled: Callable[[Tuple, bool], None] | None = None,
+    hand: memoryview | None = None,
 ) -> BoltCalls:
     """For a plain `execute` with `auto_anchor`. `on_error(error)` is told of what `execute` raises,
     `on_settled(tup, failed)` of every ack and fail (for the test kit), and `on_outside()` is called
-    after each call that is made while no tuple is executed: there is something for a turn to do."""
+    after each call that is made while no tuple is executed: there is something for a turn to do.
+    `hand` are words in which the tree of the current tuple is noted (see `in_hand`)."""
     made, xors = ledger.counts, ledger.xors
     bits = emitter.next_bits
     default = emitter.outputs.get(DEFAULT_STREAM)
@@ -236,6 +238,8 @@ def bind_sync_bolt(
         local = batch.source.local
         failed_before = counts.failed.get(key, 0)
         odd = False
+        if hand is not None:
+            hand[1] = emitter.task
         tuples = iter(batch.take(count).tuples)
         try:
             while True:
@@ -248,6 +252,10 @@ def bind_sync_bolt(
                             balance = 0
                             root = current.root
                             odd = root == MANY
+                            if hand is not None:
+                                hand[0] = root
+                        if odd and hand is not None:
+                            _hold_several(hand, current)
                         execute(current)
                         if odd:
                             if not settled:
@@ -271,6 +279,8 @@ def bind_sync_bolt(
     def run_manual(batch: Batch, count: int) -> None:
         nonlocal balance, current, odd, root, sample, sample_start, settled
         taken = batch.take(count).tuples
+        if hand is not None:
+            hand[1] = emitter.task
         if sample is None:
             sample = taken[0]
             sample_start = now()
@@ -284,7 +294,11 @@ def bind_sync_bolt(
                                 made[root] = made.get(root, 0) + balance
                             balance = 0
                             root = current.root
+                            if hand is not None:
+                                hand[0] = root
                         odd = root == MANY
+                        if odd and hand is not None:
+                            _hold_several(hand, current)
                         settled = False
                         execute(current)
                     break
@@ -303,6 +317,8 @@ def bind_sync_bolt(
         root = UNANCHORED
         odd = True
         settled = False
+        if hand is not None:
+            hand[0] = 0
 
     if on_settled is not None:
         plain_execute = execute
@@ -330,6 +346,14 @@ def bind_sync_bolt(
         run=run,
         run_each=partial(run_each, run),
     )
+
+
+def _hold_several(hand: memoryview, tup: Tuple) -> None:
+    """Note the trees of a tuple that has several."""
+    roots = list(tup.anchors or ())[: len(hand) - 2]
+    for at, root in enumerate([*roots, *[0] * (len(hand) - 2 - len(roots))], 2):
+        hand[at] = root
+    hand[0] = MANY
 
 
 def _no_pick(key: Any) -> Pair:

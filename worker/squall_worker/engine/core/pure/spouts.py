@@ -21,6 +21,7 @@ from squall_worker.engine.core.values import (
 )
 
 Emit = Callable[..., Sequence[int]]
+Tap = Callable[[Sequence[Any], Any, str, int | None], Sequence[int]]
 _ROOT_BITS = 64 - ACKER_INDEX_BITS
 
 
@@ -48,6 +49,10 @@ class SpoutCalls:
     run: Callable[[Callable[[], Any], int, int | None], None]
     # Messages that are acked without an acker (acking is off): (message id, stream).
     untracked: list[tuple[Any, str]]
+    # set_tap(tap): have tap(values, message_id, stream, task) called in place of emit and, with a
+    # task, of emit_direct, for whatever has a message id; None ends it.
+    set_tap: Callable[[Tap | None], None]
+    last_root: Callable[[], int]  # of the message that was emitted last
 
 
 def bind_spout(
@@ -70,6 +75,12 @@ def bind_spout(
     untracked: list[tuple[Any, str]] = []
     counts, xors, inits = ledger.counts, ledger.xors, ledger.inits
     emitted = 0
+    tap: Tap | None = None
+    newest = 0
+
+    def set_tap(new: Tap | None) -> None:
+        nonlocal tap
+        tap = new
 
     def new_root() -> int:
         while True:
@@ -81,7 +92,9 @@ def bind_spout(
     def emit_by_turn(
         values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
-        nonlocal emitted
+        nonlocal emitted, newest
+        if tap is not None and message_id is not None:
+            return tap(values, message_id, stream, None)
         if stream is not DEFAULT_STREAM or (acker is None and message_id is not None):
             return emit(values, message_id, stream)
         if len(values) != arity:
@@ -96,6 +109,7 @@ def bind_spout(
             root |= acker
         if root in pending or root == acker:
             root = new_root()
+        newest = root
         pending[root] = Pending(message_id, DEFAULT_STREAM, turn.now, turn.bucket)
         inits[root] = task
         if local:
@@ -109,19 +123,23 @@ def bind_spout(
     def emit(
         values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
+        if tap is not None and message_id is not None:
+            return tap(values, message_id, stream, None)
         output = emitter.output(stream, values)
         return send(output, emitter.edges(output, values), values, message_id)
 
     def emit_direct(
         task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
+        if tap is not None and message_id is not None:
+            return tap(values, message_id, stream, task)
         output = emitter.output(stream, values)
         return send(output, emitter.direct_edges(output, task), values, message_id)
 
     def send(
         output: Output, edges: tuple[Edge, ...], values: Sequence[Any], message_id: Any
     ) -> Sequence[int]:
-        nonlocal emitted
+        nonlocal emitted, newest
         emitted += 1
         stream = output.source.stream
         if message_id is None:
@@ -130,7 +148,7 @@ def bind_spout(
             emitter.send(output, edges, values, ())
             untracked.append((message_id, stream))
         else:
-            root = new_root()
+            root = newest = new_root()
             pending[root] = Pending(message_id, stream, turn.now, turn.bucket)
             inits[root] = task
             emitter.send(output, edges, values, (root,))
@@ -174,4 +192,6 @@ def bind_spout(
         emitted=lambda: emitted,
         run=run,
         untracked=untracked,
+        set_tap=set_tap,
+        last_root=lambda: newest,
     )

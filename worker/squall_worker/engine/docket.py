@@ -1,0 +1,153 @@
+"""Which messages are suspected of having killed a worker, and whose turn it is. Pure.
+
+A message that was in hand when a worker ended unexpectedly is a *suspect*. When its spout emits it
+again it is held back, and the suspects of a worker's spouts are *tried*: one is emitted, and the
+next only after that one's tree is through. All others go on as always. So of two suspects, one is
+never in hand because the other one kills. One that is acked is free of suspicion; one that was in
+hand at so many ends as its limit is condemned.
+
+After a loss, no trial begins before it is known what was in hand then: else the next one would run
+into the same end, and a message could be tried once more than its limit.
+
+While nothing has happened the docket is *closed*, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+# Suspicion ends when nothing was in hand at any end for so long.
+OPEN_SECS = 900.0
+# After a loss of which no word has come (its node is gone, too).
+LOSS_OPEN_SECS = 30.0
+# So long the word is waited for of what a lost worker had in hand.
+WORD_SECS = 10.0
+SUSPECTS_MAX = 1000
+# A trial waits, so that the others get through before it, and the longer the more often the message
+# was in hand: one that cannot be condemned must not stop the topology.
+TRIAL_WAIT_SECS = 0.5
+TRIAL_WAIT_SECS_MAX = 60.0
+HELD_MAX = 10_000
+
+
+class Verdict(enum.Enum):
+    FREE = "no suspect: emit it"
+    HELD = "a suspect: it waits for its trial"
+    CONDEMNED = "in hand at too many ends"
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A message that was emitted and waits for its trial."""
+
+    spout: Any
+    key: int
+    limit: int
+    what: tuple[Any, ...]  # as it was emitted
+    since: float
+
+
+class Docket:
+    """`trial_secs`: a trial that takes longer keeps nobody waiting any more."""
+
+    def __init__(self, trial_secs: float) -> None:
+        self.kills: dict[int, int] = {}  # by the message's key
+        self.unknown = False  # any message of a spout here may have been in hand once more
+        self.held: deque[Held] = deque()
+        self.trial: int | None = None  # the key of the message on trial
+        self._trial_secs = trial_secs
+        self._trial_ends = 0.0
+        self._word_due: float | None = None  # not None while a loss is not explained
+        self._open_until: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._open_until is not None
+
+    # -- what happened --
+
+    def lost(self, now: float) -> None:
+        """A worker was lost; what it had in hand is not known yet."""
+        self._word_due = now + WORD_SECS
+        self._open(now, LOSS_OPEN_SECS)
+
+    def word_came(self, now: float) -> None:
+        """It is known now."""
+        self._word_due = None
+        self._open(now)
+
+    def killed(self, key: int, now: float) -> int:
+        """The message was in hand at an unexpected end; at how many by now."""
+        kills = self.kills.pop(key, 0) + 1
+        if len(self.kills) >= SUSPECTS_MAX:
+            del self.kills[next(iter(self.kills))]
+        self.kills[key] = kills
+        self._open(now)
+        return self.count(key)
+
+    def _open(self, now: float, secs: float = OPEN_SECS) -> None:
+        self._open_until = max(self._open_until or 0.0, now + secs)
+
+    def close_when_due(self, now: float) -> bool:
+        """True when suspicion has just ended."""
+        if self._open_until is None or now < self._open_until or self.held:
+            return False
+        self._open_until = self._word_due = self.trial = None
+        self.kills.clear()
+        self.unknown = False
+        return True
+
+    # -- what is to become of a message --
+
+    def count(self, key: int) -> int:
+        """At how many ends a suspect was in hand. The one of which nothing is known counts for
+        every suspect, but for itself makes none."""
+        kills = self.kills.get(key, 0)
+        return kills + self.unknown if kills else 0
+
+    def judge(self, key: int, limit: int) -> Verdict:
+        if key not in self.kills:
+            return Verdict.FREE
+        if self._word_due is None and self.count(key) >= limit:
+            return Verdict.CONDEMNED
+        return Verdict.HELD if len(self.held) < HELD_MAX else Verdict.FREE
+
+    def hold(self, held: Held) -> None:
+        self.held.append(held)
+
+    def next(self, now: float) -> tuple[Held, Verdict] | None:
+        """A message that waits no longer: it is on trial now, condemned, or no suspect any more."""
+        if self._word_due is not None:
+            if now < self._word_due:
+                return None
+            self._word_due = None
+        for _ in range(len(self.held)):
+            held = self.held.popleft()
+            verdict = self.judge(held.key, held.limit)
+            if verdict is not Verdict.HELD:
+                return held, verdict
+            begins = held.since + wait_secs(self.count(held.key))
+            if now >= begins and (self.trial is None or now >= self._trial_ends):
+                self.trial, self._trial_ends = held.key, now + self._trial_secs
+                return held, Verdict.HELD
+            self.held.append(held)
+        return None
+
+    def acked(self, key: int) -> bool:
+        """A message is through. True when it was a suspect."""
+        if self.trial == key:
+            self.trial = None
+        return self.kills.pop(key, None) is not None
+
+    def failed(self, key: int) -> None:
+        """A message has failed, which says nothing of whether it kills."""
+        if self.trial == key:
+            self.trial = None
+
+
+def wait_secs(count: int) -> float:
+    """How long a message waits for its trial that was in hand at so many ends."""
+    return float(min(TRIAL_WAIT_SECS_MAX, TRIAL_WAIT_SECS * 2 ** min(max(count - 1, 0), 10)))
