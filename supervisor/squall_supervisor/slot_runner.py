@@ -9,6 +9,7 @@ is idle. Only a worker that starts is looked at more often.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class _End:
     topology_id: str
     cause: Cause
     status: int | None
-    lived_secs: float
+    lived_secs: float | None  # None: another supervisor has launched it
     lines: list[str]  # the last of its stderr
 
 
@@ -367,7 +368,7 @@ class SlotRunner:
             topology_id,
             cause,
             status,
-            self._now() - slot.launched_at,
+            None if status is None else self._now() - slot.launched_at,
             last_lines(self._stderr(topology_id), self._stderr_begin),
         )
 
@@ -382,10 +383,12 @@ class SlotRunner:
         kills = await asyncio.to_thread(self._remove_what_is_left, process)
         if end is not None:
             self.tell_of_kills(process, limits, end.topology_id, kills)
-            self._tell_of_end(process, end, kills)
+            by_kernel = kills > 0 and end.status in (-signal.SIGKILL, None)
+            self._tell_of_end(process, end, kills, told=by_kernel or end.cause.told)
         self._kills_told.pop(process.worker_id, None)
 
-    def _tell_of_end(self, process: WorkerProcess, end: _End, kills: int) -> None:
+    def _tell_of_end(self, process: WorkerProcess, end: _End, kills: int, *, told: bool) -> None:
+        """`told`: the topology's errors have the reason, with what to do."""
         if end.cause.asked:
             return
         text = describe_end(
@@ -406,7 +409,7 @@ class SlotRunner:
             pid=process.pid,
             why=text,
         )
-        if end.cause.told:
+        if told:
             return
         suffix = self._node.ends.suffix(end.topology_id, self._now())
         if suffix is not None:

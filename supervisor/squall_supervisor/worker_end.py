@@ -74,7 +74,7 @@ def describe_end(
     status: int | None,
     *,
     pid: int,
-    lived_secs: float,
+    lived_secs: float | None,
     peak_bytes: int | None,
     oom_kills: int,
     lines: Sequence[str],
@@ -90,7 +90,8 @@ def describe_end(
     elif status == -signal.SIGKILL:
         text += "; not by its supervisor. If nobody killed it, the machine was out of memory: "
         text += "see the kernel's log"
-    text += f" (pid {pid}, lived {lived_secs:.0f} s{memory})"
+    lived = "" if lived_secs is None else f", lived {lived_secs:.0f} s"
+    text += f" (pid {pid}{lived}{memory})"
     if lines:  # first: `storm get-errors` shows the last line, that of an exception in a traceback
         last = "\n".join(f"  {line}" for line in lines)
         text = f"last lines of worker.log.err:\n{last}\n{text}"
