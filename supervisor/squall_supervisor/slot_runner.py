@@ -275,9 +275,7 @@ class SlotRunner:
             if topology is None:
                 self._feed(BlobsMissing())
                 return
-            before = (
-                None if self._heritage is None else self._heritage.of(assignment.topology_id)
-            )
+            before = None if self._heritage is None else self._heritage.of(assignment.topology_id)
             launch = Launch(node, self.port, assignment, topology, before)
             self._stderr_begin = size_of(self._stderr(assignment.topology_id))
             process = await asyncio.to_thread(launch.start)

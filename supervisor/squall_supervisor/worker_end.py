@@ -160,8 +160,10 @@ def _last_bytes(path: Path, begin: int, size_max: int) -> bytes:
         return b""
     try:
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size <= begin:
+        if not stat.S_ISREG(found.st_mode) or found.st_size == begin:
             return b""
+        if found.st_size < begin:  # the worker has cut it meanwhile (squall_worker.printed)
+            begin = 0
         return os.pread(fd, size_max, max(begin, found.st_size - size_max))
     except OSError:
         return b""

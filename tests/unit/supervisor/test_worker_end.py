@@ -102,6 +102,8 @@ def test_the_last_lines_are_its_own_bounded_and_safe_to_print(tmp_path: Path) ->
     path.write_bytes(b"of the one before\n" + b"x" * 9000 + b"\n\x1b[2Jred\tx\xff\n\n" + b"y\n" * 3)
     assert last_lines(path, 18) == ["\\x1b[2Jred x\ufffd", "y", "y", "y"]
     assert last_lines(path, path.stat().st_size) == []
+    # The worker has cut the file since: all of it is new.
+    assert last_lines(path, path.stat().st_size + 1) == last_lines(path, 0)
     path.write_bytes(b"\n".join(b"z" * 1000 for _ in range(100)))
     assert all(len(line) <= 300 for line in last_lines(path, 0))
     link = tmp_path / "link"
