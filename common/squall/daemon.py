@@ -8,19 +8,29 @@ variable SQUALL_DAEMON_CONF names. Once it answers, it says where in one JSON li
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from squall.errors import ConfigError
 from squall.logs import set_up_logging
 from squall.printing import hold_standard_streams
+from squall.watched_loop import WatchedLoop
+
+# The loop waits at most so long for the interpreter while a thread works beside it (Python's own
+# default: 0.005).
+_SWITCH_SECS = 0.001
+# Memory blocks from so many bytes on come from the system, and go back to it when they are freed.
+# glibc would otherwise raise its bound to the largest block that was ever freed, and keep what lies
+# between others: a server that once had 600 frames of 1 MB would keep their room for good.
+_MMAP_THRESHOLD_BYTES = 262_144
+_M_MMAP_THRESHOLD = -3  # <malloc.h>
 
 CONF_VARIABLE = "SQUALL_DAEMON_CONF"
 
@@ -56,8 +66,23 @@ def set_up_daemon_log(conf: Mapping[str, Any], name: str) -> None:
 
 def run_daemon(main: Coroutine[Any, Any, int]) -> int:
     """Run a daemon's main coroutine on uvloop; returns its exit status."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    sys.setswitchinterval(_SWITCH_SECS)
+    _give_memory_back()
+    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
         return runner.run(main)
+
+
+def watch_loop() -> None:
+    """The daemon has started: from now on say when something holds the loop (`watched_loop`)."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, WatchedLoop):  # tests run parts of daemons on other loops
+        loop.watch()
+
+
+def _give_memory_back() -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
 
 
 def stop_signals() -> asyncio.Event:

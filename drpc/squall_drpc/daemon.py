@@ -25,6 +25,7 @@ from squall.daemon import (
     run_daemon,
     set_up_daemon_log,
     stop_signals,
+    watch_loop,
 )
 from squall.errors import SquallError
 from squall.logs import get_logger
@@ -163,6 +164,7 @@ async def _run(conf: Mapping[str, Any]) -> int:
         "http_port": server.http.port,
         "pid": os.getpid(),
     }
+    watch_loop()
     log.info("drpc_started", **ready)
     print_if_possible(json.dumps({"drpc": ready}), sys.stdout)
     await stop.wait()

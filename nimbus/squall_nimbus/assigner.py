@@ -37,11 +37,13 @@ from squall_nimbus.monitor import Beats, Monitor
 from squall_nimbus.scheduler.plan import Plan, Wanted, plan
 from squall_nimbus.scheduler.snapshot import Supervisor
 from squall_nimbus.storms import read_storms
+from squall_thrift.off_loop import off_loop_if
 
 log = get_logger(__name__)
 
 _EXECUTORS_SHOWN = 50
-_JUDGED_HERE_MAX = 1_000  # some 5 ms; more executors are judged in a thread
+# More executors are judged and planned off the loop: some 10 ms.
+_EXECUTORS_ON_LOOP_MAX = 500
 
 
 class Fence(Protocol):
@@ -61,6 +63,12 @@ class _Round:
     held: frozenset[WorkerSlot] = frozenset()  # where those were last known to run
     beats: dict[str, Beats] = field(default_factory=dict)
     dead: dict[str, frozenset[Executor]] = field(default_factory=dict)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether planning it would hold the loop."""
+        executors = sum(sum(base.component_executors.values()) for base in self.storms.values())
+        return executors > _EXECUTORS_ON_LOOP_MAX
 
 
 class Assigner:
@@ -176,8 +184,7 @@ class Assigner:
             return self._monitor.dead(topology_id, offered, now)
 
         # What else touches the monitor meanwhile only notes that an executor was heard of.
-        large = len(placement) > _JUDGED_HERE_MAX
-        dead = await asyncio.to_thread(look) if large else look()
+        dead = await off_loop_if(len(placement) > _EXECUTORS_ON_LOOP_MAX, look)
         if dead:
             seen.dead[topology_id] = dead
             log.warning(
@@ -188,7 +195,7 @@ class Assigner:
             )
 
     async def _plan(self, seen: _Round, target: str | None = None, spread: bool = False) -> Plan:
-        return await asyncio.to_thread(self._make_plan, seen, target, spread)
+        return await off_loop_if(seen.is_large, self._make_plan, seen, target, spread)
 
     def _make_plan(self, seen: _Round, target: str | None, spread: bool) -> Plan:
         wanted = [
@@ -250,8 +257,13 @@ class Assigner:
         failed: dict[str, Exception] = {}
         for topology_id in order:
             try:
-                changes[topology_id] = await asyncio.to_thread(
-                    self._changes, seen, round_plan, topology_id, topology_id == target
+                changes[topology_id] = await off_loop_if(
+                    seen.is_large,
+                    self._changes,
+                    seen,
+                    round_plan,
+                    topology_id,
+                    topology_id == target,
                 )
             except (StoreError, ValueError) as error:
                 failed[topology_id] = error

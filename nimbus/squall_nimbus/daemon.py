@@ -25,12 +25,14 @@ from squall.daemon import (
     run_daemon,
     set_up_daemon_log,
     stop_signals,
+    watch_loop,
 )
 from squall.errors import SquallError
 from squall.logs import get_logger
 from squall.printing import print_if_possible
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
+from squall_nimbus.service.limits import LIMITS
 from squall_thrift import storm
 from squall_thrift.server import InsecureListenerError, ThriftServer
 
@@ -146,6 +148,7 @@ async def _serve(
         port=port,
         frame_bytes_max=int(conf.get("nimbus.thrift.max_buffer_size", 1_048_576)),
         insecure=bool(conf.get("storm.security.insecure", False)),
+        limits=LIMITS,
     )
     try:
         try:
@@ -158,6 +161,7 @@ async def _serve(
         except StoreError as error:
             raise SquallError(f"ZooKeeper went away at the start: {error}") from error
         log.info("nimbus_started", host=host, port=port, pid=os.getpid())
+        watch_loop()
         ready = {"nimbus": {"host": host, "port": port, "pid": os.getpid()}}
         print_if_possible(json.dumps(ready), sys.stdout)
         stopping = asyncio.create_task(stop.wait())

@@ -110,12 +110,17 @@ class Monitor:
     ) -> None:
         """Executors are alive, a supervisor tells over Thrift (`time_secs` is by its clock);
         `node` is its id when known."""
+        known = self._watched.get(topology_id, {})
         for executor in executors:
-            watched = self._watched.get(topology_id, {}).get(executor)
+            watched = known.get(executor)
             if watched is None or (node is not None and watched.slot.node != node):
                 continue
             if time_secs != watched.told:
                 watched.told, watched.changed_at = time_secs, now
+
+    def executors(self, topology_id: str) -> int:
+        """How many executors of a topology are watched: those that have a slot."""
+        return len(self._watched.get(topology_id, ()))
 
     def forget(self, topology_id: str) -> None:
         """The topology is gone."""

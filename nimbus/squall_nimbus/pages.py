@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from squall.cluster import convert
-from squall.model import ComponentKind, Executor
+from squall.model import ComponentKind, WorkerSlot
 from squall.names import is_system_id
 from squall_nimbus import stats, views
 from squall_nimbus.catalog import StoredTopology
-from squall_nimbus.stats import WINDOWS
-from squall_nimbus.views import TopologyView
-from squall_thrift import storm
+from squall_nimbus.stats import WINDOWS, StreamTotals, Totals
+from squall_nimbus.views import Report, TopologyView
+from squall_thrift import codec, storm
+
+
+class _Tally:
+    """Sums by component and window, taken in one pass over the executors."""
+
+    def __init__(self, include_system: bool) -> None:
+        self._include_system = include_system
+        self._totals: dict[tuple[str, str], Totals] = {}
+
+    def add(self, report: Report, window: str) -> None:
+        """Take in an executor."""
+        self.of(report.component, window).add(
+            report.executor, report.stats, report.uptime_secs, window, self._include_system
+        )
+
+    def of(self, component: str, window: str) -> Totals:
+        """All zeros when there was no executor."""
+        return self._totals.setdefault((component, window), Totals())
 
 
 def topology_page(
     view: TopologyView, stored: StoredTopology, window: str, include_system: bool
 ) -> storm.TopologyPageInfo:
     """Sums of a topology and of each of its components, in `window`."""
-    by_component = _executors_by_component(view)
+    tally = _Tally(include_system)
+    components: set[str] = set()
+    for report in view.reports():
+        components.add(report.component)
+        for each in WINDOWS:
+            tally.add(report, each)
     spouts: dict[str, storm.ComponentAggregateStats] = {}
     bolts: dict[str, storm.ComponentAggregateStats] = {}
-    for component_id, executors in sorted(by_component.items()):
+    for component_id in sorted(components):
         if is_system_id(component_id) and not include_system:
             continue
         kind = stored.compiled.components[component_id].kind
         errors = view.errors.get(component_id, ())
         found = views.aggregate(
             kind,
-            view.totals(executors, window, include_system),
+            tally.of(component_id, window),
             convert.to_error(errors[0]) if errors else None,
         )
         (spouts if kind is ComponentKind.SPOUT else bolts)[component_id] = found
@@ -44,7 +69,7 @@ def topology_page(
         id_to_spout_agg_stats=spouts,
         id_to_bolt_agg_stats=bolts,
         sched_status=view.schedule_status,
-        topology_stats=_topology_stats(view, stored, by_component, include_system),
+        topology_stats=_topology_stats(tally, stored, components),
         owner=view.base.owner or "",
         debug_options=debug.get(view.id) or storm.DebugOptions(enable=False, samplingpct=10.0),
         replication_count=view.replication_count,
@@ -54,25 +79,15 @@ def topology_page(
     )
 
 
-def _executors_by_component(view: TopologyView) -> dict[str, list[Executor]]:
-    found: dict[str, list[Executor]] = {}
-    for executor, component in sorted(view.component_of.items()):
-        found.setdefault(component, []).append(executor)
-    return found
-
-
 def _topology_stats(
-    view: TopologyView,
-    stored: StoredTopology,
-    by_component: dict[str, list[Executor]],
-    include_system: bool,
+    tally: _Tally, stored: StoredTopology, components: Collection[str]
 ) -> storm.TopologyStats:
     """By window: what all components emitted and transferred, and how the spouts' tuples ended."""
     emitted, transferred, acked, failed = (dict.fromkeys(WINDOWS, 0) for _ in range(4))
     complete = {window: stats.Mean() for window in WINDOWS}
     for window in WINDOWS:
-        for component_id, executors in by_component.items():
-            totals = view.totals(executors, window, include_system)
+        for component_id in components:
+            totals = tally.of(component_id, window)
             emitted[window] += totals.emitted
             transferred[window] += totals.transferred
             if stored.compiled.components[component_id].kind is ComponentKind.SPOUT:
@@ -97,23 +112,36 @@ def component_page(
 ) -> storm.ComponentPageInfo:
     """Everything about one component. The caller has checked that there is such a component."""
     kind = stored.compiled.components[component_id].kind
-    executors = _executors_by_component(view).get(component_id, [])
-    reported = {executor: found for executor in executors if (found := view.reported(executor)[0])}
-    outputs = stats.merged(stats.outputs(one, window, include_system) for one in reported.values())
-    inputs = stats.merged_inputs(
-        stats.inputs(one, window, include_system) for one in reported.values()
-    )
+    tally = _Tally(include_system)
+    executors = 0
+    outputs: dict[str, StreamTotals] = {}
+    inputs: dict[tuple[str, str], StreamTotals] = {}
+    shown: list[storm.ExecutorAggregateStats] = []
+    for report in view.reports():
+        if report.component != component_id:
+            continue
+        executors += 1
+        for each in WINDOWS:
+            tally.add(report, each)
+        if report.stats is not None:
+            stats.merge(outputs, stats.outputs(report.stats, window, include_system))
+            stats.merge(inputs, stats.inputs(report.stats, window, include_system))
+        if report.slot is not None:
+            shown.append(
+                codec.encoded_element(
+                    _executor(view, report, report.slot, kind, window, include_system)
+                )
+            )
     debug = views.debug_options(view.base)
     return storm.ComponentPageInfo(
         component_id=component_id,
         component_type=views.component_type(kind),
         topology_id=view.id,
         topology_name=view.base.name,
-        num_executors=len(executors),
+        num_executors=executors,
         num_tasks=stored.tasks_of(component_id),
         window_to_stats={
-            each: views.aggregate(kind, view.totals(executors, each, include_system))
-            for each in WINDOWS
+            each: views.aggregate(kind, tally.of(component_id, each)) for each in WINDOWS
         },
         gsid_to_input_stats={
             storm.GlobalStreamId(componentId=source, streamId=stream): views.aggregate(
@@ -124,17 +152,26 @@ def component_page(
         sid_to_output_stats={
             stream: views.aggregate(kind, one) for stream, one in sorted(outputs.items())
         },
-        exec_stats=[
-            storm.ExecutorAggregateStats(
-                exec_summary=views.executor_summary(view, executor, component_id),
-                stats=views.aggregate(kind, view.totals([executor], window, include_system)),
-            )
-            for executor in executors
-            if executor in view.placed.executor_slot
-        ],
+        exec_stats=shown,
         errors=[convert.to_error(error) for error in view.errors.get(component_id, ())],
         debug_options=debug.get(component_id)
         or debug.get(view.id)
         or storm.DebugOptions(enable=False, samplingpct=10.0),
         topology_status=view.base.status.name,
+    )
+
+
+def _executor(
+    view: TopologyView,
+    report: Report,
+    slot: WorkerSlot,
+    kind: ComponentKind,
+    window: str,
+    include_system: bool,
+) -> storm.ExecutorAggregateStats:
+    totals = Totals()
+    totals.add(report.executor, report.stats, report.uptime_secs, window, include_system)
+    return storm.ExecutorAggregateStats(
+        exec_summary=views.executor_summary(view, report, slot),
+        stats=views.aggregate(kind, totals),
     )

@@ -21,6 +21,7 @@ from squall_nimbus.leader import LeaderDesk
 from squall_nimbus.storms import read_storms
 from squall_nimbus.views import TopologyView
 from squall_thrift import storm
+from squall_thrift.off_loop import off_loop
 
 
 class Errors(enum.Enum):
@@ -87,10 +88,13 @@ class Reader:
         )
         slots = Slots.of(supervisors, assignments.values())
         copies = await asyncio.gather(*(self._copies(code_blob_key(i)) for i in bases))
-        return [
-            views.topology_summary(self._view(i, base, assignments.get(i), count), slots)
+        views_of_all = [
+            self._view(i, base, assignments.get(i), count)
             for (i, base), count in zip(bases.items(), copies, strict=True)
         ]
+        return await off_loop(
+            lambda: [views.topology_summary(view, slots) for view in views_of_all]
+        )
 
     def _view(
         self,
@@ -113,7 +117,7 @@ class Reader:
         base, found, beats, reported, copies = await asyncio.gather(
             self.base(topology_id),
             self._state.assignment(topology_id),
-            self._state.worker_beats(topology_id),
+            self._state.undecoded_worker_beats(topology_id),
             self._errors(stored, errors),
             self._copies(code_blob_key(topology_id)),
         )
@@ -123,7 +127,7 @@ class Reader:
             found[0] if found else None,
             int(self._clock.time()),
             stored,
-            {slot: beat for slot, (beat, _) in beats.items()},
+            beats,
             reported,
             copies,
         )
@@ -153,20 +157,17 @@ class Reader:
     async def supervisor_summaries(self) -> dict[str, storm.SupervisorSummary]:
         """The same, each in a line."""
         supervisors, assignments = await asyncio.gather(self.supervisors(), self.assignments())
-        return {
-            supervisor_id: views.supervisor_summary(supervisor_id, info, assignments.values())
-            for supervisor_id, info in sorted(supervisors.items())
-        }
+        return await off_loop(views.supervisor_summaries, supervisors, assignments.values())
 
     async def view_without_errors(self, topology_id: str) -> TopologyView:
         """A topology with its heartbeats; without its code where this Nimbus does not have it."""
         base, found, beats = await asyncio.gather(
             self.base(topology_id),
             self._state.assignment(topology_id),
-            self._state.worker_beats(topology_id),
+            self._state.undecoded_worker_beats(topology_id),
         )
         view = self._view(topology_id, base, found[0] if found else None)
-        return replace(view, beats={slot: beat for slot, (beat, _) in beats.items()})
+        return replace(view, beats=beats)
 
     async def leader_summary(self) -> storm.NimbusSummary | None:
         """The leader, or None. One that has just won may not have announced itself yet."""

@@ -10,8 +10,9 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from squall.cluster.values import BoltStats, ExecutorStats, SpoutStats
 from squall.model import Executor
@@ -168,38 +169,15 @@ def capacity(stats: ExecutorStats, uptime_secs: int) -> float:
     return busy_ms / (secs * 1000)
 
 
-def total(
-    executors: Iterable[tuple[Executor, ExecutorStats | None, int]],
-    window: str,
-    include_system: bool,
-) -> Totals:
-    """Totals of executors, given as (executor, statistics, uptime in seconds)."""
-    result = Totals()
-    for executor, stats, uptime_secs in executors:
-        result.add(executor, stats, uptime_secs, window, include_system)
-    return result
-
-
 def known_window(window: str | None) -> str:
     """The window that a caller asked for; all time when it is none of ours."""
     return window if window in WINDOWS else ALL_TIME
 
 
-def merged(parts: Iterable[Mapping[str, StreamTotals]]) -> dict[str, StreamTotals]:
-    """Several executors' streams, summed by name."""
-    result: dict[str, StreamTotals] = {}
-    for part in parts:
-        for stream, one in part.items():
-            result.setdefault(stream, StreamTotals()).merge(one)
-    return result
+K = TypeVar("K")
 
 
-def merged_inputs(
-    parts: Iterable[Mapping[tuple[str, str], StreamTotals]],
-) -> dict[tuple[str, str], StreamTotals]:
-    """Several executors' inputs, summed by source."""
-    result: dict[tuple[str, str], StreamTotals] = {}
-    for part in parts:
-        for source, one in part.items():
-            result.setdefault(source, StreamTotals()).merge(one)
-    return result
+def merge(sums: dict[K, StreamTotals], more: Mapping[K, StreamTotals]) -> None:
+    """Add another executor's streams, or inputs, to the sums."""
+    for key, one in more.items():
+        sums.setdefault(key, StreamTotals()).merge(one)

@@ -1,26 +1,42 @@
 """What clients see of topologies, as Thrift structs: summaries and the pages of the UI.
 
 Pure: from what was read of the cluster to a struct, with every field that Storm's clients require.
+
+What is made for each executor takes long where there are 10,000 of them, so these functions run off
+the loop; and it would take much memory (some 12 KB an executor, decoded), so heartbeats are decoded
+one worker at a time, and what an answer has for each executor is encoded at once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from squall.cluster import convert, values
+from squall.cluster.state import UndecodedBeat
 from squall.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
 from squall.model import ComponentKind, Executor, WorkerSlot
 from squall.names import is_system_id
-from squall_nimbus import health, stats
+from squall_nimbus import health
 from squall_nimbus.catalog import StoredTopology
 from squall_nimbus.redact import redact
 from squall_nimbus.stats import StreamTotals, Totals
-from squall_thrift import storm
+from squall_thrift import codec, storm
 
 _NO_ASSIGNMENT = Assignment("")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An executor: where it is placed, what it reported there, and its worker's uptime."""
+
+    executor: Executor
+    component: str
+    slot: WorkerSlot | None = None
+    stats: values.ExecutorStats | None = None
+    uptime_secs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +48,7 @@ class TopologyView:
     assignment: Assignment | None
     now_epoch_secs: int
     stored: StoredTopology | None = None
-    beats: Mapping[WorkerSlot, WorkerHeartbeat] = field(default_factory=dict)
+    beats: Mapping[WorkerSlot, UndecodedBeat] = field(default_factory=dict)
     errors: Mapping[str, Sequence[values.ErrorInfo]] = field(default_factory=dict)
     replication_count: int | None = None  # how many Nimbus have its code; None: not asked
 
@@ -67,21 +83,28 @@ class TopologyView:
         """The host name of a slot's supervisor."""
         return self.placed.node_host.get(slot.node, "")
 
-    def reported(self, executor: Executor) -> tuple[values.ExecutorStats | None, int]:
-        """What an executor reported on the slot where it is placed, and its worker's uptime."""
-        slot = self.placed.executor_slot.get(executor)
-        beat = self.beats.get(slot) if slot is not None else None
-        if beat is None or executor not in beat.executor_stats:
-            return None, 0
-        return beat.executor_stats[executor], beat.uptime_secs
+    def beat(self, slot: WorkerSlot) -> WorkerHeartbeat | None:
+        """A worker's heartbeat, decoded each time. Raises CorruptStateError."""
+        undecoded = self.beats.get(slot)
+        return None if undecoded is None else undecoded.decode()
 
-    def totals(self, executors: Iterable[Executor], window: str, include_system: bool) -> Totals:
-        """Sums over some executors."""
-        return stats.total(
-            ((executor, *self.reported(executor)) for executor in executors),
-            window,
-            include_system,
-        )
+    def reports(self) -> Iterator[Report]:
+        """Of each executor that has a slot, worker by worker, and then of those that have none.
+        Raises CorruptStateError."""
+        component_of = self.component_of
+        for slot, executors in sorted(self.placed.slots().items()):
+            beat = self.beat(slot)
+            for executor in executors:
+                component = component_of.get(executor)
+                if component is None:
+                    continue
+                if beat is None or executor not in beat.executor_stats:
+                    yield Report(executor, component, slot)
+                    continue
+                found = beat.executor_stats[executor]
+                yield Report(executor, component, slot, found, beat.uptime_secs)
+        for executor in sorted(component_of.keys() - self.placed.executor_slot.keys()):
+            yield Report(executor, component_of[executor])
 
 
 def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.TopologySummary:
@@ -105,16 +128,23 @@ def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.Topolog
     )
 
 
-def supervisor_summary(
-    supervisor_id: str, info: SupervisorInfo, assignments: Iterable[Assignment]
-) -> storm.SupervisorSummary:
-    """One line of a list of supervisors."""
-    used = {
-        slot
-        for assignment in assignments
-        for slot in assignment.executor_slot.values()
-        if slot.node == supervisor_id
+def supervisor_summaries(
+    supervisors: Mapping[str, SupervisorInfo], assignments: Iterable[Assignment]
+) -> dict[str, storm.SupervisorSummary]:
+    """A list of supervisors by id, each in a line."""
+    used: dict[str, set[WorkerSlot]] = {}
+    for assignment in assignments:
+        for slot in set(assignment.executor_slot.values()):
+            used.setdefault(slot.node, set()).add(slot)
+    return {
+        supervisor_id: _supervisor_summary(supervisor_id, info, used.get(supervisor_id, ()))
+        for supervisor_id, info in sorted(supervisors.items())
     }
+
+
+def _supervisor_summary(
+    supervisor_id: str, info: SupervisorInfo, used: Collection[WorkerSlot]
+) -> storm.SupervisorSummary:
     return storm.SupervisorSummary(
         host=info.hostname,
         uptime_secs=info.uptime_secs,
@@ -130,9 +160,9 @@ def supervisor_summary(
 def topology_info(view: TopologyView) -> storm.TopologyInfo:
     """Every executor with what it reported, and errors by component."""
     summaries = [
-        executor_summary(view, executor, component)
-        for executor, component in sorted(view.component_of.items())
-        if executor in view.placed.executor_slot
+        codec.encoded_element(executor_summary(view, report, report.slot))
+        for report in view.reports()
+        if report.slot is not None
     ]
     return storm.TopologyInfo(
         id=view.id,
@@ -159,20 +189,15 @@ def debug_options(base: StormBase) -> dict[str, storm.DebugOptions]:
     }
 
 
-def executor_summary(
-    view: TopologyView, executor: Executor, component: str
-) -> storm.ExecutorSummary:
-    slot = view.placed.executor_slot[executor]
-    reported, uptime_secs = view.reported(executor)
+def executor_summary(view: TopologyView, report: Report, slot: WorkerSlot) -> storm.ExecutorSummary:
+    """One executor on its slot."""
     return storm.ExecutorSummary(
-        executor_info=storm.ExecutorInfo(
-            task_start=executor.task_start, task_end=executor.task_end
-        ),
-        component_id=component,
+        executor_info=convert.to_executor(report.executor),
+        component_id=report.component,
         host=view.host(slot),
         port=slot.port,
-        uptime_secs=uptime_secs,
-        stats=None if reported is None else convert.to_executor_stats(reported),
+        uptime_secs=report.uptime_secs,
+        stats=None if report.stats is None else convert.to_executor_stats(report.stats),
     )
 
 
@@ -190,7 +215,7 @@ def worker_summaries(
             component = component_of.get(executor)
             if component is not None and (include_system or not is_system_id(component)):
                 tasks[component] = tasks.get(component, 0) + len(executor.tasks)
-        beat = view.beats.get(slot)
+        beat = view.beat(slot)
         found.append(
             storm.WorkerSummary(
                 supervisor_id=slot.node,

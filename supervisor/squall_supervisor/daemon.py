@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from squall.daemon import run_daemon, set_up_daemon_log, stop_signals
+from squall.daemon import run_daemon, set_up_daemon_log, stop_signals, watch_loop
 from squall.errors import ConfigError, SquallError
 from squall.logs import get_logger
 from squall.printing import print_if_possible
@@ -83,6 +83,7 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
 
 async def _announce(supervisor: Supervisor) -> None:
     await supervisor.wait_ready()
+    watch_loop()
     ready = {
         "id": supervisor.id,
         "pid": os.getpid(),

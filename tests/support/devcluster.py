@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.leftovers import processes_of
+from tests.support.held_loops import held_loops_in
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STORM = [sys.executable, "-P", "-m", "squall_cli.main"]
@@ -145,6 +146,8 @@ class DevCluster:
             status = cluster.stop()
             left = processes_of(data_dir)
             assert status == 0, cluster.messages()
+            held = held_loops_in(data_dir / "logs")
+            assert not held, "a daemon's loop was held:\n" + "\n".join(held)
             assert not left, f"processes left behind: {left}"
         except BaseException:
             sys.stderr.write(cluster.logs())

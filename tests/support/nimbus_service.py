@@ -24,7 +24,7 @@ from squall.platforms import META_KEY
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.replication import PeerError
 from squall_nimbus.service import NimbusService
-from squall_thrift import storm
+from squall_thrift import codec, storm
 from squall_thrift.authorization import Call
 
 
@@ -186,7 +186,8 @@ class LocalNimbus:
 
     async def call(self, name: str, *args: Any) -> Any:
         """One call, as it comes from the server."""
-        return await getattr(self.service, name)(Call(name, "127.0.0.1:1"), *args)
+        answer = await getattr(self.service, name)(Call(name, "127.0.0.1:1"), *args)
+        return codec.struct_of(answer) if isinstance(answer, codec.Encoded) else answer
 
     async def upload(self, data: bytes | None = None) -> str:
         """A handle of a finished upload."""

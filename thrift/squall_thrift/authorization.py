@@ -28,6 +28,12 @@ class Call:
     peer: str  # HOST:PORT
     principal: str | None = None
 
+    @property
+    def address(self) -> str:
+        """The peer's HOST, an IPv6 address in brackets: who shares bounds with whom as long as
+        peers are not authenticated."""
+        return self.peer.rpartition(":")[0]
+
 
 class Authorizer(Protocol):
     """Decides on every call, before its handler runs."""

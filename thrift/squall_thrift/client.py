@@ -119,7 +119,7 @@ class ThriftClient:
                 message = messages.serialize(MessageType.CALL, operation, self._sequence_id, body)
                 sent = True
                 try:
-                    await frames.write_frame(writer, message, timeout_secs=None)
+                    await frames.write_frame(writer, [message], timeout_secs=None)
                     reply = await frames.read_frame(
                         reader, self._frame_bytes_max, first_byte_secs=None, frame_secs=None
                     )

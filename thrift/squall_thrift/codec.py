@@ -4,21 +4,69 @@ import struct
 from typing import Any, TypeVar
 
 from squall_thrift import decode, encode, scan
+from squall_thrift.encode import Encoded
 from squall_thrift.wire import MAP, STRUCT, EncodeError, ProtocolError
 
-__all__ = ["EncodeError", "ProtocolError", "from_bytes", "map_keys", "read_struct", "to_bytes"]
+__all__ = [
+    "EncodeError",
+    "Encoded",
+    "ProtocolError",
+    "encoded",
+    "encoded_element",
+    "from_bytes",
+    "map_keys",
+    "read_struct",
+    "struct_of",
+    "to_bytes",
+]
 
 T = TypeVar("T")
 
+# Parts below this are put together: each one that is sent has a price of its own.
+_SMALL_BYTES = 512
 
-def to_bytes(value: object) -> bytes:
-    """A struct in Thrift's binary protocol. Raises EncodeError that names the field."""
+
+def to_bytes(value: object, parts_max: int | None = None) -> bytes:
+    """A struct in Thrift's binary protocol. Raises EncodeError that names the field, and
+    TooManyPartsError soon after `parts_max` values were written."""
+    out: list[bytes] = [] if parts_max is None else encode.Bounded(parts_max)
+    _write(out, value)
+    return b"".join(out)
+
+
+def encoded(value: object) -> Encoded:
+    """The same, in parts that are not put together: for large answers. Raises EncodeError."""
     out: list[bytes] = []
+    _write(out, value)
+    parts: list[bytes] = []
+    small: list[bytes] = []
+    for part in out:
+        if len(part) < _SMALL_BYTES:
+            small.append(part)
+            continue
+        parts += [b"".join(small), part]
+        small = []
+    parts.append(b"".join(small))
+    return Encoded(type(value), parts)
+
+
+def encoded_element(value: T) -> T:
+    """A struct of a list, written now, so that its objects need not stay: `value` for a struct
+    that is to be encoded, and for nothing else. Raises EncodeError."""
+    element: Any = Encoded(type(value), [to_bytes(value)])
+    return element  # type: ignore[no-any-return]
+
+
+def struct_of(value: Encoded) -> Any:
+    """What was encoded."""
+    return from_bytes(value.cls, b"".join(value.parts))
+
+
+def _write(out: list[bytes], value: object) -> None:
     try:
         encode.struct_writer(type(value))(out, value)
     except EncodeError as error:
         raise EncodeError(error.reason, type(value).__name__ + error.path) from None
-    return b"".join(out)
 
 
 def from_bytes(cls: type[T], data: bytes) -> T:

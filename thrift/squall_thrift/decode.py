@@ -184,6 +184,8 @@ def _struct_reader(cls: Any) -> Reader:
     union = spec.kind is idl.Kind.UNION
     # So many fields found are all there are: nothing is left to check or to fill in.
     count = len(absent) if not union else -1
+    # All structs without any field are one: a frame can hold very many, and nothing is in them.
+    empty = new(cls) if not count else None
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         start = at
@@ -206,6 +208,8 @@ def _struct_reader(cls: Any) -> Reader:
                 if value is not _UNKNOWN:
                     found[name] = value
         if len(found) == count:
+            if empty is not None:
+                return empty, at + 1
             made = new(cls)
             made.__dict__ = found
             return made, at + 1

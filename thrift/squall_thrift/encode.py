@@ -12,9 +12,36 @@ from collections.abc import Callable, Sized
 from typing import Any
 
 from squall_thrift import idl, wire
-from squall_thrift.wire import EncodeError
+from squall_thrift.wire import EncodeError, TooManyPartsError
 
 Writer = Callable[[list[bytes], Any], None]
+
+
+class Encoded:
+    """A struct that is written already: it may be an element of a list, or a call's answer. An
+    answer about very much can so be made piece by piece, and never lie there as objects."""
+
+    __slots__ = ("cls", "parts")
+
+    def __init__(self, cls: Any, parts: list[bytes]) -> None:
+        self.cls = cls
+        self.parts = parts
+
+
+class Bounded(list[bytes]):
+    """An output that may not grow without end. Writers look at it once a container or struct: one
+    that checked each value would be slower for everybody."""
+
+    __slots__ = ("parts_max",)
+
+    def __init__(self, parts_max: int) -> None:
+        super().__init__()
+        self.parts_max = parts_max
+
+    def check(self, more: int) -> None:
+        if len(self) + more > self.parts_max:
+            raise TooManyPartsError
+
 
 _pack_count = struct.Struct(">i").pack
 _LENGTH_MAX = 2**31 - 1
@@ -139,8 +166,13 @@ def _list_writer(element: idl.Type) -> Writer:
     def write(out: list[bytes], value: Any) -> None:
         if not isinstance(value, list | tuple):
             raise _wrong(value, "list")
+        if out.__class__ is Bounded:
+            out.check(len(value))
         out.append(head + _length(value))
         for item in value:
+            if item.__class__ is Encoded:
+                out.extend(item.parts)
+                continue
             try:
                 write_element(out, item)
             except EncodeError as error:
@@ -156,6 +188,8 @@ def _set_writer(element: idl.Type) -> Writer:
     def write(out: list[bytes], value: Any) -> None:
         if not isinstance(value, set | frozenset):
             raise _wrong(value, "set")
+        if out.__class__ is Bounded:
+            out.check(len(value))
         items: list[bytes] = []
         for item in value:
             parts: list[bytes] = []
@@ -177,6 +211,8 @@ def _map_writer(key_type: idl.Type, value_type: idl.Type) -> Writer:
     def write(out: list[bytes], value: Any) -> None:
         if not isinstance(value, dict):
             raise _wrong(value, "dict")
+        if out.__class__ is Bounded:
+            out.check(len(value))
         out.append(head + _length(value))
         for key, item in value.items():
             try:
@@ -200,6 +236,8 @@ def _struct_writer(cls: Any) -> Writer:
     def write(out: list[bytes], value: Any) -> None:
         if value.__class__ is not cls:
             raise _wrong(value, spec.name)
+        if out.__class__ is Bounded:
+            out.check(0)
         written = 0
         for name, head, write_field, required in fields:
             item = getattr(value, name)

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -13,9 +13,28 @@ FRAME_BYTES_MAX: Final = 16_384_000
 _HEAD = struct.Struct(">i")
 
 
+# Of a frame's message: enough for the envelope with the longest method's name.
+ENVELOPE_BYTES_MAX: Final = 272
+
+
 class FrameError(Exception):
     """Bytes that are no frame, one longer than allowed, or one that comes or goes too slowly. The
     connection is of no more use."""
+
+
+class FrameTooLargeError(Exception):
+    """A frame that is longer than its method allows. It was passed over: the next may follow."""
+
+    def __init__(self, head: bytes, length: int, limit: int) -> None:
+        super().__init__(f"a frame of {length} bytes is not within the limit of {limit}")
+        self.head = head  # the message's envelope, and some of what follows
+        self.length = length
+        self.limit = limit
+
+
+def no_limit(head: bytes) -> int:
+    """Any message may be as long as any frame."""
+    return FRAME_BYTES_MAX
 
 
 async def read_frame(
@@ -25,13 +44,17 @@ async def read_frame(
     first_byte_secs: float | None,
     frame_secs: float | None,
     expect: Callable[[int], None] = lambda length: None,
+    small_bytes: int = FRAME_BYTES_MAX,
+    limit_of: Callable[[bytes], int] = no_limit,
 ) -> bytes | None:
     """Wait for a frame and return its message, or None when the peer closes before one begins.
 
     `first_byte_secs` bounds the wait for its first byte, `frame_secs` the time from there to its
-    last (None: no bound). `expect` is told of its length as soon as that is known. Raises
-    FrameError (for a length above `bytes_max` before anything is read or allocated),
-    IncompleteReadError when the peer closes within the frame, or OSError.
+    last (None: no bound). `expect` gets its length as soon as that is known. A frame of more than
+    `small_bytes` (ENVELOPE_BYTES_MAX or more) may be as long as `limit_of` says of its envelope.
+
+    Raises FrameError (for a length above `bytes_max` before anything is read or allocated),
+    FrameTooLargeError, IncompleteReadError when the peer closes within the frame, or OSError.
     """
     async with deadline(first_byte_secs, "nothing was sent"):
         first = await reader.read(1)
@@ -42,21 +65,37 @@ async def read_frame(
         [length] = _HEAD.unpack(head)
         if not 0 <= length <= bytes_max:
             raise FrameError(describe_head(head, bytes_max))
+        if length <= small_bytes:
+            expect(length)
+            return await reader.readexactly(length)
+        head = await reader.readexactly(ENVELOPE_BYTES_MAX)
+        limit = limit_of(head)
+        if length > limit:
+            await _pass_over(reader, length - len(head))
+            raise FrameTooLargeError(head, length, limit)
         expect(length)
-        return await reader.readexactly(length)
+        return head + await reader.readexactly(length - len(head))
+
+
+async def _pass_over(reader: asyncio.StreamReader, count: int) -> None:
+    while count > 0:
+        passed = await reader.read(min(count, 65_536))
+        if not passed:
+            raise asyncio.IncompleteReadError(b"", count)
+        count -= len(passed)
 
 
 async def write_frame(
-    writer: asyncio.StreamWriter, message: bytes, *, timeout_secs: float | None
+    writer: asyncio.StreamWriter, message: Sequence[bytes], *, timeout_secs: float | None
 ) -> None:
-    """Send a message and wait until the kernel has taken all of it. Raises FrameError when the
-    peer does not read within `timeout_secs`, or OSError.
+    """Send a message, given in parts, and wait until the kernel has taken all of it. Raises
+    FrameError when the peer does not read within `timeout_secs`, or OSError.
 
     The writer must have been prepared with `set_write_buffer_limits(high=0)`.
     """
     if writer.is_closing():  # uvloop raises RuntimeError for a write after that
         raise ConnectionResetError("the connection is closed")
-    writer.writelines((_HEAD.pack(len(message)), message))
+    writer.writelines((_HEAD.pack(sum(map(len, message))), *message))
     async with deadline(timeout_secs, "a frame was not read"):
         await writer.drain()
 

@@ -1,13 +1,18 @@
-"""A call's bytes in, its reply's bytes out: dispatch to a handler, without any network."""
+"""A call's bytes in, its reply's bytes out: dispatch to a handler, without any network.
+
+What is large is decoded and encoded off the loop (`off_loop`). `read` and `answer` are two steps,
+so that nothing holds a call's bytes while its handler works: a handler may take minutes.
+"""
 
 import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from squall_thrift import codec, idl, messages, storm
+from squall_thrift import codec, idl, messages, storm, wire
 from squall_thrift.authorization import Authorizer, Call, permission_of
 from squall_thrift.messages import (
     ApplicationErrorType,
@@ -15,9 +20,19 @@ from squall_thrift.messages import (
     MessageType,
     ThriftApplicationError,
 )
-from squall_thrift.wire import EncodeError, ProtocolError
+from squall_thrift.off_loop import LARGE_BYTES, off_loop
+from squall_thrift.wire import EncodeError, ProtocolError, TooManyPartsError
 
 log = logging.getLogger(__name__)
+
+# The call that is being served, for logs.
+OPERATION: ContextVar[str] = ContextVar("squall_operation", default="")
+
+# A result's field of the number 0, with a struct.
+_SUCCESS_HEAD: Final = bytes((wire.STRUCT, 0, 0))
+
+# An answer of more values than this is encoded off the loop: some 5 ms of it.
+_PARTS_ON_LOOP_MAX: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,22 @@ class _Operation:
     handle: Callable[..., Awaitable[Any]]
     permission: str
     arguments: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Request:
+    """A call that was read: the method and its arguments, or why it cannot be carried out."""
+
+    message: Message
+    call: Call
+    operation: _Operation | None = None
+    arguments: tuple[Any, ...] = ()
+    error: ThriftApplicationError | None = None
+
+    def take_arguments(self) -> tuple[Any, ...]:
+        """The arguments, which from now on are the handler's alone."""
+        arguments, self.arguments = self.arguments, ()
+        return arguments
 
 
 class Processor:
@@ -61,52 +92,62 @@ class Processor:
                 f"{type(handler).__name__} does not serve {service.name}: " + "; ".join(faults)
             )
 
-    async def process(self, data: bytes, peer: str, principal: str | None = None) -> bytes:
-        """The reply to the message in `data`. Raises ProtocolError when the bytes are no call that
-        could be replied to; any other failure is in the reply."""
+    async def read(self, data: bytes, peer: str, principal: str | None = None) -> Request:
+        """The call in `data`. Raises ProtocolError when the bytes are no call that could be replied
+        to; what else is wrong with it is in the request."""
         message = messages.parse(data)
         if message.type is not MessageType.CALL:
             raise ProtocolError(f"a {message.type.name} came where a call should", 0)
-        call = Call(message.name, peer, principal)
-        try:
-            body = await self._call(message, call, data)
-            if len(body) > self._reply_bytes_max:
-                raise _internal(
-                    f"the result has {len(body)} bytes; the limit is {self._reply_bytes_max}"
-                )
-        except ThriftApplicationError as error:
-            log.warning(
-                "call_refused operation=%r peer=%s error=%r", call.operation, peer, error.message
-            )
-            body = messages.serialize_application_error(error)
-            reply = MessageType.EXCEPTION
-        else:
-            reply = MessageType.REPLY
-        return messages.serialize(reply, message.name, message.sequence_id, body)
-
-    async def _call(self, message: Message, call: Call, data: bytes) -> bytes:
-        operation = self._operations.get(message.name)
+        OPERATION.set(message.name)
+        request = Request(message, Call(message.name, peer, principal))
+        request.operation = operation = self._operations.get(message.name)
         if operation is None:
-            raise ThriftApplicationError(
+            request.error = ThriftApplicationError(
                 ApplicationErrorType.UNKNOWN_METHOD,
                 f"{self._service.name} has no method {message.name!r}",
             )
-        method = operation.method
+            return request
         try:
-            args, end = codec.read_struct(method.args.cls, data, message.body)
-            if end != len(data):
-                raise ProtocolError(f"{len(data) - end} bytes follow the arguments", end)
+            if len(data) < LARGE_BYTES:
+                request.arguments = _arguments(operation, data, message.body)
+            else:
+                request.arguments = await off_loop(_arguments, operation, data, message.body)
         except ProtocolError as error:
-            raise ThriftApplicationError(ApplicationErrorType.PROTOCOL_ERROR, str(error)) from error
-        result = method.result.cls()
+            request.error = ThriftApplicationError(ApplicationErrorType.PROTOCOL_ERROR, str(error))
+            request.error.__cause__ = error
+        return request
+
+    async def answer(self, request: Request) -> list[bytes]:
+        """The reply, in parts; any failure is in it."""
+        message = request.message
+        try:
+            body = await self._call(request)
+            size = sum(map(len, body))
+            if size > self._reply_bytes_max:
+                raise _internal(
+                    f"the result has {size} bytes; the limit is {self._reply_bytes_max}"
+                )
+        except ThriftApplicationError as error:
+            return [refusal(request.call, message, error)]
+        head = messages.serialize(MessageType.REPLY, message.name, message.sequence_id, b"")
+        if size < LARGE_BYTES:
+            return [b"".join((head, *body))]
+        return [head, *body]
+
+    async def _call(self, request: Request) -> list[bytes]:
+        operation, call = request.operation, request.call
+        if request.error is not None:
+            raise request.error
+        assert operation is not None
+        method = operation.method
+        result, value = method.result.cls(), None
         try:
             self._authorizer.authorize(call, operation.permission)
-            value = await operation.handle(
-                call, *(getattr(args, name) for name in operation.arguments)
-            )
+            value = await operation.handle(call, *request.take_arguments())
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # we are: the server stops
+            # We are: the server stops, or the caller has hung up.
+            if task is not None and task.cancelling():
                 raise
             log.error("call_failed operation=%s", method.name, exc_info=error)
             raise _internal(f"{method.name} was given up") from error
@@ -116,12 +157,41 @@ class Processor:
             if method.returns is not None:
                 if value is None:
                     raise _internal(f"{method.name} returned nothing")
+                if isinstance(value, codec.Encoded):
+                    return [_SUCCESS_HEAD, *value.parts, b"\x00"]
                 result.success = value
         try:
-            return codec.to_bytes(result)
+            try:
+                return [codec.to_bytes(result, _PARTS_ON_LOOP_MAX)]
+            except TooManyPartsError:
+                large = [result]
+                del result, value
+                return (await off_loop(_encode, large)).parts
         except EncodeError as error:
             log.error("result_cannot_be_sent operation=%s error=%s", method.name, error)
             raise _internal("the result cannot be sent") from error
+
+
+def refusal(call: Call, message: Message, error: ThriftApplicationError) -> bytes:
+    """The reply that says why a call was not carried out."""
+    log.warning(
+        "call_refused operation=%r peer=%s error=%r", call.operation, call.peer, error.message
+    )
+    body = messages.serialize_application_error(error)
+    return messages.serialize(MessageType.EXCEPTION, message.name, message.sequence_id, body)
+
+
+def _arguments(operation: _Operation, data: bytes, at: int) -> tuple[Any, ...]:
+    """Raises ProtocolError."""
+    args, end = codec.read_struct(operation.method.args.cls, data, at)
+    if end != len(data):
+        raise ProtocolError(f"{len(data) - end} bytes follow the arguments", end)
+    return tuple(getattr(args, name) for name in operation.arguments)
+
+
+def _encode(result: list[Any]) -> codec.Encoded:
+    """Takes the result out of the list, so that its objects end here, on the thread."""
+    return codec.encoded(result.pop())
 
 
 def _fault(handle: object, arguments: tuple[str, ...]) -> str | None:

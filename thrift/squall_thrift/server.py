@@ -11,6 +11,13 @@ hostile keeps nobody else waiting. What peers can hold is bounded:
   within `frame_timeout_secs`, a reply be taken within `write_timeout_secs`;
 - connections: at `connections_max` the one that has waited longest for a call makes room, and when
   all are in a call the new one is closed. (Idle ones are not closed otherwise: clients keep them.)
+- the loop: calls begin by turns (`turns`), each peer's address in turn and then each of its
+  connections. A large frame is decoded off the loop, in the same order; what a method's frame may
+  hold at most is `limits`.
+
+A caller that hangs up ends its call when the method is one of `cancelled_on_hang_up`: those that
+wait for others, and change nothing while they wait. All others are carried out to the end. A peer
+that closes only its half of the connection counts as one that hung up.
 
 `stop` closes the listener and idle connections at once; calls in flight finish and are answered.
 """
@@ -20,10 +27,15 @@ import contextlib
 import ipaddress
 import logging
 import socket
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
-from squall_thrift import frames, idl
-from squall_thrift.authorization import Authorizer, OpenAuthorizer
-from squall_thrift.processor import Processor
+from squall_thrift import frames, idl, messages
+from squall_thrift.authorization import Authorizer, Call, OpenAuthorizer
+from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.off_loop import CALLER
+from squall_thrift.processor import Processor, refusal
+from squall_thrift.turns import Key, Turns
 from squall_thrift.wire import ProtocolError
 
 log = logging.getLogger(__name__)
@@ -33,18 +45,75 @@ class InsecureListenerError(Exception):
     """A server without authentication was to listen elsewhere than on loopback."""
 
 
+@dataclass(frozen=True, slots=True)
+class FrameLimits:
+    """How many bytes a call may have: by its method, and for all methods that are not named. The
+    server's `frame_bytes_max` is above them all."""
+
+    otherwise: int = frames.FRAME_BYTES_MAX
+    by_method: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, head: bytes) -> int:
+        """For a message that begins with `head`. Raises ProtocolError when that is no message."""
+        return self.by_method.get(messages.parse(head).name, self.otherwise)
+
+
 class _Connection:
     """One peer: its streams and the task that serves it."""
 
-    __slots__ = ("peer", "reader", "task", "writer")
+    __slots__ = ("key", "peer", "protocol", "reader", "task", "writer")
 
     task: asyncio.Task[None]
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        protocol: "_Protocol",
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.protocol = protocol
         self.reader = reader
         self.writer = writer
         host, port = (writer.get_extra_info("peername") or ("unknown", 0))[:2]
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.key: Key = (host, port)
+
+
+class _Protocol(asyncio.StreamReaderProtocol):
+    """The stream's protocol, and two things that StreamReader does not tell: that the peer has hung
+    up, at once, and how much it sends while a call is under way."""
+
+    def __init__(
+        self, accept: Callable[["_Protocol", asyncio.StreamReader, asyncio.StreamWriter], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            asyncio.StreamReader(loop=loop),
+            lambda reader, writer: accept(self, reader, writer),
+            loop=loop,
+        )
+        self.hung_up = False
+        self.on_hang_up: Callable[[], object] | None = None
+        self.on_bytes: Callable[[int], None] | None = None  # not None during a call
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.on_bytes is not None:
+            self.on_bytes(len(data))
+
+    def eof_received(self) -> bool | None:
+        keep_open = super().eof_received()
+        self._hang_up()
+        return keep_open
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.hung_up = True
+        if self.on_hang_up is not None:
+            self.on_hang_up()
 
 
 class ThriftServer:
@@ -67,6 +136,8 @@ class ThriftServer:
         frame_timeout_secs: float = 30.0,
         write_timeout_secs: float = 30.0,
         connections_max: int = 1024,
+        limits: FrameLimits | None = None,
+        cancelled_on_hang_up: Collection[str] = (),
     ) -> None:
         self._authorizer = OpenAuthorizer() if authorizer is None else authorizer
         self._processor = Processor(service, handler, self._authorizer, reply_bytes_max)
@@ -80,6 +151,14 @@ class ThriftServer:
         self._frame_timeout_secs = frame_timeout_secs
         self._write_timeout_secs = write_timeout_secs
         self._connections_max = connections_max
+        self._limits = limits or FrameLimits()
+        # No shorter than what a frame's limit is looked up from.
+        self._small_bytes = max(
+            frames.ENVELOPE_BYTES_MAX,
+            min(self._limits.otherwise, *self._limits.by_method.values(), frame_bytes_max),
+        )
+        self._cancelled_on_hang_up = frozenset(cancelled_on_hang_up)
+        self._turns = Turns()
         self._server: asyncio.Server | None = None
         self._stopping = False
         self._connections: set[_Connection] = set()
@@ -87,6 +166,7 @@ class ThriftServer:
         self._waiting: dict[_Connection, None] = {}
         # Bytes of frames on their way in or out, by connection. Longest first.
         self._held: dict[_Connection, int] = {}
+        self._held_bytes = 0
 
     @property
     def port(self) -> int:
@@ -101,7 +181,9 @@ class ThriftServer:
     async def start(self) -> None:
         """Listen on the host's address (IPv4 if it has one) and the port (0: any free one)."""
         address = await self._address()
-        self._server = await asyncio.start_server(self._accept, address, self._port, backlog=512)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Protocol(self._accept), address, self._port, backlog=512
+        )
         self._port = self._server.sockets[0].getsockname()[1]
         log.info(
             "thrift_server_started service=%s address=%s port=%d", self._name, address, self._port
@@ -144,11 +226,16 @@ class ThriftServer:
             await self._server.wait_closed()
         log.info("thrift_server_stopped service=%s port=%d", self._name, self._port)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(
+        self,
+        protocol: _Protocol,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         if self._stopping or not self._make_room():
             writer.transport.abort()
             return
-        connection = _Connection(reader, writer)
+        connection = _Connection(protocol, reader, writer)
         self._connections.add(connection)
         self._waiting[connection] = None
         connection.task = asyncio.create_task(
@@ -176,7 +263,7 @@ class ThriftServer:
     def _forget(self, connection: _Connection) -> None:
         self._connections.discard(connection)
         self._waiting.pop(connection, None)
-        self._held.pop(connection, None)
+        self._release(connection)
 
     def _ended(self, connection: _Connection) -> None:
         # Here, because a task that is cancelled before it began runs no `finally`; and not `close`,
@@ -188,21 +275,29 @@ class ThriftServer:
 
     def _hold(self, connection: _Connection, length: int) -> None:
         """Count a frame that is under way; close the slowest when all hold too much together."""
+        self._release(connection)
         self._held[connection] = length
-        while sum(self._held.values()) > self._held_bytes_max:
+        self._held_bytes += length
+        while self._held_bytes > self._held_bytes_max:
             slowest = next(iter(self._held))
             log.warning(
                 "thrift_held_bytes_full service=%s closed=%s bytes=%d",
                 self._name,
                 slowest.peer,
-                self._held.pop(slowest),
+                self._release(slowest),
             )
             slowest.task.cancel()
+
+    def _release(self, connection: _Connection) -> int:
+        held = self._held.pop(connection, 0)
+        self._held_bytes -= held
+        return held
 
     async def _serve(self, connection: _Connection) -> None:
         writer = connection.writer
         writer.transport.set_write_buffer_limits(high=0)
         _keep_alive(writer)
+        CALLER.set(connection.key)
         first_byte_secs: float | None = self._first_byte_timeout_secs
         try:
             while not self._stopping and await self._serve_call(connection, first_byte_secs):
@@ -219,23 +314,57 @@ class ThriftServer:
 
     async def _serve_call(self, connection: _Connection, first_byte_secs: float | None) -> bool:
         """Serve the next call; False when the peer has closed the connection."""
-        message = await frames.read_frame(
-            connection.reader,
-            self._frame_bytes_max,
-            first_byte_secs=first_byte_secs,
-            frame_secs=self._frame_timeout_secs,
-            expect=lambda length: self._hold(connection, length),
-        )
-        if message is None:
-            return False
-        self._held.pop(connection, None)
-        del self._waiting[connection]
-        reply = await self._processor.process(message, connection.peer)
-        self._hold(connection, len(reply))
+        try:
+            message = await frames.read_frame(
+                connection.reader,
+                self._frame_bytes_max,
+                first_byte_secs=first_byte_secs,
+                frame_secs=self._frame_timeout_secs,
+                expect=lambda length: self._hold(connection, length),
+                small_bytes=self._small_bytes,
+                limit_of=self._limits.of,
+            )
+        except frames.FrameTooLargeError as error:
+            reply = [_too_large(connection, error)]
+        else:
+            if message is None:
+                return False
+            del self._waiting[connection]
+            frame, message = [message], b""  # so that the bytes go once they are read
+            reply = await self._reply(connection, frame)
+        self._hold(connection, sum(map(len, reply)))
         await frames.write_frame(connection.writer, reply, timeout_secs=self._write_timeout_secs)
-        self._held.pop(connection, None)
+        self._release(connection)
         self._waiting[connection] = None
         return True
+
+    async def _reply(self, connection: _Connection, frame: list[bytes]) -> list[bytes]:
+        """Carry out the call in `frame`, which is left empty."""
+        await self._turns.take(connection.key)
+        request = await self._processor.read(frame.pop(), connection.peer)
+        self._release(connection)
+        protocol = connection.protocol
+        if request.message.name in self._cancelled_on_hang_up:
+            if protocol.hung_up:
+                raise ConnectionResetError("the caller has hung up")
+            protocol.on_hang_up = connection.task.cancel
+        protocol.on_bytes = lambda count: self._hold(
+            connection, self._held.get(connection, 0) + count
+        )
+        try:
+            return await self._processor.answer(request)
+        finally:
+            protocol.on_hang_up = protocol.on_bytes = None
+
+
+def _too_large(connection: _Connection, error: frames.FrameTooLargeError) -> bytes:
+    message = messages.parse(error.head)
+    why = f"a call of {message.name} has at most {error.limit} bytes; this one has {error.length}"
+    return refusal(
+        Call(message.name, connection.peer),
+        message,
+        ThriftApplicationError(ApplicationErrorType.PROTOCOL_ERROR, why),
+    )
 
 
 def _keep_alive(writer: asyncio.StreamWriter) -> None:

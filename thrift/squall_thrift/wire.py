@@ -59,3 +59,7 @@ class EncodeError(ValueError):
         super().__init__(f"{path}: {reason}" if path else reason)
         self.reason = reason
         self.path = path
+
+
+class TooManyPartsError(Exception):
+    """A struct that has more values than were to be written at once. Nothing is wrong with it."""

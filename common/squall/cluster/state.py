@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from squall.cluster import blob_codec, codec, paths
@@ -54,6 +54,7 @@ from squall.cluster.values import (
 from squall.logs import get_logger
 from squall.model import WorkerSlot
 from squall.names import decode_znode
+from squall_thrift.off_loop import off_loop
 
 log = get_logger(__name__)
 
@@ -71,6 +72,18 @@ _RETRY_SECS = 0.5
 
 # Values that unfold to more bytes are decoded in a thread: they take more than some 15 ms.
 _DECODE_HERE_BYTES_MAX = 40_000
+
+
+@dataclass(frozen=True, slots=True)
+class UndecodedBeat:
+    """A worker's heartbeat as it was read."""
+
+    path: str
+    data: bytes
+
+    def decode(self) -> WorkerHeartbeat:
+        """Raises CorruptStateError."""
+        return codec.decode_heartbeat(self.path, self.data)
 
 
 class Guard(Protocol):
@@ -244,9 +257,14 @@ class ClusterState:
         """The same without statistics: which executors are alive. It costs much less."""
         return await self._worker_beats(topology_id, codec.decode_signs)
 
+    async def undecoded_worker_beats(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
+        """The same for whoever decodes them one by one, where it does not hold the loop."""
+        found = await self._worker_beats(topology_id, UndecodedBeat)
+        return {slot: beat for slot, (beat, _) in found.items()}
+
     async def _worker_beats(
-        self, topology_id: str, decode: Callable[[str, bytes], WorkerHeartbeat]
-    ) -> dict[WorkerSlot, tuple[WorkerHeartbeat, int]]:
+        self, topology_id: str, decode: Callable[[str, bytes], _T]
+    ) -> dict[WorkerSlot, tuple[_T, int]]:
         parent = paths.workerbeats(topology_id)
         slots = {
             name: slot
@@ -456,9 +474,9 @@ class ClusterState:
                 if watch is None or await self.store.exists(path, watch) is None:
                     return None
                 continue  # it was created just now
-            if codec.plain_size(value) > _DECODE_HERE_BYTES_MAX:
-                return await asyncio.to_thread(decode, path, value), stat
-            return decode(path, value), stat
+            if decode is UndecodedBeat or codec.plain_size(value) <= _DECODE_HERE_BYTES_MAX:
+                return decode(path, value), stat
+            return await off_loop(decode, path, value), stat
 
     async def _all(
         self, parent: str, decode: Callable[[str, bytes], _T], watch: Watcher | None

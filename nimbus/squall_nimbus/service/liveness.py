@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from squall.cluster import convert
+from squall.cluster.values import Assignment
+from squall.model import Executor
 from squall_nimbus.control import TopologyNotAliveError
-from squall_nimbus.service.base import Calls, needed, operation
+from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.worker_metrics import MetricPoint
 from squall_thrift import storm
 from squall_thrift.authorization import Call
+from squall_thrift.off_loop import off_loop
+
+# Some 5 ms.
+_EXECUTORS_ON_LOOP_MAX = 1_000
+
+
+def _executors(beat: storm.SupervisorWorkerHeartbeat) -> frozenset[Executor]:
+    return frozenset(map(convert.from_executor, beat.executors))
+
+
+def _on_node(node: str, assignments: Mapping[str, Assignment]) -> storm.SupervisorAssignments:
+    return storm.SupervisorAssignments(
+        storm_assignment={
+            topology_id: convert.to_assignment(assignment)
+            for topology_id, assignment in assignments.items()
+            if any(slot.node == node for slot in assignment.executor_slot.values())
+        }
+    )
 
 
 class LivenessCalls(Calls):
@@ -19,19 +41,25 @@ class LivenessCalls(Calls):
     ) -> storm.SupervisorAssignments:
         """Every assignment that has a slot on the node (a supervisor's id)."""
         node = needed(node, "node")
-        return storm.SupervisorAssignments(
-            storm_assignment={
-                topology_id: convert.to_assignment(assignment)
-                for topology_id, assignment in (await self.nimbus.reader.assignments()).items()
-                if any(slot.node == node for slot in assignment.executor_slot.values())
-            }
-        )
+        return await off_loop(_on_node, node, await self.nimbus.reader.assignments())
 
-    def _heard(self, node: str | None, beat: storm.SupervisorWorkerHeartbeat) -> None:
-        executors = {convert.from_executor(one) for one in beat.executors}
-        self.nimbus.monitor.heard(
-            beat.storm_id, node, executors, beat.time_secs, self.nimbus.clock.monotonic()
-        )
+    async def _heard(self, node: str | None, beat: storm.SupervisorWorkerHeartbeat) -> None:
+        """Take in a worker's heartbeat. One that speaks for more executors than its topology has
+        is refused, before any of them is looked at."""
+        monitor = self.nimbus.monitor
+        known = monitor.executors(beat.storm_id)
+        if not known:
+            return  # it has ended, or nothing of it was assigned yet
+        if len(beat.executors) > known:
+            raise refused(
+                f"the heartbeat speaks for {len(beat.executors)} executors; {beat.storm_id} has "
+                f"{known}"
+            )
+        if len(beat.executors) > _EXECUTORS_ON_LOOP_MAX:
+            executors = await off_loop(_executors, beat)
+        else:
+            executors = _executors(beat)
+        monitor.heard(beat.storm_id, node, executors, beat.time_secs, self.nimbus.clock.monotonic())
 
     @operation("sendSupervisorWorkerHeartbeats")
     async def sendSupervisorWorkerHeartbeats(
@@ -40,7 +68,7 @@ class LivenessCalls(Calls):
         await self.nimbus.desk.require()
         beats = needed(heartbeats, "heartbeats")
         for beat in beats.worker_heartbeats:
-            self._heard(beats.supervisor_id, beat)
+            await self._heard(beats.supervisor_id, beat)
 
     @operation("sendSupervisorWorkerHeartbeat")
     async def sendSupervisorWorkerHeartbeat(
@@ -50,7 +78,7 @@ class LivenessCalls(Calls):
         beat = needed(heatbeat, "heatbeat")
         if beat.storm_id not in await self.nimbus.state.storms():
             raise TopologyNotAliveError(beat.storm_id)
-        self._heard(None, beat)
+        await self._heard(None, beat)
 
     @operation("processWorkerMetrics")
     async def processWorkerMetrics(self, call: Call, metrics: storm.WorkerMetrics | None) -> None:

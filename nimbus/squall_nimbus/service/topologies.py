@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from squall.model_thrift import to_thrift
 from squall_nimbus import pages, stats, views
 from squall_nimbus.catalog import StoredTopology
 from squall_nimbus.reader import Errors
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.views import TopologyView
-from squall_thrift import storm
+from squall_thrift import codec, storm
 from squall_thrift.authorization import Call
+from squall_thrift.off_loop import off_loop
+
+T = TypeVar("T")
 
 _ERRORS = {
     storm.NumErrorsChoice.ALL: Errors.ALL,
@@ -23,6 +29,12 @@ def _errors(options: storm.GetInfoOptions | None) -> Errors:
     return Errors.ALL if choice is None else _ERRORS[choice]
 
 
+def _encoded(make: Callable[..., T], *args: Any) -> T:
+    """What `make` returns, as bytes: its objects end where they were made."""
+    made: Any = codec.encoded(make(*args))
+    return made  # type: ignore[no-any-return]
+
+
 class TopologyCalls(Calls):
     """By id, or by name where the method's name says so."""
 
@@ -33,6 +45,10 @@ class TopologyCalls(Calls):
         view = await self.nimbus.reader.view(needed(topology_id, "id"))
         assert view.stored is not None
         return view, view.stored
+
+    async def _info(self, topology_id: str, errors: Errors = Errors.ALL) -> storm.TopologyInfo:
+        view = await self.nimbus.reader.view(topology_id, errors)
+        return await off_loop(_encoded, views.topology_info, view)
 
     @operation("getTopologySummaries")
     async def getTopologySummaries(self, call: Call) -> list[storm.TopologySummary]:
@@ -48,32 +64,32 @@ class TopologyCalls(Calls):
 
     @operation("getTopologyInfo")
     async def getTopologyInfo(self, call: Call, id: str | None) -> storm.TopologyInfo:
-        return views.topology_info(await self.nimbus.reader.view(needed(id, "id")))
+        return await self._info(needed(id, "id"))
 
     @operation("getTopologyInfo")
     async def getTopologyInfoWithOpts(
         self, call: Call, id: str | None, options: storm.GetInfoOptions | None
     ) -> storm.TopologyInfo:
-        view = await self.nimbus.reader.view(needed(id, "id"), _errors(options))
-        return views.topology_info(view)
+        return await self._info(needed(id, "id"), _errors(options))
 
     @operation("getTopologyInfo")
     async def getTopologyInfoByName(self, call: Call, name: str | None) -> storm.TopologyInfo:
-        return views.topology_info(await self.nimbus.reader.view(await self._id(name)))
+        return await self._info(await self._id(name))
 
     @operation("getTopologyInfo")
     async def getTopologyInfoByNameWithOpts(
         self, call: Call, name: str | None, options: storm.GetInfoOptions | None
     ) -> storm.TopologyInfo:
-        view = await self.nimbus.reader.view(await self._id(name), _errors(options))
-        return views.topology_info(view)
+        return await self._info(await self._id(name), _errors(options))
 
     @operation("getTopologyPageInfo")
     async def getTopologyPageInfo(
         self, call: Call, id: str | None, window: str | None, is_include_sys: bool | None
     ) -> storm.TopologyPageInfo:
         view, stored = await self._page(id)
-        return pages.topology_page(view, stored, stats.known_window(window), bool(is_include_sys))
+        return await off_loop(
+            pages.topology_page, view, stored, stats.known_window(window), bool(is_include_sys)
+        )
 
     @operation("getComponentPageInfo")
     async def getComponentPageInfo(
@@ -88,8 +104,14 @@ class TopologyCalls(Calls):
         component_id = needed(component_id, "component_id")
         if component_id not in stored.compiled.components:
             raise refused(f"topology {view.id} has no component {component_id!r}")
-        return pages.component_page(
-            view, stored, component_id, stats.known_window(window), bool(is_include_sys)
+        return await off_loop(
+            _encoded,
+            pages.component_page,
+            view,
+            stored,
+            component_id,
+            stats.known_window(window),
+            bool(is_include_sys),
         )
 
     @operation("getTopologyConf")
@@ -103,7 +125,8 @@ class TopologyCalls(Calls):
 
     @operation("getTopology")
     async def getTopology(self, call: Call, id: str | None) -> storm.StormTopology:
-        return to_thrift((await self.nimbus.reader.stored(needed(id, "id"))).compiled)
+        stored = await self.nimbus.reader.stored(needed(id, "id"))
+        return await off_loop(to_thrift, stored.compiled)
 
     @operation("getUserTopology")
     async def getUserTopology(self, call: Call, id: str | None) -> storm.StormTopology:

@@ -14,7 +14,7 @@ from squall_thrift import codec, messages, storm
 from squall_thrift.authorization import PUBLIC, Call, permission
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
 from squall_thrift.messages import ApplicationErrorType, MessageType
-from squall_thrift.server import InsecureListenerError, ThriftServer
+from squall_thrift.server import FrameLimits, InsecureListenerError, ThriftServer
 
 SERVICE = storm.DistributedRPC
 GUARD_SECS = 10.0  # a test that hangs fails after this
@@ -739,3 +739,89 @@ async def test_callers_mistakes_are_type_errors() -> None:
         ):
             await client.call("execute", "a", 17)
         assert await client.call("execute", "echo", "still open") == "still open"
+
+
+# Fairness and limits
+
+
+async def test_a_method_has_a_limit_of_its_own_and_the_connection_goes_on() -> None:
+    limits = FrameLimits(otherwise=1_000, by_method={"other": 100_000})
+    async with serving(limits=limits) as (server, handler), client_of(server) as client:
+        with pytest.raises(ThriftApplicationError) as info:
+            await client.call("execute", "echo", "x" * 50_000)
+        assert "a call of execute has at most 1000 bytes; this one has 50" in str(info.value)
+        assert handler.calls == []
+        assert await client.call("execute", "echo", "x") == "x"
+    limits = FrameLimits(otherwise=1_000, by_method={"execute": 100_000})
+    async with serving(limits=limits) as (server, _), client_of(server) as client:
+        assert await client.call("execute", "echo", "x" * 50_000) == "x" * 50_000
+
+
+@pytest.mark.parametrize("length", [70_000, 1_000_000])
+async def test_a_caller_that_hangs_up_ends_its_call(length: int) -> None:
+    async with serving(cancelled_on_hang_up={"execute"}) as (server, handler):
+        async with raw(server) as (_, writer):
+            writer.write(call_frame("wait", "x" * length))
+            async with asyncio.timeout(GUARD_SECS):
+                await handler.began.wait()
+        await until(lambda: handler.cancelled)
+        await until(lambda: server.connections == 0)
+
+
+async def test_a_call_that_changes_something_is_carried_out_although_its_caller_is_gone() -> None:
+    async with serving() as (server, handler):
+        async with raw(server) as (_, writer):
+            writer.write(call_frame("wait", "x"))
+            await handler.began.wait()
+        await asyncio.sleep(0.02)  # for a cancellation that must not come
+        handler.release.set()
+        await until(lambda: server.connections == 0)
+        assert not handler.cancelled
+
+
+async def test_calls_that_were_sent_ahead_are_served_after_a_long_one() -> None:
+    async with serving(cancelled_on_hang_up={"execute"}) as (server, handler):
+        async with raw(server) as (reader, writer):
+            writer.write(call_frame("wait", "1"))
+            await handler.began.wait()
+            for number in range(40):  # more than a stream takes in ahead
+                writer.write(call_frame("echo", "x" * 10_000, sequence_id=number))
+            handler.release.set()
+            async with asyncio.timeout(GUARD_SECS):
+                for _ in range(41):
+                    length = struct.unpack(">i", await reader.readexactly(4))[0]
+                    await reader.readexactly(length)
+        await until(lambda: len(handler.calls) == 41)
+
+
+async def test_what_is_sent_ahead_of_a_reply_counts_as_held() -> None:
+    async with (
+        serving(held_bytes_max=50_000) as (server, handler),
+        raw(server) as (reader, writer),
+    ):
+        writer.write(call_frame("wait", "1"))
+        await handler.began.wait()
+        writer.write(call_frame("echo", "x" * 60_000))
+        assert await closed_by_peer(reader)
+
+
+async def test_a_good_client_is_answered_beside_many_that_send_large_frames() -> None:
+    """Each of them is served by turns; the good one's small call waits for none of theirs."""
+    async with serving() as (server, handler):
+        stop = asyncio.Event()
+
+        async def greedy() -> None:
+            async with client_of(server) as client:
+                while not stop.is_set():
+                    await client.call("execute", "echo", "x" * 200_000)
+
+        others = [asyncio.create_task(greedy()) for _ in range(16)]
+        await until(lambda: len(handler.calls) > 16)
+        async with client_of(server) as client:
+            for _ in range(10):
+                before = len(handler.calls)
+                await client.call("execute", "echo", "x")
+                # Those that were read already may come first, and each connection once more.
+                assert len(handler.calls) - before <= 2 * len(others) + 1
+        stop.set()
+        await asyncio.gather(*others)

@@ -1,0 +1,31 @@
+"""Lines of daemons' logs that say that a loop was held (`squall.watched_loop`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+# Twice what daemons log from: the CPU time of a thread counts also what neighbours on the same core
+# take from its caches, and tests run on busy machines.
+HELD_MS_MAX = 100
+_LINE = re.compile(r"loop_held .*?\bms=(\d+)")
+
+
+def held_loops(lines: Iterable[str]) -> list[str]:
+    """The lines that a test is to fail for."""
+    return [
+        line.rstrip()
+        for line in lines
+        if (found := _LINE.search(line)) is not None and int(found[1]) > HELD_MS_MAX
+    ]
+
+
+def held_loops_in(folder: Path) -> list[str]:
+    """The same, of all daemons' logs in a folder, with the log's name."""
+    return [
+        f"{path.name}: {line}"
+        for path in sorted(folder.rglob("*.log*"))
+        if path.is_file()
+        for line in held_loops(path.read_text(errors="replace").splitlines())
+    ]

@@ -1,0 +1,133 @@
+"""No call holds Nimbus' loop, whatever it asks and however much there is to answer: a topology of
+10,000 executors that all report, and a server whose clients do not share its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.held_loops import held_loops
+from tests.support.nimbus_service import LocalNimbus
+
+from squall.cluster import store
+from squall.cluster.values import BoltStats, ExecutorStats, WorkerHeartbeat
+from squall.daemon import watch_loop
+from squall.watched_loop import WatchedLoop
+from squall_nimbus.service.limits import LIMITS
+from squall_thrift import codec, messages, storm
+from squall_thrift.messages import MessageType
+from squall_thrift.server import ThriftServer
+
+EXECUTORS = 10_000
+WORKERS = 20
+NODE = "a-supervisor"
+MEMORY_BYTES_MAX = 32_000_000
+
+
+def _stats(count: int) -> ExecutorStats:
+    received = {":all-time": {("words", "default"): count}}
+    bolt = BoltStats(
+        acked=received, failed={}, executed=received, process_ms_avg={}, execute_ms_avg={}
+    )
+    return ExecutorStats(bolt, {":all-time": {"default": count}}, {}, 1.0)
+
+
+def _call(port: int, method: str, *args: Any) -> messages.Message:
+    """One call from another thread; its answer is read and not decoded."""
+    body = codec.to_bytes(storm.Nimbus.methods[method].args.cls(*args))
+    message = messages.serialize(MessageType.CALL, method, 1, body)
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
+        connection.sendall(struct.pack(">i", len(message)) + message)
+        stream = connection.makefile("rb")
+        [length] = struct.unpack(">i", stream.read(4))
+        return messages.parse(stream.read(length))
+
+
+def _heartbeat(topology_id: str, executors: int) -> storm.SupervisorWorkerHeartbeats:
+    infos = [storm.ExecutorInfo(task, task) for task in range(1, executors + 1)]
+    beat = storm.SupervisorWorkerHeartbeat(topology_id, infos, 5)
+    return storm.SupervisorWorkerHeartbeats(NODE, [beat])
+
+
+def _costly_topology(inputs_count: int) -> storm.StormTopology:
+    """What takes the most objects and the most time for its bytes: inputs of very short names."""
+    inputs = {
+        storm.GlobalStreamId(f"{number:04x}", ""): storm.Grouping(shuffle=storm.NullStruct())
+        for number in range(inputs_count)
+    }
+    bolt = storm.Bolt(
+        storm.ComponentObject(shell=storm.ShellComponent("p", "q")),
+        storm.ComponentCommon(inputs, {}),
+    )
+    return storm.StormTopology({}, {"b": bolt}, {})
+
+
+async def _run(folder: Path) -> None:
+    async with LocalNimbus(folder) as nimbus:
+        await nimbus.leads()
+        await nimbus.supervisor(NODE, ports=range(6700, 6700 + WORKERS))
+        topology_id = await nimbus.submit(
+            "big", {"topology.workers": WORKERS, "topology.acker.executors": 0}, executors=EXECUTORS
+        )
+        found = await nimbus.state.assignment(topology_id)
+        assert found is not None
+        for slot, executors in found[0].slots().items():
+            beat = {executor: _stats(executor.task_start) for executor in executors}
+            nimbus.state.put_worker_beat_nowait(slot, WorkerHeartbeat(topology_id, beat, 1, 60))
+        server = ThriftServer(storm.Nimbus, nimbus.service, limits=LIMITS)
+        await server.start()
+
+        async def call(method: str, *args: Any) -> MessageType:
+            return (await asyncio.to_thread(_call, server.port, method, *args)).type
+
+        honest: tuple[tuple[Any, ...], ...] = (
+            ("getTopologyInfo", topology_id),
+            ("getComponentPageInfo", topology_id, "count", ":all-time", True),
+            ("getSupervisorAssignments", NODE),
+            ("getClusterInfo",),
+            ("sendSupervisorWorkerHeartbeats", _heartbeat(topology_id, EXECUTORS)),
+        )
+        refused: tuple[tuple[Any, ...], ...] = (
+            ("sendSupervisorWorkerHeartbeats", _heartbeat(topology_id, EXECUTORS + 2)),
+            ("sendSupervisorWorkerHeartbeats", _heartbeat("no-such-1-1", 60_000)),
+        )
+        costly = _costly_topology(43_000)
+        await asyncio.sleep(0)
+        watch_loop()
+        try:
+            for method, *args in honest:
+                assert await call(method, *args) is MessageType.REPLY, method
+            for method, *args in refused:
+                assert await call(method, *args) is MessageType.EXCEPTION, method
+            await call("submitTopology", "costly", "no upload", "{}", costly)
+        finally:
+            await server.stop()
+
+
+def test_no_call_holds_the_loop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "NODE_BYTES_MAX", 8_000_000)
+    with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=WatchedLoop) as runner:
+        runner.run(_run(tmp_path))
+    assert held_loops(record.getMessage() for record in caplog.records) == []
+
+
+def test_no_frame_takes_more_memory_than_a_call_may() -> None:
+    """The largest frame is a submit of 1 MiB. This is a quarter of one, of the content that takes
+    the most memory."""
+    args = storm.Nimbus.methods["submitTopology"].args.cls
+    data = codec.to_bytes(args("costly", "", "{}", _costly_topology(10_750)))
+    assert 250_000 < len(data) < 262_144
+    tracemalloc.start()
+    try:
+        codec.read_struct(args, data, 0)
+        assert 4 * tracemalloc.get_traced_memory()[1] < MEMORY_BYTES_MAX
+    finally:
+        tracemalloc.stop()
