@@ -275,6 +275,8 @@ SCHEMA: dict[str, Kind] = {
     "drpc.request.timeout.secs": SECS,
     "drpc.requests.max": POSITIVE,
     "drpc.function.requests.max": POSITIVE,
+    "drpc.requests.bytes.max": whole(1024),
+    "drpc.peer.percent.max": whole(1, 100),
     "drpc.worker.timeout.secs": SECS,
     "topology.name": TEXT,
     "topology.workers": TASKS,

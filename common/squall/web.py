@@ -106,6 +106,7 @@ class WebServer:
         self._insecure = insecure
         self._hosts = {known.lower() for known in hosts}
         self._body_timeout_secs = body_timeout_secs
+        self._body_bytes_max = body_bytes_max
         self._connections_max = connections_max
         self._loopback = True
         app = web.Application(middlewares=[self._around], client_max_size=body_bytes_max)
@@ -153,9 +154,18 @@ class WebServer:
 
     async def read_text(self, request: web.Request) -> str:
         """The body as text. Raises HttpError: too large, too slow, not UTF-8."""
+        # Not by request.read(), which keeps the bytes as long as the request is under way.
+        body = bytearray()
         try:
             async with asyncio.timeout(self._body_timeout_secs):
-                body = await request.read()
+                async for piece in request.content.iter_any():
+                    body += piece
+                    if len(body) > self._body_bytes_max:
+                        raise HttpError(
+                            413,
+                            "Request Entity Too Large",
+                            f"the body has more than {self._body_bytes_max} bytes",
+                        )
         except TimeoutError:
             raise HttpError(408, "Request Timeout", "the body took too long") from None
         try:

@@ -35,13 +35,15 @@ from squall_drpc.exchange import Exchange
 from squall_drpc.http import DrpcHttp
 from squall_drpc.services import CallerService, WorkerService
 from squall_thrift import storm
-from squall_thrift.server import InsecureListenerError, ThriftServer
+from squall_thrift.server import FrameLimits, InsecureListenerError, ThriftServer
 
 log = get_logger(__name__)
 
 _STOP_GRACE_SECS = 5.0
 _FILES_BESIDE_CONNECTIONS = 64
 _WORKER_CONNECTIONS_MAX = 1024
+# Calls that bring results, or long texts of errors.
+_RESULTS = ("result", "failRequestV2", "settleRequests")
 
 
 def main() -> int:
@@ -79,6 +81,7 @@ class DrpcServer:
             frame_bytes_max=bytes_max,
             connections_max=callers_max,
             insecure=insecure,
+            cancelled_on_hang_up=("execute",),
         )
         self.workers = ThriftServer(
             INVOCATIONS,
@@ -89,6 +92,8 @@ class DrpcServer:
             frame_bytes_max=4 * bytes_max,
             connections_max=_WORKER_CONNECTIONS_MAX,
             insecure=insecure,
+            limits=FrameLimits(otherwise=65_536, by_method=dict.fromkeys(_RESULTS, 4 * bytes_max)),
+            cancelled_on_hang_up=("fetchRequests",),
         )
         self.http = DrpcHttp(self.exchange).server(
             host=host,

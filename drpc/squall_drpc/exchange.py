@@ -12,7 +12,7 @@ from typing import Any
 
 from squall.clock import Clock, SystemClock
 from squall.logs import get_logger
-from squall_drpc.requests import Batch, BusyError, Failure, Outcome, Reason, Requests
+from squall_drpc.requests import Batch, Bounds, BusyError, Failure, Outcome, Reason, Requests
 from squall_thrift import storm
 
 log = get_logger(__name__)
@@ -37,8 +37,12 @@ class Exchange:
             os.urandom(6).hex(),
             timeout_secs=float(conf["drpc.request.timeout.secs"]),
             taker_timeout_secs=float(conf["drpc.worker.timeout.secs"]),
-            waiting_max=int(conf["drpc.function.requests.max"]),
-            requests_max=int(conf["drpc.requests.max"]),
+            bounds=Bounds(
+                waiting=int(conf["drpc.function.requests.max"]),
+                requests=int(conf["drpc.requests.max"]),
+                bytes=int(conf["drpc.requests.bytes.max"]),
+                peer_percent=int(conf["drpc.peer.percent.max"]),
+            ),
         )
         # Workers that wait for a function's requests, the longest first; none is empty.
         self._fetching: dict[str, OrderedDict[asyncio.Future[None], None]] = {}
@@ -51,9 +55,10 @@ class Exchange:
         """How many requests have not ended."""
         return len(self._requests)
 
-    async def execute(self, function: str, args: str) -> str:
-        """Ask a function. Raises storm.DRPCExecutionException when there is no result, BusyError
-        when a bound is reached, CallRefusedError for a name that no function can have."""
+    async def execute(self, function: str, args: str, peer: str = "") -> str:
+        """Ask a function, for a caller at the address `peer`. Raises storm.DRPCExecutionException
+        when there is no result, BusyError when a bound is reached, CallRefusedError for a name that
+        no function can have."""
         _check_name(function)
         if self._ending:
             raise failure_exception(_SHUTDOWN)
@@ -63,7 +68,7 @@ class Exchange:
             if not answer.done():
                 answer.set_result(outcome)
 
-        request = self._requests.add(function, args, self._now(), end)
+        request = self._requests.add(function, args, self._now(), end, peer)
         self._set_timer()
         self._wake_one(function)
         try:
@@ -95,6 +100,10 @@ class Exchange:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(wait_secs, FETCH_WAIT_SECS_MAX)):
                     await woken
+        except asyncio.CancelledError:
+            if woken.done() and not woken.cancelled():
+                self._wake_one(function)  # a worker that hung up when it was its turn
+            raise
         finally:
             waiting = self._fetching.get(function)
             if waiting is not None:

@@ -50,7 +50,9 @@ class DrpcHttp:
 
     async def _execute(self, request: web.Request, args: str) -> web.Response:
         try:
-            result = await self._exchange.execute(request.match_info["function"], args)
+            result = await self._exchange.execute(
+                request.match_info["function"], args, request.remote or ""
+            )
         except storm.DRPCExecutionException as error:
             status, name = _STATUS.get(
                 error.type or storm.DRPCExceptionType.INTERNAL_ERROR, (500, "INTERNAL_ERROR")

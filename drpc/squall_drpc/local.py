@@ -27,7 +27,7 @@ from typing import Any, Self
 
 from squall.import_check import MODE_VARIABLE
 from squall_drpc.client import DRPCClient, DRPCError
-from squall_drpc.requests import BusyError, Failure, Outcome, Reason, Request, Requests
+from squall_drpc.requests import Bounds, BusyError, Failure, Outcome, Reason, Request, Requests
 
 LOCAL_PREFIX = "local-drpc-"
 
@@ -49,8 +49,7 @@ class LocalDRPC:
             self.name,
             timeout_secs=timeout_secs,
             taker_timeout_secs=timeout_secs,
-            waiting_max=10_000,
-            requests_max=10_000,
+            bounds=Bounds(waiting=10_000, requests=10_000),
         )
         self._wake: dict[str, list[Callable[[], None]]] = {}  # by function
         _servers[self.name] = self

@@ -14,13 +14,16 @@ else would ever answer. Of a batch whose answer was lost on the way the taker kn
 with the number of the last batch that it *has*, and gets the lost one again. Storm's own workers
 take one by one, without a name: what they lose ends by the time-out.
 
-What callers can make it hold is bounded: `waiting_max` requests for one function, `requests_max` in
-all; a function that nobody asked for, or nobody serves, leaves nothing behind.
+What callers can make it hold is bounded (`Bounds`): requests that wait for one function, requests
+in all, and the bytes of their arguments; and of each of these one caller's address may take only a
+share, so that the others find room. A function that nobody asked for, or nobody serves, leaves
+nothing behind.
 """
 
 from __future__ import annotations
 
 import enum
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -69,8 +72,40 @@ class Batch:
     requests: tuple[Request, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What all callers, and one peer among them, may have under way."""
+
+    waiting: int  # for one function
+    requests: int
+    bytes: int = 2**63
+    peer_percent: int = 100  # of each of the above
+
+    def of_peer(self, bound: int) -> int:
+        """One peer's part of a bound, at least one."""
+        return max(1, bound * self.peer_percent // 100)
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is under way, of all or of one peer."""
+
+    requests: int = 0
+    bytes: int = 0
+    waiting: dict[str, int] = field(default_factory=dict)  # by function; none is 0
+
+    def count_waiting(self, function: str, change: int) -> None:
+        count = self.waiting.get(function, 0) + change
+        if count:
+            self.waiting[function] = count
+        else:
+            del self.waiting[function]
+
+
 @dataclass(slots=True)
 class _Pending:
+    peer: str
+    size: int  # bytes of its arguments, in memory
     request: Request
     function: str
     deadline: float
@@ -95,16 +130,16 @@ class Requests:
         *,
         timeout_secs: float,
         taker_timeout_secs: float,
-        waiting_max: int,
-        requests_max: int,
+        bounds: Bounds,
     ) -> None:
         """`server` is a text that no other server's life has ever had."""
         self._server = server
         self._timeout_secs = timeout_secs
         self._taker_timeout_secs = taker_timeout_secs
-        self._waiting_max = waiting_max
-        self._requests_max = requests_max
+        self._bounds = bounds
         self._number = 0
+        self._all = _Held()
+        self._peers: dict[str, _Held] = {}  # of those that have requests under way
         # All time-outs are equally long: the oldest request is the first to end.
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         self._waiting: dict[str, OrderedDict[str, None]] = {}  # by function; none is empty
@@ -119,19 +154,48 @@ class Requests:
         return list(self._waiting)
 
     def add(
-        self, function: str, args: str, now: float, on_end: Callable[[Outcome], None]
+        self,
+        function: str,
+        args: str,
+        now: float,
+        on_end: Callable[[Outcome], None],
+        peer: str = "",
     ) -> Request:
-        """Take a request on. `on_end` is called once, within the time-out. Raises BusyError."""
-        if len(self._pending) >= self._requests_max:
-            raise BusyError(f"the server has {self._requests_max} requests under way")
-        queue = self._waiting.get(function)
-        if queue is not None and len(queue) >= self._waiting_max:
-            raise BusyError(f"{self._waiting_max} requests wait for function {function!r} already")
+        """Take a request on, of a `peer` (an address). `on_end` is called once, within the timeout.
+        Raises BusyError."""
+        size = sys.getsizeof(args)
+        held = self._peers.get(peer) or _Held()
+        self._check_room(function, size, self._all, lambda bound: bound, "")
+        self._check_room(function, size, held, self._bounds.of_peer, f" of {peer or 'this peer'}")
         self._number += 1
         request = Request(f"{self._server}-{self._number}", args)
-        self._pending[request.id] = _Pending(request, function, now + self._timeout_secs, on_end)
+        self._pending[request.id] = _Pending(
+            peer, size, request, function, now + self._timeout_secs, on_end
+        )
         self._waiting.setdefault(function, OrderedDict())[request.id] = None
+        self._peers[peer] = held
+        for one in (self._all, held):
+            one.requests += 1
+            one.bytes += size
+            one.count_waiting(function, 1)
         return request
+
+    def _check_room(
+        self, function: str, size: int, held: _Held, part: Callable[[int], int], whose: str
+    ) -> None:
+        bounds = self._bounds
+        if held.requests >= part(bounds.requests):
+            raise BusyError(f"the server has {held.requests} requests{whose} under way")
+        if (waiting := held.waiting.get(function, 0)) >= part(bounds.waiting):
+            raise BusyError(f"{waiting} requests{whose} wait for function {function!r} already")
+        if held.bytes + size > part(bounds.bytes):
+            raise BusyError(
+                f"the server has requests{whose} with {held.bytes} bytes of arguments under way"
+            )
+
+    def _no_longer_waits(self, pending: _Pending) -> None:
+        for one in (self._all, self._peers[pending.peer]):
+            one.count_waiting(pending.function, -1)
 
     def take(
         self, function: str, most: int, now: float, taker: str | None = None, have: int = 0
@@ -155,6 +219,7 @@ class Requests:
             if taken and size > _BATCH_CHARS_MAX:
                 break
             del queue[request_id]
+            self._no_longer_waits(pending)
             pending.taker = taker
             taken.append(pending.request)
         if queue is not None and not queue:
@@ -227,10 +292,17 @@ class Requests:
         if pending is None:
             return None
         queue = self._waiting.get(pending.function)
-        if queue is not None:
-            queue.pop(request_id, None)
+        if queue is not None and request_id in queue:
+            del queue[request_id]
+            self._no_longer_waits(pending)
             if not queue:
                 del self._waiting[pending.function]
+        held = self._peers[pending.peer]
+        for one in (self._all, held):
+            one.requests -= 1
+            one.bytes -= pending.size
+        if not held.requests:
+            del self._peers[pending.peer]
         if pending.taker is not None:
             taker = self._takers.get(pending.taker)
             if taker is not None:
@@ -239,6 +311,14 @@ class Requests:
 
     def validate(self) -> None:
         """Assert what must always hold."""
+        assert self._all.requests == len(self._pending)
+        assert self._all.requests == sum(held.requests for held in self._peers.values())
+        assert self._all.bytes == sum(held.bytes for held in self._peers.values())
+        assert self._all.waiting == {f: len(queue) for f, queue in self._waiting.items()}
+        for peer, held in self._peers.items():
+            assert held.requests, peer
+            assert held.requests <= self._bounds.of_peer(self._bounds.requests)
+            assert all(held.waiting.values())
         for function, queue in self._waiting.items():
             assert queue, function
             for request_id in queue:

@@ -29,7 +29,7 @@ class CallerService:
         funcArgs: str | None,
     ) -> str:
         try:
-            return await self._exchange.execute(functionName or "", funcArgs or "")
+            return await self._exchange.execute(functionName or "", funcArgs or "", call.address)
         except (BusyError, CallRefusedError) as error:
             raise storm.DRPCExecutionException(
                 msg=str(error), type=storm.DRPCExceptionType.INTERNAL_ERROR

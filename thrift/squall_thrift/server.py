@@ -353,6 +353,10 @@ class ThriftServer:
         )
         try:
             return await self._processor.answer(request)
+        except asyncio.CancelledError as error:
+            # Without the handler's frames: the task keeps the error, the frames keep the call's
+            # arguments, and both would wait for a garbage collection that may come much later.
+            raise error.with_traceback(None) from None
         finally:
             protocol.on_hang_up = protocol.on_bytes = None
 

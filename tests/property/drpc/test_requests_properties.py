@@ -5,12 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_drpc.requests import BusyError, Failure, Outcome, Reason, Requests
+from squall_drpc.requests import Bounds, BusyError, Failure, Outcome, Reason, Requests
 
 FUNCTIONS = ("f", "g")
+BOUNDS = Bounds(waiting=3, requests=5, peer_percent=70)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.sampled_from(FUNCTIONS)),
+        st.tuples(st.just("add"), st.sampled_from(FUNCTIONS), st.sampled_from(["p1", "p2"])),
         st.tuples(
             st.just("take"),
             st.sampled_from(FUNCTIONS),
@@ -28,7 +29,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_each_request_ends_once_and_leaves_nothing(steps: list[tuple[object, ...]]) -> None:
-    requests = Requests("s", timeout_secs=10, taker_timeout_secs=5, waiting_max=3, requests_max=5)
+    requests = Requests("s", timeout_secs=10, taker_timeout_secs=5, bounds=BOUNDS)
     now = 0.0
     ends: dict[str, list[Outcome]] = {}
     withdrawn: set[str] = set()
@@ -38,10 +39,10 @@ def test_each_request_ends_once_and_leaves_nothing(steps: list[tuple[object, ...
 
     for step in steps:
         match step:
-            case ("add", str(function)):
+            case ("add", str(function), str(peer)):
                 outcomes: list[Outcome] = []
                 try:
-                    request = requests.add(function, "args", now, outcomes.append)
+                    request = requests.add(function, "args", now, outcomes.append, peer)
                 except BusyError:
                     continue
                 ids.append(request.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from squall_drpc import AsyncDRPCClient, DRPCError, Reason
 from squall_drpc.batches import INVOCATIONS, Settlement
 from squall_drpc.daemon import DrpcServer
-from squall_thrift import storm
+from squall_thrift import codec, messages, storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient
 
 from .conftest import Serve, until
@@ -135,7 +136,7 @@ async def test_a_function_that_nobody_serves_times_out_and_leaves_nothing(serve:
 
 async def test_bounds_refuse_at_once(serve: Serve) -> None:
     async with (
-        serve(**{"drpc.function.requests.max": 2}) as server,
+        serve(**{"drpc.function.requests.max": 2, "drpc.peer.percent.max": 100}) as server,
         AsyncDRPCClient(port=server.callers.port) as client,
         worker(server) as topology,
     ):
@@ -146,6 +147,74 @@ async def test_bounds_refuse_at_once(serve: Serve) -> None:
         for _ in asked:
             await topology.call("result", (await fetch(topology, "f")).request_id, "r")
         assert await asyncio.gather(*asked) == ["r", "r"]
+
+
+@asynccontextmanager
+async def call_from(server: DrpcServer, address: str, function: str, args: str = "") -> Any:
+    """A call that waits for its answer, of a client at another address of loopback."""
+    body = codec.to_bytes(storm.DistributedRPC.methods["execute"].args.cls(function, args))
+    message = messages.serialize(messages.MessageType.CALL, "execute", 1, body)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", server.callers.port, local_addr=(address, 0)
+    )
+    try:
+        writer.write(len(message).to_bytes(4) + message)
+        yield reader
+    finally:
+        writer.transport.abort()
+
+
+async def answer(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(LONG_SECS):
+        length = int.from_bytes(await reader.readexactly(4))
+        return await reader.readexactly(length)
+
+
+async def test_a_caller_that_hangs_up_gives_its_place_back(serve: Serve) -> None:
+    async with serve() as server:
+        async with call_from(server, "127.0.0.1", "f", "x" * 100_000):
+            await until(lambda: server.exchange.under_way == 1)
+        await until(lambda: server.exchange.under_way == 0)
+        assert server.exchange._requests.waiting_functions == []
+
+
+async def test_one_address_leaves_room_for_others(serve: Serve) -> None:
+    async with serve(**{"drpc.function.requests.max": 4}) as server, AsyncExitStack() as stack:
+        for count in (1, 2):
+            await stack.enter_async_context(call_from(server, "127.0.0.2", "f"))
+            await until(lambda count=count: server.exchange.under_way == count)  # type: ignore[misc]
+        async with call_from(server, "127.0.0.2", "f") as refused:
+            assert b"2 requests of 127.0.0.2 wait for function 'f' already" in await answer(refused)
+        async with call_from(server, "127.0.0.1", "f"):
+            await until(lambda: server.exchange.under_way == 3)
+
+
+async def test_the_bytes_of_all_requests_are_bounded(serve: Serve) -> None:
+    async with (
+        serve(**{"drpc.requests.bytes.max": 200_000}) as server,
+        call_from(server, "127.0.0.2", "f", "x" * 90_000),
+    ):
+        await until(lambda: server.exchange.under_way == 1)
+        async with call_from(server, "127.0.0.2", "g", "x" * 20_000) as refused:
+            assert b"of 127.0.0.2 with 90049 bytes of arguments" in await answer(refused)
+        async with call_from(server, "127.0.0.1", "g", "x" * 90_000):
+            await until(lambda: server.exchange.under_way == 2)
+            async with call_from(server, "127.0.0.3", "g", "x" * 30_000) as refused:
+                assert b"requests with 180098 bytes of arguments" in await answer(refused)
+
+
+async def test_a_request_waits_for_no_worker_that_hung_up(serve: Serve) -> None:
+    async with serve() as server, AsyncDRPCClient(port=server.callers.port) as client:
+        gone = worker(server)
+        await gone.connect()
+        fetching = asyncio.create_task(gone.call("fetchRequests", "f", 1, 5000, None, 0))
+        await until(lambda: server.exchange._fetching)
+        fetching.cancel()  # ends its connection
+        await until(lambda: not server.exchange._fetching)
+        async with worker(server) as other:
+            asked = asyncio.create_task(client.execute("f", "x"))
+            await other.call("result", (await fetch(other, "f")).request_id, "y")
+            assert await asked == "y"
 
 
 @pytest.mark.parametrize("function", ["", "x" * 513])
