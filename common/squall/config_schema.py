@@ -172,6 +172,7 @@ SCHEMA: dict[str, Kind] = {
     "storm.local.hostname": TEXT,
     "storm.cluster.mode": either("distributed", "local"),
     "storm.bind.host": TEXT,
+    "storm.http.hosts": HOSTS,
     "storm.security.insecure": YES_NO,
     "storm.messaging.curve": Kind(
         "true, false or auto", lambda v: isinstance(v, bool) or v == "auto"

@@ -50,10 +50,22 @@ def is_system_id(name: str) -> bool:
     return name.startswith(RESERVED_PREFIX)
 
 
+def character_error(name: str) -> str | None:
+    """The character of a name that cannot be shown as what it is, or that ZooKeeper refuses, or
+    None: control characters (those that turn the direction of text, too), line separators, halves
+    of surrogate pairs, private use."""
+    for character in name:
+        if not character.isprintable() or "\ufff0" <= character <= "\uffff":
+            return f"the character U+{ord(character):04X}, which names may not have"
+    return None
+
+
 def topology_name_error(name: str) -> str | None:
     """Why `name` cannot name a topology, or None. Storm refuses the same characters."""
     if not name:
         return "a topology name may not be empty"
+    if (why := character_error(name)) is not None:
+        return f"topology name {name!r} has {why}"
     if len(name.encode()) > 200:
         return f"the topology name is {len(name.encode())} bytes long; the limit is 200"
     if _TOPOLOGY_NAME.fullmatch(name) is None:

@@ -52,6 +52,7 @@ from squall.names import (
     SYSTEM_COMPONENT,
     SYSTEM_STREAM,
     TICK_STREAM,
+    character_error,
     is_system_id,
 )
 
@@ -151,8 +152,8 @@ def _id_problems(what: str, name: object) -> Iterable[str]:
         yield f"its {what} is empty"
     elif is_system_id(name):
         yield f"{what} {_quote(name)} begins with {RESERVED_PREFIX!r}, which is kept for the system"
-    elif not name.isprintable():
-        yield f"{what} {_quote(name)} has characters that cannot be printed"
+    elif (why := character_error(name)) is not None:
+        yield f"{what} {_quote(name)} has {why}"
     elif len(name.encode(errors="replace")) > _ID_BYTES_MAX:
         yield f"its {what} is longer than {_ID_BYTES_MAX} bytes"
 
@@ -162,6 +163,8 @@ def _field_problems(stream: str, info: StreamInfo) -> Iterable[str]:
     for field in info.fields:
         if not isinstance(field, str) or not field:
             yield f"stream {_quote(stream)} has a field named {show_value(field)}; expected text"
+        elif (why := character_error(field)) is not None:
+            yield f"stream {_quote(stream)} has the field {_quote(field)} with {why}"
         elif field in seen:
             yield f"stream {_quote(stream)} has the field {_quote(field)} twice"
         else:

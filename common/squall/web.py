@@ -11,8 +11,9 @@
 - A request's head and body are bounded in bytes and in time, connections in number: a peer that is
   slow, silent or hostile is hung up on.
 - Every answer, errors too, carries headers that keep browsers from guessing types, framing and
-  caching. A `Host` that is neither an address nor a name of this machine nor named in `hosts` is
-  refused on loopback: a web page elsewhere could otherwise reach it by DNS rebinding.
+  caching.
+- A request that may come from a web page elsewhere is refused, on loopback and off it, over http
+  and https (`web_origin`): a foreign `Host` with 421, a foreign `Origin` and the like with 403.
 
 An error is `{"error": ..., "errorMessage": ...}`, as in Storm's REST API.
 """
@@ -30,6 +31,7 @@ from aiohttp import web
 
 from squall.errors import SquallError
 from squall.logs import get_logger
+from squall.web_origin import host_error, page_error
 from squall_thrift import storm
 from squall_thrift.authorization import Authorizer, Call, OpenAuthorizer
 
@@ -108,7 +110,6 @@ class WebServer:
         self._body_timeout_secs = body_timeout_secs
         self._body_bytes_max = body_bytes_max
         self._connections_max = connections_max
-        self._loopback = True
         app = web.Application(middlewares=[self._around], client_max_size=body_bytes_max)
         for route in routes:
             app.router.add_route(route.method, route.path, self._guarded(route))
@@ -182,8 +183,8 @@ class WebServer:
             raise SquallError(f"{self._name}: no such host {self._host!r}: {error}") from error
         found.sort(key=lambda info: info[0] != socket.AF_INET)
         address = str(found[0][4][0])
-        self._loopback = ipaddress.ip_address(address).is_loopback
-        if not (self._loopback or self._authorizer.authenticates or self._insecure):
+        loopback = ipaddress.ip_address(address).is_loopback
+        if not (loopback or self._authorizer.authenticates or self._insecure):
             raise SquallError(
                 f"{self._name} would serve HTTP on {address} without authentication",
                 hint="Listen on 127.0.0.1, or set storm.security.insecure to true if everyone in "
@@ -200,9 +201,9 @@ class WebServer:
 
     def _guarded(self, route: Route) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            site = request.headers.get("Sec-Fetch-Site")  # browsers send it
-            if site in ("cross-site", "same-site") and not route.cross_site:
-                raise HttpError(403, "Forbidden", "not from another site's page")
+            why = None if route.cross_site else page_error(request.method, request.headers)
+            if why is not None:
+                raise HttpError(403, "Forbidden", why)
             peer = request.transport.get_extra_info("peername") if request.transport else None
             where = f"{peer[0]}:{peer[1]}" if peer else "unknown"
             try:
@@ -223,8 +224,10 @@ class WebServer:
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._loopback and not self._is_known(request.host):
-            return error_response(421, "Misdirected Request", f"this is not {request.host!r}")
+        local = request.transport.get_extra_info("sockname") if request.transport else None
+        why = host_error(request.host, self._hosts, str(local[0]) if local else "")
+        if why is not None:
+            return error_response(421, "Misdirected Request", why)
         try:
             return await handler(request)
         except HttpError as error:
@@ -243,17 +246,6 @@ class WebServer:
             return error_response(
                 500, "Internal Server Error", f"internal error: {type(error).__name__}"
             )
-
-    def _is_known(self, host: str) -> bool:
-        """Whether a Host header may mean this server."""
-        name = host.partition("]")[0].strip("[") if host.startswith("[") else host.split(":")[0]
-        if name.lower() == "localhost" or name.lower() in self._hosts:
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
 
 
 class _Refusal(asyncio.Protocol):

@@ -30,6 +30,7 @@ from squall.daemon import (
 from squall.errors import SquallError
 from squall.logs import get_logger
 from squall.printing import print_if_possible
+from squall.web_origin import known_hosts
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.exchange import Exchange
 from squall_drpc.http import DrpcHttp
@@ -100,6 +101,7 @@ class DrpcServer:
             port=int(conf["drpc.http.port"]),
             body_bytes_max=bytes_max,
             insecure=insecure,
+            hosts=known_hosts(conf, host),
         )
 
     async def start(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from squall.clock import Clock, SystemClock
 from squall.logs import get_logger
+from squall.names import character_error
 from squall_drpc.requests import Batch, Bounds, BusyError, Failure, Outcome, Reason, Requests
 from squall_thrift import storm
 
@@ -171,6 +172,8 @@ def failure_exception(failure: Failure) -> storm.DRPCExecutionException:
 def _check_name(function: str) -> None:
     if not function:
         raise CallRefusedError("a DRPC function needs a name")
+    if (why := character_error(function)) is not None:
+        raise CallRefusedError(f"the name of a DRPC function has {why}")
     if len(function.encode()) > FUNCTION_BYTES_MAX:
         raise CallRefusedError(
             f"the name of a DRPC function has at most {FUNCTION_BYTES_MAX} bytes"

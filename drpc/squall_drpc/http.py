@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from aiohttp import web
 
 from squall.web import HttpError, Route, WebServer
@@ -24,8 +26,16 @@ class DrpcHttp:
         self._exchange = exchange
         self._server: WebServer | None = None
 
-    def server(self, *, host: str, port: int, body_bytes_max: int, insecure: bool) -> WebServer:
-        """A listener with these routes, not started."""
+    def server(
+        self,
+        *,
+        host: str,
+        port: int,
+        body_bytes_max: int,
+        insecure: bool,
+        hosts: Collection[str] = (),
+    ) -> WebServer:
+        """A listener with these routes, not started. `hosts`: see `web_origin.known_hosts`."""
         self._server = WebServer(
             [
                 Route("POST", "/drpc/{function}", self._post, permission="execute"),
@@ -38,6 +48,7 @@ class DrpcHttp:
             port=port,
             body_bytes_max=body_bytes_max,
             insecure=insecure,
+            hosts=hosts,
         )
         return self._server
 

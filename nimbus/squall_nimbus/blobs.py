@@ -36,6 +36,7 @@ from squall.cluster.values import Access, BlobMeta
 from squall.errors import SquallError
 from squall.files import make_private_dirs, sync_dir, write_atomic
 from squall.logs import get_logger
+from squall.names import character_error
 
 log = get_logger(__name__)
 
@@ -61,6 +62,8 @@ def key_error(key: str) -> str | None:
         return f"{key!r} is no blob key"
     if _KEY_FORBIDDEN.search(key):
         return f"blob key {key!r} may not contain '/', '\\' or control characters"
+    if (why := character_error(key)) is not None:
+        return f"blob key {key!r} has {why}"
     if len(key.encode(errors="replace")) > _KEY_BYTES_MAX:
         return f"blob key {key[:40]!r}... is longer than {_KEY_BYTES_MAX} bytes"
     return None

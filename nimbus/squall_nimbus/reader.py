@@ -21,7 +21,7 @@ from squall_nimbus.leader import LeaderDesk
 from squall_nimbus.storms import read_storms
 from squall_nimbus.views import TopologyView
 from squall_thrift import storm
-from squall_thrift.off_loop import off_loop
+from squall_thrift.off_loop import off_loop_if
 
 
 class Errors(enum.Enum):
@@ -92,8 +92,9 @@ class Reader:
             self._view(i, base, assignments.get(i), count)
             for (i, base), count in zip(bases.items(), copies, strict=True)
         ]
-        return await off_loop(
-            lambda: [views.topology_summary(view, slots) for view in views_of_all]
+        large = views.are_large(assignments.values())
+        return await off_loop_if(
+            large, lambda: [views.topology_summary(view, slots) for view in views_of_all]
         )
 
     def _view(
@@ -157,7 +158,10 @@ class Reader:
     async def supervisor_summaries(self) -> dict[str, storm.SupervisorSummary]:
         """The same, each in a line."""
         supervisors, assignments = await asyncio.gather(self.supervisors(), self.assignments())
-        return await off_loop(views.supervisor_summaries, supervisors, assignments.values())
+        large = views.are_large(assignments.values())
+        return await off_loop_if(
+            large, views.supervisor_summaries, supervisors, assignments.values()
+        )
 
     async def view_without_errors(self, topology_id: str) -> TopologyView:
         """A topology with its heartbeats; without its code where this Nimbus does not have it."""

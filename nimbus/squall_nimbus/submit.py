@@ -302,4 +302,13 @@ def parse_conf(text: str) -> dict[str, Any]:
         raise InvalidTopologyError(f"the topology's configuration is no JSON: {error}") from error
     if not isinstance(conf, dict):
         raise InvalidTopologyError("the topology's configuration is no JSON object")
+    for key, value in conf.items():
+        try:
+            json.dumps([key, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"U+{ord(error.object[error.start]):04X}"
+            raise InvalidTopologyError(
+                f"the topology's configuration has half a surrogate pair ({half}) in {key!a}",
+                hint="Write characters beyond U+FFFF as themselves, or as both halves.",
+            ) from error
     return conf

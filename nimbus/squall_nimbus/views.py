@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall.cluster import convert, values
+from squall.cluster.codec import CorruptStateError
 from squall.cluster.state import UndecodedBeat
 from squall.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
 from squall.model import ComponentKind, Executor, WorkerSlot
@@ -26,6 +27,16 @@ from squall_nimbus.stats import StreamTotals, Totals
 from squall_thrift import codec, storm
 
 _NO_ASSIGNMENT = Assignment("")
+
+
+# What is made for so many executors is made on the loop: some 10 ms at worst. A small call so waits
+# for nobody's large one.
+_EXECUTORS_ON_LOOP_MAX = 100
+
+
+def are_large(assignments: Iterable[Assignment]) -> bool:
+    """Whether what is made of them would hold the loop."""
+    return sum(len(one.executor_slot) for one in assignments) > _EXECUTORS_ON_LOOP_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,11 @@ class TopologyView:
         return self.assignment or _NO_ASSIGNMENT
 
     @property
+    def is_large(self) -> bool:
+        """Whether what is made of it would hold the loop."""
+        return are_large([self.placed])
+
+    @property
     def uptime_secs(self) -> int:
         """Since it was submitted."""
         return max(0, self.now_epoch_secs - self.base.launch_time_secs)
@@ -84,13 +100,16 @@ class TopologyView:
         return self.placed.node_host.get(slot.node, "")
 
     def beat(self, slot: WorkerSlot) -> WorkerHeartbeat | None:
-        """A worker's heartbeat, decoded each time. Raises CorruptStateError."""
+        """A worker's heartbeat, decoded each time; None for one that is damaged, too: its worker
+        writes another within seconds, or is dead."""
         undecoded = self.beats.get(slot)
-        return None if undecoded is None else undecoded.decode()
+        try:
+            return None if undecoded is None else undecoded.decode()
+        except CorruptStateError:
+            return None
 
     def reports(self) -> Iterator[Report]:
-        """Of each executor that has a slot, worker by worker, and then of those that have none.
-        Raises CorruptStateError."""
+        """Of each executor that has a slot, worker by worker, and then of those that have none."""
         component_of = self.component_of
         for slot, executors in sorted(self.placed.slots().items()):
             beat = self.beat(slot)

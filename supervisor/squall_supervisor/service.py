@@ -9,6 +9,7 @@ from squall.cluster.values import Assignment
 from squall.logs import get_logger
 from squall_thrift import storm
 from squall_thrift.authorization import Call, permission
+from squall_thrift.throttle import Throttle
 
 log = get_logger(__name__)
 
@@ -26,12 +27,15 @@ class SupervisorService:
     ) -> None:
         self._assignments = assignments
         self._sync = sync
+        self._throttle = Throttle()
 
     @permission("sendSupervisorAssignments")
     async def sendSupervisorAssignments(
         self, call: Call, assignments: storm.SupervisorAssignments | None
     ) -> None:
-        log.info("assignments_announced", peer=call.peer)
+        left_out = self._throttle.left_out(call.address)
+        if left_out is not None:
+            log.info("assignments_announced", peer=call.peer, left_out=left_out)
         self._sync()
 
     @permission("getLocalAssignmentForStorm")

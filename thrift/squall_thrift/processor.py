@@ -21,9 +21,12 @@ from squall_thrift.messages import (
     ThriftApplicationError,
 )
 from squall_thrift.off_loop import LARGE_BYTES, off_loop
+from squall_thrift.throttle import Throttle
 from squall_thrift.wire import EncodeError, ProtocolError, TooManyPartsError
 
 log = logging.getLogger(__name__)
+
+_throttle = Throttle()
 
 # The call that is being served, for logs.
 OPERATION: ContextVar[str] = ContextVar("squall_operation", default="")
@@ -174,9 +177,15 @@ class Processor:
 
 def refusal(call: Call, message: Message, error: ThriftApplicationError) -> bytes:
     """The reply that says why a call was not carried out."""
-    log.warning(
-        "call_refused operation=%r peer=%s error=%r", call.operation, call.peer, error.message
-    )
+    left_out = _throttle.left_out((call.address, call.operation))
+    if left_out is not None:
+        log.warning(
+            "call_refused operation=%r peer=%s error=%r left_out=%d",
+            call.operation,
+            call.peer,
+            error.message,
+            left_out,
+        )
     body = messages.serialize_application_error(error)
     return messages.serialize(MessageType.EXCEPTION, message.name, message.sequence_id, body)
 

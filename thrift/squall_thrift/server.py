@@ -35,6 +35,7 @@ from squall_thrift.authorization import Authorizer, Call, OpenAuthorizer
 from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
 from squall_thrift.off_loop import CALLER
 from squall_thrift.processor import Processor, refusal
+from squall_thrift.throttle import Throttle
 from squall_thrift.turns import Key, Turns
 from squall_thrift.wire import ProtocolError
 
@@ -159,6 +160,7 @@ class ThriftServer:
         )
         self._cancelled_on_hang_up = frozenset(cancelled_on_hang_up)
         self._turns = Turns()
+        self._throttle = Throttle()
         self._server: asyncio.Server | None = None
         self._stopping = False
         self._connections: set[_Connection] = set()
@@ -303,12 +305,15 @@ class ThriftServer:
             while not self._stopping and await self._serve_call(connection, first_byte_secs):
                 first_byte_secs = None
         except (frames.FrameError, ProtocolError) as error:
-            log.warning(
-                "thrift_peer_dropped service=%s peer=%s reason=%r",
-                self._name,
-                connection.peer,
-                str(error),
-            )
+            left_out = self._throttle.left_out(connection.key[0])
+            if left_out is not None:
+                log.warning(
+                    "thrift_peer_dropped service=%s peer=%s reason=%r left_out=%d",
+                    self._name,
+                    connection.peer,
+                    str(error),
+                    left_out,
+                )
         except (OSError, asyncio.IncompleteReadError):
             pass  # the peer went away
 

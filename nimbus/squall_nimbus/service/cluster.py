@@ -11,7 +11,7 @@ from squall_nimbus.redact import redact
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_thrift import storm
 from squall_thrift.authorization import Call
-from squall_thrift.off_loop import off_loop
+from squall_thrift.off_loop import off_loop_if
 
 
 class ClusterCalls(Calls):
@@ -61,8 +61,8 @@ class ClusterCalls(Calls):
             if nodes & {slot.node for slot in assignment.executor_slot.values()}:
                 view = await reader.view_without_errors(topology_id)
                 for node in sorted(nodes):
-                    workers += await off_loop(
-                        views.worker_summaries, view, bool(is_include_sys), node
+                    workers += await off_loop_if(
+                        view.is_large, views.worker_summaries, view, bool(is_include_sys), node
                     )
         return storm.SupervisorPageInfo(supervisor_summaries=summaries, worker_summaries=workers)
 

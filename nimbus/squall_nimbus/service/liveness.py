@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from squall.cluster import convert
 from squall.cluster.values import Assignment
 from squall.model import Executor
+from squall_nimbus import views
 from squall_nimbus.control import TopologyNotAliveError
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.worker_metrics import MetricPoint
 from squall_thrift import storm
 from squall_thrift.authorization import Call
-from squall_thrift.off_loop import off_loop
+from squall_thrift.off_loop import off_loop, off_loop_if
 
 # Some 5 ms.
 _EXECUTORS_ON_LOOP_MAX = 1_000
@@ -41,7 +42,8 @@ class LivenessCalls(Calls):
     ) -> storm.SupervisorAssignments:
         """Every assignment that has a slot on the node (a supervisor's id)."""
         node = needed(node, "node")
-        return await off_loop(_on_node, node, await self.nimbus.reader.assignments())
+        assignments = await self.nimbus.reader.assignments()
+        return await off_loop_if(views.are_large(assignments.values()), _on_node, node, assignments)
 
     async def _heard(self, node: str | None, beat: storm.SupervisorWorkerHeartbeat) -> None:
         """Take in a worker's heartbeat. One that speaks for more executors than its topology has

@@ -13,7 +13,7 @@ from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.views import TopologyView
 from squall_thrift import codec, storm
 from squall_thrift.authorization import Call
-from squall_thrift.off_loop import off_loop
+from squall_thrift.off_loop import off_loop_if
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class TopologyCalls(Calls):
 
     async def _info(self, topology_id: str, errors: Errors = Errors.ALL) -> storm.TopologyInfo:
         view = await self.nimbus.reader.view(topology_id, errors)
-        return await off_loop(_encoded, views.topology_info, view)
+        return await off_loop_if(view.is_large, _encoded, views.topology_info, view)
 
     @operation("getTopologySummaries")
     async def getTopologySummaries(self, call: Call) -> list[storm.TopologySummary]:
@@ -87,8 +87,13 @@ class TopologyCalls(Calls):
         self, call: Call, id: str | None, window: str | None, is_include_sys: bool | None
     ) -> storm.TopologyPageInfo:
         view, stored = await self._page(id)
-        return await off_loop(
-            pages.topology_page, view, stored, stats.known_window(window), bool(is_include_sys)
+        return await off_loop_if(
+            view.is_large,
+            pages.topology_page,
+            view,
+            stored,
+            stats.known_window(window),
+            bool(is_include_sys),
         )
 
     @operation("getComponentPageInfo")
@@ -104,7 +109,8 @@ class TopologyCalls(Calls):
         component_id = needed(component_id, "component_id")
         if component_id not in stored.compiled.components:
             raise refused(f"topology {view.id} has no component {component_id!r}")
-        return await off_loop(
+        return await off_loop_if(
+            view.is_large,
             _encoded,
             pages.component_page,
             view,
@@ -126,7 +132,7 @@ class TopologyCalls(Calls):
     @operation("getTopology")
     async def getTopology(self, call: Call, id: str | None) -> storm.StormTopology:
         stored = await self.nimbus.reader.stored(needed(id, "id"))
-        return await off_loop(to_thrift, stored.compiled)
+        return to_thrift(stored.compiled)
 
     @operation("getUserTopology")
     async def getUserTopology(self, call: Call, id: str | None) -> storm.StormTopology:

@@ -161,7 +161,9 @@ async def test_pending_kills_and_rebalances_survive_the_leader(
     await nimbuses.add()
     await nimbuses.submit("killed")
     await nimbuses.submit("rebalanced")
-    wide = storm.RebalanceOptions(wait_secs=3, num_workers=2, topology_conf_overrides='{"mine": 7}')
+    wide = storm.RebalanceOptions(
+        wait_secs=3, num_workers=2, topology_conf_overrides='{"topology.message.timeout.secs": 7}'
+    )
     await nimbuses.call("rebalance", "rebalanced", wide)
     await nimbuses.call("killTopologyWithOpts", "killed", storm.KillOptions(wait_secs=3))
     first.kill()
@@ -182,7 +184,7 @@ async def test_pending_kills_and_rebalances_survive_the_leader(
     await eventually(done, "one is gone, the other is spread anew", 30.0)
     (topology_id,) = await state.storms()
     stored = json.loads(await nimbuses.call("getTopologyConf", topology_id))
-    assert stored["mine"] == 7
+    assert stored["topology.message.timeout.secs"] == 7
 
 
 async def test_a_leader_killed_at_any_step_of_a_submit_leaves_a_topology_or_none(
@@ -327,7 +329,9 @@ async def test_a_leader_killed_at_any_step_of_a_rebalance_has_it_done_by_the_nex
         await eventually(copied, "the next one has the code", 30.0)
         workers = 1 + (number + 1) % 2
         options = storm.RebalanceOptions(
-            wait_secs=0, num_workers=workers, topology_conf_overrides=json.dumps({"mine": number})
+            wait_secs=0,
+            num_workers=workers,
+            topology_conf_overrides=json.dumps({"topology.message.timeout.secs": 100 + number}),
         )
         await dies(leader, step, "rebalance", "t", options)
 
@@ -338,7 +342,7 @@ async def test_a_leader_killed_at_any_step_of_a_rebalance_has_it_done_by_the_nex
             conf = json.loads(await nimbuses.call("getTopologyConf", topology_id))  # noqa: F811
             outcomes[step] = done = base.num_workers == workers
             return len(assigned[0].slots()) == (base.num_workers or 1) and (
-                (conf.get("mine") == number) is done
+                (conf["topology.message.timeout.secs"] == 100 + number) is done
             )
 
         await eventually(agree, f"all of it or nothing, killed at {step}", 30.0)

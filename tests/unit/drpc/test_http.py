@@ -106,10 +106,70 @@ async def test_what_is_refused(
         assert server.exchange.under_way == 0
 
 
-async def test_another_sites_name_for_loopback_is_refused(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("evil.example:3774", 421),
+        ("1.2.3.4", 421),
+        ("localhost:3774", 404),
+        ("127.0.0.1:3774", 404),
+        ("[::1]", 404),
+        ("drpc1:3774", 404),
+        ("DRPC1", 404),
+    ],
+)
+async def test_a_host_that_is_not_ours_is_refused(serve: Serve, host: str, status: int) -> None:
+    async with serve(**{"drpc.servers": ["drpc1"]}) as server:
+        assert (await ask(server, "GET /x", host=host))[0] == status
+    async with serve(**{"storm.http.hosts": ["*"]}) as server:
+        assert (await ask(server, "GET /x", host=host))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("Origin: https://evil.example",),
+        ("Origin: http://127.0.0.1:8080",),  # another port is another site's page
+        ("Origin: null",),
+        ("Origin: https://evil.example", "Sec-Fetch-Site: none"),
+        ("Sec-Fetch-Site: same-site",),
+    ],
+)
+@pytest.mark.parametrize("line", ["POST /drpc/f", "GET /drpc/f/x"])
+async def test_no_page_of_another_site_calls_a_function(
+    serve: Serve, line: str, headers: tuple[str, ...]
+) -> None:
     async with serve() as server:
-        assert (await ask(server, "GET /drpc/f/x", host="evil.example"))[0] == 421
-        assert (await ask(server, "GET /x", host="localhost:3774"))[0] == 404
+        status, _, text = await ask(server, line, b"", *headers)
+        assert (status, json.loads(text)["error"]) == (403, "Forbidden")
+        assert server.exchange.under_way == 0
+
+
+async def test_no_image_of_a_page_calls_a_function(serve: Serve) -> None:
+    """Browsers send neither Origin nor Sec-Fetch-Site for it, over plain http off loopback."""
+    async with serve() as server:
+        answer = await ask(server, "GET /drpc/f/x", b"", "User-Agent: Mozilla/5.0 (X11) Firefox")
+        assert answer[0] == 403
+        assert "use POST" in answer[2]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("User-Agent: curl/8.5.0",),
+        ("User-Agent: Mozilla/5.0 (X11) Firefox", "Sec-Fetch-Site: none"),  # typed in
+        ("Origin: http://127.0.0.1",),  # a page of ours
+    ],
+)
+async def test_programs_and_pages_of_ours_call_functions(
+    serve: Serve, headers: tuple[str, ...]
+) -> None:
+    async with serve() as server:
+        (status, _, text), _ = await asyncio.gather(
+            ask(server, "GET /drpc/f/x", b"", *headers), answer_with(server, "f")
+        )
+        assert (status, text) == (200, "<x>")
 
 
 async def test_who_hangs_up_is_not_answered(serve: Serve) -> None:

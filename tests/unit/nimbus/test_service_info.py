@@ -235,7 +235,7 @@ async def test_the_topology_as_submitted_and_as_compiled(nimbus, topology_id) ->
 
 async def test_confs_are_shown_without_secrets_and_lead_back_here(nimbus, topology_id) -> None:
     mine = json.loads(await nimbus.call("getTopologyConf", topology_id))
-    assert mine["mine"] == [1, None]
+    assert mine["mine"] == "*****"  # a key of the topology's own may hold anything
     assert mine["my.password"] == "*****"
     assert mine["topology.name"] == "wordcount"
     assert (mine["nimbus.seeds"], mine["nimbus.thrift.port"]) == (["127.0.0.1"], 6627)

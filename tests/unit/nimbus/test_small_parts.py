@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,9 @@ def test_secrets_are_hidden_at_any_depth() -> None:
         "ui.https.keystore.password": "x",
         "aws.secret.access.key": "x",
         "my": {"apiToken": "x", "deeper": [{"Private_Key": "x"}, 1]},
-        "nimbus.credential.renewers.freq.secs": 600,
+        "topology.metrics.consumer.register": [
+            {"class": "my:Consumer", "argument": {"apiToken": "x", "every": 1}}
+        ],
         "topology.message.timeout.secs": 30,
         "unset.password": None,
     }
@@ -30,11 +33,55 @@ def test_secrets_are_hidden_at_any_depth() -> None:
         "storm.zookeeper.topology.auth.payload": HIDDEN,
         "ui.https.keystore.password": HIDDEN,
         "aws.secret.access.key": HIDDEN,
-        "my": {"apiToken": HIDDEN, "deeper": [{"Private_Key": HIDDEN}, 1]},
-        "nimbus.credential.renewers.freq.secs": 600,
+        "my": {"apiToken": HIDDEN, "deeper": HIDDEN},
+        "topology.metrics.consumer.register": [
+            {"class": "my:Consumer", "argument": {"apiToken": HIDDEN, "every": 1}}
+        ],
         "topology.message.timeout.secs": 30,
         "unset.password": None,
     }
+
+
+CANARY = "CANARY"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("DATABASE_URL", f"postgres://app:{CANARY}@db/x"),
+        ("amqp.url", f"amqp://app:{CANARY}@mq"),
+        ("AWS_ACCESS_KEY_ID", CANARY),
+        ("AWS_SECRET_ACCESS_KEY", CANARY),
+        ("PGPASS", CANARY),
+        ("db.pwd", CANARY),
+        ("encryption.key", CANARY),
+        ("sasl.jaas.config", f'Login required password="{CANARY}";'),
+        ("authorization", f"Bearer {CANARY}"),
+        ("token.count", CANARY),
+        ("my.settings", {"list": [CANARY], "deep": {"deeper": CANARY}}),
+        ("topology.environment", {"PLAIN_NAME": CANARY}),
+        # In values of Squall's own keys
+        ("topology.worker.childopts", f"-Ddb.password={CANARY} -Xmx1g"),
+        ("topology.metrics.consumer.register", [{"argument": f"http://a:{CANARY}@sink/"}]),
+        ("storm.zookeeper.auth.payload", f"me:{CANARY}"),
+    ],
+)
+def test_no_planted_secret_is_shown(key: str, value: Any) -> None:
+    shown = redact({key: value})
+    assert CANARY not in repr(shown)
+    assert shown.keys() == {key}
+    assert HIDDEN in repr(shown)
+
+
+def test_what_squall_knows_is_shown() -> None:
+    conf = {
+        "storm.id": "wc-1-17",
+        "topology.name": "wc",
+        "topology.workers": 2,
+        "topology.blobstore.map": {"words": {"localname": "words.txt"}},
+        "nimbus.seeds": ["http://host/at@sign"],
+    }
+    assert redact(conf) == conf
 
 
 def test_a_disk_that_takes_no_history_stops_no_removal(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from squall import logs, names
+from squall.errors import InvalidTopologyError
 from squall.files import write_atomic
 from squall.heartbeat_file import Beat, HeartbeatWriter, Phase, read_heartbeat
 from squall.launch import Incarnation, LaunchSpec
+from squall.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
+from squall.system_topology import validate_topology
 from squall.tasks import TaskGroup
 
 
@@ -162,3 +165,44 @@ async def test_a_periodic_action_goes_on_after_an_error(
         await asyncio.wait_for(runs.acquire(), 5)
     await tasks.close()
     assert "periodic_action_failed action=polling" in caplog.text
+
+
+MISLEADING = [
+    "\x7f",
+    "\u202e",
+    "\u2066",
+    "\u200f",
+    "\u2028",
+    "\ud800",
+    "\ue000",
+    "\ufeff",
+    "\uffff",
+]
+
+
+@pytest.mark.parametrize("character", MISLEADING)
+def test_no_name_has_a_character_that_shows_as_another(character: str) -> None:
+    """Topologies, components, streams, fields, blobs, DRPC functions: refused at the door, with the
+    character's number."""
+    name = f"a{character}b"
+    where = f"U+{ord(character):04X}"
+    assert where in (names.topology_name_error(name) or "")
+    assert where in (names.character_error(name) or "")
+    assert names.character_error("größe 数 🙂") is None
+
+
+@pytest.mark.parametrize("part", ["id", "stream", "field"])
+def test_a_topology_with_such_a_name_in_it_is_refused(part: str) -> None:
+    word = "a\u202eb"
+    spout = Component(
+        id=word if part == "id" else "spout",
+        kind=ComponentKind.SPOUT,
+        object=ShellObject("python", "s.py"),
+        streams={
+            word if part == "stream" else "default": StreamInfo(
+                (word if part == "field" else "field",)
+            )
+        },
+    )
+    with pytest.raises(InvalidTopologyError, match=r"U\+202E"):
+        validate_topology(Topology({spout.id: spout}))

@@ -1,0 +1,70 @@
+"""Whether a request may come from a web page elsewhere: what a listener without authentication has
+to ask, since a browser in its network sends requests for every page that it shows.
+
+    a page of another site asks us by our address      its Origin, or Sec-Fetch-Site, is foreign
+    a page's own name is made to point at us (DNS      its Host is none of ours
+        rebinding)
+    a page shows an image that is one of our paths     over plain http a browser says neither;
+                                                       but it is a browser, with a GET
+
+Programs (curl, HTTP libraries) send none of these headers, and are not affected.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Collection, Mapping
+from typing import Any
+
+# A Host may be anything: the listener is behind a proxy that checks it.
+ANY_HOST = "*"
+
+
+def known_hosts(conf: Mapping[str, Any], bind: str) -> frozenset[str]:
+    """The names under which a listener on `bind` may be asked: `storm.http.hosts`, or all that this
+    machine goes by."""
+    named = conf.get("storm.http.hosts")
+    if named is not None:
+        return frozenset(str(host).lower() for host in named)
+    names = {bind, conf.get("storm.local.hostname"), socket.gethostname(), socket.getfqdn()}
+    names |= {str(host).partition(":")[0] for host in conf.get("drpc.servers") or ()}
+    return frozenset(str(name).lower() for name in names if name)
+
+
+def host_of(host: str) -> str:
+    """The name or address in a Host header, without its port and in lower case."""
+    if host.startswith("["):
+        return host.partition("]")[0].strip("[").lower()
+    return host.partition(":")[0].lower()
+
+
+def host_error(host: str, known: Collection[str], local: str) -> str | None:
+    """Why a Host header cannot mean this server, or None. `local` is the address at which the
+    connection arrived: nobody's name can be made to point there and still be an address."""
+    name = host_of(host)
+    if name == "localhost" or name in known or ANY_HOST in known:
+        return None
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return f"this is not {host!r}; the names it may be asked under are storm.http.hosts"
+    if address.is_loopback or str(address) == local.partition("%")[0]:
+        return None
+    return f"this is not {host!r}: the connection came to {local}"
+
+
+def page_error(method: str, headers: Mapping[str, str]) -> str | None:
+    """Why a request may come from another site's page, or None."""
+    site = headers.get("Sec-Fetch-Site")
+    if site in ("cross-site", "same-site"):
+        return "not from another site's page"
+    origin = headers.get("Origin")
+    if origin is not None:
+        scheme, _, where = origin.partition("://")
+        if scheme not in ("http", "https") or where.lower() != headers.get("Host", "").lower():
+            return f"not from a page of {origin}"
+        return None
+    if site is None and method in ("GET", "HEAD") and "Mozilla/" in headers.get("User-Agent", ""):
+        return "not by a link or an image in a browser: use POST, or a program"
+    return None
