@@ -20,6 +20,7 @@ _RECORD = struct.Struct("<QQQQ")  # monotonic_ns, turn_age_ms, pid, phase
 _HEAD = struct.Struct("<4sI")
 _MAGIC = b"SQHB"
 _SIZE = 4096
+_USED = _HEAD.size + _RECORD.size
 
 
 class Phase(enum.IntEnum):
@@ -47,7 +48,8 @@ class HeartbeatWriter:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(self._fd, b"\0" * _SIZE, 0)
+            # Behind the record: the worker's first heartbeats (squall_worker.first_beat) stay.
+            os.pwrite(self._fd, b"\0" * (_SIZE - _USED), _USED)
             os.fsync(self._fd)
         except OSError:
             os.close(self._fd)
@@ -73,10 +75,10 @@ def read_heartbeat(path: Path) -> Beat | None:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ValueError(f"{path} is no file")
-        data = os.pread(fd, _HEAD.size + _RECORD.size, 0)
+        data = os.pread(fd, _USED, 0)
     finally:
         os.close(fd)
-    if len(data) < _HEAD.size + _RECORD.size:
+    if len(data) < _USED:
         return None
     magic, crc = _HEAD.unpack_from(data)
     body = data[_HEAD.size :]

@@ -211,10 +211,8 @@ class Slot:
                 self.settings.worker_start_timeout_secs, self.worker_timeout_secs
             )
         else:
+            # Launching its tasks may take a worker long, but it beats meanwhile.
             due = self.beat_at + self.worker_timeout_secs
-        if self.state is _START:
-            # A worker may be a long time at launching its tasks, but it beats meanwhile.
-            due = max(due, self.launched_at + self.settings.worker_start_timeout_secs)
         return max(due, self.forgiven_until)
 
     def _due(self, now: float) -> Event | None:

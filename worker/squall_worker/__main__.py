@@ -4,14 +4,9 @@ Started by a supervisor, never by hand. Exit status: see `squall_worker.process`
 stops, a second one ends at once, SIGUSR1 writes the stacks of all threads to stderr.
 """
 
-import faulthandler
 import gc
-import logging
 import os
-import signal
 import sys
-import threading
-from pathlib import Path
 
 # Importing allocates much and frees little; the process turns collection on once it runs.
 gc.disable()
@@ -21,6 +16,16 @@ def main(argv: list[str]) -> int:
     if len(argv) != 5:
         print(__doc__, file=sys.stderr)
         return 2
+    # Before all that takes long: a worker that hangs from here on is found out by its silence.
+    from squall_worker.first_beat import FirstBeats
+
+    beats = FirstBeats(os.path.join(os.path.dirname(argv[4]), "heartbeat"))
+
+    import faulthandler
+    import logging
+    import signal
+    from pathlib import Path
+
     from squall.launch import LaunchSpec
     from squall.logs import get_logger, set_up_logging
     from squall_worker.printed import bound_printed
@@ -61,6 +66,7 @@ def main(argv: list[str]) -> int:
         except SquallError as error:
             log.error("worker_refused", error=error)
             return EXIT_FATAL
+        beats.stop()  # the worker's own thread goes on
         return await worker.run()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -71,6 +77,8 @@ def main(argv: list[str]) -> int:
 
 def _leave_soon(status: int) -> None:
     """A thread of the user's that never ends must not keep the process."""
+    import logging
+    import threading
 
     def leave() -> None:
         logging.shutdown()

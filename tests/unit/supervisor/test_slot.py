@@ -164,11 +164,22 @@ def test_a_worker_that_never_beats_has_the_start_time_out() -> None:
     assert slot.state is State.KILL_AND_RELAUNCH
 
 
+def test_a_worker_that_hangs_while_it_starts_is_replaced_after_the_worker_timeout() -> None:
+    """The start timeout is for what has not beaten yet."""
+    slot = started_slot()
+    slot.heartbeat(0.1, False, 0.2)
+    assert slot.deadline() == 30.1
+    assert slot.advance(30.0) == []
+    assert slot.advance(30.1) == [KillWorker("w1")]
+    assert slot.state is State.KILL_AND_RELAUNCH
+
+
 def test_a_worker_that_beats_may_take_longer_than_the_start_time_out_for_its_tasks() -> None:
     slot = started_slot()
-    slot.heartbeat(119.0, False, 119.0)
-    assert slot.deadline() == 149.0
-    assert slot.advance(149.0) == [KillWorker("w1")]
+    for second in range(1, 150):
+        assert slot.heartbeat(float(second), False, float(second)) == []
+    assert slot.deadline() == 179.0
+    assert slot.advance(179.0) == [KillWorker("w1")]
 
 
 def test_a_stopped_supervisor_holds_no_heartbeat_against_its_workers() -> None:

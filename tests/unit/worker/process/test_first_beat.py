@@ -1,0 +1,63 @@
+"""A worker beats before it imports anything of size, so that its supervisor can watch its start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from squall.heartbeat_file import HeartbeatWriter, Phase, read_heartbeat
+from squall_worker.first_beat import FirstBeats
+
+
+def test_the_first_beats_are_heartbeats_and_outlive_the_change_of_the_writer(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "heartbeat"
+    beats = FirstBeats(str(path), beat_secs=0.005)
+    first = read_heartbeat(path)
+    assert first is not None
+    assert (first.pid, first.phase, first.turn_age_ms) == (os.getpid(), Phase.STARTING, 0)
+    deadline = time.monotonic() + 10
+    while (later := read_heartbeat(path)) is None or later.monotonic_ns == first.monotonic_ns:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    beats.stop()
+    last = read_heartbeat(path)
+    writer = HeartbeatWriter(path)
+    assert last is not None
+    assert read_heartbeat(path) == last
+    writer.close()
+
+
+def test_a_folder_that_takes_no_file_is_no_reason_to_fail(tmp_path: Path) -> None:
+    FirstBeats(str(tmp_path / "gone" / "heartbeat")).stop()
+
+
+def test_nothing_of_ours_is_imported_before_the_first_beat() -> None:
+    code = (
+        "import sys, squall_worker.first_beat\n"
+        "print(sorted(name for name in sys.modules if name.startswith('squall')))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.strip() == "['squall_worker', 'squall_worker.first_beat']"
+
+
+def test_a_worker_that_hangs_at_its_launch_file_has_beaten(tmp_path: Path) -> None:
+    """It waits for a pipe that nothing is written to: the very first thing that can take long."""
+    launch_file = tmp_path / "launch.json"
+    os.mkfifo(launch_file)
+    arguments = ["words-1-1", "sup", "6700", "w", str(launch_file)]
+    with subprocess.Popen([sys.executable, "-m", "squall_worker", *arguments]) as worker:
+        try:
+            deadline = time.monotonic() + 20
+            while (beat := read_heartbeat(tmp_path / "heartbeat")) is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        finally:
+            worker.kill()
+    assert (beat.pid, beat.phase) == (worker.pid, Phase.STARTING)
