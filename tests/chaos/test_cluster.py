@@ -34,6 +34,7 @@ from tests.support.netcluster import (
     NetCluster,
 )
 from tests.support.nimbus_service import topology
+from tests.support.seeds import drawn_seed
 from tests.support.submit import LEDGER
 
 from squall.config import default_conf
@@ -490,7 +491,11 @@ def test_clocks_that_jump_move_nothing(cluster: NetCluster, report: Report) -> N
 
 
 def test_nothing_is_lost_in_a_random_storm(cluster: NetCluster, report: Report) -> None:
-    seed = int(os.environ.get("SQUALL_STORM_SEED") or random.SystemRandom().getrandbits(32))
+    with drawn_seed("SQUALL_STORM_SEED") as seed:
+        _rage(cluster, report, seed)
+
+
+def _rage(cluster: NetCluster, report: Report, seed: int) -> None:
     storm = Storm(cluster, seed)
     figures = {"seed": seed, "schedule": storm.schedule}
     try:

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.run_all import ROOT, STAGES, Result, Stage, main, run_stage, table
+from tests.run_all import ROOT, STAGES, Result, Stage, _pytest, main, run_stage, table
+from tests.support.seeds import drawn, drawn_seed
 
 
 def test_the_table_names_failures_overruns_and_skips() -> None:
@@ -17,13 +18,23 @@ def test_the_table_names_failures_overruns_and_skips() -> None:
         Stage("unit", (), 10), took_secs=11.6, failed=True, counts=counts, skipped=["a.b: no root"]
     )
     assert table([fine, bad]).splitlines() == [
-        "stage        result      took  budget  tests",
-        "lint         ok            3s     20s  ",
-        "unit         FAILED       12s     10s  12 run, 2 failed, 1 skipped  OVER BUDGET",
-        "all                       15s     30s",
+        "stage        result             took  budget  tests",
+        "lint         ok                   3s     20s  ",
+        "unit         FAILED              12s     10s  12 run, 2 failed, 1 skipped  OVER BUDGET",
+        "all                              15s     30s",
         "Skipped:",
         "  a.b: no root",
-        "Run twice: nothing.",
+        "Unsteady: nothing.",
+    ]
+
+
+def test_what_passed_only_the_second_time_is_not_called_ok() -> None:
+    stage = Result(Stage("unit", (), 10), took_secs=1.0, unsteady=["a.b: assert 1 == 2 (b.py:7)"])
+    lines = table([stage]).splitlines()
+    assert lines[1] == "unit         ok, 1 unsteady       1s     10s  "
+    assert lines[-2:] == [
+        "UNSTEADY: 1 passed only the second time; find out why they failed:",
+        "  a.b: assert 1 == 2 (b.py:7)",
     ]
 
 
@@ -50,6 +61,57 @@ def test_a_pytest_stage_counts_and_names_what_was_skipped(tmp_path: Path) -> Non
     assert result.counts == {"tests": 3, "failures": 1, "errors": 0, "skipped": 1}
     (skipped,) = result.skipped
     assert skipped.endswith("test_b: no such machine")
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_a_test_that_passes_the_second_time_is_listed_with_what_failed_at_first(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "from pathlib import Path\n"
+        "def test_a():\n"
+        "    mark = Path(__file__).with_name('ran')\n"
+        "    ran = mark.exists()\n"
+        "    mark.touch()\n"
+        "    assert ran, 'the first time'\n"
+        "def test_b(): pass\n"
+    )
+    command = _pytest("-q", "-p", "no:cacheprovider", *options, str(file))
+    result = run_stage(Stage("s", (command,), 1))
+    assert result.verdict == "ok, 1 unsteady"
+    (line,) = result.unsteady
+    assert "test_it.py::test_a: AssertionError: the first time" in line
+    assert line.endswith("test_it.py:6)")
+
+
+def test_what_chance_found_is_not_run_again(tmp_path: Path) -> None:
+    """Not even where all tests are: Hypothesis would draw other examples, or chaos other faults."""
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "from pathlib import Path\n"
+        "from hypothesis import given, strategies\n"
+        "@given(strategies.integers())\n"
+        "def test_a(number):\n"
+        "    mark = Path(__file__).with_name('ran')\n"
+        "    ran = mark.exists()\n"
+        "    mark.touch()\n"
+        "    assert ran\n"
+    )
+    result = run_stage(Stage("s", (_pytest("-q", "-p", "no:cacheprovider", str(file)),), 1))
+    assert result.failed
+    assert result.unsteady == []
+    for stage in STAGES:
+        if stage.name in ("chaos", "simulation"):
+            assert not any("--reruns" in command for command in stage.commands)
+
+
+def test_a_drawn_seed_stays_and_is_named_in_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn("SQUALL_NO_SUCH_SEED") == drawn("SQUALL_NO_SUCH_SEED")
+    monkeypatch.setenv("SQUALL_A_SEED", "17")
+    with pytest.raises(AssertionError) as failed, drawn_seed("SQUALL_A_SEED") as seed:
+        assert seed == 18
+    assert failed.value.__notes__ == ["Again with the same seed: SQUALL_A_SEED=17"]
 
 
 def test_an_unknown_stage_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
