@@ -1,6 +1,7 @@
 """Time as something passed in: decisions take `now`, shells hold a Clock."""
 
 import time
+from functools import partial
 from typing import Protocol
 
 
@@ -9,6 +10,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds on a clock that never jumps; only differences mean anything."""
+        ...
+
+    def boottime(self) -> float:
+        """As `monotonic`, and going on while the machine is suspended."""
         ...
 
     def time(self) -> float:
@@ -20,6 +25,7 @@ class SystemClock:
     """The machine's clocks, as they are: run loops read them several times a turn."""
 
     monotonic = staticmethod(time.monotonic)
+    boottime = staticmethod(partial(time.clock_gettime, time.CLOCK_BOOTTIME))
     time = staticmethod(time.time)
 
 
@@ -29,9 +35,13 @@ class ManualClock:
     def __init__(self, monotonic: float = 1_000.0, time: float = 1_700_000_000.0) -> None:
         self._monotonic = monotonic
         self._time = time
+        self._suspended_secs = 0.0
 
     def monotonic(self) -> float:
         return self._monotonic
+
+    def boottime(self) -> float:
+        return self._monotonic + self._suspended_secs
 
     def time(self) -> float:
         return self._time
@@ -39,6 +49,11 @@ class ManualClock:
     def advance(self, secs: float) -> None:
         """Let `secs` pass on both clocks."""
         self._monotonic += secs
+        self._time += secs
+
+    def suspend(self, secs: float) -> None:
+        """Suspend the machine for `secs`."""
+        self._suspended_secs += secs
         self._time += secs
 
     def jump_wall(self, secs: float) -> None:

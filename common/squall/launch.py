@@ -16,6 +16,7 @@ from squall.curve import KEY_FILE
 from squall.files import write_atomic
 
 IN_HAND_FILE = "in_hand"
+LAST_KNOWN_FILE = "last-known.json"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,6 +56,11 @@ class LaunchSpec:
     @property
     def heartbeat_file(self) -> Path:
         return self.worker_dir / "heartbeat"
+
+    @property
+    def last_known_file(self) -> Path:
+        """What the supervisor last read of the topology (`squall.last_known`), if it could."""
+        return self.worker_dir / LAST_KNOWN_FILE
 
     @property
     def key_file(self) -> Path:

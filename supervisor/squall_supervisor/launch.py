@@ -107,6 +107,7 @@ class Launch:
                 link_blobs=link_blobs,
                 key_file=topology.key_file,
                 before=self._before,
+                last_known=node.last_known(self._assignment.topology_id),
             )
         except BaseException:
             if cgroups is not None:

@@ -6,6 +6,7 @@ the topology's runs.
 
     {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory, and its user's
         launch.json   what the worker reads (squall.launch)
+        last-known.json   for a worker that starts without ZooKeeper (squall.last_known)
         curve.key     0600: the topology's key, if it has one (squall.curve)
         worker.json   what the supervisor notes (worker_record)
         heartbeat     written by the worker (squall.heartbeat_file)
@@ -28,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from squall.files import make_dirs, write_atomic
-from squall.launch import LaunchSpec
+from squall.launch import LAST_KNOWN_FILE, LaunchSpec
 from squall.logs import get_logger
 from squall_supervisor.blob_cache import LINKS_FILE
 from squall_supervisor.confinement import UNCONFINED, Confinement
@@ -42,7 +43,7 @@ log = get_logger(__name__)
 
 # Files in a worker's folder that stay the supervisor's, whoever the worker runs as: what it reads
 # again and believes.
-_OURS = frozenset({LAUNCH_FILE, RECORD_FILE, LINKS_FILE})
+_OURS = frozenset({LAUNCH_FILE, RECORD_FILE, LINKS_FILE, LAST_KNOWN_FILE})
 
 _REMOVE_SECS = 60.0
 
@@ -74,10 +75,11 @@ def start_worker(
     link_blobs: Callable[[Path], None] | None = None,
     key_file: Path | None = None,
     before: bytes | None = None,
+    last_known: bytes | None = None,
 ) -> WorkerProcess:
     """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder,
-    `key_file` is its topology's key, `before` what the worker before it has left. Blocks for some
-    fsyncs: call it in a thread.
+    `key_file` is its topology's key, `before` what the worker before it has left, `last_known` what
+    it begins with without ZooKeeper. Blocks for some fsyncs: call it in a thread.
 
     Raises OSError when anything of it fails (a full disk, no more processes ...); nothing is left
     of the worker then.
@@ -98,6 +100,9 @@ def start_worker(
             write_atomic(spec.key_file, key_file.read_bytes(), mode=0o600)
         if before is not None:
             spec.before_file.write_bytes(before)
+        if last_known is not None:
+            spec.last_known_file.write_bytes(last_known)
+            spec.last_known_file.chmod(0o600)
         spec.write(launch_file)
         record.write(worker_dir)
         if confinement.user is not None:

@@ -54,6 +54,10 @@ class Machine:
             identity, pidfd, worker_id=spec.worker_id, pid_dir=spec.pid_dir, child=child
         )
 
+    def boot_id(self) -> str:
+        """Another one after each boot."""
+        return processes.boot_id()
+
     def lives(self, identity: ProcessIdentity) -> bool:
         """Whether exactly this process lives."""
         fd = processes.open_process(identity)

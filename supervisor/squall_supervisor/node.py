@@ -44,3 +44,5 @@ class Node:
     machine: Machine = field(default_factory=Machine)
     # Told (topology id, event, text, host:port) of what the history of a topology is to have.
     tell: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
+    # A topology as last read (squall.last_known), for its workers; called in threads.
+    last_known: Callable[[str], bytes | None] = lambda topology_id: None

@@ -88,6 +88,11 @@ class SupervisorSettings:
         return self.supervisor_dir / "tmp"
 
     @property
+    def last_known_dir(self) -> Path:
+        """Topologies of this node as last read."""
+        return self.supervisor_dir / "last-known"
+
+    @property
     def state_file(self) -> Path:
         return self.supervisor_dir / "localstate"
 

@@ -21,7 +21,7 @@ from squall.clock import Clock, SystemClock
 from squall.cluster import slot_reports
 from squall.cluster.state import ClusterState
 from squall.cluster.store import ConnectionState, StoreError
-from squall.cluster.values import Assignment, SupervisorInfo
+from squall.cluster.values import Assignment, StormBase, SupervisorInfo
 from squall.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall.history.settings import history_url
 from squall.logs import get_logger
@@ -33,6 +33,7 @@ from squall_supervisor.blob_source import BlobSource
 from squall_supervisor.cgroups import cgroups_of
 from squall_supervisor.environment import import_path
 from squall_supervisor.environments import Environments
+from squall_supervisor.last_known import LastKnownTopologies
 from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
 from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
 from squall_supervisor.localizer import Localizer
@@ -66,6 +67,8 @@ _WAITING_LOG_SECS = 10.0
 # This process looks whether it was itself stopped this often.
 _PULSE_SECS = 0.5
 _STALL_SECS = 2.0
+# It notes that it lives this often: see last_known.
+_ALIVE_SECS = 2.0
 
 
 class Supervisor:
@@ -131,6 +134,7 @@ class Supervisor:
         state = await asyncio.to_thread(self._load_state)
         self.id = state.supervisor_id
         self._memory = Memory(LocalStateFile(settings.state_file), state, self._tasks)
+        self._last_known = await asyncio.to_thread(self._make_last_known)
         await asyncio.to_thread(self._memory.save_now)
         errors = TopologyErrors(self._cluster, settings.hostname, self._clock, self._tasks)
         self._registration = Registration(
@@ -197,6 +201,7 @@ class Supervisor:
                 command=self._command,
                 machine=self._machine,
                 tell=self._history.tell,
+                last_known=self._last_known.of,
             ),
             changed=self._on_slot_change,
         )
@@ -213,7 +218,9 @@ class Supervisor:
         self._memory_watch = MemoryWatch(
             self._slots.runners, self._machine, settings, errors.begin, cgroups
         )
-        self._sync = AssignmentSync(self._cluster, self._take, every_secs=settings.sync_secs)
+        self._sync = AssignmentSync(
+            self._cluster, self._take, node=self.id, every_secs=settings.sync_secs
+        )
         self._server = self._make_server(
             storm.Supervisor,
             SupervisorService(lambda: self._assignments, self._sync.request),
@@ -241,6 +248,7 @@ class Supervisor:
         self._tasks.start("without ZooKeeper", self._begin_without_zookeeper())
         self._tasks.start("neighbourhood", self._neighbourhood.run())
         self._tasks.start("pulse", self._pulse())
+        self._tasks.every("alive", _ALIVE_SECS, self._note_alive)
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
@@ -272,6 +280,7 @@ class Supervisor:
         await self._localizer.close()
         await self._history.close()
         await self._memory.close()
+        await self._last_known.close()
         await self._tasks.close()
         await self._cluster.close()
 
@@ -313,6 +322,19 @@ class Supervisor:
         if settings.supervisor_id is not None:
             state = replace(state, supervisor_id=settings.supervisor_id)
         return state
+
+    def _make_last_known(self) -> LastKnownTopologies:
+        made = LastKnownTopologies(
+            self.settings.last_known_dir,
+            self._tasks,
+            boot_id=self._machine.boot_id(),
+            away_secs_max=self._cluster.store.session_timeout_secs,
+        )
+        made.live(self._clock.boottime())
+        return made
+
+    async def _note_alive(self) -> None:
+        await asyncio.to_thread(self._last_known.live, self._clock.boottime())
 
     def _launches(self) -> list[Any]:
         found = [read_launch(folder) for folder in self.settings.workers_dir.iterdir()]
@@ -373,8 +395,9 @@ class Supervisor:
             server_port=self.port,
         )
 
-    async def _take(self, assignments: Assignments) -> None:
+    async def _take(self, assignments: Assignments, bases: Mapping[str, StormBase]) -> None:
         """Act on a complete reading of the assignments."""
+        self._last_known.take(self.id, assignments, bases)  # first: workers start from it
         desired = desired_ports(assignments, self.id, self.settings.ports, self._last_ports)
         if desired.problems != self._problems:
             self._problems = desired.problems

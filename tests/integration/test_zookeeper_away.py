@@ -86,25 +86,36 @@ def _said(*paths: Path) -> str:
     return "\n".join(path.read_text() for path in paths if path.exists())
 
 
-def test_workers_go_on_while_zookeeper_is_away(tmp_path: Path) -> None:
+def test_workers_go_on_while_zookeeper_is_away_and_replace_each_other(tmp_path: Path) -> None:
+    """With Nimbus away as well a worker is killed: its successor starts, and traffic goes on. When
+    both are back, nothing is started again."""
     with Ledger(text(100_000)) as ledger, DevCluster.start(tmp_path, slots=2) as cluster:
         ledger.serve_up_to(1_000)
         submit_ledger(cluster, ledger, workers=2, conf={"topology.max.spout.pending": 20})
         ledger.wait_done(1_000, timeout_secs=60)
         workers = cluster.worker_pids(2)
         server = cluster.state()["zookeeper"]["pid"]
+        nimbus = cluster.state()["nimbus"]["pid"]
         os.kill(server, signal.SIGSTOP)
         try:
             said_in_time(cluster)
-            ledger.serve_up_to(3_000)
-            ledger.wait_done(3_000, timeout_secs=60)
+            ledger.serve_up_to(2_000)
+            ledger.wait_done(2_000, timeout_secs=60)
+            assert cluster.worker_pids() == workers
+            os.kill(nimbus, signal.SIGSTOP)
+            os.kill(min(workers), signal.SIGKILL)
+            ledger.serve_up_to(5_000)
+            ledger.wait_done(5_000, timeout_secs=60)
+            replaced = cluster.worker_pids(2)
+            assert replaced & workers == {max(workers)}
         finally:
+            os.kill(nimbus, signal.SIGCONT)
             os.kill(server, signal.SIGKILL)
         wait_for("the cluster to answer", lambda: _answers(cluster), 60)
         ledger.serve_up_to(None)
         ledger.wait_done(timeout_secs=120)
         ledger.check()
-        assert cluster.worker_pids() == workers
+        assert cluster.worker_pids() == replaced
 
 
 def said_in_time(cluster: DevCluster) -> None:

@@ -35,6 +35,9 @@ class SimClock:
     def monotonic(self) -> float:
         return self._loop.time()
 
+    def boottime(self) -> float:
+        return self._loop.time()
+
     def time(self) -> float:
         return EPOCH_SECS + self._loop.time() + self.wall_offset
 
@@ -109,6 +112,9 @@ class SimMachine(Machine):
             host.rng.uniform(*host.launch_secs), begin, context=process.context.copy()
         )
         return SimWorkerProcess(host, process, spec.worker_id)
+
+    def boot_id(self) -> str:
+        return self._host.boot_id
 
     def memory_of_workers(self, leaders: Collection[ProcessIdentity]) -> dict[int, int]:
         return {}

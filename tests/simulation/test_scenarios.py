@@ -362,6 +362,77 @@ def test_zookeeper_away_stops_and_moves_nothing() -> None:
     _play(zookeeper_outage)
 
 
+async def worker_lost_without_zookeeper(world: World) -> None:
+    """ZooKeeper and every Nimbus away, and workers die one after the other."""
+    ledger = await _running(world)
+    world.ensemble.stop()
+    world.keep_alive = False
+    for nimbus in world.processes("nimbus"):
+        nimbus.end(-9)
+    await asyncio.sleep(15)
+    for _ in range(3):
+        before, victim = len(ledger.acked), world.processes("worker")[0]
+        victim.end(-9)
+        await asyncio.sleep(15)
+        assert len(world.processes("worker")) == 3
+        assert len(ledger.acked) - before >= 10, "two messages a second are given"
+    workers, assignment = world.processes("worker"), _assignment(world)
+    world.keep_alive = True
+    for address in world.nimbus_hosts:
+        world.boot(world.hosts[address])
+    world.ensemble.restart()
+    await asyncio.sleep(90)
+    assert world.processes("worker") == workers
+    assert _assignment(world) == assignment
+    await _quiet_end(world, ledger)
+
+
+def test_a_worker_that_dies_while_zookeeper_is_away_is_replaced_and_traffic_goes_on() -> None:
+    _play(worker_lost_without_zookeeper)
+
+
+async def supervisor_lost_without_zookeeper(world: World) -> None:
+    """A supervisor dies together with its worker while ZooKeeper is away; the next one knows."""
+    ledger = await _running(world)
+    world.ensemble.stop()
+    await asyncio.sleep(40)
+    worker = world.processes("worker")[0]
+    world.daemons[f"supervisor@{worker.host}"].end(-9)
+    worker.end(-9)
+    await asyncio.sleep(20)
+    before = len(ledger.acked)
+    await asyncio.sleep(10)
+    assert len(ledger.acked) - before >= 10
+    world.ensemble.restart()
+    await asyncio.sleep(90)
+    await _quiet_end(world, ledger)
+
+
+def test_a_worker_and_its_supervisor_may_both_die_while_zookeeper_is_away() -> None:
+    _play(supervisor_lost_without_zookeeper)
+
+
+async def machine_back_without_zookeeper(world: World) -> None:
+    """A machine was off while its work moved; ZooKeeper is away when it comes back."""
+    ledger = await _running(world)
+    host = world.hosts[world.processes("worker")[0].host]
+    world.power_off(host)
+    await asyncio.sleep(90)
+    assert len(world.processes("worker")) == 3, "they run elsewhere"
+    world.ensemble.stop()
+    world.power_on(host)
+    await asyncio.sleep(60)
+    owners = [p for p in world.processes("worker") if getattr(p.worker, "_report", None)]  # type: ignore[attr-defined]
+    assert {p.host for p in owners} == set(world.supervisor_hosts) - {host.address}
+    world.ensemble.restart()
+    await asyncio.sleep(90)
+    await _quiet_end(world, ledger)
+
+
+def test_a_machine_that_comes_back_without_zookeeper_does_not_run_what_was_moved() -> None:
+    _play(machine_back_without_zookeeper)
+
+
 async def isolated_node(world: World) -> None:
     """A supervisor's machine cut off from everybody."""
     ledger = await _running(world)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from squall.cluster.state import ClusterState
 from squall.cluster.values import StormBase
@@ -29,12 +30,23 @@ class ClusterView:
 
     async def placement(self) -> Placement | None:
         """Where tasks run, or None when the topology has no assignment."""
-        found = await self._state.assignment(self._topology_id, self._watch("assignment"))
+        with self._watching_again("assignment"):
+            found = await self._state.assignment(self._topology_id, self._watch("assignment"))
         return None if found is None else place(found[0], self._slot, found[1])
 
     async def status(self) -> StormBase | None:
         """The topology's status, or None when it is gone."""
-        return await self._state.storm(self._topology_id, self._watch("status"))
+        with self._watching_again("status"):
+            return await self._state.storm(self._topology_id, self._watch("status"))
+
+    @contextmanager
+    def _watching_again(self, what: str) -> Iterator[None]:
+        """A reading that fails has set no watch, perhaps: the next one does."""
+        try:
+            yield
+        except BaseException:
+            self._watching.discard(what)
+            raise
 
     def _watch(self, what: str) -> Callable[[str], None] | None:
         """One watch at a time for each node: a poll that finds nothing new adds none."""

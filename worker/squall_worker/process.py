@@ -2,7 +2,8 @@
 
 The order at the start is chosen for speed: the connection to ZooKeeper is made while the topology
 is loaded, and links to the peers while the components open. Afterwards ZooKeeper is only listened
-to: while it is away the worker goes on with what it last read.
+to: while it is away the worker goes on with what it last read, or begins with what its supervisor
+did (see `first_reading`).
 
     connect -------------------\\
     load topology, bind port ---+-> read assignment -> links, engine.start -> RUNNING
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from squall.clock import Clock, SystemClock
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
-from squall.cluster.values import ErrorInfo
+from squall.cluster.values import ErrorInfo, StormBase
 from squall.errors import SquallError
 from squall.heartbeat_file import Phase
 from squall.launch import LaunchSpec
@@ -35,6 +36,7 @@ from squall.tasks import TaskGroup
 from squall_worker.cluster_view import ClusterView
 from squall_worker.dumps import Dumps, heading
 from squall_worker.errors import ErrorReporter
+from squall_worker.first_reading import FirstReader, FirstReading
 from squall_worker.heartbeats import HeartbeatThread
 from squall_worker.history import WorkerHistory
 from squall_worker.keys import own_key
@@ -168,14 +170,14 @@ class Worker:
                 start.cancel()
                 await asyncio.gather(start, return_exceptions=True)
                 return EXIT_STOPPED
-            engine, view, placement = start.result()
-            return await self._follow(engine, view, placement)
+            engine, view, first = start.result()
+            return await self._follow(engine, view, first, stopped)
         finally:
             stopped.cancel()
 
     # -- start --------------------------------------------------------------------------------
 
-    async def _start(self) -> tuple[Engine, ClusterView, Placement]:
+    async def _start(self) -> tuple[Engine, ClusterView, FirstReading]:
         spec = self.spec
         connecting = self._tasks.start("connect", self._connect())
         await asyncio.sleep(0)  # let it send its first bytes
@@ -200,10 +202,11 @@ class Worker:
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)
         put_on_path(stored)
-        await connecting
         assert self._state is not None
         view = ClusterView(self._state, spec.topology_id, self.slot, self._changed.set)
-        placement = await self._wait_placement(view)
+        reader = FirstReader(view, self.slot, changed=self._changed, now=self._clock.monotonic)
+        first = await reader.read(asyncio.shield(connecting), spec.last_known_file)
+        placement = first.placement
         await self._peers.follow(placement)
         engine = self._engine = self._make_engine(stored, placement, transport)
         await engine.start()
@@ -234,7 +237,7 @@ class Worker:
             encrypted=key is not None,
             secs=self._age(),
         )
-        return engine, view, placement
+        return engine, view, first
 
     def _begin_history(self, stored: StoredTopology) -> None:
         """The history, when the topology wants one."""
@@ -289,6 +292,7 @@ class Worker:
             port=conf.get("storm.zookeeper.port"),
         )
         self._connected.set()
+        self._changed.set()  # a worker that began without reads now
 
     async def _say_while(self, work: Coroutine[Any, Any, T], event: str, **keys: object) -> T:
         """Await `work`, and say every few seconds that it is still waited for."""
@@ -301,25 +305,6 @@ class Worker:
             return task.result()
         finally:
             task.cancel()
-
-    async def _wait_placement(self, view: ClusterView) -> Placement:
-        """The first reading that gives this slot work. A supervisor launches what it has read, so
-        that only a change in between, or ZooKeeper away again, makes this wait."""
-        said_at = self._clock.monotonic() + _SAY_SECS / 5
-        while True:
-            self._changed.clear()
-            reason: object = "the slot has no executors"
-            try:
-                placement = await view.placement()
-                if placement is not None and placement.executors:
-                    return placement
-            except StoreError as error:
-                reason = error
-            if self._clock.monotonic() >= said_at:
-                said_at = self._clock.monotonic() + _SAY_SECS
-                log.warning("waiting_for_assignment", slot=self.slot, reason=reason)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), 1.0)
 
     def _make_engine(
         self, stored: StoredTopology, placement: Placement, transport: ZmqTransport
@@ -370,10 +355,14 @@ class Worker:
 
     # -- afterwards ---------------------------------------------------------------------------
 
-    async def _follow(self, engine: Engine, view: ClusterView, placement: Placement) -> int:
+    async def _follow(
+        self, engine: Engine, view: ClusterView, first: FirstReading, stopped: asyncio.Task[Any]
+    ) -> int:
         """Follow the cluster state until the end."""
         self._tasks.start("ready", self._get_ready(engine))
-        ownership = Ownership(placement.executors, self.settings.refresh_secs)
+        ownership = Ownership(first.placement.executors, self.settings.refresh_secs)
+        if first.base is not None:
+            self._take_status(engine, first.base, ours=True)
         read_at = float("-inf")
         while not self._stop.is_set():
             if self._fatal is not None:
@@ -389,7 +378,14 @@ class Worker:
             self._changed.clear()
             if not self._stop.is_set() and self._fatal is None:
                 read_at = self._clock.monotonic()
-                await self._refresh(engine, view, ownership)
+                # A reading takes long while ZooKeeper is away: an end does not wait for it.
+                reading = asyncio.ensure_future(self._refresh(engine, view, ownership))
+                try:
+                    await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                    if reading.done():
+                        reading.result()
+                finally:
+                    reading.cancel()
         return EXIT_STOPPED
 
     async def _refresh(self, engine: Engine, view: ClusterView, ownership: Ownership) -> None:
@@ -411,6 +407,10 @@ class Worker:
             await self._peers.follow(placement)
             engine.set_routes(placement.routes)
         self._peers.update()
+        self._take_status(engine, base, ours)
+
+    def _take_status(self, engine: Engine, base: StormBase | None, ours: bool) -> None:
+        """Run spouts, and sample events, as the topology's status says."""
         if engine.events is not None and base is not None:
             engine.events.sample(self.spec.topology_id, base.component_debug)
         active = ours and spouts_run(base)

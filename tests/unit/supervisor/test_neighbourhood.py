@@ -16,6 +16,9 @@ from squall_supervisor.neighbourhood import Neighbourhood
 class Standstill:
     """A clock on which the next regular reading never comes."""
 
+    def boottime(self) -> float:
+        return self.monotonic()
+
     def monotonic(self) -> float:
         return 100.0
 

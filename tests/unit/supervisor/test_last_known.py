@@ -1,0 +1,110 @@
+"""What a supervisor keeps for workers that start without ZooKeeper, and for how long it counts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from squall.cluster.values import Assignment, StormBase, TopologyStatus
+from squall.last_known import LastKnown
+from squall.model import Executor, WorkerSlot
+from squall.tasks import TaskGroup
+from squall_supervisor.assignments import UNREADABLE
+from squall_supervisor.last_known import LastKnownTopologies
+
+ID = "words-1-17"
+HERE, THERE = WorkerSlot("here", 6700), WorkerSlot("there", 6700)
+BASE = StormBase("words", TopologyStatus.ACTIVE, num_workers=2)
+
+
+def assignment(*slots: WorkerSlot) -> Assignment:
+    return Assignment(
+        "/code",
+        node_host={slot.node: f"{slot.node}.example" for slot in slots},
+        executor_slot={Executor(n, n): slot for n, slot in enumerate(slots, 1)},
+    )
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[TaskGroup]:
+    group = TaskGroup()
+    yield group
+    await group.close()
+
+
+def known(folder: Path, tasks: TaskGroup, at: float, boot_id: str = "b") -> LastKnownTopologies:
+    made = LastKnownTopologies(folder / "last-known", tasks, boot_id=boot_id, away_secs_max=20.0)
+    made.live(at)
+    return made
+
+
+def parsed(data: bytes | None) -> LastKnown | None:
+    return None if data is None else LastKnown.parse(data)
+
+
+def test_a_topology_comes_back_as_it_went() -> None:
+    for base in (BASE, None):
+        one = LastKnown(assignment(HERE, THERE), base)
+        assert LastKnown.parse(one.serialize()) == one
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"assignment": "%%", "storm": null}'])
+def test_anything_else_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        LastKnown.parse(data)
+
+
+async def test_topologies_with_work_here_are_kept_and_others_are_not(
+    tmp_path: Path, tasks: TaskGroup
+) -> None:
+    topologies = known(tmp_path, tasks, 0.0)
+    both, elsewhere = assignment(HERE, THERE), assignment(THERE)
+    topologies.take("here", {ID: (both, 7), "other-2-18": (elsewhere, 8)}, {ID: BASE})
+    assert parsed(topologies.of(ID)) == LastKnown(both, BASE)
+    assert topologies.of("other-2-18") is None
+    # What cannot be read stays as it was; what moved away is forgotten, on disk too.
+    topologies.take("here", {ID: UNREADABLE}, {})
+    assert parsed(topologies.of(ID)) == LastKnown(both, BASE)
+    await topologies.close()
+    assert [path.name for path in (tmp_path / "last-known").iterdir()] == [ID]
+    topologies.take("here", {ID: (elsewhere, 9)}, {})
+    await topologies.close()
+    assert topologies.of(ID) is None
+    assert list((tmp_path / "last-known").iterdir()) == []
+
+
+async def test_the_next_supervisor_knows_unless_there_was_none_for_a_session_timeout(
+    tmp_path: Path, tasks: TaskGroup
+) -> None:
+    first = known(tmp_path, tasks, 100.0)
+    first.take("here", {ID: (assignment(HERE), 7)}, {ID: BASE})
+    await first.close()
+    soon = known(tmp_path, tasks, 119.0)
+    assert parsed(soon.of(ID)) == LastKnown(assignment(HERE), BASE)
+    assert known(tmp_path, tasks, 139.0).of(ID) is None
+    assert known(tmp_path, tasks, 140.0, boot_id="another").of(ID) is None
+
+
+async def test_a_supervisor_that_was_stopped_for_long_must_read_again(
+    tmp_path: Path, tasks: TaskGroup
+) -> None:
+    topologies = known(tmp_path, tasks, 100.0)
+    read = ({ID: (assignment(HERE), 7)}, {ID: BASE})
+    topologies.take("here", *read)
+    topologies.live(119.0)
+    assert topologies.of(ID) is not None
+    topologies.live(139.0)
+    assert topologies.of(ID) is None
+    topologies.take("here", *read)
+    assert topologies.of(ID) is not None
+    await topologies.close()
+
+
+async def test_a_spoiled_file_is_no_knowledge(tmp_path: Path, tasks: TaskGroup) -> None:
+    first = known(tmp_path, tasks, 100.0)
+    first.take("here", {ID: (assignment(HERE), 7)}, {ID: BASE})
+    await first.close()
+    (tmp_path / "last-known" / ID).write_bytes(b"\x00" * 100)
+    assert known(tmp_path, tasks, 101.0).of(ID) is None

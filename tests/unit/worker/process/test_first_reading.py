@@ -1,0 +1,105 @@
+"""What a worker begins with when ZooKeeper answers, answers late, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from squall.cluster.memory import MemoryEnsemble, MemoryStore
+from squall.cluster.state import ClusterState
+from squall.cluster.values import Assignment, StormBase, TopologyStatus
+from squall.last_known import LastKnown
+from squall.model import Executor, WorkerSlot
+from squall_worker import first_reading
+from squall_worker.cluster_view import ClusterView
+from squall_worker.first_reading import FirstReader, FirstReading
+from squall_worker.placement import place
+
+ID = "words-1-17"
+HERE, THERE = WorkerSlot("here", 6700), WorkerSlot("there", 6700)
+BASE = StormBase("words", TopologyStatus.ACTIVE, num_workers=2)
+OLD = Assignment("/code", {"here": "h"}, {Executor(1, 1): HERE})
+NEW = Assignment(
+    "/code", {"here": "h", "there": "t"}, {Executor(1, 1): HERE, Executor(2, 2): THERE}
+)
+MOVED = Assignment("/code", {"there": "t"}, {Executor(1, 1): THERE})
+
+
+class Worker:
+    """A first reader and its ZooKeeper."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(first_reading, "_WITHOUT_ZOOKEEPER_SECS", 0.05)
+        self.ensemble = MemoryEnsemble()
+        self.state = ClusterState(MemoryStore(self.ensemble))
+        self.file = folder / "last-known.json"
+        changed = asyncio.Event()
+        view = ClusterView(self.state, ID, HERE, changed.set)
+        self.reader = FirstReader(view, HERE, changed=changed, now=time.monotonic)
+        self.connected = asyncio.Event()
+
+    async def read(self) -> FirstReading:
+        async def connect() -> None:
+            await self.connected.wait()
+            await self.state.start()
+
+        return await asyncio.wait_for(self.reader.read(connect(), self.file), 10)
+
+    def supervisor_knows(self, base: StormBase | None = BASE) -> None:
+        self.file.write_bytes(LastKnown(OLD, base).serialize())
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    return Worker(tmp_path, monkeypatch)
+
+
+async def assign(worker: Worker, assignment: Assignment) -> None:
+    other = ClusterState(MemoryStore(worker.ensemble))
+    await other.start()
+    await other.put_assignment(ID, assignment)
+    await other.close()
+
+
+async def test_zookeeper_counts_for_more_than_the_supervisor(worker: Worker) -> None:
+    await assign(worker, NEW)
+    worker.supervisor_knows()
+    worker.connected.set()
+    assert await worker.read() == FirstReading(place(NEW, HERE))
+
+
+async def test_without_zookeeper_it_is_what_the_supervisor_knew(worker: Worker) -> None:
+    worker.supervisor_knows()
+    assert await worker.read() == FirstReading(place(OLD, HERE), BASE)
+
+
+async def test_a_worker_that_has_read_that_its_work_is_elsewhere_does_not_begin(
+    worker: Worker,
+) -> None:
+    await assign(worker, MOVED)
+    worker.supervisor_knows()
+    worker.connected.set()
+    reading = asyncio.create_task(worker.read())
+    await asyncio.sleep(0.2)  # well over the time that ZooKeeper has
+    assert not reading.done()
+    await assign(worker, NEW)
+    assert await reading == FirstReading(place(NEW, HERE))
+
+
+@pytest.mark.parametrize("known", ["nothing", "no status", "spoiled"])
+async def test_a_supervisor_that_knows_too_little_leaves_it_to_zookeeper(
+    worker: Worker, known: str
+) -> None:
+    if known == "no status":
+        worker.supervisor_knows(base=None)
+    elif known == "spoiled":
+        worker.file.write_bytes(b"{")
+    await assign(worker, NEW)
+    reading = asyncio.create_task(worker.read())
+    await asyncio.sleep(0.2)
+    assert not reading.done()
+    worker.connected.set()
+    assert await reading == FirstReading(place(NEW, HERE))
