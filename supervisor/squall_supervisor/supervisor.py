@@ -65,7 +65,7 @@ _WITHOUT_ZOOKEEPER_SECS = 5.0
 _WAITING_FIRST_SECS = 2.0
 _WAITING_LOG_SECS = 10.0
 # This process looks whether it was itself stopped this often.
-_PULSE_SECS = 0.5
+_PULSE_SECS = 0.2
 _STALL_SECS = 2.0
 # It notes that it lives this often: see last_known.
 _ALIVE_SECS = 2.0
@@ -201,7 +201,7 @@ class Supervisor:
                 command=self._command,
                 machine=self._machine,
                 tell=self._history.tell,
-                last_known=self._last_known.of,
+                last_known=self._give_last_known,
             ),
             changed=self._on_slot_change,
         )
@@ -332,6 +332,11 @@ class Supervisor:
         )
         made.live(self._clock.boottime())
         return made
+
+    def _give_last_known(self, topology_id: str) -> bytes | None:
+        """For a worker that is launched now, in a thread: perhaps the first thing after a sleep."""
+        self._last_known.live(self._clock.boottime())
+        return self._last_known.of(topology_id)
 
     async def _note_alive(self) -> None:
         await asyncio.to_thread(self._last_known.live, self._clock.boottime())
@@ -467,14 +472,16 @@ class Supervisor:
         self._memory.set_ports({})
 
     async def _pulse(self) -> None:
-        """Notice that this process, and so perhaps the machine, was stopped for a while."""
+        """Notice that this process, and so perhaps the machine, was stopped or suspended for a
+        while: what runs here may have been moved meanwhile."""
         while True:
-            before = self._clock.monotonic()
+            before = self._clock.boottime()
             await asyncio.sleep(_PULSE_SECS)
-            stopped_secs = self._clock.monotonic() - before - _PULSE_SECS
+            stopped_secs = self._clock.boottime() - before - _PULSE_SECS
             if stopped_secs > _STALL_SECS:
                 log.warning("supervisor_was_stopped", secs=round(stopped_secs, 1))
                 self._slots.forgive()
+                self._sync.request()
 
 
 def _conf_of(localizer: Localizer, topology_id: str) -> Mapping[str, Any]:

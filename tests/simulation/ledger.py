@@ -34,6 +34,8 @@ class Ledger:
         self.acked: set[str] = set()
         self.repeats = 0
         self.failed = 0
+        # Whether a process may act: not one that slept while its work was moved.
+        self.may_act: Callable[[Process], bool] = lambda process: True
         self._unacked: dict[str, Process] = {}
         self._made: dict[int, int] = {}
         self._next_at: dict[int, float] = {}
@@ -60,6 +62,8 @@ class Ledger:
 
     def take_effect(self, message: str, word: int) -> None:
         """The sink did it."""
+        if not self.may_act(current_process()):
+            self.violated(f"{self.name}: {current_process()} woke up and runs what was moved")
         done = self.effects.setdefault(message, set())
         if message not in self.accepted:
             self.violated(f"{self.name}: {message} took effect and was never emitted")

@@ -40,6 +40,7 @@ class Process:
         self.start_ticks = 0
         self.alive = True
         self.stopped = False
+        self.stopped_at = 0.0  # the last time
         self.status: int | None = None  # of the exit; negative: the signal
         self.on_exit: list[Callable[[], None]] = []
         self.signals: dict[int, asyncio.Handle] = {}
@@ -83,6 +84,7 @@ class Process:
         """SIGSTOP."""
         if self.alive and not self.stopped:
             self.stopped = True
+            self.stopped_at = self.loop.time()
             for call in self.stop_hooks:
                 call()
 

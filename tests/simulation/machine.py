@@ -222,6 +222,7 @@ class SimHeartbeats:
         self._beat_secs = beat_secs
         self._report_secs = report_secs
         self._report = report
+        self._turn_age_secs = turn_age_secs
         self.phase = Phase.STARTING
         self._next_report = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -240,6 +241,7 @@ class SimHeartbeats:
         if self._writer is None:
             return
         now = self._loop.time()
+        self._turn_age_secs()
         self._writer.write(Beat(int(now * 1e9), 0, self._process.pid, self.phase))
         if self.phase is not Phase.STARTING and now >= self._next_report:
             self._next_report = now + self._report_secs

@@ -433,6 +433,48 @@ def test_a_machine_that_comes_back_without_zookeeper_does_not_run_what_was_moved
     _play(machine_back_without_zookeeper)
 
 
+async def node_that_sleeps(world: World) -> None:
+    """A machine is suspended until its work runs elsewhere, and wakes up, as busy as it was."""
+    ledger = await _running(world)
+    host = world.hosts[world.processes("worker")[0].host]
+    asleep = list(host.processes.values())
+    for process in asleep:
+        process.stop()
+    await asyncio.sleep(90)
+    assert len([p for p in world.processes("worker") if not p.stopped]) == 3, "they run elsewhere"
+    for process in asleep:
+        process.resume()
+    assert world.sometimes["a worker woke up after its work was moved"]
+    await asyncio.sleep(40)
+    await _quiet_end(world, ledger)
+
+
+def test_a_node_that_wakes_up_after_its_work_was_moved_does_nothing_of_it() -> None:
+    _play(node_that_sleeps)
+
+
+async def node_that_dozes(world: World) -> None:
+    """Every machine with workers is suspended for longer than a session timeout, ZooKeeper too:
+    nothing was moved, and the workers go on where they were."""
+    ledger = await _running(world)
+    workers = world.processes("worker")
+    world.ensemble.stop()
+    asleep = [p for host in world.hosts.values() for p in host.processes.values()]
+    for process in asleep:
+        process.stop()
+    await asyncio.sleep(25)
+    world.ensemble.restart()
+    for process in asleep:
+        process.resume()
+    await asyncio.sleep(40)
+    assert world.processes("worker") == workers
+    await _quiet_end(world, ledger)
+
+
+def test_workers_that_slept_and_lost_nothing_go_on() -> None:
+    _play(node_that_dozes)
+
+
 async def isolated_node(world: World) -> None:
     """A supervisor's machine cut off from everybody."""
     ledger = await _running(world)

@@ -28,6 +28,7 @@ from tests.simulation.network import (
 )
 from tests.simulation.store import ZOOKEEPER, SimEnsemble, SimStore
 
+from squall.cluster import codec
 from squall.cluster.state import ClusterState
 from squall.cluster.store import StoreError
 from squall.config import default_conf
@@ -77,6 +78,7 @@ class World:
         self.daemons: dict[str, Process] = {}  # "nimbus@10.0.0.1" ...
         self.client = Process(self.loop, "client", CLIENT)
         self.keep_alive = True
+        self.moved: set[Process] = set()  # workers that were stopped while their work was moved
 
     # What happened.
 
@@ -234,6 +236,7 @@ class World:
 
     async def _worker(self, host: SimHost, spec: LaunchSpec) -> int:
         process = current_process()
+        process.resumed.append(lambda: self._woke(process))
         worker = Worker(
             spec,
             state=self.store(host),
@@ -328,7 +331,33 @@ class World:
     def ledger(self, name: str, every_secs: float) -> Ledger:
         """A source and a sink for a topology."""
         ledger = LEDGERS[name] = Ledger(name, every_secs, self.violated)
+        ledger.may_act = lambda process: process not in self.moved or self.is_owner(process)
         return ledger
+
+    def is_owner(self, process: Process) -> bool:
+        """Whether a worker's executors are its own, as ZooKeeper has it."""
+        worker = process.worker  # type: ignore[attr-defined]
+        topology_id, tree = worker.spec.topology_id, self.ensemble.tree
+        path = f"/assignments/{topology_id}"
+        if tree.exists(path) is None:
+            return False
+        assignment = codec.decode_assignment(path, tree.get(path)[0])
+        report = worker._report
+        return report is None or (
+            tuple(assignment.slots().get(worker.slot, ())) == tuple(report._executors)
+        )
+
+    def _woke(self, process: Process) -> None:
+        """A worker goes on; was its work moved while it was stopped?"""
+        stopped_secs = self.loop.time() - process.stopped_at
+        conf = self.conf_of(self.hosts[process.host])
+        if (
+            stopped_secs >= conf["storm.zookeeper.session.timeout"] / 1000
+            and hasattr(process, "worker")
+            and not self.is_owner(process)
+        ):
+            self.moved.add(process)
+            self.sometime("a worker woke up after its work was moved")
 
     async def nimbus(self) -> NimbusConnection:
         return await NimbusConnection.connect(self.network, self.seeds)

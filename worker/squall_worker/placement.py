@@ -62,14 +62,16 @@ class Ownership:
         self._grace_secs = grace_secs
         self._lost_at: float | None = None
 
-    def read(self, executors: tuple[Executor, ...], now: float) -> bool:
+    def read(self, executors: tuple[Executor, ...], now: float, *, at_once: bool = False) -> bool:
         """Take note of the slot's executors as just read (empty: no assignment); whether the slot
-        is ours."""
+        is ours. `at_once`: if not, give up without a grace."""
         if executors == self._executors:
             self._lost_at = None
             return True
         if self._lost_at is None:
             self._lost_at = now
+        if at_once:
+            self._grace_secs = 0.0
         return False
 
     @property

@@ -42,6 +42,7 @@ from squall_worker.history import WorkerHistory
 from squall_worker.keys import own_key
 from squall_worker.peers import Peers
 from squall_worker.placement import Ownership, Placement, spouts_run
+from squall_worker.presence import Presence
 from squall_worker.reports import StatsReport
 from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
@@ -66,6 +67,8 @@ EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 
 # How often a wait says that it still waits.
 _SAY_SECS = 5.0
+# After a sleep the cluster state is read until it answers, this often.
+_DOUBT_SECS = 1.0
 # Errors that are on their way to ZooKeeper when the process ends get so long.
 _REPORT_SECS = 2.0
 # So long may the last file of the history take.
@@ -110,6 +113,7 @@ class Worker:
         self._history: WorkerHistory | None = None
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
+        self._presence = Presence(self.settings.away_secs, self._clock.boottime())
         self._peers = Peers(
             grace_secs=self.settings.stop_secs + 1.0,
             clock=self._clock,
@@ -157,7 +161,8 @@ class Worker:
         except Exception as error:
             self._tell_fatal(error)
         finally:
-            await self._close(graceful=status != EXIT_FATAL)
+            # One that slept must not even drain: its tasks run elsewhere, perhaps.
+            await self._close(graceful=status != EXIT_FATAL and not self._presence.in_doubt)
         log.info("worker_exits", topology_id=self.spec.topology_id, slot=self.slot, status=status)
         return status
 
@@ -209,6 +214,7 @@ class Worker:
         placement = first.placement
         await self._peers.follow(placement)
         engine = self._engine = self._make_engine(stored, placement, transport)
+        engine.guard_turns(self._may_turn)
         await engine.start()
         engine.set_routes(placement.routes)
         self._start_metrics(engine)
@@ -371,7 +377,9 @@ class Worker:
             if now >= ownership.deadline:
                 log.error("slot_not_ours", slot=self.slot, topology_id=self.spec.topology_id)
                 return EXIT_NOT_OURS
-            next_read = read_at + self.settings.refresh_secs
+            next_read = read_at + (
+                _DOUBT_SECS if self._presence.in_doubt else self.settings.refresh_secs
+            )
             at = min(next_read, ownership.deadline, self._peers.deadline())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), max(0.01, at - now))
@@ -390,6 +398,9 @@ class Worker:
 
     async def _refresh(self, engine: Engine, view: ClusterView, ownership: Ownership) -> None:
         """Read assignment and status and apply them; what cannot be read stays as it was."""
+        doubt = self._presence.doubt
+        if self._presence.in_doubt:
+            log.warning("worker_slept", slot=self.slot, secs=round(self._presence.away_secs, 1))
         try:
             placement = await view.placement()
             base = await view.status()
@@ -398,7 +409,8 @@ class Worker:
             self._peers.update()
             return
         now = self._clock.monotonic()
-        ours = ownership.read(() if placement is None else placement.executors, now)
+        executors = () if placement is None else placement.executors
+        ours = ownership.read(executors, now, at_once=self._presence.in_doubt)
         if not ours:
             log.warning(
                 "slot_reassigned", slot=self.slot, stops_in_secs=round(ownership.deadline - now, 1)
@@ -408,6 +420,9 @@ class Worker:
             engine.set_routes(placement.routes)
         self._peers.update()
         self._take_status(engine, base, ours)
+        if ours and self._presence.confirm(doubt):
+            log.info("worker_goes_on", slot=self.slot)
+            engine.resume()
 
     def _take_status(self, engine: Engine, base: StormBase | None, ours: bool) -> None:
         """Run spouts, and sample events, as the topology's status says."""
@@ -435,9 +450,19 @@ class Worker:
         if self._engine is not None:
             self._loop.call_soon(self._engine.sections_dropped, sections)
 
+    def _may_turn(self) -> bool:
+        """Whether the engine may go on: not after a sleep, until it is known that the tasks are
+        still ours."""
+        if self._presence.seen(self._clock.boottime()):
+            return True
+        self._changed.set()
+        return False
+
     # -- heartbeats (called on their thread) --------------------------------------------------
 
     def _turn_age_secs(self) -> float:
+        if not self._presence.seen(self._clock.boottime()):
+            self._loop.call_soon_threadsafe(self._changed.set)
         engine = self._engine
         started = None if engine is None else engine.turn_started
         return 0.0 if started is None else self._clock.monotonic() - started

@@ -22,6 +22,7 @@ class Settings:
     beat_secs: float  # worker.heartbeat.frequency.secs: to the local file
     report_secs: float  # task.heartbeat.frequency.secs: to ZooKeeper
     refresh_secs: float  # task.refresh.poll.secs: assignment and status are read again
+    away_secs: float  # asleep for so long, its tasks may have been moved
     stop_secs: float  # a graceful stop takes at most so long
     silent_secs: float  # without a heartbeat, until all stacks are written to worker.err
 
@@ -43,6 +44,10 @@ class Settings:
             beat_secs=float(daemon_conf.get("worker.heartbeat.frequency.secs", 1)),
             report_secs=float(daemon_conf.get("task.heartbeat.frequency.secs", 3)),
             refresh_secs=float(daemon_conf.get("task.refresh.poll.secs", 10)),
+            away_secs=min(
+                float(daemon_conf.get("storm.zookeeper.session.timeout", 20_000)) / 1000,
+                float(daemon_conf.get("supervisor.worker.timeout.secs", 30)),
+            ),
             stop_secs=max(0.5, sleep_secs - _STOP_MARGIN_SECS),
             # Before the supervisor ends it.
             silent_secs=float(daemon_conf.get("supervisor.worker.timeout.secs", 30)) / 2,

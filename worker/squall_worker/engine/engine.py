@@ -215,6 +215,7 @@ class Engine:
         self._ready = transport is None
         self._stopping = False
         self._running = False
+        self._may_turn: Callable[[], bool] = _always
         self._dead = False
         self._closed = False
         self._stopped: asyncio.Future[bool] | None = None
@@ -281,6 +282,15 @@ class Engine:
         if self._transport is not None:
             self._transport.set_wakeup(self._on_arrival, self)
         self._apply_active()
+
+    def guard_turns(self, may_turn: Callable[[], bool]) -> None:
+        """Ask this before each turn, which is put off while it says no: until `resume`."""
+        self._may_turn = may_turn
+
+    def resume(self) -> None:
+        """Turns may be taken again: make up for those that were put off."""
+        self._arrived = self._transport is not None
+        self._schedule()
 
     async def stop(self, drain_secs: float) -> bool:
         """Stop spouts, let tuples in flight finish for at most `drain_secs`, then deactivate,
@@ -494,7 +504,7 @@ class Engine:
 
     def _take_turn(self) -> None:
         self._scheduled = False
-        if not self._running:
+        if not self._running or not self._may_turn():
             return
         self.turn_started = self.now()
         try:
@@ -543,6 +553,9 @@ class Engine:
             return False
         self._stirred = False
         worked |= desk.fail_lost()
+        if not self._may_turn():  # the process slept meanwhile
+            self._stirred = True
+            return False
         # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
         if self.suspects is None or not self.suspects.bolts_wait:
             worked |= flow.run_bolts(self.now() + self._turn_secs)
@@ -621,6 +634,10 @@ class Engine:
         if self._loads_due.due < deadline and self._flow.told_load:
             deadline = self._loads_due.due
         return deadline
+
+
+def _always() -> bool:
+    return True
 
 
 def _log_fatal(error: BaseException) -> None:

@@ -212,3 +212,54 @@ def test_a_turn_asks_a_spout_so_often(own, sinks, most):
         cluster.run_until(lambda: sum(c.LOG.get("numbers", ())) == 1_000)
         assert max(runs) == most
         assert max(c.LOG["numbers"]) <= most
+
+
+class Counting(Spout):
+    """Emits up to `limit`, and calls what `at` has for a number."""
+
+    outputs = ["n"]
+
+    def open(self, conf, context):
+        self.emitted, self.limit = 0, 3
+        self.at = {}
+
+    def next_tuple(self):
+        if self.emitted < self.limit:
+            self.emitted += 1
+            self.emit([self.emitted], message_id=self.emitted)
+            self.at.pop(self.emitted, lambda: None)()
+
+
+class Executions(Bolt):
+    outputs = []
+
+    def prepare(self, conf, context):
+        self.seen = []
+
+    def execute(self, tup):
+        self.seen.append(tup["n"])
+
+
+def test_a_worker_that_may_take_no_turn_executes_nothing_until_it_may_again():
+    """It may lose that right within a turn, too: what spouts have emitted waits for the bolts."""
+    builder = TopologyBuilder()
+    builder.spout("numbers", Counting())
+    builder.bolt("seen", Executions()).shuffle("numbers")
+    with EngineCluster(builder.build(), 1) as cluster:
+        engine = cluster.engines[0]
+        spout, bolt = user_of(engine, "numbers"), user_of(engine, "seen")
+        allowed = [True]
+        engine.guard_turns(lambda: bool(allowed))
+        cluster.run_for(1)
+        assert bolt.seen == [1, 2, 3]
+        spout.at[4] = allowed.clear
+        spout.limit = 9
+        cluster.run_for(1)
+        emitted = spout.emitted
+        assert emitted >= 4
+        cluster.run_for(10)
+        assert (bolt.seen, spout.emitted) == ([1, 2, 3], emitted)
+        allowed.append(True)
+        engine.resume()
+        cluster.run_for(1)
+        assert bolt.seen == list(range(1, 10))
