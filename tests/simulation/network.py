@@ -88,6 +88,11 @@ class Network:
         await asyncio.sleep(min(secs, 2 * self.delay(source, target)))
         return self.both(source, target)
 
+    async def refuses(self, address: Address, secs: float) -> bool:
+        """A connection attempt at a worker's port that is refused."""
+        answers = await self.probe(address, secs)
+        return answers and address not in self.listeners
+
     async def call(
         self, address: Address, method: str, *args: Any, secs: float = _CALL_SECS
     ) -> Any:

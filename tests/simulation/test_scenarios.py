@@ -391,6 +391,30 @@ def test_a_worker_that_dies_while_zookeeper_is_away_is_replaced_and_traffic_goes
     _play(worker_lost_without_zookeeper)
 
 
+async def worker_lost_for_good_without_zookeeper(world: World) -> None:
+    """No supervisor is there to start another: its peers learn of it all the same, and what was in
+    flight does not wait for the message timeout."""
+    ledger = await _running(world)
+    world.ensemble.stop()
+    world.keep_alive = False
+    victim = next(p for p in world.processes("worker") if not p.worker._engine._flow.spouts)  # type: ignore[attr-defined]
+    world.daemons[f"supervisor@{victim.host}"].end(-9)
+    await asyncio.sleep(5)
+    assert ledger.failed == 0
+    victim.end(-9)
+    await asyncio.sleep(8)
+    assert ledger.failed
+    world.keep_alive = True
+    world.boot(world.hosts[victim.host])
+    world.ensemble.restart()
+    await asyncio.sleep(90)
+    await _quiet_end(world, ledger)
+
+
+def test_the_loss_of_a_worker_without_a_successor_is_noticed_without_zookeeper() -> None:
+    _play(worker_lost_for_good_without_zookeeper)
+
+
 async def supervisor_lost_without_zookeeper(world: World) -> None:
     """A supervisor dies together with its worker while ZooKeeper is away; the next one knows."""
     ledger = await _running(world)

@@ -243,6 +243,7 @@ class World:
             clock=host.clock,
             heartbeats=SimHeartbeats,  # type: ignore[arg-type]
             sockets=lambda: SimSockets(self.network),  # type: ignore[arg-type,return-value]
+            refuses=self.network.refuses,
         )
         process.worker = worker  # type: ignore[attr-defined]
         status = await worker.run()

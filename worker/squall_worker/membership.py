@@ -32,6 +32,7 @@ class Membership:
         self._left: set[WorkerSlot] = set()  # present ones whose incarnation has said goodbye
         # What present ones ran before the assignment changed: their incarnation may still do so.
         self._former: dict[WorkerSlot, frozenset[int]] = {}
+        self._ended: set[WorkerSlot] = set()  # whose worker is gone; none has come in its place
 
     @property
     def slots(self) -> frozenset[WorkerSlot]:
@@ -57,11 +58,13 @@ class Membership:
             self._leaving.pop(slot, None)
         self._present = dict(tasks_by_slot)
         self._left &= self._present.keys()
+        self._ended &= self._present.keys()
 
     def happened(self, event: Event) -> frozenset[int]:
         """Take note of what a link reports; the tasks that were lost by it."""
         if isinstance(event, Replaced):
             self._left.discard(event.peer)
+            self._ended.discard(event.peer)
             tasks = self._tasks(event.peer)
             self._former.pop(event.peer, None)
             if not event.left:
@@ -75,6 +78,14 @@ class Membership:
             if not event.drained:
                 return self._tasks(event.peer)
         return frozenset()
+
+    def ended(self, slot: WorkerSlot) -> frozenset[int]:
+        """A worker that said no goodbye is gone; the tasks that were lost by it. What has been sent
+        to it since is lost with the greeting of the next one."""
+        if slot not in self._present or slot in self._ended or slot in self._left:
+            return frozenset()
+        self._ended.add(slot)
+        return self._tasks(slot)
 
     def expire(self, now: float, backlog_bytes: Callable[[WorkerSlot], int]) -> frozenset[int]:
         """Forget the leaving workers that have said goodbye or whose time is up; the tasks that

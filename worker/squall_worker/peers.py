@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from squall.clock import Clock
 from squall.logs import get_logger
@@ -24,6 +24,9 @@ _READY_SECS_MAX = 10.0
 # a replaced worker that nobody can stop greets for ever.
 _STRANGER_SECS = 0.5
 _STRANGER_MAX_SECS = 60.0
+# How often a look is taken at silent peers, and how long a machine may take to refuse.
+LOOK_SECS = 1.0
+_REFUSE_SECS = 1.0
 # A look-up that takes longer is left for the next reading of the assignment.
 _RESOLVE_SECS = 5.0
 
@@ -74,6 +77,20 @@ async def _look_up(host: str) -> str | None:
     return str(found[0][4][0])
 
 
+async def refuses(address: Address, secs: float) -> bool:
+    """Whether a machine answers that nothing listens there: the worker that did has ended. A
+    machine that does not answer says nothing."""
+    try:
+        async with asyncio.timeout(secs):
+            _, writer = await asyncio.open_connection(*address)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return False
+
+
 class Peers:
     """Keeps the transport's links those of the assignment.
 
@@ -88,8 +105,10 @@ class Peers:
         clock: Clock,
         on_lost: Callable[[frozenset[int]], None],
         on_change: Callable[[], None],
+        refuses: Callable[[Address, float], Awaitable[bool]] = refuses,
     ) -> None:
         self._clock = clock
+        self._refuses = refuses
         self._on_lost = on_lost
         self._on_change = on_change
         self._membership = Membership(grace_secs)
@@ -121,6 +140,14 @@ class Peers:
         lost = self._membership.expire(self._clock.monotonic(), transport.backlog_bytes)
         transport.set_peers(self._addresses.of(self._membership.slots), self._zxid)
         self._lose(lost)
+
+    async def look_for_ended(self) -> None:
+        """Find the workers that have ended and whose successor has not greeted: one that cannot be
+        started, or waits for its turn. What went through them is not to wait for that."""
+        assert self._transport is not None
+        for slot, address in self._transport.silent().items():
+            if await self._refuses(address, _REFUSE_SECS):
+                self._lose(self._membership.ended(slot))
 
     def deadline(self) -> float:
         """When `update` is next due."""

@@ -19,7 +19,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall.clock import Clock, SystemClock
@@ -40,13 +40,13 @@ from squall_worker.first_reading import FirstReader, FirstReading
 from squall_worker.heartbeats import HeartbeatThread
 from squall_worker.history import WorkerHistory
 from squall_worker.keys import own_key
-from squall_worker.peers import Peers
+from squall_worker.peers import LOOK_SECS, Peers, refuses
 from squall_worker.placement import Ownership, Placement, spouts_run
 from squall_worker.presence import Presence
 from squall_worker.reports import StatsReport
 from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
-from squall_worker.transport.zmq import Sockets, ZmqTransport, new_sockets
+from squall_worker.transport.zmq import Address, Sockets, ZmqTransport, new_sockets
 from squall_worker.watchdog import Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
@@ -92,9 +92,10 @@ class Worker:
         clock: Clock | None = None,
         heartbeats: Callable[..., HeartbeatThread] = HeartbeatThread,
         sockets: Callable[[], Sockets] = new_sockets,
+        refuses: Callable[[Address, float], Awaitable[bool]] = refuses,
     ) -> None:
         """`state` is not started yet; by default the ZooKeeper that the daemon's conf names. A
-        simulation passes what makes its heartbeats and its sockets."""
+        simulation passes what makes its heartbeats and its sockets, and who `refuses`."""
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self.settings = Settings.of(spec.daemon_conf)
@@ -119,6 +120,7 @@ class Worker:
             clock=self._clock,
             on_lost=self._lose,
             on_change=self._changed.set,
+            refuses=refuses,
         )
         self._errors = ErrorReporter(
             host=spec.hostname,
@@ -366,6 +368,7 @@ class Worker:
     ) -> int:
         """Follow the cluster state until the end."""
         self._tasks.start("ready", self._get_ready(engine))
+        self._tasks.every("silent peers", LOOK_SECS, self._peers.look_for_ended)
         ownership = Ownership(first.placement.executors, self.settings.refresh_secs)
         if first.base is not None:
             self._take_status(engine, first.base, ours=True)

@@ -571,6 +571,10 @@ class Link:
         IDLE_SECS."""
         return self.greeted and not self.left and self._heard_at >= since
 
+    def fell_silent(self, since: float) -> bool:
+        """Whether the peer knew us, has not left, and was not heard of since then."""
+        return self.greeted and not self.left and self._heard_at < since
+
     @property
     def settled(self) -> bool:
         """Nothing queued is unacknowledged (or can be: the peer left)."""

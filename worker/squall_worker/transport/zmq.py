@@ -294,6 +294,16 @@ class ZmqTransport:
         """The peers whose links stand in both directions."""
         return frozenset(slot for slot, peer in self._peers.items() if peer.link.greeted)
 
+    def silent(self) -> dict[WorkerSlot, Address]:
+        """The peers that stood, said no goodbye, and were not heard of for some seconds; an idle
+        one speaks once a second."""
+        since = self._clock.monotonic() - _SILENCE_SECS
+        return {
+            slot: peer.address
+            for slot, peer in self._peers.items()
+            if peer.address is not None and peer.link.fell_silent(since)
+        }
+
     # -- the engine's side --------------------------------------------------------------------
 
     def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:

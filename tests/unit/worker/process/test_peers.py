@@ -26,6 +26,7 @@ class Notes:
     def __init__(self) -> None:
         self.peers: dict[WorkerSlot, Address] = {}
         self.standing: set[WorkerSlot] = set()
+        self.silent_ones: set[WorkerSlot] = set()
 
     def set_peers(self, peers: Mapping[WorkerSlot, Address], zxid_max: int | None = None) -> None:
         self.peers = dict(peers)
@@ -33,6 +34,9 @@ class Notes:
 
     def greeted(self) -> frozenset[WorkerSlot]:
         return frozenset(self.standing)
+
+    def silent(self) -> dict[WorkerSlot, Address]:
+        return {slot: self.peers[slot] for slot in self.silent_ones}
 
     def backlog_bytes(self, peer: WorkerSlot) -> int:
         return 0
@@ -43,11 +47,19 @@ class Scene:
         self.clock = ManualClock()
         self.lost: list[frozenset[int]] = []
         self.changes = 0
+        self.refusing: set[Address] = set()
         self.transport = Notes()
         self.peers = Peers(
-            grace_secs=4, clock=self.clock, on_lost=self.lost.append, on_change=self.change
+            grace_secs=4,
+            clock=self.clock,
+            on_lost=self.lost.append,
+            on_change=self.change,
+            refuses=self.refuses,
         )
         self.peers.attach(cast(ZmqTransport, self.transport))
+
+    async def refuses(self, address: Address, secs: float) -> bool:
+        return address in self.refusing
 
     def change(self) -> None:
         self.changes += 1
@@ -70,6 +82,21 @@ async def test_links_follow_the_assignment_and_linger_for_a_goodbye() -> None:
     assert set(scene.transport.peers) == {B}
     await asyncio.sleep(0)
     assert scene.lost == []
+
+
+async def test_a_silent_peer_whose_machine_refuses_is_lost_once() -> None:
+    """One that does not answer may be alive; one that said goodbye has lost nothing."""
+    scene = Scene()
+    await scene.peers.follow(placement(A, B))
+    scene.transport.silent_ones = {A, B}
+    scene.refusing = {scene.transport.peers[B]}
+    for _ in range(3):
+        await scene.peers.look_for_ended()
+    await asyncio.sleep(0)
+    assert scene.lost == [frozenset({2})]
+    scene.peers.happened(Replaced(B, OLD, NEW, left=False, dropped_frames=3))
+    await asyncio.sleep(0)
+    assert scene.lost == [frozenset({2})] * 2, "what was sent meanwhile"
 
 
 async def test_losses_are_told_from_the_loop() -> None:
