@@ -200,7 +200,7 @@ SCHEMA: dict[str, Kind] = {
     "nimbus.monitor.freq.secs": SECS,
     "nimbus.cleanup.inbox.freq.secs": SECS,
     "nimbus.inbox.jar.expiration.secs": SECS,
-    "nimbus.upload.bytes.max": POSITIVE,
+    "nimbus.upload.bytes.max": whole(1, _BYTES_MAX),
     "nimbus.disk.reserve.mb": COUNT,
     "nimbus.file.copy.expiration.secs": SECS,
     "nimbus.blobstore.expiration.secs": SECS,

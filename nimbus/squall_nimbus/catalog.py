@@ -129,16 +129,17 @@ class Catalog:
         """Make the folder."""
         make_private_dirs(self._stormdist)
 
-    async def have(self, topology_ids: Collection[str]) -> None:
-        """Fetch the code of these topologies where this Nimbus lacks it, as far as it can be had
-        soon. What could not be fetched is not waited for again before _FETCH_AGAIN_SECS (the
-        replication goes on fetching it): rounds are everybody's."""
+    async def have(self, topology_ids: Collection[str], *, retry: bool = False) -> None:
+        """Fetch the code of these topologies where this Nimbus lacks it, as far as that is possible
+        soon. A failed fetch is not repeated before _FETCH_AGAIN_SECS (the replication goes on
+        trying), since a round must not wait for one topology, unless `retry` says that a caller
+        waits for just this."""
         now = asyncio.get_running_loop().time()
         self._not_before = {i: at for i, at in self._not_before.items() if at > now}
         lacking = {
             i: keys
             for i in topology_ids
-            if i not in self._not_before
+            if (retry or i not in self._not_before)
             and (keys := [key for key in code_blob_keys(i) if key not in self._blobs])
         }
         if not lacking:

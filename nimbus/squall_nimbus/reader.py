@@ -65,7 +65,7 @@ class Reader:
         """A live topology's code. Raises TopologyNotAliveError, and SquallError where this Nimbus
         does not have it."""
         await self.base(topology_id)
-        await self._catalog.have([topology_id])
+        await self._catalog.have([topology_id], retry=True)
         try:
             return self._catalog.get(topology_id)
         except BlobNotFoundError:

@@ -310,7 +310,7 @@ def test_bad_outputs_are_refused(outputs, says, monkeypatch):
         ("__mine", "begins with '__'"),
         ("", "its id is empty"),
         (3, "its id is 3; expected text"),
-        ("a\nb", "cannot be printed"),
+        ("a\nb", "the character U+000A"),
     ],
 )
 def test_bad_ids_are_refused(component_id, says):

@@ -65,8 +65,9 @@ def test_a_pytest_stage_counts_and_names_what_was_skipped(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
 def test_a_test_that_passes_the_second_time_is_listed_with_what_failed_at_first(
-    tmp_path: Path, options: tuple[str, ...]
+    tmp_path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # of the run that this test is in
     file = tmp_path / "test_it.py"
     file.write_text(
         "from pathlib import Path\n"

@@ -91,7 +91,8 @@ def test_debug_is_of_one_component(caplog):
     ["topology.message.timeout.secs", "topology.workers", "nimbus.thrift.port"],
 )
 def test_what_only_a_topology_can_have_is_refused(key):
-    with pytest.raises(InvalidTopologyError, match=f"bolt 'bolt': its conf has {key}, which only"):
+    refused = f"bolt 'bolt': its conf has {key}, which counts for a whole topology only"
+    with pytest.raises(InvalidTopologyError, match=refused):
         topology(c.Numbers(1), bolt_conf={key: 7})
 
 
