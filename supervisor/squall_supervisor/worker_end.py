@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +27,9 @@ from squall_supervisor.slot_table import (
 _MIB = 1024 * 1024
 # A worker ends with these when it was asked to, or sees that its slot is another's (its `process`).
 _STATUS_ASKED = frozenset({0, 4})
-_ERR_BYTES = 8192
+_ERR_BYTES = 32768
 _IN_HAND_BYTES_MAX = 1024 * 1024
-_ERR_LINES = 40  # the stack that faulthandler writes is among them
+_ERR_LINES = 40  # the stack of the thread that crashed is among them
 _ERR_LINE_CHARS = 300
 
 
@@ -178,7 +178,22 @@ def last_lines(path: Path, begin: int) -> list[str]:
     lines = data.decode(errors="replace").splitlines()
     if len(data) == _ERR_BYTES and len(lines) > 1:
         del lines[0]  # begins in its middle
-    return [escaped(line)[:_ERR_LINE_CHARS] for line in lines if line.strip()][-_ERR_LINES:]
+    kept = _without_other_threads(line for line in lines if line.strip())
+    return [escaped(line)[:_ERR_LINE_CHARS] for line in kept][-_ERR_LINES:]
+
+
+def _without_other_threads(lines: Iterable[str]) -> list[str]:
+    """Without the stacks that faulthandler writes of all threads ("Thread 0x..."), but for that of
+    the one that crashed ("Current thread 0x..."): they would push out what the worker said last."""
+    kept = []
+    skipping = False
+    for line in lines:
+        if line.startswith("Thread 0x"):
+            skipping = True
+        elif not (skipping and line.startswith("  ")):
+            skipping = False
+            kept.append(line)
+    return kept
 
 
 def escaped(line: str) -> str:

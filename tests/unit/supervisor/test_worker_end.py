@@ -99,7 +99,9 @@ def test_the_text_names_signal_or_status_memory_and_the_last_lines() -> None:
 
 def test_the_last_lines_are_its_own_bounded_and_safe_to_print(tmp_path: Path) -> None:
     path = tmp_path / "worker.log.err"
-    path.write_bytes(b"of the one before\n" + b"x" * 9000 + b"\n\x1b[2Jred\tx\xff\n\n" + b"y\n" * 3)
+    path.write_bytes(
+        b"of the one before\n" + b"x" * 40_000 + b"\n\x1b[2Jred\tx\xff\n\n" + b"y\n" * 3
+    )
     assert last_lines(path, 18) == ["\\x1b[2Jred x\ufffd", "y", "y", "y"]
     assert last_lines(path, path.stat().st_size) == []
     # The worker has cut the file since: all of it is new.
@@ -109,6 +111,24 @@ def test_the_last_lines_are_its_own_bounded_and_safe_to_print(tmp_path: Path) ->
     link = tmp_path / "link"
     link.symlink_to(path)
     assert last_lines(link, 0) == last_lines(tmp_path / "none", 0) == []
+
+
+def test_of_a_fault_only_the_stack_of_the_thread_that_crashed_is_shown(tmp_path: Path) -> None:
+    """A worker has many threads, and what it said last comes before their stacks."""
+    path = tmp_path / "worker.log.err"
+    other = "Thread 0x00007f1 (most recent call first):\n" + '  File "t.py", line 1 in run\n' * 9
+    current = (
+        'Current thread 0x00007f2 (most recent call first):\n  File "b.py", line 2 in execute\n'
+    )
+    fault = "Fatal Python error: Segmentation fault\n\n"
+    path.write_text(f"about to die\n{fault}" + f"{other}\n" * 9 + f"{current}\n{other}the end\n")
+    assert last_lines(path, 0) == [
+        "about to die",
+        "Fatal Python error: Segmentation fault",
+        "Current thread 0x00007f2 (most recent call first):",
+        '  File "b.py", line 2 in execute',
+        "the end",
+    ]
 
 
 def test_a_crash_loop_is_reported_a_few_times_and_says_so() -> None:
