@@ -10,6 +10,7 @@ then nothing changes until it is back, but workers that die are started again.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import uuid
 from collections.abc import Callable, Mapping
@@ -492,6 +493,7 @@ def _conf_of(localizer: Localizer, topology_id: str) -> Mapping[str, Any]:
     return found.conf
 
 
+@functools.cache  # it reads files, and the entry is written again at every change of a slot
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
