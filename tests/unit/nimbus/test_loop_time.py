@@ -8,6 +8,7 @@ import logging
 import socket
 import struct
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import pytest
 from tests.support.held_loops import held_loops
 from tests.support.nimbus_service import LocalNimbus
 
-from squall.cluster import store
 from squall.cluster.values import BoltStats, ExecutorStats, WorkerHeartbeat
 from squall.daemon import watch_loop
 from squall.watched_loop import WatchedLoop
@@ -30,23 +30,27 @@ NODE = "a-supervisor"
 MEMORY_BYTES_MAX = 32_000_000
 
 
-def _stats(count: int) -> ExecutorStats:
-    received = {":all-time": {("words", "default"): count}}
+def _stats(count: int, windows: Sequence[str] = (":all-time",)) -> ExecutorStats:
+    received = {window: {("words", "default"): count} for window in windows}
     bolt = BoltStats(
         acked=received, failed={}, executed=received, process_ms_avg={}, execute_ms_avg={}
     )
-    return ExecutorStats(bolt, {":all-time": {"default": count}}, {}, 1.0)
+    return ExecutorStats(bolt, {window: {"default": count} for window in windows}, {}, 1.0)
 
 
 def _call(port: int, method: str, *args: Any) -> messages.Message:
-    """One call from another thread; its answer is read and not decoded."""
+    """One call from another thread. Its answer is read, piece by piece, and not kept."""
     body = codec.to_bytes(storm.Nimbus.methods[method].args.cls(*args))
     message = messages.serialize(MessageType.CALL, method, 1, body)
     with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(struct.pack(">i", len(message)) + message)
-        stream = connection.makefile("rb")
-        [length] = struct.unpack(">i", stream.read(4))
-        return messages.parse(stream.read(length))
+        [length] = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        begin = connection.recv(min(length, 4096), socket.MSG_WAITALL)
+        piece = bytearray(65_536)
+        left = length - len(begin)
+        while left and (got := connection.recv_into(piece)):
+            left -= got
+        return messages.parse(begin)
 
 
 def _heartbeat(topology_id: str, executors: int) -> storm.SupervisorWorkerHeartbeats:
@@ -68,18 +72,28 @@ def _costly_topology(inputs_count: int) -> storm.StormTopology:
     return storm.StormTopology({}, {"b": bolt}, {})
 
 
+async def _large_topology(
+    nimbus: LocalNimbus, workers: int = WORKERS, windows: Sequence[str] = (":all-time",)
+) -> str:
+    """Submit it, or so many of its workers, and have all executors report; its id."""
+    await nimbus.leads()
+    await nimbus.supervisor(NODE, ports=range(6700, 6700 + WORKERS))
+    topology_id = await nimbus.submit(
+        "big",
+        {"topology.workers": workers, "topology.acker.executors": 0},
+        executors=EXECUTORS // WORKERS * workers,
+    )
+    found = await nimbus.state.assignment(topology_id)
+    assert found is not None
+    for slot, executors in found[0].slots().items():
+        beat = {executor: _stats(executor.task_start, windows) for executor in executors}
+        nimbus.state.put_worker_beat_nowait(slot, WorkerHeartbeat(topology_id, beat, 1, 60))
+    return topology_id
+
+
 async def _run(folder: Path) -> None:
     async with LocalNimbus(folder) as nimbus:
-        await nimbus.leads()
-        await nimbus.supervisor(NODE, ports=range(6700, 6700 + WORKERS))
-        topology_id = await nimbus.submit(
-            "big", {"topology.workers": WORKERS, "topology.acker.executors": 0}, executors=EXECUTORS
-        )
-        found = await nimbus.state.assignment(topology_id)
-        assert found is not None
-        for slot, executors in found[0].slots().items():
-            beat = {executor: _stats(executor.task_start) for executor in executors}
-            nimbus.state.put_worker_beat_nowait(slot, WorkerHeartbeat(topology_id, beat, 1, 60))
+        topology_id = await _large_topology(nimbus)
         server = ThriftServer(storm.Nimbus, nimbus.service, limits=LIMITS)
         await server.start()
 
@@ -101,6 +115,7 @@ async def _run(folder: Path) -> None:
         await asyncio.sleep(0)
         watch_loop()
         try:
+            await nimbus.nimbus.assigner.judge(nimbus.nimbus.desk.leadership())
             for method, *args in honest:
                 assert await call(method, *args) is MessageType.REPLY, method
             for method, *args in refused:
@@ -110,13 +125,40 @@ async def _run(folder: Path) -> None:
             await server.stop()
 
 
-def test_no_call_holds_the_loop(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_neither_a_call_nor_a_round_holds_the_loop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(store, "NODE_BYTES_MAX", 8_000_000)
     with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=WatchedLoop) as runner:
         runner.run(_run(tmp_path))
     assert held_loops(record.getMessage() for record in caplog.records) == []
+
+
+async def _peak_bytes(folder: Path, workers: int) -> int:
+    """The most memory that getTopologyInfo of so many workers takes beside what was there."""
+    windows = ("600", "10800", "86400", ":all-time")
+    async with LocalNimbus(folder) as nimbus:
+        topology_id = await _large_topology(nimbus, workers, windows)
+        server = ThriftServer(storm.Nimbus, nimbus.service, limits=LIMITS)
+        await server.start()
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            answer = await asyncio.to_thread(_call, server.port, "getTopologyInfo", topology_id)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            await server.stop()
+    assert answer.type is MessageType.REPLY
+    return peak - before
+
+
+async def test_no_answer_takes_more_memory_than_a_call_may(tmp_path: Path) -> None:
+    """About 10,000 executors that report all windows, the answer's own bytes included. Estimated
+    from two workers and from five, since all twenty would take a test too long: heartbeats are
+    decoded one by one, and each worker adds only its part of the answer."""
+    two = await _peak_bytes(tmp_path / "two", 2)
+    five = await _peak_bytes(tmp_path / "five", 5)
+    assert two + (five - two) / 3 * (WORKERS - 2) < MEMORY_BYTES_MAX
 
 
 def test_no_frame_takes_more_memory_than_a_call_may() -> None:
