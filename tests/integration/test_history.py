@@ -161,7 +161,8 @@ def test_a_rebalance_switches_it_on_and_an_asked_restart_is_told_as_one(tmp_path
     def told() -> list[str]:
         return [name for name, _ in events(rows_of(history))]
 
-    with DevCluster.start(tmp_path / "data", slots=1) as cluster:
+    quick = "supervisor.localizer.update.blob.interval.secs=1"
+    with DevCluster.start(tmp_path / "data", slots=1, overrides=[quick]) as cluster:
         submit(cluster, out, **{"topology.history.enable": False})
         wait_for("a message", lambda: told_by(out) != "", 60)
         assert told() == []
