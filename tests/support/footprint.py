@@ -4,10 +4,14 @@ connections to it, folders of workers. Before and after many faults it must be t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from squall.cluster.state import ERRORS_KEPT
 
 if TYPE_CHECKING:
     from tests.support.netcluster import NetCluster
@@ -20,7 +24,8 @@ class Footprint:
     open_files: Mapping[str, int]
     rss_bytes: Mapping[str, int]
     worker_folders: Mapping[str, int]
-    znodes: frozenset[str]
+    znodes: frozenset[str]  # but topologies' errors
+    errors: Mapping[str, int]  # by the path of their component; a lost worker leaves some
     connections: int  # to ZooKeeper
 
     @classmethod
@@ -31,6 +36,9 @@ class Footprint:
         daemons = {name: cluster.processes[name].pid for name in (*NIMBUSES, *SUPERVISORS)}
         with cluster.zookeeper() as client:
             znodes = frozenset(walk(client, "/storm"))
+        # fnmatch's star matches slashes: all that is below a topology's errors, and single errors.
+        below_errors = {path for path in znodes if fnmatch(path, "/storm/errors/*/*")}
+        errors = [path for path in below_errors if fnmatch(path, "/storm/errors/*/*/e*")]
         return cls(
             {name: len(list(Path(f"/proc/{pid}/fd").iterdir())) for name, pid in daemons.items()},
             {name: _rss_bytes(pid) for name, pid in daemons.items()},
@@ -38,7 +46,8 @@ class Footprint:
                 name: len(list((cluster.local_dir(name) / "workers").iterdir()))
                 for name in SUPERVISORS
             },
-            znodes,
+            znodes - below_errors,
+            Counter(path.rpartition("/")[0] for path in errors),
             cluster.zookeeper_connections(),
         )
 
@@ -55,6 +64,9 @@ class Footprint:
         ]
         if self.connections > before.connections:
             grown.append(f"connections to ZooKeeper: {self.connections}, were {before.connections}")
+        for path, count in self.errors.items():
+            if count > max(ERRORS_KEPT, before.errors.get(path, 0)):
+                grown.append(f"errors below {path}: {count}, at most {ERRORS_KEPT} are kept")
         return grown + [f"znode {path}" for path in sorted(self.znodes - before.znodes)]
 
     def memory_since(self, before: Footprint) -> dict[str, float]:
