@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import struct
+import subprocess
+import sys
+import tempfile
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +28,7 @@ from squall_thrift import codec, messages, storm
 from squall_thrift.messages import MessageType
 from squall_thrift.server import ThriftServer
 
+ROOT = Path(__file__).parents[3]
 EXECUTORS = 10_000
 WORKERS = 20
 NODE = "a-supervisor"
@@ -133,32 +138,45 @@ def test_neither_a_call_nor_a_round_holds_the_loop(
     assert held_loops(record.getMessage() for record in caplog.records) == []
 
 
-async def _peak_bytes(folder: Path, workers: int) -> int:
-    """The most memory that getTopologyInfo of so many workers takes beside what was there."""
+def test_no_answer_takes_more_memory_than_a_call_may() -> None:
+    """About 10,000 executors that report all windows, the answer's own bytes included. Estimated
+    from two workers and from five, since all twenty would take a test too long: heartbeats are
+    decoded one by one, and each worker adds only its part of the answer."""
+    two, five = _peak_bytes(2), _peak_bytes(5)
+    assert two + (five - two) / 3 * (WORKERS - 2) < MEMORY_BYTES_MAX
+
+
+def _peak_bytes(workers: int) -> int:
+    """The most memory that getTopologyInfo of so many workers takes beside what was there. In a
+    process of its own: `tracemalloc.stop` may crash a process whose other threads allocate."""
+    code = f"from {__name__} import measure\nmeasure({workers})"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT
+    )
+    assert ran.returncode == 0, ran.stderr
+    return int(ran.stdout)
+
+
+def measure(workers: int) -> None:
+    """Print it, and end the process at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        print(asyncio.run(_measure(Path(folder), workers)), flush=True)
+    os._exit(0)
+
+
+async def _measure(folder: Path, workers: int) -> int:
     windows = ("600", "10800", "86400", ":all-time")
     async with LocalNimbus(folder) as nimbus:
         topology_id = await _large_topology(nimbus, workers, windows)
         server = ThriftServer(storm.Nimbus, nimbus.service, limits=LIMITS)
         await server.start()
         tracemalloc.start()
-        try:
-            before, _ = tracemalloc.get_traced_memory()
-            answer = await asyncio.to_thread(_call, server.port, "getTopologyInfo", topology_id)
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-            await server.stop()
+        before, _ = tracemalloc.get_traced_memory()
+        answer = await asyncio.to_thread(_call, server.port, "getTopologyInfo", topology_id)
+        _, peak = tracemalloc.get_traced_memory()
+        await server.stop()
     assert answer.type is MessageType.REPLY
     return peak - before
-
-
-async def test_no_answer_takes_more_memory_than_a_call_may(tmp_path: Path) -> None:
-    """About 10,000 executors that report all windows, the answer's own bytes included. Estimated
-    from two workers and from five, since all twenty would take a test too long: heartbeats are
-    decoded one by one, and each worker adds only its part of the answer."""
-    two = await _peak_bytes(tmp_path / "two", 2)
-    five = await _peak_bytes(tmp_path / "five", 5)
-    assert two + (five - two) / 3 * (WORKERS - 2) < MEMORY_BYTES_MAX
 
 
 def test_no_frame_takes_more_memory_than_a_call_may() -> None:
