@@ -42,7 +42,7 @@ class UnreachableError(Exception):
 
 
 class NoLeaderError(Exception):
-    """Nobody who leads was found: why, for each that was asked. `answered`: at least one runs;
+    """No leader was found: why, for each that was asked. `answered`: at least one runs;
     `without_zookeeper`: and all that run are cut off from ZooKeeper."""
 
     def __init__(self, reasons: Sequence[str], *, answered: bool, without_zookeeper: bool) -> None:

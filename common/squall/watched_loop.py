@@ -41,7 +41,7 @@ class WatchedLoop(uvloop.Loop):
 
     def watch(self) -> None:
         """Begin, from the loop's own thread: a daemon has started. (Imports and the reading of its
-        own files come before, when nobody waits for it yet.)"""
+        own files come before, before it serves anything.)"""
         self._looked_at = thread_time()
 
     def call_soon(

@@ -1,8 +1,8 @@
 """Which options count for a topology, and where the others are set.
 
-An option that is given where nobody reads it is refused: `storm.zookeeper.root` on the command line
-of `storm jar` moves nothing, and a person who set `storm.bind.host` there would believe that it
-holds. Keys that are no options are the topology's own and always pass.
+An option that is given where it has no effect is refused: `storm.zookeeper.root` on the command
+line of `storm jar` moves nothing, and a person who set `storm.bind.host` there would believe that
+it holds. Keys that are not options are the topology's own and always pass.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from squall.config_schema import SCHEMA
 from squall.errors import ConfigError
+from squall.worker_conf import CLIENT_KEYS
 
 # What Nimbus takes from a topology and its workers read, beside `topology.*`.
 TOPOLOGY_KEYS = frozenset(
@@ -25,19 +26,8 @@ TOPOLOGY_KEYS = frozenset(
         "drpc.max_buffer_size",
     }
 )
-# What the command itself goes by: how it finds Nimbus, what it logs.
+# Read by the command itself, beside how it finds Nimbus (CLIENT_KEYS).
 _COMMAND_KEYS = frozenset({"storm.log.level"})
-_NIMBUS_CLIENT_KEYS = frozenset(
-    {
-        "nimbus.seeds",
-        "nimbus.thrift.port",
-        "nimbus.thrift.max_buffer_size",
-        "storm.thrift.socket.timeout.ms",
-        "storm.nimbus.retry.times",
-        "storm.nimbus.retry.interval.millis",
-        "storm.nimbus.retry.intervalceiling.millis",
-    }
-)
 
 # What a topology sets in an option's place.
 _INSTEAD = {
@@ -76,7 +66,7 @@ def topology_part(
 ) -> dict[str, Any]:
     """What `-c` gives a topology. Raises ConfigError for options that count for neither it nor the
     command."""
-    own = _COMMAND_KEYS | _NIMBUS_CLIENT_KEYS if mode == "cluster" else _COMMAND_KEYS
+    own = _COMMAND_KEYS | CLIENT_KEYS if mode == "cluster" else _COMMAND_KEYS
     lost = [key for key in overrides if not counts_for_topology(key) and key not in own]
     _refuse(lost, "-c", topology_runs_on_cluster=mode == "cluster")
     return {key: value for key, value in overrides.items() if counts_for_topology(key)}
@@ -99,7 +89,7 @@ def _refuse(keys: Iterable[str], where: str, *, topology_runs_on_cluster: bool) 
 def _why(key: str, *, topology_runs_on_cluster: bool) -> str:
     if key in _INSTEAD:
         return f"{key} has no effect on a topology; set {_INSTEAD[key]}"
-    if key in _NIMBUS_CLIENT_KEYS | _COMMAND_KEYS and topology_runs_on_cluster:
+    if key in CLIENT_KEYS | _COMMAND_KEYS and topology_runs_on_cluster:
         return (
             f"{key} has no effect here, since the command reads it before the program runs; "
             f"set it by `storm jar -c {key}=...` or in the command's storm.yaml"

@@ -60,8 +60,9 @@ _WORKER = frozenset(
         "executor.metrics.frequency.secs",
     }
 )
-# A component that submits or asks on its own (Storm's NimbusClient.getConfiguredClient).
-_CLIENT = frozenset(
+# How a client finds Nimbus: commands, and components that submit or ask on their own (Storm's
+# NimbusClient.getConfiguredClient).
+CLIENT_KEYS = frozenset(
     {
         "nimbus.seeds",
         "nimbus.thrift.port",
@@ -89,7 +90,7 @@ STORED_KEYS = (
 # A supervisor's, for its workers.
 WORKER_KEYS = (
     STORED_KEYS
-    | _CLIENT
+    | CLIENT_KEYS
     | {
         # What the worker process itself goes by.
         "storm.bind.host",

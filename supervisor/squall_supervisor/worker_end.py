@@ -1,4 +1,4 @@
-"""Why a worker ended, and what its topology is told of it. Pure, but for what reads
+"""Why a worker ended, and how its topology reports that. Pure, but for what reads
 its files."""
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def describe_end(
     oom_kills: int,
     lines: Sequence[str],
 ) -> str:
-    """What people are to read of an end that nobody asked for. `worker` is HOST:PORT, `lines` are
+    """The report of an unexpected end, for people. `worker` is HOST:PORT, `lines` are
     the last of its stderr."""
     memory = "" if peak_bytes is None else f", peak memory {peak_bytes / _MIB:.0f} MiB"
     text = f"worker {worker} ended unexpectedly: {exit_text(status)}"

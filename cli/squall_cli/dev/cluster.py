@@ -241,7 +241,7 @@ class DevCluster:
     # Stop -------------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        """End everything. What goes wrong with one part is told and keeps no other running."""
+        """End everything. A part that fails to end is reported, and the others end all the same."""
         await self._try_all([s.stop(_STOP_GRACE_SECS) for s in self._supervisors.values()])
         await self._try_all([self._kill_workers(name) for name in self._supervisors])
         for daemon in (self._drpc, self._nimbus, self._zookeeper):
