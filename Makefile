@@ -18,7 +18,7 @@ help: ## List the commands
 setup: $(STAMP) ## Install what the project needs into .venv (done by the others when missing)
 
 # A changed core is compiled again.
-$(STAMP): pyproject.toml hatch_build.py worker/squall_worker/engine/core/compiled.pyx
+$(STAMP): pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "hint: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }

@@ -1,4 +1,4 @@
-"""Compiles the core (worker/squall_worker/engine/core/compiled.pyx) where there is a C compiler.
+"""Compiles the core (engine/squall_engine/core/compiled.pyx) where there is a C compiler.
 
 Run by hatchling for every wheel, editable ones too. Where it cannot compile it says so in a line
 and leaves a wheel of Python alone, which runs the same code uncompiled. SQUALL_BUILD=pure leaves
@@ -19,8 +19,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULE = "squall_worker.engine.core.compiled"
-SOURCE = Path("worker/squall_worker/engine/core/compiled.pyx")
+MODULE = "squall_engine.core.compiled"
+SOURCE = Path("engine/squall_engine/core/compiled.pyx")
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[misc]
@@ -51,17 +51,17 @@ class CompiledCore(BuildHookInterface):  # type: ignore[misc]
         build_data["infer_tag"] = True
         if version != "editable":
             # Ignored by git, so hatchling would leave it out.
-            name = target.relative_to(root / "worker").as_posix()
+            name = target.relative_to(root / "engine").as_posix()
             build_data["force_include"][str(target)] = name
 
 
 def compile_core(root: Path, folder: Path) -> Path:
     """Compile into `folder`; returns the extension module. Raises whatever went wrong."""
-    with contextlib.chdir(root / "worker"), _quiet():
+    with contextlib.chdir(root / "engine"), _quiet():
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension
 
-        source = SOURCE.relative_to("worker").as_posix()
+        source = SOURCE.relative_to("engine").as_posix()
         extension = Extension(
             MODULE,
             [source],
@@ -82,7 +82,7 @@ def compile_core(root: Path, folder: Path) -> Path:
 
 
 def source_hash(source: Path) -> str:
-    """What `squall_worker.engine.core` knows a module by: whether it was made of this source."""
+    """What `squall_engine.core` knows a module by: whether it was made of this source."""
     return hashlib.blake2b(source.read_bytes(), digest_size=16).hexdigest()
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import zmq
 
-from squall.model import WorkerSlot
-from squall_worker.transport import Arrival, Grant, Listener
+from squall_common.topology.model import WorkerSlot
+from squall_engine.transport import Arrival, Grant, Listener
 
 _FRAMES_MAX = 1000
 _pack = msgspec.msgpack.Encoder().encode

@@ -32,9 +32,9 @@ import psutil
 import uvloop
 
 from squall import Bolt
-from squall.config import default_conf, normalize_topology_conf
-from squall.model import WorkerSlot
-from squall.system_topology import (
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.topology.model import WorkerSlot
+from squall_common.topology.system import (
     component_parallelism,
     component_tasks,
     compute_executors,
@@ -42,11 +42,11 @@ from squall.system_topology import (
 )
 from squall_drpc import LinearDRPCTopologyBuilder
 from squall_drpc.coordinated import CoordinatedBolt
+from squall_engine import Engine, core, tune_garbage_collector
 from squall_thrift import codec, messages, storm
 from squall_thrift.authorization import PUBLIC, Call, permission
 from squall_thrift.messages import MessageType
 from squall_thrift.server import ThriftServer
-from squall_worker.engine import Engine, core, tune_garbage_collector
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENTS = 200

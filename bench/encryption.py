@@ -9,8 +9,8 @@ from typing import Any
 from bench.headline import LINES, ROUNDS, word_count
 from bench.runs import Case, measure
 from bench.tables import Table, number
-from squall.curve import CURVE
-from squall_worker.engine import core
+from squall_common.security.curve import CURVE
+from squall_engine import core
 
 _ENCRYPTED = "_encrypted"
 _SIZES = (100, 10_000)

@@ -10,7 +10,7 @@ from bench.headline import LINES, ROUNDS, word_count
 from bench.runs import Case, measure
 from bench.stubs import STUBS
 from bench.tables import Table, number
-from squall_worker.engine import core
+from squall_engine import core
 
 _ADDED = "with_"
 _ALL = {1: "all_features", 2: "all_features_two_workers"}

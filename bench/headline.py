@@ -8,7 +8,7 @@ from typing import Any
 from bench.runs import Case, measure
 from bench.tables import Table, met, number
 from bench.topologies import WORDS_A_LINE
-from squall_worker.engine import core
+from squall_engine import core
 
 LINES, ROUNDS = 20_000, 5
 NUMBERS = 1_000_000

@@ -13,7 +13,7 @@ from bench.machine import Watch
 from bench.runs import Case, run
 from bench.tables import Table, met, number
 from bench.topologies import WORDS_A_LINE
-from squall_worker.engine import core
+from squall_engine import core
 
 RATE = 1_000
 TOTAL, UNMEASURED = 6_000, 1_000

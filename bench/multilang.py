@@ -64,8 +64,8 @@ class Count(Bolt):
 
 def environment() -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
-    common = str(HERE.parent / "common")
-    env["PYTHONPATH"] = os.pathsep.join([common, *filter(None, [env.get("PYTHONPATH")])])
+    api = str(HERE.parent / "api")
+    env["PYTHONPATH"] = os.pathsep.join([api, *filter(None, [env.get("PYTHONPATH")])])
     return env
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from bench.headline import word_count
 from bench.runs import Case, measure
 from bench.tables import Table, number
-from squall_worker.engine import core
+from squall_engine import core
 
 _LINES = 20_000
 AXES: dict[str, tuple[str, tuple[int, ...]]] = {

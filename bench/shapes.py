@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.topologies import Count, CountingSpout, Numbers, Sink, Split, make_lines
 from squall import Bolt, CustomGrouping, Spout, Stream, TopologyBuilder, TopologyContext, Tuple
-from squall.model import Topology
+from squall_common.topology.model import Topology
 
 # ---- groupings that are not a shuffle or fields grouping ----
 

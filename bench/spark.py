@@ -29,8 +29,8 @@ from typing import Any
 import psutil
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.config import default_conf, normalize_topology_conf
-from squall.model import Topology
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.topology.model import Topology
 
 WORDS = 8  # a sentence
 VOCABULARY = 5_000

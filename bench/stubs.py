@@ -25,8 +25,8 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def _statistics() -> None:
     """No counts, no latencies, and no clock around each slice of a batch."""
-    from squall_worker.engine.executors import SyncBolt
-    from squall_worker.engine.stats import TaskCounts
+    from squall_engine.core.stats import TaskCounts
+    from squall_engine.tasks.base import SyncBolt
 
     def run(self: SyncBolt, deadline: float) -> bool:
         while (batch := self.take(self.queued)) is not None:
@@ -39,7 +39,7 @@ def _statistics() -> None:
 
 
 def _time_outs() -> None:
-    from squall_worker.engine.engine import Engine
+    from squall_engine.engine import Engine
 
     init = Engine.__init__
 
@@ -51,7 +51,7 @@ def _time_outs() -> None:
 
 def _calls_of_ack() -> None:
     """The calls of the user's ack(): counted in one go instead."""
-    from squall_worker.engine.executors import SpoutTask
+    from squall_engine.tasks.base import SpoutTask
 
     def call_user(self: SpoutTask, what: str, message_ids: Any) -> None:
         self.user.done += len(message_ids)
@@ -61,7 +61,7 @@ def _calls_of_ack() -> None:
 
 def _sequence_numbers() -> None:
     from bench.bare import BareTransport
-    from squall_worker.transport import zmq
+    from squall_engine.transport import zmq
 
     zmq.ZmqTransport = BareTransport  # type: ignore[assignment,misc]
     _credit()  # which counts on them
@@ -69,7 +69,7 @@ def _sequence_numbers() -> None:
 
 def _credit() -> None:
     """Credit without end, that nobody counts."""
-    from squall_worker.engine import credit
+    from squall_engine.backpressure import credit
 
     credit.FLOOR_BYTES = 1 << 62
     credit.Account.take = _nothing  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from itertools import accumulate, chain, islice, repeat
 from typing import Any
 
 from squall import Bolt, Columns, Spout, TopologyBuilder, TopologyContext, Tuple
-from squall.model import Topology
+from squall_common.topology.model import Topology
 
 WORDS_A_LINE = 8
 _COLUMN_ROWS = 1_000  # that a spout emits at once

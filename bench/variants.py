@@ -19,8 +19,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "worker/squall_worker/engine/core/compiled.pyx"
-MODULE = "squall_worker.engine.core.compiled"
+SOURCE = ROOT / "engine/squall_engine/core/compiled.pyx"
+MODULE = "squall_engine.core.compiled"
 BUILT = ROOT / "build" / "bench" / "cores"
 
 # variant -> (what stands there, what is to stand there)

@@ -24,11 +24,11 @@ import zmq
 from zmq.utils import z85
 
 from bench import stubs, variants
-from squall.config import default_conf, normalize_topology_conf
-from squall.curve import CurveKey, encrypts
-from squall.launch import Incarnation
-from squall.model import Executor, WorkerSlot
-from squall.system_topology import (
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.daemon.launch_spec import Incarnation
+from squall_common.security.curve import CurveKey, encrypts
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_common.topology.system import (
     component_parallelism,
     component_tasks,
     compute_executors,
@@ -74,9 +74,9 @@ def has_figures(user: Any) -> bool:
 
 def history_of(conf: Mapping[str, Any]) -> Any:
     """The worker's history, with `topology.history.enable`, in a folder for nobody."""
-    from squall.clock import SystemClock
-    from squall.launch import LaunchSpec
-    from squall_worker.history import WorkerHistory
+    from squall_common.daemon.clock import SystemClock
+    from squall_common.daemon.launch_spec import LaunchSpec
+    from squall_worker.report.history import WorkerHistory
 
     folder = Path(tempfile.gettempdir(), "squall-bench-history")
     spec = LaunchSpec(
@@ -90,7 +90,7 @@ def history_of(conf: Mapping[str, Any]) -> Any:
 async def run(options: Mapping[str, Any]) -> None:
     workers, index = options["workers"], options["index"]
     # Here, because `main` may have chosen another core and changed classes before.
-    from squall_worker.engine import Engine, core, tune_garbage_collector
+    from squall_engine import Engine, core, tune_garbage_collector
     from squall_worker.transport.zmq import ZmqTransport
 
     module, _, function = options["topology"].partition(".")
@@ -126,7 +126,7 @@ async def run(options: Mapping[str, Any]) -> None:
     more: dict[str, Any] = {}
     history = history_of(stored)
     if history is not None:
-        from squall_worker.engine.recording import TimedCounts
+        from squall_engine.observe.history_rows import TimedCounts
 
         more["make_counts"] = TimedCounts
     engine = Engine(

@@ -21,7 +21,7 @@ from bench.peers.storm_cluster import StormCluster, UnavailableError, install
 from bench.runs import ROOT, RunError, WrongCountError, plain_secs, run
 from bench.tables import Table, number
 from bench.topologies import WORDS_A_LINE, make_lines, plain_loop
-from squall_worker.engine import core
+from squall_engine import core
 
 LINES, ROUNDS = 20_000, 5
 HERE = Path(__file__).resolve().parent

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from squall.errors import SquallError
-from squall.names import is_system_id
 from squall_cli.reports import ReportOrder, run_report
+from squall_common.errors import SquallError
+from squall_common.names import is_system_id
 
 _FORMAT = 1
 AGE_SECS_MAX = 3600.0

@@ -6,10 +6,10 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from squall.errors import NimbusError, SquallError
+from squall_common.errors import NimbusError, SquallError
 
 if TYPE_CHECKING:
-    from squall.nimbus_client import NimbusClient
+    from squall_common.client.nimbus import NimbusClient
     from squall_thrift import storm
 
 _T = TypeVar("_T")
@@ -54,7 +54,7 @@ def show_acl(acl: list[storm.AccessControl]) -> str:
 
 def run_blobs(conf: Mapping[str, Any], action: Callable[[NimbusClient], Awaitable[_T]]) -> _T:
     """Run calls over one connection; what Nimbus refuses becomes a message. Raises NimbusError."""
-    from squall.nimbus_client import run_nimbus
+    from squall_common.client.nimbus import run_nimbus
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
 

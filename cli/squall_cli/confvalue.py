@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from squall.errors import ConfigError
 from squall_cli.output import print_json
+from squall_common.errors import ConfigError
 
 
 def print_value(conf: Mapping[str, Any], name: str, *, as_json: bool) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from squall.daemon import CONF_VARIABLE
-from squall.errors import ConfigError
-from squall.files import write_atomic
+from squall_common.daemon.files import write_atomic
+from squall_common.daemon.run import CONF_VARIABLE
+from squall_common.errors import ConfigError
 
 
 def daemon_argv(package: str, arguments: Sequence[str] = ()) -> list[str]:

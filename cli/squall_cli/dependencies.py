@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from squall.dependencies import Wheel
-    from squall.platforms import Platform
+    from squall_common.packaging.dependencies import Wheel
+    from squall_common.packaging.platforms import Platform
 
 _R = TypeVar("_R")
 
@@ -57,14 +57,14 @@ def prepare_dependencies(
     cluster_conf: Mapping[str, Any] | None,
 ) -> dict[str, str]:
     """Find the wheels and install them into `folder`, for the process that runs the entry point;
-    returns the environment variables that tell it (see `squall.entry`). `cluster_conf` leads to the
-    cluster that they are for; None for this machine. Raises SquallError."""
+    returns the environment variables that tell it (see `squall._entry`). `cluster_conf` leads to
+    the cluster that they are for; None for this machine. Raises SquallError."""
     wanted = _wanted(options, package)
     if wanted is None and options.wheels is None:
         return {}
-    from squall.dependencies import build_environment
-    from squall.platforms import this_platform
-    from squall.upload import size_text
+    from squall_common.client.upload import size_text
+    from squall_common.packaging.dependencies import build_environment
+    from squall_common.packaging.platforms import this_platform
 
     here = this_platform()
     cluster = here if cluster_conf is None else _cluster_platform(cluster_conf)
@@ -86,8 +86,8 @@ def prepare_dependencies(
 
 def _cluster_platform(conf: Mapping[str, Any]) -> Platform:
     """What the cluster's supervisors have in common; with none there yet, what this machine is."""
-    from squall.nimbus_client import run_nimbus
-    from squall.platforms import Platform, this_platform
+    from squall_common.client.nimbus import run_nimbus
+    from squall_common.packaging.platforms import Platform, this_platform
 
     text: str = run_nimbus(conf, lambda nimbus: nimbus.call("getClusterPlatform"))
     if not text:
@@ -104,7 +104,7 @@ def _wanted(options: DependencyOptions, package: Path) -> Path | None:
         return options.requirements
     own = package / "pyproject.toml"
     if options.wheels is None and own.is_file():
-        from squall.resolution import project_requirements
+        from squall_common.packaging.resolution import project_requirements
 
         return own if project_requirements(own) else None
     return None
@@ -113,7 +113,7 @@ def _wanted(options: DependencyOptions, package: Path) -> Path | None:
 def _find(
     wanted: Path | None, wheels_dir: Path | None, platform: Platform, folder: Path
 ) -> list[Wheel]:
-    from squall.resolution import resolve, take_wheels
+    from squall_common.packaging.resolution import resolve, take_wheels
 
     if wanted is None:
         assert wheels_dir is not None
@@ -124,6 +124,6 @@ def _find(
 
 
 def _all_fit(wheels: list[Wheel], platform: Platform) -> bool:
-    from squall.dependencies import fits
+    from squall_common.packaging.dependencies import fits
 
     return all(fits(wheel.path.name, platform) for wheel in wheels)

@@ -1,6 +1,6 @@
 """How `storm jar` and `storm local` run a user's entry point: in a process of its own.
 
-The child (`python -m squall.entry`) imports the user's code from the package and runs it; its
+The child (`python -m squall._entry`) imports the user's code from the package and runs it; its
 `submit_topology` finds in the environment where the package is, and whether to submit it to a
 cluster or to run it there and then. This process imports no user code.
 """
@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from squall.package import build_package
 from squall_cli.dependencies import DependencyOptions, prepare_dependencies
 from squall_cli.options import Settings
+from squall_common.packaging.package import build_package
 
 
 def run_entry(
@@ -31,7 +31,7 @@ def run_entry(
     dependencies: DependencyOptions | None = None,
     local_ttl_secs: int | None = None,
     wait_secs: int | None = None,
-    program: str = "squall.entry",
+    program: str = "squall._entry",
     environment: Mapping[str, str] | None = None,
 ) -> int:
     """Run an entry point of a package and return its exit status (128 + N when signal N ended it).

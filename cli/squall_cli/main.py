@@ -122,7 +122,7 @@ def run(args: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        from squall.errors import SquallError
+        from squall_common.errors import SquallError
 
         if not isinstance(error, SquallError):
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.errors import NimbusError
+from squall_common.errors import NimbusError
 
 
 class NotAliveError(NimbusError):
@@ -15,7 +15,7 @@ class NotAliveError(NimbusError):
 def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
     """One call to the leader. Raises NimbusError with the reason when nobody answers or the call
     is refused. The result is the Thrift struct, hence Any."""
-    from squall.nimbus_client import NimbusClient, run_nimbus
+    from squall_common.client.nimbus import NimbusClient, run_nimbus
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
 

@@ -26,13 +26,13 @@ class Settings:
 
     def load(self) -> dict[str, Any]:
         """The merged configuration. Raises ConfigError when a file or a value is unusable."""
-        from squall.config import load_conf
+        from squall_common.config.load import load_conf
 
         return load_conf(config_file=self.config_file, overrides=self.overrides)
 
     def parsed_overrides(self) -> dict[str, Any]:
         """The `-c` options alone. Raises ConfigError."""
-        from squall.config import parse_override, read_conf, validate_conf
+        from squall_common.config.load import parse_override, read_conf, validate_conf
 
         values = dict(parse_override(text) for text in self.overrides)
         validate_conf(values, where="-c")

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from squall.printing import print_if_possible
+from squall_common.daemon.printing import print_if_possible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from squall.errors import SquallError
+    from squall_common.errors import SquallError
 
 # A table in a pipe is not wrapped: who reads it with grep or awk wants one row a line.
 _PIPE_WIDTH_COLUMNS = 1000

@@ -30,8 +30,8 @@ class ReportOrder:
 
 def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
     """Make a report; returns the exit status. Errors are told by the child."""
-    from squall.history.settings import history_url
     from squall_cli.entry import wait_for_child
+    from squall_common.history.settings import history_url
 
     given = {} if order.history is None else {"storm.history.dir": order.history}
     value = {
@@ -56,8 +56,8 @@ def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
 def _conf_of_history(conf: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration that says where the history is: this machine's when it names a folder, else
     Nimbus', when one answers. (Its default is below the folder of the daemon that wrote.)"""
-    from squall.errors import SquallError
     from squall_cli.nimbus import call_nimbus
+    from squall_common.errors import SquallError
 
     if conf.get("storm.history.dir"):
         return conf

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from squall.errors import SquallError
 from squall_cli.nimbus import NotAliveError, call_nimbus
 from squall_cli.worker_requests import failures, is_pending, reason_of, send
+from squall_common.errors import SquallError
 
 _POLL_SECS = 0.2
 # Whole seconds are reported of a worker's age and of the time: two lives of one slot that began

@@ -18,7 +18,7 @@ def core_name() -> str:
     """Which core a worker started here would run, `compiled` or `pure`, as the worker's package
     says; `unusable: ...` when it cannot be imported. It is asked in a process of its own: commands
     import no daemon."""
-    program = "from squall_worker.engine import core; print(core.NAME)"
+    program = "from squall_engine import core; print(core.NAME)"
     path = os.pathsep.join(part for part in sys.path if part)
     try:
         asked = subprocess.run(

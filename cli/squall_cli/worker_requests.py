@@ -1,7 +1,7 @@
 """What commands ask of a single worker through Nimbus' setWorkerProfiler, and what became of it.
 
 The supervisor of the worker carries a request out and takes it away; one that failed leaves an
-error of the topology that begins with the request's file (`squall_supervisor.profiling`).
+error of the topology that begins with the request's file (`squall_supervisor.watch.profiling`).
 """
 
 from __future__ import annotations

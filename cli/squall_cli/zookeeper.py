@@ -17,9 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-from squall.errors import SquallError
-from squall.files import write_atomic
-from squall.logs import get_logger
+from squall_common.daemon.files import write_atomic
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
 
 log = get_logger(__name__)
 

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from squall import Bolt, TopologyContext, Tuple
-from squall.arguments import decode_arguments
-from squall.component import Component
-from squall.construction import python_object
+from squall_common.component.component import Component
+from squall_common.topology.arguments import decode_arguments
+from squall_common.topology.construction import python_object
 
 
 class BatchBolt(Component):

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 from squall_drpc.requests import Reason
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from squall import Bolt, ShellBolt, Stream, TopologyContext, Tuple
-from squall.component import Outputs
-from squall.errors import InvalidTopologyError
-from squall.names import DEFAULT_STREAM
+from squall_common.component.component import Outputs
+from squall_common.errors import InvalidTopologyError
+from squall_common.names import DEFAULT_STREAM
 from squall_drpc.coordination import Awaits, Coordination, Ended, Verdict
 
 COORDINATION_STREAM = "coordination"

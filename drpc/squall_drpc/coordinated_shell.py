@@ -1,7 +1,7 @@
 """A shell bolt as a step of a linear DRPC topology.
 
 The child works as it does anywhere; the worker feeds it and takes what it says (see
-`squall_worker.multilang`). What coordination needs stands between the two: reports of the step
+`squall_engine.multilang`). What coordination needs stands between the two: reports of the step
 before never reach the child, and what the child emits, acks and fails is counted. The child has to
 emit the request's id as the first value, as any other step.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall import ShellBolt, TopologyContext, Tuple
-from squall.component import Outputs, ShellWrapper
+from squall_common.component.component import Outputs, ShellWrapper
 from squall_drpc.coordinated import Collector, CoordinatedBolt
 
 

@@ -18,8 +18,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from squall.config import default_conf
-from squall.daemon import (
+from squall_common.config.load import default_conf
+from squall_common.daemon.logs import get_logger
+from squall_common.daemon.printing import print_if_possible
+from squall_common.daemon.run import (
     begin_daemon,
     read_daemon_conf,
     run_daemon,
@@ -27,10 +29,8 @@ from squall.daemon import (
     stop_signals,
     watch_loop,
 )
-from squall.errors import SquallError
-from squall.logs import get_logger
-from squall.printing import print_if_possible
-from squall.web_origin import known_hosts
+from squall_common.errors import SquallError
+from squall_common.security.web_origin import known_hosts
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.exchange import Exchange
 from squall_drpc.http import DrpcHttp

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from squall.clock import Clock, SystemClock
-from squall.logs import get_logger
-from squall.names import character_error
+from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.logs import get_logger
+from squall_common.names import character_error
 from squall_drpc.requests import Batch, Bounds, BusyError, Failure, Outcome, Reason, Requests
 from squall_thrift import storm
 

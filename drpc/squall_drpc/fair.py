@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
 from squall import Bolt, TopologyContext, Tuple
-from squall.errors import InvalidTopologyError
+from squall_common.errors import InvalidTopologyError
 
 _T = TypeVar("_T")
 

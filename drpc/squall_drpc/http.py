@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from aiohttp import web
 
-from squall.web import HttpError, Route, WebServer
+from squall_common.daemon.web import HttpError, Route, WebServer
 from squall_drpc.exchange import BusyError, CallRefusedError, Exchange
 from squall_thrift import storm
 

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall import Bolt, ShellBolt, Stream, TopologyBuilder
-from squall.builder import BoltDeclarer
-from squall.errors import InvalidTopologyError
-from squall.model import Topology
-from squall.names import DEFAULT_STREAM
+from squall._builder import BoltDeclarer
+from squall_common.errors import InvalidTopologyError
+from squall_common.names import DEFAULT_STREAM
+from squall_common.topology.model import Topology
 from squall_drpc.batch import BatchBolt, BatchBoltExecutor
 from squall_drpc.bolts import ARGS_STREAM, RETURN_STREAM, JoinResult, PrepareRequest, ReturnResults
 from squall_drpc.coordinated import (

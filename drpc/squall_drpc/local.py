@@ -25,7 +25,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
 
-from squall.import_check import MODE_VARIABLE
+from squall._import_check import MODE_VARIABLE
 from squall_drpc.client import DRPCClient, DRPCError
 from squall_drpc.requests import Bounds, BusyError, Failure, Outcome, Reason, Request, Requests
 
@@ -176,7 +176,7 @@ def drpc_client(conf: Mapping[str, Any] | None = None) -> DRPCClient | LocalDRPC
     if in_local_mode():
         return shared_server()
     if conf is None:
-        from squall.config import load_conf
+        from squall_common.config.load import load_conf
 
         conf = load_conf()
     return DRPCClient.from_conf(conf)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from squall.logs import get_logger
+from squall_common.daemon.logs import get_logger
 from squall_drpc.batches import INVOCATIONS, Settlement
 from squall_drpc.requests import Failure, Outcome, Reason, Request
 from squall_thrift import storm

@@ -17,9 +17,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from squall.cluster.state import ClusterState
-from squall.cluster.store import StoreError
-from squall.daemon import (
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import StoreError
+from squall_common.daemon.logs import get_logger
+from squall_common.daemon.printing import print_if_possible
+from squall_common.daemon.run import (
     begin_daemon,
     read_daemon_conf,
     run_daemon,
@@ -27,9 +29,7 @@ from squall.daemon import (
     stop_signals,
     watch_loop,
 )
-from squall.errors import SquallError
-from squall.logs import get_logger
-from squall.printing import print_if_possible
+from squall_common.errors import SquallError
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
 from squall_nimbus.service.limits import LIMITS

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from squall.clock import Clock
-from squall.cluster.leader import LeaderElection, Leadership
-from squall.cluster.state import ClusterState
-from squall.cluster.store import ConnectionLostError, ConnectionState
-from squall.errors import SquallError
+from squall_common.cluster.leader import LeaderElection, Leadership
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import ConnectionLostError, ConnectionState
+from squall_common.daemon.clock import Clock
+from squall_common.errors import SquallError
 
 # How long a call waits for an election that is under way.
 _ELECTION_PATIENCE_SECS = 3.0

@@ -8,34 +8,34 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from squall.clock import Clock, SystemClock
-from squall.cluster.leader import Leadership, NotLeaderError
-from squall.cluster.state import ClusterState
-from squall.cluster.store import ConnectionState, StoreError
-from squall.cluster.values import NimbusInfo
-from squall.errors import SquallError
-from squall.history.events import EXPIRE_EVERY_SECS, DaemonHistory
-from squall.logs import get_logger
-from squall.sealing import Receiver
-from squall.tasks import TaskGroup
-from squall_nimbus import disk_reserve
-from squall_nimbus.assigner import Assigner, Fence
-from squall_nimbus.blob_sessions import BlobSessions
-from squall_nimbus.blobs import BlobNotFoundError, BlobStore
-from squall_nimbus.catalog import Catalog
-from squall_nimbus.cleanup import Cleanup
-from squall_nimbus.control import Control
-from squall_nimbus.disk_reserve import DiskReserve
-from squall_nimbus.history import History
+from squall_common.cluster.leader import Leadership, NotLeaderError
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import ConnectionState, StoreError
+from squall_common.cluster.values import NimbusInfo
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
+from squall_common.security.sealing import Receiver
+from squall_nimbus.blobs import disk_reserve
+from squall_nimbus.blobs.blob_sessions import BlobSessions
+from squall_nimbus.blobs.disk_reserve import DiskReserve
+from squall_nimbus.blobs.peers import ThriftPeers
+from squall_nimbus.blobs.replication import Peers, Replication
+from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
+from squall_nimbus.blobs.uploads import Inbox
 from squall_nimbus.leader import LeaderDesk
-from squall_nimbus.monitor import Monitor
-from squall_nimbus.peers import ThriftPeers
-from squall_nimbus.reader import Reader
-from squall_nimbus.replication import Peers, Replication
-from squall_nimbus.settings import Settings
-from squall_nimbus.submit import Submitter
-from squall_nimbus.uploads import Inbox
-from squall_nimbus.worker_metrics import WorkerMetrics
+from squall_nimbus.scheduler.assigner import Assigner, Fence
+from squall_nimbus.scheduler.monitor import Monitor
+from squall_nimbus.store.catalog import Catalog
+from squall_nimbus.topologies.cleanup import Cleanup
+from squall_nimbus.topologies.finished import History
+from squall_nimbus.topologies.lifecycle_shell import Control
+from squall_nimbus.topologies.submit import Submitter
+from squall_nimbus.topologies.user_changes import Settings
+from squall_nimbus.views.reader import Reader
+from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 log = get_logger(__name__)
 
@@ -69,7 +69,7 @@ class Nimbus:
         self.conf = {**conf, "nimbus.thrift.port": self.port}
         self.state = state
         self.started_at = int(self.clock.time())
-        self.tasks = TaskGroup(self._crashed)
+        self.tasks = BackgroundTasks(self._crashed)
         self.crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()  # the cluster changed: look now
         self._watching = False  # one watch at a time: each that is set stays until it fires

@@ -2,7 +2,7 @@
 
 The same topology that runs on a cluster runs here over data that has an end, or in micro-batches
 over a stream. A component is a stage of partition-wise Python (`mapInArrow`), and one partition of
-the stage is one *task*: it is run by the engine of a worker (`squall_worker.engine`), so that
+the stage is one *task*: it is run by the engine of a worker (`squall_engine`), so that
 prepare, execute, emit, every kind of bolt and every grouping are the cluster's own code. Only the
 transport is Spark. What a task emits is encoded as a worker would send it, in *sections* of many
 tuples, and each section is one row:

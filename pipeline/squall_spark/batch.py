@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 from squall_spark import datasets
 from squall_spark.bindings import Format
 from squall_spark.columns import TypeGuess

@@ -16,8 +16,8 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from squall.errors import SquallError
-from squall.names import DEFAULT_STREAM
+from squall_common.errors import SquallError
+from squall_common.names import DEFAULT_STREAM
 
 
 class Format(enum.Enum):

@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 
 Guess = None | str | list[Any] | dict[str, Any]
 

@@ -8,7 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 from squall_spark.bindings import Format, Source, format_of_path
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
     python -P -m squall_spark.entry ENTRY ARGS...
 
-The environment says the rest: what `squall.entry` reads, and SQUALL_SPARK_JOB (see `job`). The job
+The environment says the rest: what `squall._entry` reads, and SQUALL_SPARK_JOB (see `job`). The job
 runs inside `submit_topology`, which returns when it has ended.
 """
 
@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from squall.config import default_conf, normalize_topology_conf
-from squall.entry import main as run_entry
-from squall.entry import print_error
-from squall.errors import SquallError
-from squall.model import Topology
-from squall.submit import Session
+from squall._entry import main as run_entry
+from squall._entry import print_error
+from squall._submit import Session
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.errors import SquallError
+from squall_common.topology.model import Topology
 from squall_spark.job import JOB_VARIABLE, Job
 from squall_spark.plan import SparkPlan, make_plan
 from squall_spark.session import check_master, check_requirements, spark_session

@@ -16,8 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from squall.errors import InvalidTopologyError
-from squall.model import (
+from squall_common.errors import InvalidTopologyError
+from squall_common.names import (
+    ACKER_COMPONENT,
+    EVENTLOGGER_COMPONENT,
+    SYSTEM_COMPONENT,
+    is_system_id,
+)
+from squall_common.topology.model import (
     Component,
     ComponentKind,
     ForeignObject,
@@ -27,8 +33,7 @@ from squall.model import (
     PythonObject,
     Topology,
 )
-from squall.names import ACKER_COMPONENT, EVENTLOGGER_COMPONENT, SYSTEM_COMPONENT, is_system_id
-from squall.system_topology import component_tasks, system_topology
+from squall_common.topology.system import component_tasks, system_topology
 from squall_spark.bindings import Format, Source, StreamName, Target
 from squall_spark.traits import Traits
 

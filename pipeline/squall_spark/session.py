@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

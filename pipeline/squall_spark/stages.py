@@ -20,17 +20,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from squall.package import code_paths, unpack_package
-from squall.serialization import Registry
-from squall.state import KeyValueState
+from squall_common.component.state import KeyValueState
+from squall_common.packaging.package import code_paths, unpack_package
+from squall_common.topology.serialization import Registry
+from squall_engine import tune_garbage_collector
+from squall_engine.core import Source, decode_batches
+from squall_engine.core.codec import ValueCodec
+from squall_engine.core.known_classes import component_modules
 from squall_spark.columns import TypeGuess, rows_to_columns
 from squall_spark.plan import Sink, SparkPlan
 from squall_spark.state import StateAt
 from squall_spark.task import Row, TaskRunner, TaskSpec
-from squall_worker.engine import tune_garbage_collector
-from squall_worker.engine.codec import ValueCodec
-from squall_worker.engine.core import Source, decode_batches
-from squall_worker.engine.known_classes import component_modules
 
 SECTIONS = pa.schema([("to", pa.int32()), ("data", pa.binary())])
 SECTIONS_DDL = "to int, data binary"

@@ -17,10 +17,10 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from squall.errors import SquallError
-from squall.folders import Folder
-from squall.names import encode_znode
-from squall_worker.engine.codec import ValueCodec
+from squall_common.daemon.folders import Folder
+from squall_common.errors import SquallError
+from squall_common.names import encode_znode
+from squall_engine.core.codec import ValueCodec
 
 SNAPSHOT_EVERY = 10  # batches
 _FILE = re.compile(r"(?P<batch>\d{12})\.(?P<kind>delta|snapshot)")

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from squall.errors import SquallError
-from squall.folders import Folder
+from squall_common.daemon.folders import Folder
+from squall_common.errors import SquallError
 from squall_spark import datasets
 from squall_spark.batch import Frames, write
 from squall_spark.bindings import Format, Source

@@ -23,18 +23,18 @@ from typing import Any
 
 import uvloop
 
-from squall.component import Spout
-from squall.config import default_conf
-from squall.errors import SquallError
-from squall.model import Component, ComponentKind, Executor, WorkerSlot
-from squall.state import KeyValueState, StatefulBolt
+from squall_common.component.component import Spout
+from squall_common.component.state import KeyValueState, StatefulBolt
+from squall_common.config.load import default_conf
+from squall_common.errors import SquallError
+from squall_common.topology.model import Component, ComponentKind, Executor, WorkerSlot
+from squall_engine import ComponentStartError, Engine
+from squall_engine.build.build import on_thread
+from squall_engine.loading import describe, make_user_object
+from squall_engine.tasks.base import BoltTask
+from squall_engine.tasks.thread import ThreadBolt
+from squall_engine.transport import Arrival, Grant, Listener
 from squall_spark.plan import SparkPlan, near_tasks
-from squall_worker.engine import ComponentStartError, Engine
-from squall_worker.engine.building import on_thread
-from squall_worker.engine.executors import BoltTask
-from squall_worker.engine.executors_thread import ThreadBolt
-from squall_worker.engine.loading import describe, make_user_object
-from squall_worker.transport import Arrival, Grant, Listener
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from squall.component import Bolt, Spout
-from squall.errors import PackageError
-from squall.model import Component, PythonObject, Topology
-from squall.serialization import load_class
-from squall.state import StatefulBolt
+from squall_common.component.component import Bolt, Spout
+from squall_common.component.state import StatefulBolt
+from squall_common.errors import PackageError
+from squall_common.topology.model import Component, PythonObject, Topology
+from squall_common.topology.serialization import load_class
 
 
 @dataclass(frozen=True, slots=True)

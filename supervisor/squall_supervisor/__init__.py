@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from squall_supervisor.node_killing import KilledWorker
+    from squall_supervisor.node.kill import KilledWorker
 
 __all__ = ["kill_workers"]
 
 
 def kill_workers(conf: Mapping[str, Any]) -> list[KilledWorker]:
-    """End all workers of the node whose configuration is `conf`; see `node_killing`."""
-    from squall_supervisor import node_killing
+    """End all workers of the node whose configuration is `conf`; see `kill`."""
+    from squall_supervisor.node import kill
 
-    return node_killing.kill_workers(conf)
+    return kill.kill_workers(conf)

@@ -9,7 +9,7 @@ import os
 import sys
 from dataclasses import asdict
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
         help="end the workers of this node, and what they started, instead of supervising",
     )
     arguments = parser.parse_args()
-    from squall.daemon import begin_daemon, read_daemon_conf
+    from squall_common.daemon.run import begin_daemon, read_daemon_conf
     from squall_supervisor import daemon
 
     begin_daemon()
@@ -29,7 +29,7 @@ def main() -> int:
         if not arguments.kill_workers:
             return daemon.run(conf)
         from squall_supervisor import kill_workers
-        from squall_supervisor.node_lock import supervisor_runs
+        from squall_supervisor.node.lock import supervisor_runs
 
         if supervisor_runs(conf):
             print(

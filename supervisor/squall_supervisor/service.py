@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from squall.cluster.convert import to_assignment
-from squall.cluster.values import Assignment
-from squall.logs import get_logger
+from squall_common.cluster.convert import to_assignment
+from squall_common.cluster.values import Assignment
+from squall_common.daemon.logs import get_logger
 from squall_thrift import storm
 from squall_thrift.authorization import Call, permission
 from squall_thrift.throttle import Throttle

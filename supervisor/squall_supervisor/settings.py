@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.archive_members import Limits
-from squall.errors import ConfigError
-from squall.platforms import META_KEY, this_platform
-from squall_supervisor.log_retention import RetentionLimits
-from squall_supervisor.rlimits import rlimits_of
-from squall_supervisor.slot import SlotSettings
-from squall_supervisor.users import UserRules
+from squall_common.errors import ConfigError
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.platforms import META_KEY, this_platform
+from squall_supervisor.confine.rlimits import rlimits_of
+from squall_supervisor.confine.users import UserRules
+from squall_supervisor.slots.slot import SlotSettings
+from squall_supervisor.watch.log_retention import RetentionLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,43 +18,53 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from squall.clock import Clock, SystemClock
-from squall.cluster import slot_reports
-from squall.cluster.state import ClusterState
-from squall.cluster.store import ConnectionState, StoreError
-from squall.cluster.values import Assignment, StormBase, SupervisorInfo
-from squall.history.events import EXPIRE_EVERY_SECS, DaemonHistory
-from squall.history.settings import history_url
-from squall.logs import get_logger
-from squall.sealing import META_KEY
-from squall.tasks import TaskGroup
-from squall_supervisor.assignments import Assignments, PortAssignment, Unreadable, desired_ports
-from squall_supervisor.blob_cache import BlobCache
-from squall_supervisor.blob_source import BlobSource
-from squall_supervisor.cgroups import cgroups_of
-from squall_supervisor.environment import import_path
-from squall_supervisor.environments import Environments
-from squall_supervisor.last_known import LastKnownTopologies
-from squall_supervisor.launcher import WorkerCommand, make_private, worker_command
-from squall_supervisor.local_state import LocalState, LocalStateError, LocalStateFile, recover
-from squall_supervisor.localizer import Localizer
-from squall_supervisor.log_files import clean_up_logs
-from squall_supervisor.machine import Machine
-from squall_supervisor.memory import Memory
-from squall_supervisor.memory_watch import MemoryWatch
-from squall_supervisor.neighbourhood import Neighbourhood, Probe, connects
-from squall_supervisor.nimbus_blobs import NimbusBlobs
-from squall_supervisor.node import Node
-from squall_supervisor.ownership import open_passage
-from squall_supervisor.profiling import Profiling
-from squall_supervisor.registration import Registration
+from squall_common.cluster import slot_reports
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import ConnectionState, StoreError
+from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.logs import get_logger
+from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
+from squall_common.history.settings import history_url
+from squall_common.security.sealing import META_KEY
+from squall_supervisor.blobs.cache import BlobCache
+from squall_supervisor.blobs.environments import Environments
+from squall_supervisor.blobs.localizer import Localizer
+from squall_supervisor.blobs.nimbus import NimbusBlobs
+from squall_supervisor.blobs.source import BlobSource
+from squall_supervisor.confine.cgroups import cgroups_of
+from squall_supervisor.confine.ownership import open_passage
+from squall_supervisor.confine.users import check_possible
+from squall_supervisor.launch.environment import import_path
+from squall_supervisor.launch.launcher import WorkerCommand, make_private, worker_command
+from squall_supervisor.launch.machine import Machine
+from squall_supervisor.launch.node import Node
+from squall_supervisor.node.neighbourhood import Neighbourhood, Probe, connects
+from squall_supervisor.node.registration import Registration
+from squall_supervisor.node.sync import AssignmentSync
+from squall_supervisor.node.topology_errors import TopologyErrors
+from squall_supervisor.records.assignments import (
+    Assignments,
+    PortAssignment,
+    Unreadable,
+    desired_ports,
+)
+from squall_supervisor.records.last_known import LastKnownTopologies
+from squall_supervisor.records.saved_state import Memory
+from squall_supervisor.records.state_file import (
+    LocalState,
+    LocalStateError,
+    LocalStateFile,
+    recover,
+)
+from squall_supervisor.records.worker_record import read_launch
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.slots import Slots
-from squall_supervisor.sync import AssignmentSync
-from squall_supervisor.topology_errors import TopologyErrors
-from squall_supervisor.users import check_possible
-from squall_supervisor.worker_record import read_launch
+from squall_supervisor.slots.slots import Slots
+from squall_supervisor.watch.log_files import clean_up_logs
+from squall_supervisor.watch.memory import MemoryWatch
+from squall_supervisor.watch.profiling import Profiling
 from squall_thrift import storm
 from squall_thrift.server import ThriftServer
 
@@ -104,7 +114,7 @@ class Supervisor:
         self._machine = machine or Machine()
         self._make_server = server
         self._started = self._clock.monotonic()
-        self._tasks = TaskGroup(self._on_crash)
+        self._tasks = BackgroundTasks(self._on_crash)
         self._assignments: dict[str, Assignment] = {}  # as last read
         self._last_ports: dict[int, PortAssignment] = {}  # what the ports were last to run
         self._problems: tuple[str, ...] = ()

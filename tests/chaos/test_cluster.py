@@ -37,9 +37,9 @@ from tests.support.nimbus_service import topology
 from tests.support.seeds import drawn_seed
 from tests.support.submit import LEDGER
 
-from squall.config import default_conf
-from squall.errors import NimbusError
-from squall.nimbus_client import NimbusClient
+from squall_common.client.nimbus import NimbusClient
+from squall_common.config.load import default_conf
+from squall_common.errors import NimbusError
 from squall_thrift import storm as thrift
 from squall_thrift.messages import ThriftApplicationError
 

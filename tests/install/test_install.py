@@ -28,11 +28,11 @@ from squall_cli.zookeeper import find_classpath
 pytestmark = [pytest.mark.install, pytest.mark.timeout(400)]
 
 PACKAGES = (
-    "squall", "squall_cli", "squall_drpc", "squall_nimbus", "squall_spark", "squall_supervisor",
-    "squall_thrift", "squall_worker",
+    "squall", "squall_cli", "squall_common", "squall_drpc", "squall_engine", "squall_nimbus",
+    "squall_spark", "squall_supervisor", "squall_thrift", "squall_worker",
 )  # fmt: skip
 DATA_FILES = {
-    "squall/defaults.yaml",
+    "squall_common/config/defaults.yaml",
     "squall_drpc/batches.thrift",
     "squall_thrift/storm.thrift",
     *(f"{package}/py.typed" for package in PACKAGES),
@@ -227,7 +227,7 @@ def test_the_sdist_and_the_checkout_make_the_same_wheel(
         assert not extra
     else:
         (library,) = extra
-        assert library.startswith("squall_worker/engine/core/compiled.")
+        assert library.startswith("squall_engine/core/compiled.")
         assert library.endswith(".so")
 
 

@@ -141,7 +141,7 @@ def test_the_users_own_error_keeps_the_users_traceback(cluster: DevCluster, tmp_
     program, _ = PROGRAMS["entry_that_raises"]
     result = cluster.storm("jar", package(tmp_path, program), "topology.py", check=False)
     assert "topology.py" in result.stderr
-    assert "common/squall/entry.py" not in result.stderr
+    assert "api/squall/_entry.py" not in result.stderr
 
 
 def test_a_package_that_is_no_archive(cluster: DevCluster, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import pytest
 from tests.support.devcluster import DevCluster, environment, fresh_name, is_alive, wait_for
 from tests.support.eater import Counter
 
-from squall.config import default_conf
-from squall.errors import ConfigError
-from squall_supervisor.cgroups import Cgroups, Hierarchies, hierarchies_of_machine
+from squall_common.config.load import default_conf
+from squall_common.errors import ConfigError
+from squall_supervisor.confine.cgroups import Cgroups, Hierarchies, hierarchies_of_machine
 
 pytestmark = pytest.mark.integration
 

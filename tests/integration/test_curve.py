@@ -16,7 +16,7 @@ from tests.support.devcluster import DevCluster, wait_for
 from tests.support.ledger import Ledger, text
 from tests.support.submit import submit_ledger
 
-from squall.curve import CURVE, KEY_FILE
+from squall_common.security.curve import CURVE, KEY_FILE
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
 

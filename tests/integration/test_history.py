@@ -31,7 +31,7 @@ CONF = {
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """All rows of all topologies. A file that cannot be read fails the test: there are only whole
     ones."""
-    from squall.history.schema import from_parquet
+    from squall_common.history.schema import from_parquet
 
     found: list[dict[str, Any]] = []
     for path in sorted(folder.rglob("*")):

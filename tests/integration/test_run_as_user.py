@@ -19,7 +19,7 @@ import pytest
 from tests.support.devcluster import ROOT, DevCluster, environment, fresh_name, is_alive, wait_for
 from tests.support.others import folder_for_others, missing, python_for_others
 
-from squall_supervisor.users import first_closed
+from squall_supervisor.confine.users import first_closed
 
 PYTHON = python_for_others() or ""
 BLUE, RED = "nobody", "games"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.devcluster import DevCluster, wait_for
 
-from squall.groupings import stable_hash
+from squall_common.component.groupings import stable_hash
 
 pytestmark = pytest.mark.integration
 

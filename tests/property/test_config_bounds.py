@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.config import default_conf, validate_conf
-from squall.config_schema import SCHEMA, Kind
-from squall.errors import ConfigError
+from squall_common.config.load import default_conf, validate_conf
+from squall_common.config.schema import SCHEMA, Kind
+from squall_common.errors import ConfigError
 
 NUMERIC = sorted(key for key, kind in SCHEMA.items() if kind.bounds is not None)
 # Of Java's, C's and JSON's largest numbers, and what is no number.

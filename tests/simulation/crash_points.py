@@ -24,7 +24,7 @@ from unittest import mock
 
 from tests.simulation.disk import Disk
 
-from squall import files
+from squall_common.daemon import files
 
 _HOST = "node"
 _STEPS = ("replace", "rename", "unlink", "mkdir", "rmdir", "link", "symlink")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.simulation.loop import Process, current_process
 
-from squall import files
+from squall_common.daemon import files
 
 
 class Disk:

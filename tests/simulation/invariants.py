@@ -18,10 +18,10 @@ from tests.simulation.loop import Process
 from tests.simulation.store import ZOOKEEPER, SimStore
 from tests.simulation.world import World
 
-from squall.cluster import codec, paths
-from squall.cluster.store import Create, Delete, Op, Set, StoreError
-from squall_supervisor.local_state import LocalStateError, LocalStateFile
-from squall_supervisor.slot_table import State
+from squall_common.cluster import codec, paths
+from squall_common.cluster.store import Create, Delete, Op, Set, StoreError
+from squall_supervisor.records.state_file import LocalStateError, LocalStateFile
+from squall_supervisor.slots.table import State
 
 _LOOK_SECS = 1.0
 # A worker whose slot is another's: reads it again (10 s), waits (10 s), drains (3 s); its session

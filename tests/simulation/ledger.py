@@ -13,8 +13,8 @@ from typing import Any
 from tests.simulation.loop import Process, current_process
 
 from squall import Bolt, Spout
-from squall.builder import TopologyBuilder
-from squall.model import Topology
+from squall._builder import TopologyBuilder
+from squall_common.topology.model import Topology
 
 LEDGERS: dict[str, Ledger] = {}
 

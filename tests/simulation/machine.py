@@ -14,12 +14,12 @@ from typing import Any
 
 from tests.simulation.loop import Process, SimLoop, current_process
 
-from squall.heartbeat_file import Beat, HeartbeatWriter, Phase
-from squall.launch import LaunchSpec
-from squall_supervisor.confinement import UNCONFINED, Confinement
-from squall_supervisor.machine import Machine
-from squall_supervisor.processes import ProcessIdentity
-from squall_supervisor.worker_process import WorkerProcess
+from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase
+from squall_common.daemon.launch_spec import LaunchSpec
+from squall_supervisor.confine.confinement import UNCONFINED, Confinement
+from squall_supervisor.launch.machine import Machine
+from squall_supervisor.launch.worker_process import WorkerProcess
+from squall_supervisor.records.processes import ProcessIdentity
 
 EPOCH_SECS = 1_700_000_000.0
 _PIDS = range(100, 130)

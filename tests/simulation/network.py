@@ -17,9 +17,9 @@ from typing import Any
 import zmq
 from tests.simulation.loop import Process, SimLoop, current_process
 
-from squall.errors import NimbusError
-from squall_nimbus.blobs import BlobMeta
-from squall_nimbus.replication import PeerError
+from squall_common.errors import NimbusError
+from squall_nimbus.blobs.replication import PeerError
+from squall_nimbus.blobs.store import BlobMeta
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 from squall_thrift.messages import ThriftApplicationError

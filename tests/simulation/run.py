@@ -25,8 +25,8 @@ from tests.simulation.loop import current_process
 from tests.simulation.machine import EPOCH_SECS
 from tests.simulation.world import World
 
-import squall_worker.engine
-import squall_worker.reports
+import squall_engine
+import squall_worker.report.statistics
 
 
 @dataclass(slots=True)
@@ -144,8 +144,8 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
         time.time,
         time.time_ns,
         time.monotonic,
-        squall_worker.engine.tune_garbage_collector,
-        squall_worker.reports._SNAPSHOT_SECS,
+        squall_engine.tune_garbage_collector,
+        squall_worker.report.statistics._SNAPSHOT_SECS,
         tempfile._name_sequence,  # type: ignore[attr-defined]
         gc.enable,
         list(sys.path),
@@ -159,8 +159,8 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
     time.time = now
     time.time_ns = lambda: int(now() * 1e9)
     time.monotonic = lambda: worlds[0].loop.time() if worlds else 0.0
-    squall_worker.engine.tune_garbage_collector = no_tuning
-    squall_worker.reports._SNAPSHOT_SECS = 0.0
+    squall_engine.tune_garbage_collector = no_tuning
+    squall_worker.report.statistics._SNAPSHOT_SECS = 0.0
     tempfile._name_sequence = names  # type: ignore[attr-defined]
     gc.enable = lambda: None
     logging.disable(logging.CRITICAL)
@@ -174,8 +174,8 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
             time.time,
             time.time_ns,
             time.monotonic,
-            squall_worker.engine.tune_garbage_collector,
-            squall_worker.reports._SNAPSHOT_SECS,
+            squall_engine.tune_garbage_collector,
+            squall_worker.report.statistics._SNAPSHOT_SECS,
             tempfile._name_sequence,  # type: ignore[attr-defined]
             gc.enable,
             sys.path[:],

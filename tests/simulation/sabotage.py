@@ -15,14 +15,14 @@ from unittest import mock
 from tests.simulation.disk import Disk
 from tests.simulation.machine import SimMachine
 
-from squall.cluster.leader import Leadership
-from squall_nimbus.monitor import Monitor
-from squall_supervisor.isolation import Isolation
-from squall_supervisor.processes import ProcessIdentity
-from squall_worker.engine.core.pure.acking import AckerTable
-from squall_worker.engine.core.pure.trees import Trees
-from squall_worker.engine.core.values import Outcome
-from squall_worker.placement import Ownership
+from squall_common.cluster.leader import Leadership
+from squall_engine.core.pure.acking import AckerTable
+from squall_engine.core.pure.trees import Trees
+from squall_engine.core.values import Outcome
+from squall_nimbus.scheduler.monitor import Monitor
+from squall_supervisor.node.isolation import Isolation
+from squall_supervisor.records.processes import ProcessIdentity
+from squall_worker.cluster.placement import Ownership
 from squall_worker.transport.link import Link
 
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from tests.simulation.loop import current_process
 from tests.simulation.network import Network
 
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.store import (
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.store import (
     ConnectionLostError,
     ConnectionState,
     Op,

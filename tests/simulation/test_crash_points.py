@@ -21,25 +21,25 @@ from tests.simulation.crash_points import CrashPoints
 from tests.simulation.disk import Disk
 from tests.support.nimbus_service import topology
 
-from squall.archive_members import Limits
-from squall.blob_map import BlobLink
-from squall.clock import SystemClock
-from squall.cluster.values import Access
-from squall.config import default_conf
-from squall.errors import SquallError
-from squall.files import make_dirs
-from squall.model import Executor
-from squall.names import code_blob_key, conf_blob_key
-from squall_nimbus.blobs import BlobNotFoundError, BlobStore
-from squall_nimbus.catalog import Catalog, compile_topology
-from squall_supervisor.assignments import PortAssignment
-from squall_supervisor.blob_cache import BlobCache
-from squall_supervisor.blob_source import LocalizeError
-from squall_supervisor.environments import Environments
-from squall_supervisor.local_state import LocalState, LocalStateFile
-from squall_supervisor.localizer import Localizer
-from squall_supervisor.processes import ProcessIdentity
-from squall_supervisor.worker_record import WorkerRecord
+from squall_common.cluster.values import Access
+from squall_common.config.load import default_conf
+from squall_common.daemon.clock import SystemClock
+from squall_common.daemon.files import make_dirs
+from squall_common.errors import SquallError
+from squall_common.names import code_blob_key, conf_blob_key
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.blob_map import BlobLink
+from squall_common.topology.model import Executor
+from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
+from squall_nimbus.store.catalog import Catalog, compile_topology
+from squall_supervisor.blobs.cache import BlobCache
+from squall_supervisor.blobs.environments import Environments
+from squall_supervisor.blobs.localizer import Localizer
+from squall_supervisor.blobs.source import LocalizeError
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.processes import ProcessIdentity
+from squall_supervisor.records.state_file import LocalState, LocalStateFile
+from squall_supervisor.records.worker_record import WorkerRecord
 from squall_thrift.codec import to_bytes
 
 pytestmark = pytest.mark.timeout(600)
@@ -299,7 +299,7 @@ class LargeTopologies(SupervisorTopologies):
 
     @staticmethod
     def work(disk: Path, points: CrashPoints) -> None:
-        with mock.patch("squall.files._FSYNCS_MAX", 0):
+        with mock.patch("squall_common.daemon.files._FSYNCS_MAX", 0):
             SupervisorTopologies.work(disk, points)
 
 

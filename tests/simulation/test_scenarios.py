@@ -18,10 +18,10 @@ from tests.simulation.sabotage import BUGS
 from tests.simulation.store import ZOOKEEPER
 from tests.simulation.world import World
 
-from squall.cluster import codec, paths
-from squall.config import default_conf
+from squall_common.cluster import codec, paths
+from squall_common.config.load import default_conf
+from squall_engine import core
 from squall_thrift import storm
-from squall_worker.engine import core
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -16,7 +16,7 @@ from tests.simulation.campaign import regressions, replay
 from tests.simulation.run import simulate
 from tests.simulation.sabotage import BUGS
 
-from squall_worker.engine import core
+from squall_engine import core
 
 ROOT = Path(__file__).resolve().parents[2]
 

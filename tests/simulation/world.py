@@ -28,16 +28,16 @@ from tests.simulation.network import (
 )
 from tests.simulation.store import ZOOKEEPER, SimEnsemble, SimStore
 
-from squall.cluster import codec
-from squall.cluster.state import ClusterState
-from squall.cluster.store import StoreError
-from squall.config import default_conf
-from squall.errors import NimbusError, SquallError
-from squall.launch import LaunchSpec
-from squall.model_thrift import to_thrift
+from squall_common.cluster import codec
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import StoreError
+from squall_common.config.load import default_conf
+from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.errors import NimbusError, SquallError
+from squall_common.topology.thrift import to_thrift
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
-from squall_supervisor.nimbus_blobs import NimbusBlobs
+from squall_supervisor.blobs.nimbus import NimbusBlobs
 from squall_supervisor.supervisor import Supervisor
 from squall_thrift import storm
 from squall_thrift.messages import ThriftApplicationError

@@ -21,8 +21,8 @@ from tests.support.devcluster import DevCluster
 from tests.support.spark_plans import run_here
 
 from squall import LocalCluster, TopologyBuilder
-from squall.config import default_conf, normalize_topology_conf
-from squall.model import Topology
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.topology.model import Topology
 from squall_spark.batch import run_batch
 from squall_spark.bindings import parse_input, parse_output
 from squall_spark.plan import SparkPlan, make_plan

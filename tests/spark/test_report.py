@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.support.devcluster import ROOT, DevCluster, storm, wait_for
 
-from squall.errors import SquallError
-from squall.folders import Folder
-from squall.history.histogram import bucket_of
-from squall.history.schema import Row, to_parquet
-from squall.history.writer import file_name
-from squall.names import encode_znode
+from squall_common.daemon.folders import Folder
+from squall_common.errors import SquallError
+from squall_common.history.histogram import bucket_of
+from squall_common.history.schema import Row, to_parquet
+from squall_common.history.writer import file_name
+from squall_common.names import encode_znode
 from squall_spark.report.analyse import analyse
 from squall_spark.report.choose import HistoryNotFoundError, choose
 from squall_spark.report.gather import gather
@@ -172,7 +172,7 @@ def test_files_that_cannot_be_read_are_named(
     place = tmp_path / encode_znode(ID)
     place.mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr("squall.history.schema.VERSION", "999")
+        patched.setattr("squall_common.history.schema.VERSION", "999")
         other = to_parquet(rows()[:5], worker="h", incarnation="1")
     (place / file_name(5, "old-1", 1)).write_bytes(other)
     with pytest.raises(SquallError, match=r"old-1-.*another version of squall .* 999"):
@@ -192,7 +192,7 @@ COUNT = 3_000
 
 def rows_of(folder: Path, kind: str, name: str, component: str | None = None) -> int:
     """What rows of this kind and name count in all; those of one component, if it is given."""
-    from squall.history.schema import from_parquet
+    from squall_common.history.schema import from_parquet
 
     found = 0
     for path in folder.rglob("0*.parquet"):

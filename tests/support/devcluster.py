@@ -66,7 +66,18 @@ def wait_empty(
 def environment() -> dict[str, str]:
     """The environment of commands: that of the tests, with the source tree's packages first, so
     that the tests run installed and not."""
-    folders = ("common", "thrift", "nimbus", "supervisor", "worker", "drpc", "pipeline", "cli")
+    folders = (
+        "api",
+        "common",
+        "engine",
+        "thrift",
+        "nimbus",
+        "supervisor",
+        "worker",
+        "drpc",
+        "pipeline",
+        "cli",
+    )
     path = os.pathsep.join(str(ROOT / folder) for folder in folders)
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith(("STORM_", "SQUALL_"))},

@@ -20,29 +20,29 @@ from typing import Any
 STEPS = tuple(
     f"{method}:{moment}"
     for method in (
-        "squall_nimbus.catalog:Catalog.store",
-        "squall_nimbus.replication:Replication._write_records",
-        "squall_nimbus.replication:Replication._settle",
-        "squall.cluster.state:ClusterState.create_topology",
-        "squall_nimbus.assigner:Assigner._carry_out",
-        "squall_nimbus.submit:Submitter._start",
+        "squall_nimbus.store.catalog:Catalog.store",
+        "squall_nimbus.blobs.replication:Replication._write_records",
+        "squall_nimbus.blobs.replication:Replication._settle",
+        "squall_common.cluster.state:ClusterState.create_topology",
+        "squall_nimbus.scheduler.assigner:Assigner._carry_out",
+        "squall_nimbus.topologies.submit:Submitter._start",
     )
     for moment in ("before", "after")
 )
 KILL_STEPS = tuple(
     f"kill|{method}:{moment}"
     for method in (
-        "squall_nimbus.control:Control._carry_out",
-        "squall_nimbus.cleanup:Cleanup.remove",
+        "squall_nimbus.topologies.lifecycle_shell:Control._carry_out",
+        "squall_nimbus.topologies.cleanup:Cleanup.remove",
     )
     for moment in ("before", "after")
 )
 REBALANCE_STEPS = (
-    "rebalance|squall_nimbus.control:Control._carry_out:before",
-    "rebalance|squall_nimbus.control:Control._carry_out:after",
-    "rebalance|squall_nimbus.catalog:Catalog.store_conf:after",
-    "rebalance|squall_nimbus.assigner:Assigner._carry_out:before",
-    "rebalance|squall_nimbus.assigner:Assigner._carry_out:after",
+    "rebalance|squall_nimbus.topologies.lifecycle_shell:Control._carry_out:before",
+    "rebalance|squall_nimbus.topologies.lifecycle_shell:Control._carry_out:after",
+    "rebalance|squall_nimbus.store.catalog:Catalog.store_conf:after",
+    "rebalance|squall_nimbus.scheduler.assigner:Assigner._carry_out:before",
+    "rebalance|squall_nimbus.scheduler.assigner:Assigner._carry_out:after",
 )
 
 
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def _note_submit() -> None:
-    from squall_nimbus.submit import Submitter
+    from squall_nimbus.topologies.submit import Submitter
 
     submit = Submitter.submit
 
@@ -94,7 +94,7 @@ def _note_submit() -> None:
 
 def _note_event(what: str) -> None:
     """`what`: "kill" or "rebalance"."""
-    from squall_nimbus.control import Control
+    from squall_nimbus.topologies.lifecycle_shell import Control
 
     handle = Control.handle
 

@@ -9,18 +9,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from squall.clock import ManualClock
-from squall.config import default_conf, normalize_topology_conf
-from squall.model import Executor, Topology, WorkerSlot
-from squall.system_topology import (
+from squall.testing import _VirtualLoop
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.daemon.clock import ManualClock
+from squall_common.topology.model import Executor, Topology, WorkerSlot
+from squall_common.topology.system import (
     component_parallelism,
     component_tasks,
     compute_executors,
     system_topology,
 )
-from squall.testing import _VirtualLoop
-from squall_worker.engine import Engine
-from squall_worker.transport import Arrival, Grant
+from squall_engine import Engine
+from squall_engine.transport import Arrival, Grant
 
 
 class MemoryTransport:

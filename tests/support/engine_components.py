@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from squall import Bolt, CustomGrouping, Spout, Stream
-from squall.names import DEFAULT_STREAM
+from squall_common.names import DEFAULT_STREAM
 
 # What happened, by topology-wide key: tests clear it first. (A component cannot hand an object to
 # its test any other way: it is made from its arguments.)

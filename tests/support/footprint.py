@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.cluster.state import ERRORS_KEPT
+from squall_common.cluster.state import ERRORS_KEPT
 
 if TYPE_CHECKING:
     from tests.support.netcluster import NetCluster

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.support.engine_cluster import Network
 
-from squall.clock import ManualClock
-from squall.model import WorkerSlot
-from squall_worker.transport import Arrival, Grant, Listener
+from squall_common.daemon.clock import ManualClock
+from squall_common.topology.model import WorkerSlot
+from squall_engine.transport import Arrival, Grant, Listener
 from squall_worker.transport.frames import Frame, Session
 from squall_worker.transport.link import Began, Delivered, Granted, Link, Replaced
 

@@ -30,8 +30,8 @@ from tests.support.devcluster import environment, is_alive, storm, wait_for
 from tests.support.netns import Network
 from tests.support.wall_clock import WallClocks
 
-from squall.config import default_conf
 from squall_cli.zookeeper import _JAVA_FLAGS, _LOG_CONFIG, find_classpath, find_java
+from squall_common.config.load import default_conf
 
 ZOOKEEPERS = ("z1", "z2", "z3")
 NIMBUSES = ("n1", "n2")
@@ -372,7 +372,7 @@ class NetCluster:
 
     def call(self, method: str, *arguments: Any) -> Any:
         """One Thrift call to the leader (Any: the result is a Thrift struct)."""
-        from squall.nimbus_client import NimbusClient
+        from squall_common.client.nimbus import NimbusClient
 
         async def ask() -> Any:
             async with asyncio.timeout(10):

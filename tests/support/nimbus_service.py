@@ -14,15 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from squall.clock import Clock
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
-from squall.config import default_conf
-from squall.model import Executor, WorkerSlot
-from squall.platforms import META_KEY
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
+from squall_common.config.load import default_conf
+from squall_common.daemon.clock import Clock
+from squall_common.packaging.platforms import META_KEY
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.nimbus import Nimbus
-from squall_nimbus.replication import PeerError
 from squall_nimbus.service import NimbusService
 from squall_thrift import codec, storm
 from squall_thrift.authorization import Call

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 
-from squall_supervisor.users import first_closed
+from squall_supervisor.confine.users import first_closed
 
 
 def python_for_others() -> str | None:

@@ -21,18 +21,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from squall.cluster.state import ClusterState
-from squall.cluster.values import Assignment, StormBase, TopologyStatus
-from squall.heartbeat_file import Beat, Phase, read_heartbeat
-from squall.launch import Incarnation, LaunchSpec
-from squall.model import Executor, Topology, WorkerSlot
-from squall.model_thrift import to_thrift
-from squall.system_topology import (
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
+from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
+from squall_common.topology.model import Executor, Topology, WorkerSlot
+from squall_common.topology.system import (
     component_parallelism,
     component_tasks,
     compute_executors,
     system_topology,
 )
+from squall_common.topology.thrift import to_thrift
 from squall_thrift.codec import to_bytes
 
 NODE = "node-1"

@@ -155,7 +155,7 @@ struct TopologySummary {
     526: optional double assigned_cpu;
     527: optional map<string, double> requested_generic_resources;
     528: optional map<string, double> assigned_generic_resources;
-    /* Squall's own: what is the matter, "ok" when every task runs (squall_nimbus/health.py). */
+    /* Squall's own: what is the matter, "ok" when every task runs (squall_nimbus/views/health.py). */
     10001: optional string health;
 }
 

@@ -17,7 +17,7 @@ def main(argv: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     # Before all that takes long: a worker that hangs from here on is found out by its silence.
-    from squall_worker.first_beat import FirstBeats
+    from squall_worker.report.first_beat import FirstBeats
 
     beats = FirstBeats(os.path.join(os.path.dirname(argv[4]), "heartbeat"))
 
@@ -26,9 +26,9 @@ def main(argv: list[str]) -> int:
     import signal
     from pathlib import Path
 
-    from squall.launch import LaunchSpec
-    from squall.logs import get_logger, set_up_logging
-    from squall_worker.printed import bound_printed
+    from squall_common.daemon.launch_spec import LaunchSpec
+    from squall_common.daemon.logs import get_logger, set_up_logging
+    from squall_worker.report.printed import bound_printed
 
     try:
         spec = LaunchSpec.read(Path(argv[4]))
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 
     import uvloop
 
-    from squall.errors import SquallError
+    from squall_common.errors import SquallError
     from squall_worker.process import EXIT_FATAL, Worker
 
     async def run() -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall.curve import CURVE, CurveKey, encrypts, is_loopback, require_curve
-from squall.errors import SquallError
-from squall.launch import LaunchSpec
-from squall.logs import get_logger
+from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.security.curve import CURVE, CurveKey, encrypts, is_loopback, require_curve
 
 log = get_logger(__name__)
 

@@ -22,37 +22,37 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from squall.clock import Clock, SystemClock
-from squall.cluster.state import ClusterState
-from squall.cluster.store import StoreError
-from squall.cluster.values import ErrorInfo, StormBase
-from squall.errors import SquallError
-from squall.heartbeat_file import Phase
-from squall.launch import LaunchSpec
-from squall.logs import get_logger
-from squall.model import WorkerSlot
-from squall.names import SYSTEM_COMPONENT, SYSTEM_TASK
-from squall.tasks import TaskGroup
-from squall_worker.cluster_view import ClusterView
-from squall_worker.dumps import Dumps, heading
-from squall_worker.errors import ErrorReporter
-from squall_worker.first_reading import FirstReader, FirstReading
-from squall_worker.heartbeats import HeartbeatThread
-from squall_worker.history import WorkerHistory
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import StoreError
+from squall_common.cluster.values import ErrorInfo, StormBase
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.heartbeat_file import Phase
+from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_common.topology.model import WorkerSlot
+from squall_worker.cluster.first_reading import FirstReader, FirstReading
+from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
+from squall_worker.cluster.placement import Ownership, Placement, spouts_run
+from squall_worker.cluster.presence import Presence
+from squall_worker.cluster.view import ClusterView
 from squall_worker.keys import own_key
-from squall_worker.peers import LOOK_SECS, Peers, refuses
-from squall_worker.placement import Ownership, Placement, spouts_run
-from squall_worker.presence import Presence
-from squall_worker.reports import StatsReport
+from squall_worker.report.dumps import Dumps, heading
+from squall_worker.report.errors import ErrorReporter
+from squall_worker.report.heartbeats import HeartbeatThread
+from squall_worker.report.history import WorkerHistory
+from squall_worker.report.statistics import StatsReport
 from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
 from squall_worker.transport.zmq import Address, Sockets, ZmqTransport, new_sockets
-from squall_worker.watchdog import Watchdog, dump_when_silent, send_aside
+from squall_worker.watch.watchdog import Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
-    from squall_worker.engine import Engine
-    from squall_worker.engine.in_hand import Before, InHand
-    from squall_worker.engine.metrics import Metrics
+    from squall_engine import Engine
+    from squall_engine.observe.metrics import Metrics
+    from squall_engine.tasks.in_hand import Before, InHand
 
 log = get_logger(__name__)
 
@@ -103,7 +103,7 @@ class Worker:
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()
         self._loop = asyncio.get_running_loop()
-        self._tasks = TaskGroup(on_crash=lambda _, error: self._fail(error))
+        self._tasks = BackgroundTasks(on_crash=lambda _, error: self._fail(error))
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()  # something in the cluster state or on the links did
         self._connected = asyncio.Event()  # the first connection to ZooKeeper stood
@@ -188,7 +188,7 @@ class Worker:
         spec = self.spec
         connecting = self._tasks.start("connect", self._connect())
         await asyncio.sleep(0)  # let it send its first bytes
-        from squall_worker.engine import tune_garbage_collector  # large: while ZooKeeper answers
+        from squall_engine import tune_garbage_collector
 
         stored = load(spec.stormdist)
         self._errors.throttle_by(stored.conf)
@@ -267,7 +267,7 @@ class Worker:
     def _start_metrics(self, engine: Engine) -> None:
         """Metrics consumers and the event log, when the topology has any."""
         if engine.conf.get("topology.metrics.consumer.register") or self._history is not None:
-            from squall_worker.engine.metrics import Metrics
+            from squall_engine.observe.metrics import Metrics
 
             self._metrics = Metrics.of(
                 engine.built,
@@ -317,13 +317,13 @@ class Worker:
     def _make_engine(
         self, stored: StoredTopology, placement: Placement, transport: ZmqTransport
     ) -> Engine:
-        from squall_worker.engine import Engine
-        from squall_worker.engine.stats import TaskCounts
+        from squall_engine import Engine
+        from squall_engine.core.stats import TaskCounts
 
         hand, before = self._open_in_hand()
         make_counts = TaskCounts
         if self._history is not None:
-            from squall_worker.engine.recording import TimedCounts
+            from squall_engine.observe.history_rows import TimedCounts
 
             make_counts = TimedCounts
         return Engine(
@@ -348,7 +348,7 @@ class Worker:
     def _open_in_hand(self) -> tuple[InHand | None, Before | None]:
         """Where this worker notes what it has in hand, and what the one before it has noted. It
         can go on without either."""
-        from squall_worker.engine.in_hand import Before, InHand
+        from squall_engine.tasks.in_hand import Before, InHand
 
         before = None
         try:
@@ -496,7 +496,7 @@ class Worker:
     def _executor_lines(self) -> Iterable[str]:
         if self._engine is None:
             return ()
-        from squall_worker.engine.describing import describe_tasks
+        from squall_engine.observe.describe import describe_tasks
 
         return describe_tasks(self._engine.built, self._clock.monotonic())
 
@@ -521,7 +521,7 @@ class Worker:
         log.error(
             "worker_fails", error=error, exc_info=None if isinstance(error, SquallError) else error
         )
-        engine = sys.modules.get("squall_worker.engine")
+        engine = sys.modules.get("squall_engine")
         if engine is None or not isinstance(error, engine.ComponentStartError):
             self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from squall.curve import is_loopback
-from squall.errors import ConfigError
+from squall_common.errors import ConfigError
+from squall_common.security.curve import is_loopback
 
 # How much of supervisor.worker.shutdown.sleep.secs a graceful stop leaves unused: the supervisor
 # kills at its end, and the process must be gone before.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.errors import SquallError
-from squall.model import Topology
+from squall_common.errors import SquallError
+from squall_common.topology.model import Topology
 
 
 class StoredTopologyError(SquallError):
@@ -30,8 +30,8 @@ class StoredTopology:
 
 def load(stormdist: Path) -> StoredTopology:
     """Read stormcode.ser and stormconf.ser. Raises StoredTopologyError."""
-    from squall.model_thrift import from_thrift
-    from squall.system_topology import component_tasks, system_topology
+    from squall_common.topology.system import component_tasks, system_topology
+    from squall_common.topology.thrift import from_thrift
     from squall_thrift import storm
     from squall_thrift.codec import from_bytes
 
@@ -57,7 +57,7 @@ def load(stormdist: Path) -> StoredTopology:
 def put_on_path(stored: StoredTopology) -> None:
     """Make the modules of the unpacked package, what it bundles, and what it depends on, importable
     before all others: what a script's folder is to a script. Shell components find the last too."""
-    from squall.package import import_paths, offer_to_children
+    from squall_common.packaging.package import import_paths, offer_to_children
 
     first = import_paths(stored.code_dir, stored.environment)
     sys.path[:] = [*first, *(path for path in sys.path if path not in first)]

@@ -39,7 +39,7 @@ _file_option = click.option(
 @contextlib.contextmanager
 def _source(path: Path | None) -> Iterator[IO[bytes]]:
     """Raises SquallError."""
-    from squall.errors import SquallError
+    from squall_common.errors import SquallError
 
     if path is None:
         yield sys.stdin.buffer
@@ -55,7 +55,7 @@ def _source(path: Path | None) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def _target(path: Path | None) -> Iterator[IO[bytes]]:
     """A file is whole, or as it was. Raises SquallError."""
-    from squall.errors import SquallError
+    from squall_common.errors import SquallError
 
     if path is None:
         yield sys.stdout.buffer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from squall.printing import drop_unwritten, hold_standard_streams, print_if_possible
 from squall_cli.options import Settings, json_option, settings_options
+from squall_common.daemon.printing import drop_unwritten, hold_standard_streams, print_if_possible
 
 if TYPE_CHECKING:
     from squall_cli.dev.plan import DevPlan

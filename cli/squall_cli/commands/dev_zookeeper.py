@@ -44,9 +44,9 @@ async def _serve(data_dir: Path, port: int, *, as_json: bool) -> int:
     import signal
     import sys
 
-    from squall.errors import SquallError
     from squall_cli.output import say
     from squall_cli.zookeeper import DevZooKeeper
+    from squall_common.errors import SquallError
 
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()

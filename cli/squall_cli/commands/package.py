@@ -26,9 +26,9 @@ def command(package: Path, output: Path | None, as_json: bool) -> None:
     PACKAGE is the folder that `storm jar` would be given; its .stormignore names what is left out.
     The same files make the same bytes.
     """
-    from squall.errors import PackageError
-    from squall.package import build_package, describe_package
-    from squall.upload import size_text
+    from squall_common.client.upload import size_text
+    from squall_common.errors import PackageError
+    from squall_common.packaging.package import build_package, describe_package
 
     if package.is_file():
         raise PackageError(f"{package} is a package already", hint="give it to `storm jar`")

@@ -92,8 +92,8 @@ def command(
 
     The files lie beside the worker's logs on its machine; those of this machine are copied here.
     """
-    from squall.errors import SquallError
     from squall_cli.nimbus import call_nimbus
+    from squall_common.errors import SquallError
     from squall_thrift import storm
 
     conf = settings.load()
@@ -144,7 +144,7 @@ _DOING = {
 
 def _workers(found: list[storm.WorkerSummary], topology_name: str, only: str | None) -> list[Any]:
     """The workers that are meant. (Any: Thrift has every field optional, Nimbus sets them.)"""
-    from squall.errors import SquallError
+    from squall_common.errors import SquallError
 
     found = sorted(found, key=lambda one: (one.host or "", one.port or 0))
     names = [f"{one.host}:{one.port}" for one in found]

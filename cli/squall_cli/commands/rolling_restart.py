@@ -39,9 +39,9 @@ def command(
     its turn when it runs. One that does not come back ends the command: the rest run on as they
     were.
     """
-    from squall.errors import SquallError
     from squall_cli.nimbus import call_nimbus
     from squall_cli.rolling import RollingRestart, Turn
+    from squall_common.errors import SquallError
 
     if bool(topology_names) == every:
         raise click.UsageError("name the topologies, or say --all")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from squall.errors import ConfigError, SquallError
 from squall_cli.dev.ports import LOOPBACK
+from squall_common.errors import ConfigError, SquallError
 
 ZOOKEEPER_PORT = 2181
 NIMBUS_PORT = 6627

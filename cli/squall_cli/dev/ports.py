@@ -7,7 +7,7 @@ import random
 import socket
 from pathlib import Path
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 
 LOOPBACK = "127.0.0.1"
 _LOWEST = 15_000

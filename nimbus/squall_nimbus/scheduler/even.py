@@ -26,7 +26,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from squall.model import Executor, WorkerSlot
+from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Placement, TopologyNeed
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from squall.cluster.values import Assignment
-from squall.model import Executor, WorkerSlot
+from squall_common.cluster.values import Assignment
+from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.scheduler.even import schedule
 from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Supervisor, TopologyNeed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from squall.model import Executor, WorkerSlot
+from squall_common.topology.model import Executor, WorkerSlot
 
 # Where the executors of one topology run. An executor that is missing has no slot.
 Placement = dict[Executor, WorkerSlot]

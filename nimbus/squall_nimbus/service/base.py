@@ -6,17 +6,17 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from squall.cluster.leader import NotLeaderError
-from squall.cluster.store import StoreError
-from squall.errors import InvalidTopologyError, SquallError
-from squall.leader_search import WITHOUT_ZOOKEEPER
-from squall.logs import get_logger
-from squall_nimbus.blobs import BlobExistsError, BlobNotFoundError
-from squall_nimbus.control import TopologyNotAliveError
-from squall_nimbus.keys import KeyRefusedError
-from squall_nimbus.lifecycle import NoTransitionError
+from squall_common.client.leader_search import WITHOUT_ZOOKEEPER
+from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.store import StoreError
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import InvalidTopologyError, SquallError
+from squall_nimbus.blobs.keys import KeyRefusedError
+from squall_nimbus.blobs.store import BlobExistsError, BlobNotFoundError
 from squall_nimbus.nimbus import Nimbus
-from squall_nimbus.submit import TopologyAliveError
+from squall_nimbus.topologies.lifecycle import NoTransitionError
+from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
+from squall_nimbus.topologies.submit import TopologyAliveError
 from squall_thrift import storm
 from squall_thrift.authorization import Call, permission
 from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError

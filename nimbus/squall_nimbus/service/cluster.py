@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from squall.platforms import common_platform, platform_texts
-from squall_nimbus import views
-from squall_nimbus.redact import redact
+from squall_common.packaging.platforms import common_platform, platform_texts
 from squall_nimbus.service.base import Calls, needed, operation, refused
+from squall_nimbus.views import views
+from squall_nimbus.views.redact import redact
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 from squall_thrift.off_loop import off_loop_if

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from squall.cluster.values import RebalanceOptions, TopologyStatus
-from squall.names import ANONYMOUS
-from squall_nimbus.lifecycle import Activate, Deactivate, Kill, Rebalance
-from squall_nimbus.limits import size_problems
-from squall_nimbus.rebalance import check_rebalance
+from squall_common.cluster.values import RebalanceOptions, TopologyStatus
+from squall_common.names import ANONYMOUS
 from squall_nimbus.service.base import Calls, needed, operation, refused
-from squall_nimbus.submit import Submission
+from squall_nimbus.topologies.lifecycle import Activate, Deactivate, Kill, Rebalance
+from squall_nimbus.topologies.limits import size_problems
+from squall_nimbus.topologies.rebalance import check_rebalance
+from squall_nimbus.topologies.submit import Submission
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from squall.cluster import convert
-from squall.cluster.values import Assignment
-from squall.model import Executor
-from squall_nimbus import views
-from squall_nimbus.control import TopologyNotAliveError
+from squall_common.cluster import convert
+from squall_common.cluster.values import Assignment
+from squall_common.topology.model import Executor
 from squall_nimbus.service.base import Calls, needed, operation, refused
-from squall_nimbus.worker_metrics import MetricPoint
+from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
+from squall_nimbus.views import views
+from squall_nimbus.views.worker_metrics import MetricPoint
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 from squall_thrift.off_loop import off_loop, off_loop_if

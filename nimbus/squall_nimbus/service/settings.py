@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from squall.cluster import convert
-from squall.cluster.values import DebugOptions, ProfileAction
-from squall.model import WorkerSlot
-from squall_nimbus.reader import Errors
+from squall_common.cluster import convert
+from squall_common.cluster.values import DebugOptions, ProfileAction
+from squall_common.topology.model import WorkerSlot
 from squall_nimbus.service.base import Calls, needed, operation
+from squall_nimbus.views.reader import Errors
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 

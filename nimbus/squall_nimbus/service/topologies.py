@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from squall.model_thrift import to_thrift
-from squall_nimbus import pages, stats, views
-from squall_nimbus.catalog import StoredTopology
-from squall_nimbus.reader import Errors
+from squall_common.topology.thrift import to_thrift
 from squall_nimbus.service.base import Calls, needed, operation, refused
-from squall_nimbus.views import TopologyView
+from squall_nimbus.store.catalog import StoredTopology
+from squall_nimbus.views import pages, stats, views
+from squall_nimbus.views.reader import Errors
+from squall_nimbus.views.views import TopologyView
 from squall_thrift import codec, storm
 from squall_thrift.authorization import Call
 from squall_thrift.off_loop import off_loop_if

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from squall.history.histogram import Histogram, merge, percentile
-from squall.names import is_system_id, topology_name_of
+from squall_common.history.histogram import Histogram, merge, percentile
+from squall_common.names import is_system_id, topology_name_of
 from squall_spark.report.advise import (
     Advice,
     advise_bolt,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from squall.errors import SquallError
-from squall.folders import Folder
-from squall.history.writer import written_at_ms
-from squall.names import decode_znode, encode_znode, topology_name_of
+from squall_common.daemon.folders import Folder
+from squall_common.errors import SquallError
+from squall_common.history.writer import written_at_ms
+from squall_common.names import decode_znode, encode_znode, topology_name_of
 
 _SPAN = re.compile(r"(?P<n>\d+(?:\.\d+)?)\s*(?P<unit>[smhd])")
 _UNIT_SECS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

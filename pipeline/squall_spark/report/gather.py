@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from squall.errors import SquallError
-from squall.folders import Folder
-from squall.history.schema import OtherVersionError, arrow_schema, from_parquet
+from squall_common.daemon.folders import Folder
+from squall_common.errors import SquallError
+from squall_common.history.schema import OtherVersionError, arrow_schema, from_parquet
 from squall_spark.progress import Step, silent
 from squall_spark.report.choose import Chosen, HistoryNotFoundError, show_time
 from squall_spark.report.sums import (
@@ -86,7 +86,7 @@ def _rows_of(folder: Folder, name: str) -> pyarrow.Table:
 
 
 def _trouble(kind: str, text: str) -> pyarrow.Table:
-    from squall.history.schema import Row, to_parquet
+    from squall_common.history.schema import Row, to_parquet
 
     row = Row(0, kind, text=text[:500])
     return from_parquet(to_parquet([row], worker="", incarnation=""), "")

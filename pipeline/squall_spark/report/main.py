@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall.entry import print_error
-from squall.errors import SquallError
-from squall.files import write_atomic
+from squall._entry import print_error
+from squall_common.daemon.files import write_atomic
+from squall_common.errors import SquallError
 from squall_spark.entry import spark_error
 from squall_spark.report.analyse import Report, analyse
 from squall_spark.report.choose import choose, parse_since

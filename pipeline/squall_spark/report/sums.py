@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from squall.history.histogram import Histogram
+from squall_common.history.histogram import Histogram
 
 
 @dataclass(slots=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from squall.cluster.zookeeper import ZooKeeperStore
-from squall.errors import SquallError
 from squall_cli import zookeeper as subject
 from squall_cli.zookeeper import DevZooKeeper, find_classpath, find_java
+from squall_common.cluster.zookeeper import ZooKeeperStore
+from squall_common.errors import SquallError
 
 pytestmark = pytest.mark.integration
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from tests.support.stores import Ensemble, States, eventually
 
-from squall.cluster import paths
-from squall.cluster.leader import LeaderElection, Leadership, NotLeaderError, leader_of
-from squall.cluster.state import ClusterState
-from squall.cluster.store import (
+from squall_common.cluster import paths
+from squall_common.cluster.leader import LeaderElection, Leadership, NotLeaderError, leader_of
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import (
     ConnectionLostError,
     ConnectionState,
     Create,
@@ -20,7 +20,7 @@ from squall.cluster.store import (
     Set,
     Store,
 )
-from squall.cluster.values import StormBase, TopologyStatus
+from squall_common.cluster.values import StormBase, TopologyStatus
 
 BASE = StormBase("wc", TopologyStatus.INACTIVE, 1)
 

@@ -8,12 +8,18 @@ from collections.abc import Sequence
 import pytest
 from tests.support.stores import Ensemble, States, Watched, eventually
 
-from squall.cluster import paths
-from squall.cluster.codec import CorruptStateError
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ERRORS_KEPT, ClusterState
-from squall.cluster.store import ConnectionState, NodeExistsError, NoNodeError, Op, StoreError
-from squall.cluster.values import (
+from squall_common.cluster import paths
+from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ERRORS_KEPT, ClusterState
+from squall_common.cluster.store import (
+    ConnectionState,
+    NodeExistsError,
+    NoNodeError,
+    Op,
+    StoreError,
+)
+from squall_common.cluster.values import (
     Assignment,
     Credentials,
     ErrorInfo,
@@ -28,7 +34,7 @@ from squall.cluster.values import (
     TopologyStatus,
     WorkerHeartbeat,
 )
-from squall.model import Executor, WorkerSlot
+from squall_common.topology.model import Executor, WorkerSlot
 
 BASE = StormBase("wc", TopologyStatus.INACTIVE, 1)
 ASSIGNMENT = Assignment(

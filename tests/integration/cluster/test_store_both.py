@@ -14,7 +14,7 @@ from tests.support.stores import (
     value_of,
 )
 
-from squall.cluster.store import (
+from squall_common.cluster.store import (
     NODE_BYTES_MAX,
     BadVersionError,
     Check,

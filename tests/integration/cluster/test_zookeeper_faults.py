@@ -15,11 +15,11 @@ import pytest
 from kazoo.protocol.states import KeeperState
 from tests.support.stores import States, Watched, eventually, value_of
 
-from squall.cluster import connect, kazoo_link
-from squall.cluster.leader import LeaderElection, Leadership
-from squall.cluster.store import ConnectionLostError, ConnectionState, Create
-from squall.cluster.zookeeper import ZooKeeperStore
 from squall_cli.zookeeper import DevZooKeeper
+from squall_common.cluster import connect, kazoo_link
+from squall_common.cluster.leader import LeaderElection, Leadership
+from squall_common.cluster.store import ConnectionLostError, ConnectionState, Create
+from squall_common.cluster.zookeeper import ZooKeeperStore
 
 pytestmark = pytest.mark.integration
 

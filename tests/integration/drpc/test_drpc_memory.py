@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.devcluster import environment, wait_for
 
-from squall.config import default_conf
+from squall_common.config.load import default_conf
 from squall_thrift import codec, messages, storm
 
 CALLS = 200

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(autouse=True)
 def _as_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    common = Path(__file__).resolve().parents[3] / "common"
-    path = os.pathsep.join(filter(None, [str(common), os.environ.get("PYTHONPATH")]))
+    api = Path(__file__).resolve().parents[3] / "api"
+    path = os.pathsep.join(filter(None, [str(api), os.environ.get("PYTHONPATH")]))
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
 

@@ -10,7 +10,7 @@ from tests.support import shell_log_handlers
 from tests.support.shells import running
 
 from squall import ShellBolt
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 
 pytestmark = pytest.mark.integration
 HANDLERS = "tests.support.shell_log_handlers"

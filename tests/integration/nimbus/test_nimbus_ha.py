@@ -25,11 +25,11 @@ from tests.support.dying_nimbus import KILL_STEPS, REBALANCE_STEPS, STEPS
 from tests.support.nimbus_service import eventually, topology
 from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa: F401
 
-from squall.cluster.state import ClusterState
-from squall.cluster.values import TopologyStatus
-from squall.errors import NimbusError
-from squall.nimbus_client import NimbusClient
-from squall_nimbus.catalog import topology_blob_keys
+from squall_common.client.nimbus import NimbusClient
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import TopologyStatus
+from squall_common.errors import NimbusError
+from squall_nimbus.store.catalog import topology_blob_keys
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient, ThriftTransportError
 from squall_thrift.messages import ThriftApplicationError

@@ -17,9 +17,9 @@ import pytest
 from tests.support.nimbus_service import eventually, package, topology
 from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa: F401
 
-from squall.cluster.state import ClusterState
-from squall.cluster.values import SupervisorInfo, TopologyStatus
-from squall.config import default_conf
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import SupervisorInfo, TopologyStatus
+from squall_common.config.load import default_conf
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient, ThriftTransportError
 from squall_thrift.messages import ThriftApplicationError

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.values import Assignment
-from squall.curve import CurveKey
-from squall.launch import LaunchSpec
-from squall.model import Executor, WorkerSlot
-from squall.names import code_blob_key, conf_blob_key, jar_blob_key
-from squall_supervisor import processes
-from squall_supervisor.blob_source import BlobError
-from squall_supervisor.slot_runner import SlotRunner
-from squall_supervisor.slot_table import State
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import Assignment
+from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.names import code_blob_key, conf_blob_key, jar_blob_key
+from squall_common.security.curve import CurveKey
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_supervisor.blobs.source import BlobError
+from squall_supervisor.records import processes
+from squall_supervisor.slots.runner import SlotRunner
+from squall_supervisor.slots.table import State
 from squall_supervisor.supervisor import Supervisor
 from squall_thrift import storm
 from squall_thrift.codec import to_bytes

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.integration.supervisor.standin import WAIT_SECS, TestNode, wait_until
 
-from squall.cluster.memory import MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.values import NimbusInfo, SupervisorInfo
-from squall_supervisor.isolation import Address
-from squall_supervisor.neighbourhood import connects
+from squall_common.cluster.memory import MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import NimbusInfo, SupervisorInfo
+from squall_supervisor.node.isolation import Address
+from squall_supervisor.node.neighbourhood import connects
 from squall_supervisor.supervisor import Supervisor
 
 pytestmark = pytest.mark.integration

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.integration.supervisor.standin import TestNode, wait_until
 
-from squall.names import code_blob_key, conf_blob_key, jar_blob_key
-from squall_supervisor.slot_table import State
+from squall_common.names import code_blob_key, conf_blob_key, jar_blob_key
+from squall_supervisor.slots.table import State
 
 HEALTHY = "healthy-1-1700000000"
 DEEP = b"[" * 100_000

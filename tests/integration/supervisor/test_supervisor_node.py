@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from tests.integration.supervisor.standin import CODE, TestNode, package, wait_until
 
-from squall.cluster.memory import MemoryStore
-from squall.cluster.state import ClusterState
-from squall.launch import LaunchSpec
-from squall.worker_conf import worker_conf
-from squall_supervisor import processes
-from squall_supervisor.node_killing import kill_workers
-from squall_supervisor.slot_table import State
+from squall_common.cluster.memory import MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.config.for_workers import worker_conf
+from squall_common.daemon.launch_spec import LaunchSpec
+from squall_supervisor.node.kill import kill_workers
+from squall_supervisor.records import processes
+from squall_supervisor.slots.table import State
 
 pytestmark = pytest.mark.integration
 
@@ -730,7 +730,7 @@ async def test_a_crash_in_the_middle_of_a_download_leaves_nothing_that_looks_who
     node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every step up to the rename the folder has no name under stormdist."""
-    from squall_supervisor import localizer as module
+    from squall_supervisor.blobs import localizer as module
 
     supervisor = await node.start()
     seen: list[list[str]] = []

@@ -14,14 +14,14 @@ import pytest
 from tests.integration.supervisor.standin import wait_until
 from tests.support.zookeeper import fresh_root, zookeeper  # noqa: F401
 
-from squall.cluster.state import ClusterState
-from squall.cluster.values import Assignment
-from squall.config import default_conf
-from squall.model import Executor, WorkerSlot
 from squall_cli.zookeeper import DevZooKeeper
-from squall_supervisor import processes
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import Assignment
+from squall_common.config.load import default_conf
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_supervisor.records import processes
+from squall_supervisor.records.worker_record import WorkerRecord
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.worker_record import WorkerRecord
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient
 
@@ -117,7 +117,7 @@ def _squall_folders(path: list[str]) -> list[str]:
     return [p for p in path if any((Path(p) / name).is_dir() for name in _PACKAGES)]
 
 
-_PACKAGES = ("squall", "squall_thrift", "squall_supervisor")
+_PACKAGES = ("squall_common", "squall_thrift", "squall_supervisor")
 
 
 @pytest.fixture

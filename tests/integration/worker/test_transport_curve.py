@@ -25,8 +25,8 @@ from tests.integration.worker.test_zmq_transport import (
 )
 from tests.support.tcp_proxy import TcpProxy
 
-from squall.curve import CurveKey
-from squall.errors import SquallError
+from squall_common.errors import SquallError
+from squall_common.security.curve import CurveKey
 from squall_worker.transport.frames import FRAME_BYTES_MAX, Frame, Kind, Session, topology_hash
 
 pytestmark = pytest.mark.integration

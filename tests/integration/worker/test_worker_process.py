@@ -27,12 +27,12 @@ from tests.support.workers import (
 from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa: F401
 
 from squall import TopologyBuilder
-from squall.cluster.values import SpoutStats, TopologyStatus
-from squall.heartbeat_file import Phase
-from squall.model import Executor, Topology, WorkerSlot
 from squall_cli.zookeeper import DevZooKeeper
+from squall_common.cluster.values import SpoutStats, TopologyStatus
+from squall_common.daemon.heartbeat_file import Phase
+from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_worker.process import EXIT_FATAL, EXIT_NOT_OURS, EXIT_STOPPED, EXIT_USAGE
-from squall_worker.watchdog import EXIT_STALLED
+from squall_worker.watch.watchdog import EXIT_STALLED
 
 pytestmark = pytest.mark.integration
 
@@ -339,7 +339,7 @@ async def test_errors_of_components_reach_zookeeper_throttled(
     assert "ValueError: bad line" in last.error
     assert (last.host, last.port) == ("localhost", port)
     assert worker.process.poll() is None
-    assert worker.log.count("squall_worker.engine component_error component=bolt") == 3
+    assert worker.log.count("squall_engine component_error component=bolt") == 3
 
 
 async def test_a_bolt_that_cannot_start_ends_the_worker_with_its_error(

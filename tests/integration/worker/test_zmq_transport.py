@@ -15,9 +15,9 @@ import pytest
 import zmq
 from tests.support.tcp_proxy import TcpProxy
 
-from squall.curve import CurveKey
-from squall.launch import Incarnation
-from squall.model import WorkerSlot
+from squall_common.daemon.launch_spec import Incarnation
+from squall_common.security.curve import CurveKey
+from squall_common.topology.model import WorkerSlot
 from squall_worker.transport.frames import FRAME_BYTES_MAX, SECTION_BYTES_MAX, Frame, Kind, Session
 from squall_worker.transport.link import Event, Left, Replaced
 from squall_worker.transport.zmq import PortInUseError, ZmqTransport

@@ -26,7 +26,8 @@ from hypothesis.stateful import (
 from tests.support.stores import Ensemble, MemoryServers, RealServers, States
 from tests.support.zookeeper import fresh_root, zookeeper
 
-from squall.cluster.store import (
+from squall_cli.zookeeper import DevZooKeeper
+from squall_common.cluster.store import (
     Check,
     ConnectionState,
     Create,
@@ -37,7 +38,6 @@ from squall.cluster.store import (
     Store,
     StoreError,
 )
-from squall_cli.zookeeper import DevZooKeeper
 
 __all__ = ["zookeeper"]
 

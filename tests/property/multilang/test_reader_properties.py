@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_worker.multilang.jsonline import JsonReader
-from squall_worker.multilang.messagepack import MessagePackReader
-from squall_worker.multilang.messages import Command, Fault, Message, Reader
+from squall_engine.multilang.jsonline import JsonReader
+from squall_engine.multilang.messagepack import MessagePackReader
+from squall_engine.multilang.messages import Command, Fault, Message, Reader
 
 BYTES_MAX = 2_000
 READERS = [JsonReader, MessagePackReader]

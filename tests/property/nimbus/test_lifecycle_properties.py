@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.cluster.values import RebalanceOptions, StormBase, TopologyStatus
-from squall_nimbus.lifecycle import (
+from squall_common.cluster.values import RebalanceOptions, StormBase, TopologyStatus
+from squall_nimbus.topologies.lifecycle import (
     Activate,
     Assign,
     Deactivate,

@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from squall.archive import extract
-from squall.archive_members import Limits
-from squall.errors import PackageError
+from squall_common.errors import PackageError
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.archive.unpack import extract
 
 LIMITS = Limits(entries_max=50, total_bytes_max=100_000)
 

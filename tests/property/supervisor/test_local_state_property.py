@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from squall.launch import Incarnation, LaunchSpec
-from squall.model import Executor
-from squall_supervisor.assignments import PortAssignment
-from squall_supervisor.isolation import Neighbours
-from squall_supervisor.local_state import (
+from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
+from squall_common.topology.model import Executor
+from squall_supervisor.node.isolation import Neighbours
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.state_file import (
     LocalState,
     LocalStateError,
     LocalStateFile,

@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from squall.model import Executor
-from squall_supervisor.assignments import PortAssignment
-from squall_supervisor.slot import Slot, SlotSettings
-from squall_supervisor.slot_table import (
+from squall_common.topology.model import Executor
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.slots.slot import Slot, SlotSettings
+from squall_supervisor.slots.table import (
     BlobsChanged,
     BlobsFailed,
     BlobsLocalized,

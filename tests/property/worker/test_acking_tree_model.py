@@ -16,18 +16,13 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from squall_worker.engine.core import ACKER_INDEX_MASK
-from squall_worker.engine.core.pure.acking import (
-    AckerTable,
-    Ledger,
-    LocalTrees,
-    Settlement,
-)
-from squall_worker.engine.core.pure.bolts import settle_roots
-from squall_worker.engine.core.pure.emitting import Emitter
-from squall_worker.engine.core.pure.outputs import Edge, Fixed, Output
-from squall_worker.engine.core.pure.tuples import Tuple, roots_of
-from squall_worker.engine.core.values import Source
+from squall_engine.core import ACKER_INDEX_MASK
+from squall_engine.core.pure.acking import AckerTable, Ledger, LocalTrees, Settlement
+from squall_engine.core.pure.bolts import settle_roots
+from squall_engine.core.pure.emitting import Emitter
+from squall_engine.core.pure.outputs import Edge, Fixed, Output
+from squall_engine.core.pure.tuples import Tuple, roots_of
+from squall_engine.core.values import Source
 
 
 @dataclass

@@ -14,8 +14,8 @@ from tests.support.engine_cluster import EngineCluster
 from tests.support.link_network import LinkNetwork
 
 from squall import TopologyBuilder
-from squall_worker.engine.credit import FLOOR_BYTES, Inflow, Outflow, window_bytes
-from squall_worker.transport import Grant
+from squall_engine.backpressure.credit import FLOOR_BYTES, Inflow, Outflow, window_bytes
+from squall_engine.transport import Grant
 
 SLICE = 2_048
 COUNT = 60

@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from tests.support.engine_cluster import MemoryTransport, Network
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.clock import ManualClock
-from squall.config import default_conf, normalize_topology_conf
-from squall.model import Executor, WorkerSlot
-from squall.system_topology import (
+from squall.testing import _VirtualLoop
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.daemon.clock import ManualClock
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_common.topology.system import (
     component_parallelism,
     component_tasks,
     compute_executors,
     system_topology,
 )
-from squall.testing import _VirtualLoop
-from squall_worker.engine import Engine
+from squall_engine import Engine
 
 CHILDREN = 3
 MESSAGES = 120

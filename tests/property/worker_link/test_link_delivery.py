@@ -13,7 +13,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from squall.model import WorkerSlot
+from squall_common.topology.model import WorkerSlot
 from squall_worker.transport.frames import Frame, Kind, Session
 from squall_worker.transport.link import Delivered, Left, Link, Replaced
 

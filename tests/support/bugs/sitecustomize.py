@@ -9,7 +9,7 @@ from typing import Any
 
 def fails_are_acks() -> None:
     """A worker's spouts hear of a tree that failed as if it had been acked."""
-    from squall_worker.engine.executors import SpoutTask
+    from squall_engine.tasks.base import SpoutTask
 
     tell = SpoutTask._tell
 
@@ -21,7 +21,7 @@ def fails_are_acks() -> None:
 
 def never_isolated() -> None:
     """A supervisor that is cut off lets its workers run."""
-    from squall_supervisor.isolation import Isolation
+    from squall_supervisor.node.isolation import Isolation
 
     Isolation.probed = lambda *_: None  # type: ignore[method-assign,assignment]
 

@@ -10,7 +10,7 @@ from bench import headline
 from bench.headline import numbers, route, word_count
 from bench.runs import Case, RunError, WrongCountError, measure, run
 
-from squall_worker.engine import core
+from squall_engine import core
 
 LINES = 500
 WORDS = LINES * 8

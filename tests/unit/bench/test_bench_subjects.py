@@ -7,8 +7,8 @@ import pytest
 from bench import encryption, latency, memory, plots, scale
 from bench.runs import measure
 
-from squall.curve import CURVE
-from squall_worker.engine import core
+from squall_common.security.curve import CURVE
+from squall_engine import core
 
 
 def test_percentiles_are_of_the_sorted_latencies():

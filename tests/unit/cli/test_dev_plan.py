@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from squall.errors import ConfigError, SquallError
 from squall_cli.dev.cluster import DevCluster
 from squall_cli.dev.plan import DevPlan, check_ports, default_data_dir, make_plan
 from squall_cli.dev.ports import LOOPBACK, free_ports, port_is_free
+from squall_common.errors import ConfigError, SquallError
 
 
 def plan(**changes: Any) -> DevPlan:

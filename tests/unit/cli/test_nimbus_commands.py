@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
 
-from squall.config import default_conf
 from squall_cli.main import run
 from squall_cli.reports import ReportOrder, run_report
+from squall_common.config.load import default_conf
 from squall_thrift import storm
 
 

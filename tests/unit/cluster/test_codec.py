@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from squall.cluster import codec, convert
-from squall.cluster.codec import UNZIPPED_BYTES_MAX, CorruptStateError
-from squall.cluster.values import (
+from squall_common.cluster import codec, convert
+from squall_common.cluster.codec import UNZIPPED_BYTES_MAX, CorruptStateError
+from squall_common.cluster.values import (
     Assignment,
     BoltStats,
     Credentials,
@@ -34,7 +34,7 @@ from squall.cluster.values import (
     TopologyStatus,
     WorkerHeartbeat,
 )
-from squall.model import Executor, WorkerSlot
+from squall_common.topology.model import Executor, WorkerSlot
 from squall_thrift import storm
 from squall_thrift.codec import from_bytes, to_bytes
 

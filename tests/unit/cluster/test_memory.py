@@ -8,12 +8,12 @@ import time
 import pytest
 from tests.support.stores import States, Watched, eventually
 
-from squall.clock import ManualClock
-from squall.cluster import paths
-from squall.cluster.leader import LeaderElection, Leadership
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.store import ConnectionLostError, ConnectionState
+from squall_common.cluster import paths
+from squall_common.cluster.leader import LeaderElection, Leadership
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import ConnectionLostError, ConnectionState
+from squall_common.daemon.clock import ManualClock
 
 CONNECTED, SUSPENDED, LOST = (
     ConnectionState.CONNECTED,
@@ -226,7 +226,7 @@ async def test_a_leader_is_inactive_before_its_session_ends_and_active_when_it_d
 async def test_a_state_that_starts_waits_also_for_what_goes_away_in_between(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("squall.cluster.state._RETRY_SECS", 0.001)
+    monkeypatch.setattr("squall_common.cluster.state._RETRY_SECS", 0.001)
     ensemble = MemoryEnsemble()
     store = MemoryStore(ensemble)
     ensemble.lose_requests(store, 2)
@@ -243,7 +243,7 @@ async def test_a_state_that_starts_waits_also_for_what_goes_away_in_between(
 async def test_a_state_that_is_closed_while_it_starts_waits_no_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("squall.cluster.state._RETRY_SECS", 0.001)
+    monkeypatch.setattr("squall_common.cluster.state._RETRY_SECS", 0.001)
     ensemble = MemoryEnsemble()
     store = MemoryStore(ensemble, operation_timeout_secs=0.01)
     ensemble.lose_requests(store, 1_000_000)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from squall.cluster import paths
-from squall.model import WorkerSlot
+from squall_common.cluster import paths
+from squall_common.topology.model import WorkerSlot
 
 
 def test_paths_are_storms() -> None:

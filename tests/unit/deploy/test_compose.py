@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from squall.config import default_conf, unknown_keys, validate_conf
 from squall_cli.main import SECTIONS
+from squall_common.config.load import default_conf, unknown_keys, validate_conf
 
 COMPOSE = Path(__file__).resolve().parents[3] / "deploy" / "compose"
 ENTRYPOINT = COMPOSE / "entrypoint.py"

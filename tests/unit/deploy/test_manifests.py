@@ -10,8 +10,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from squall.config import unknown_keys, validate_conf
 from squall_cli.main import SECTIONS
+from squall_common.config.load import unknown_keys, validate_conf
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 MANIFESTS: list[dict[str, Any]] = list(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from squall.config import default_conf
+from squall_common.config.load import default_conf
 from squall_drpc.daemon import DrpcServer
 
 Serve = Callable[..., AbstractAsyncContextManager[DrpcServer]]

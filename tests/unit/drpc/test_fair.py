@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.errors import InvalidTopologyError
 from squall.testing import TopologyTest
+from squall_common.errors import InvalidTopologyError
 from squall_drpc import KeyedFairBolt
 from squall_drpc.fair import KeyedRoundRobin
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from squall.errors import SquallError
-from squall.web import Route, WebServer
+from squall_common.daemon.web import Route, WebServer
+from squall_common.errors import SquallError
 from squall_drpc.daemon import DrpcServer
 
 from .conftest import Serve, until

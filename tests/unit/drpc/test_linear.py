@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from squall import Bolt, LocalCluster
-from squall.errors import InvalidTopologyError
 from squall.testing import TopologyTest
+from squall_common.errors import InvalidTopologyError
 from squall_drpc import BatchBolt, DRPCError, LinearDRPCTopologyBuilder, LocalDRPC
 from squall_drpc.coordinated import CoordinatedBolt
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from squall.history.heavy import KEY_CHARS_MAX, HeavyKeys, key_text
-from squall.history.histogram import BUCKET_MAX, bucket_of, merge, percentile, secs_of
-from squall.history.schema import OtherVersionError, Row, from_parquet, to_parquet
+from squall_common.history.heavy import KEY_CHARS_MAX, HeavyKeys, key_text
+from squall_common.history.histogram import BUCKET_MAX, bucket_of, merge, percentile, secs_of
+from squall_common.history.schema import OtherVersionError, Row, from_parquet, to_parquet
 
 SECS = some.floats(min_value=2e-6, max_value=1e5)
 
@@ -92,7 +92,7 @@ def test_rows_come_back_from_a_file() -> None:
 
 
 def test_a_file_of_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall.history.schema.VERSION", "999")
+    monkeypatch.setattr("squall_common.history.schema.VERSION", "999")
     data = to_parquet([Row(1, "event")], worker="", incarnation="")
     monkeypatch.undo()
     with pytest.raises(OtherVersionError, match=r"f\.parquet .*another version.* 999; .* reads 1"):

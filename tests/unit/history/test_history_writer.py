@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from squall.clock import ManualClock, SystemClock
-from squall.folders import Folder
-from squall.history.events import DaemonHistory
-from squall.history.schema import Row, from_parquet
-from squall.history.settings import (
+from squall_common.daemon.clock import ManualClock, SystemClock
+from squall_common.daemon.folders import Folder
+from squall_common.history.events import DaemonHistory
+from squall_common.history.schema import Row, from_parquet
+from squall_common.history.settings import (
     HistorySettings,
     HistoryUnavailableError,
     check_available,
     history_url,
 )
-from squall.history.writer import HistoryWriter, expire, file_name, written_at_ms
+from squall_common.history.writer import HistoryWriter, expire, file_name, written_at_ms
 
 ID = "top-1-1700000000"
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall.history.writer._IMPORT_AFTER_SECS", 0.0)
+    monkeypatch.setattr("squall_common.history.writer._IMPORT_AFTER_SECS", 0.0)
 
 
 class Gate(Folder):
@@ -180,7 +180,7 @@ def test_a_package_that_breaks_at_its_import_keeps_nothing_and_is_told(
         raise AttributeError("module 'aiobotocore' has no attribute 'session'")
 
     told: list[Exception] = []
-    monkeypatch.setattr("squall.history.writer.check_available", broken)
+    monkeypatch.setattr("squall_common.history.writer.check_available", broken)
     made = writer(Folder("s3://bucket/h"), on_trouble=told.append)
     made._thread.join(30)
     made.add(ID, [row(1)])
@@ -375,7 +375,9 @@ async def test_a_configuration_that_cannot_be_read_is_logged_and_ends_no_daemon(
         raise ValueError(f"{topology_id}: no JSON")
 
     warned: list[str] = []
-    monkeypatch.setattr("squall.history.events.log.warning", lambda what, **_: warned.append(what))
+    monkeypatch.setattr(
+        "squall_common.history.events.log.warning", lambda what, **_: warned.append(what)
+    )
     daemon = DaemonHistory(
         {"storm.history.dir": str(tmp_path / "h")},
         name="nimbus h:1",

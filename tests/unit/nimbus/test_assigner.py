@@ -3,8 +3,8 @@
 import pytest
 from tests.support.nimbus_service import LocalNimbus, eventually
 
-from squall.clock import ManualClock
-from squall.model import WorkerSlot
+from squall_common.daemon.clock import ManualClock
+from squall_common.topology.model import WorkerSlot
 from squall_thrift import storm
 
 A, A2, B = WorkerSlot("sup-a", 6700), WorkerSlot("sup-a", 6701), WorkerSlot("sup-b", 6700)

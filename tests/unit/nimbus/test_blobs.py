@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.errors import SquallError
-from squall_nimbus.blobs import (
+from squall_common.errors import SquallError
+from squall_nimbus.blobs.store import (
     Access,
     BlobExistsError,
     BlobNotFoundError,
@@ -184,7 +184,7 @@ def test_a_blob_that_is_taken_away_while_the_disk_is_full_is_away(
 
     store.put("words", b"one")
     with monkeypatch.context() as patch:
-        patch.setattr("squall_nimbus.blobs.sync_dir", full)
+        patch.setattr("squall_nimbus.blobs.store.sync_dir", full)
         with pytest.raises((SquallError, OSError)):
             getattr(store, take_away)("words")
     assert "words" not in store

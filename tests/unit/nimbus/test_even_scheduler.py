@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from squall.model import Executor, WorkerSlot
+from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.scheduler.even import schedule
 from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Placement, Supervisor, TopologyNeed
 

@@ -2,10 +2,17 @@
 
 import pytest
 
-from squall.cluster.slot_reports import META_KEY, Condition, SlotReport, digest, parse, serialize
-from squall.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
-from squall.model import Executor, WorkerSlot
-from squall_nimbus.health import Slots, health
+from squall_common.cluster.slot_reports import (
+    META_KEY,
+    Condition,
+    SlotReport,
+    digest,
+    parse,
+    serialize,
+)
+from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.views.health import Slots, health
 
 ID = "words-1-1700000000"
 ONE, TWO = Executor(1, 1), Executor(2, 2)

@@ -5,12 +5,12 @@ import json
 import pytest
 from tests.support.nimbus_service import LocalNimbus, LocalPeers, eventually
 
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.values import SupervisorInfo
-from squall.curve import CURVE, CurveKey
-from squall.names import curve_blob_key
-from squall.sealing import META_KEY, Receiver, SealError, supervisor_name
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import SupervisorInfo
+from squall_common.names import curve_blob_key
+from squall_common.security.curve import CURVE, CurveKey
+from squall_common.security.sealing import META_KEY, Receiver, SealError, supervisor_name
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 from squall_thrift.messages import ThriftApplicationError

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from squall.cluster.values import KillOptions, RebalanceOptions, StormBase, TopologyStatus
-from squall_nimbus.lifecycle import (
+from squall_common.cluster.values import KillOptions, RebalanceOptions, StormBase, TopologyStatus
+from squall_nimbus.topologies.lifecycle import (
     TRANSITIONS,
     Activate,
     Assign,

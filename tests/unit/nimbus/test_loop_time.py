@@ -20,9 +20,9 @@ import pytest
 from tests.support.held_loops import held_loops
 from tests.support.nimbus_service import LocalNimbus
 
-from squall.cluster.values import BoltStats, ExecutorStats, WorkerHeartbeat
-from squall.daemon import watch_loop
-from squall.watched_loop import WatchedLoop
+from squall_common.cluster.values import BoltStats, ExecutorStats, WorkerHeartbeat
+from squall_common.daemon.run import watch_loop
+from squall_common.daemon.watched_loop import WatchedLoop
 from squall_nimbus.service.limits import LIMITS
 from squall_thrift import codec, messages, storm
 from squall_thrift.messages import MessageType

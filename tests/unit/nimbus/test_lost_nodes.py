@@ -1,8 +1,8 @@
 """Which supervisors are lost: those with work that are not connected."""
 
-from squall.cluster.values import Assignment
-from squall.model import Executor, WorkerSlot
-from squall_nimbus.lost_nodes import Lost, LostNodes
+from squall_common.cluster.values import Assignment
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.scheduler.lost_nodes import Lost, LostNodes
 
 
 def assignment(*nodes: str) -> Assignment:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from squall.cluster.values import WorkerHeartbeat
-from squall.model import Executor, WorkerSlot
-from squall_nimbus.monitor import Monitor
+from squall_common.cluster.values import WorkerHeartbeat
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.scheduler.monitor import Monitor
 
 E1, E2 = Executor(1, 1), Executor(2, 2)
 SLOT = WorkerSlot("node-a", 6700)

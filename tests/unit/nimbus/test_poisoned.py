@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 from tests.support.nimbus_service import LocalNimbus, eventually
 
-from squall.clock import ManualClock
-from squall.cluster import codec, paths
-from squall.cluster.store import NODE_BYTES_MAX, check_size
-from squall.cluster.values import TopologyStatus
-from squall.model import WorkerSlot
-from squall.names import code_blob_key, conf_blob_key
-from squall_nimbus import limits
+from squall_common.cluster import codec, paths
+from squall_common.cluster.store import NODE_BYTES_MAX, check_size
+from squall_common.cluster.values import TopologyStatus
+from squall_common.daemon.clock import ManualClock
+from squall_common.names import code_blob_key, conf_blob_key
+from squall_common.topology.model import WorkerSlot
+from squall_nimbus.topologies import limits
 from squall_thrift import storm
 
 Poison = Callable[[LocalNimbus, str, pytest.MonkeyPatch], Awaitable[None]]

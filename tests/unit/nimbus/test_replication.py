@@ -11,10 +11,10 @@ import pytest
 from tests.support.nimbus_service import LocalNimbus, LocalPeers, eventually, topology
 from tests.unit.nimbus.test_crashes import CONF, Dead, DiesAtWrite, crash
 
-from squall.cluster.memory import MemoryEnsemble
-from squall.cluster.values import BlobMeta, TopologyStatus
-from squall_nimbus.blobs import BlobNotFoundError
-from squall_nimbus.catalog import is_key_blob, topology_blob_keys
+from squall_common.cluster.memory import MemoryEnsemble
+from squall_common.cluster.values import BlobMeta, TopologyStatus
+from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_nimbus.store.catalog import is_key_blob, topology_blob_keys
 from squall_thrift import storm
 
 META = storm.SettableBlobMeta(acl=[])
@@ -98,7 +98,7 @@ async def test_a_version_is_fetched_as_soon_as_somebody_has_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its record comes first: nobody has it then, and who has looked is told when that changes."""
-    monkeypatch.setattr("squall_nimbus.replication._RETRY_SECS", 1000.0)
+    monkeypatch.setattr("squall_nimbus.blobs.replication._RETRY_SECS", 1000.0)
     first, second = await cluster.leader_and_follower()
     async with asyncio.timeout(20):
         await create(first, "words", b"1")

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 from tests.support.nimbus_service import LocalNimbus, eventually
 
-from squall.names import dependency_key
+from squall_common.names import dependency_key
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 from squall_thrift.messages import ThriftApplicationError
@@ -215,7 +215,7 @@ async def test_a_full_disk_is_a_clear_error_and_leaves_nothing(nimbus, monkeypat
     def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("squall_nimbus.blobs.os.fsync", full)
+    monkeypatch.setattr("squall_nimbus.blobs.store.os.fsync", full)
     with pytest.raises(ThriftApplicationError, match="the disk of Nimbus is full"):
         await nimbus.call("finishBlobUpload", session)
     monkeypatch.undo()

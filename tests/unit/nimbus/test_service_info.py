@@ -6,15 +6,9 @@ import json
 import pytest
 from tests.support.nimbus_service import LocalNimbus
 
-from squall.cluster.values import (
-    BlobHolder,
-    BoltStats,
-    ErrorInfo,
-    ExecutorStats,
-    SpoutStats,
-)
-from squall.model import Executor, WorkerSlot
-from squall.names import code_blob_key
+from squall_common.cluster.values import BlobHolder, BoltStats, ErrorInfo, ExecutorStats, SpoutStats
+from squall_common.names import code_blob_key
+from squall_common.topology.model import Executor, WorkerSlot
 from squall_thrift import codec, storm
 from squall_thrift.messages import ThriftApplicationError
 

@@ -9,10 +9,10 @@ import pytest
 from tests.support.archives import TOOLS, Entry, zip_bytes
 from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
-from squall.cluster.values import TopologyStatus
-from squall.model import WorkerSlot
-from squall_nimbus import submit
-from squall_nimbus.blobs import BlobNotFoundError
+from squall_common.cluster.values import TopologyStatus
+from squall_common.topology.model import WorkerSlot
+from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_nimbus.topologies import submit
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 from squall_thrift.messages import ThriftApplicationError
@@ -528,7 +528,7 @@ async def test_a_rebalance_whose_code_is_gone_waits_and_nimbus_lives(nimbus, mon
     options = storm.RebalanceOptions(
         wait_secs=1, topology_conf_overrides='{"topology.max.spout.pending": 7}'
     )
-    monkeypatch.setattr("squall_nimbus.control._RETRY_SECS", 0.01)
+    monkeypatch.setattr("squall_nimbus.topologies.lifecycle_shell._RETRY_SECS", 0.01)
     await nimbus.call("rebalance", "wordcount", options)
     real = nimbus.nimbus.catalog.get
     asked = 0

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.nimbus_service import LocalNimbus
 
-from squall.cluster.values import DebugOptions
+from squall_common.cluster.values import DebugOptions
 from squall_thrift import storm
 from squall_thrift.messages import ThriftApplicationError
 

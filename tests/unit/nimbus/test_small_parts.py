@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from squall.clock import ManualClock
-from squall.errors import SquallError
-from squall_nimbus.history import History
-from squall_nimbus.locks import NamedLocks
-from squall_nimbus.redact import HIDDEN, redact
-from squall_nimbus.sessions import Sessions
+from squall_common.daemon.clock import ManualClock
+from squall_common.errors import SquallError
+from squall_nimbus.blobs.sessions import Sessions
+from squall_nimbus.store.locks import NamedLocks
+from squall_nimbus.topologies.finished import History
+from squall_nimbus.views.redact import HIDDEN, redact
 
 
 def test_secrets_are_hidden_at_any_depth() -> None:

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from squall.clock import ManualClock
-from squall.errors import SquallError
-from squall_nimbus.disk_reserve import DiskReserve
-from squall_nimbus.uploads import Inbox
+from squall_common.daemon.clock import ManualClock
+from squall_common.errors import SquallError
+from squall_nimbus.blobs.disk_reserve import DiskReserve
+from squall_nimbus.blobs.uploads import Inbox
 
 
 @pytest.fixture

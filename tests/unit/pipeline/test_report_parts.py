@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from squall.errors import SquallError
-from squall.history.histogram import bucket_of
-from squall.history.writer import file_name
-from squall.names import encode_znode
+from squall_common.errors import SquallError
+from squall_common.history.histogram import bucket_of
+from squall_common.history.writer import file_name
+from squall_common.names import encode_znode
 from squall_spark.report.advise import HIGH, TARGET, advise_bolt, advise_workers, percentile_of
 from squall_spark.report.analyse import advice_of, analyse, recoveries
 from squall_spark.report.choose import HistoryNotFoundError, choose, choose_id, parse_since

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall.errors import SquallError
+from squall_common.errors import SquallError
 from squall_spark.bindings import Format, Source, StreamName
 from squall_spark.streaming import read_stream
 

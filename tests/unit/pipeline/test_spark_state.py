@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from squall.folders import Folder
-from squall.serialization import Registry
+from squall_common.daemon.folders import Folder
+from squall_common.topology.serialization import Registry
+from squall_engine.core.codec import ValueCodec
 from squall_spark.state import SNAPSHOT_EVERY, DurableState, StateAt, StateDamagedError
-from squall_worker.engine.codec import ValueCodec
 
 
 def state(folder: Path | str, batch: int) -> DurableState:

@@ -11,8 +11,8 @@ from tests.support.shells import PACKAGE
 from tests.support.spark_plans import plan_for, run_here
 
 from squall import ShellBolt, TopologyBuilder
-from squall.groupings import stable_hash
-from squall.system_topology import component_tasks
+from squall_common.component.groupings import stable_hash
+from squall_common.topology.system import component_tasks
 from squall_spark.task import TaskFailedError
 
 SENTENCES = ["the cow jumped", "over the moon", "the moon"]

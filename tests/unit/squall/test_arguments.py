@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.arguments import decode_arguments, encode_arguments, instantiate
-from squall.errors import InvalidTopologyError
-from squall.import_paths import import_path, import_path_of
-from squall.model import PythonObject
+from squall_common.errors import InvalidTopologyError
+from squall_common.topology.arguments import decode_arguments, encode_arguments, instantiate
+from squall_common.topology.import_paths import import_path, import_path_of
+from squall_common.topology.model import PythonObject
 
 
 class Colour(Enum):

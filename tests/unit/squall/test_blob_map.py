@@ -2,7 +2,7 @@
 
 import pytest
 
-from squall.blob_map import BlobLink, parse_blob_map
+from squall_common.packaging.blob_map import BlobLink, parse_blob_map
 
 
 def test_a_map_becomes_links() -> None:

@@ -15,8 +15,8 @@ from squall import (
     Stream,
     TopologyBuilder,
 )
-from squall.arguments import decode_arguments, instantiate
-from squall.model import (
+from squall_common.topology.arguments import decode_arguments, instantiate
+from squall_common.topology.model import (
     ComponentKind,
     GlobalStreamId,
     Grouping,
@@ -463,5 +463,5 @@ def test_a_grouping_may_be_given_as_a_value() -> None:
     built = builder.build().components["sink"]
     assert built.inputs == {GlobalStreamId("lines", "default"): by_line}
     builder.bolt("other", Sink()).grouping("lines", "fields")  # type: ignore[arg-type]
-    with pytest.raises(InvalidTopologyError, match="is 'fields'; expected a squall"):
+    with pytest.raises(InvalidTopologyError, match="is 'fields'; expected a Grouping"):
         builder.build()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from squall import Bolt, Spout, SquallError, Stream
-from squall.errors import InvalidTopologyError
+from squall_common.errors import InvalidTopologyError
 
 
 class Recorder:

@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 import yaml
 
-from squall.config import (
+from squall_common.config.load import (
     component_conf,
     default_conf,
     load_conf,
@@ -18,12 +18,16 @@ from squall.config import (
     validate_conf,
     workers_artifacts_dir,
 )
-from squall.config_schema import COMPONENT_KEYS, SCHEMA
-from squall.errors import ConfigError
+from squall_common.config.schema import COMPONENT_KEYS, SCHEMA
+from squall_common.errors import ConfigError
 
 
 def test_each_key_has_a_default_a_type_and_a_sentence():
-    text = resources.files("squall").joinpath("defaults.yaml").read_text(encoding="utf-8")
+    text = (
+        resources.files("squall_common.config")
+        .joinpath("defaults.yaml")
+        .read_text(encoding="utf-8")
+    )
     lines = text.splitlines()
     keys = {}
     for number, line in enumerate(lines):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from squall.curve import CURVE, encrypts, has_key
-from squall.sealing import Receiver, SealError, seal
+from squall_common.security.curve import CURVE, encrypts, has_key
+from squall_common.security.sealing import Receiver, SealError, seal
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,16 @@ import zipfile
 import pytest
 from tests.support.wheels import make_wheel
 
-from squall.dependencies import build_environment, environment_key, fits, read_wheel
-from squall.errors import PackageError
-from squall.names import parse_dependency_key
-from squall.platforms import Platform, this_platform
-from squall.resolution import project_requirements, resolve, take_wheels
+from squall_common.errors import PackageError
+from squall_common.names import parse_dependency_key
+from squall_common.packaging.dependencies import (
+    build_environment,
+    environment_key,
+    fits,
+    read_wheel,
+)
+from squall_common.packaging.platforms import Platform, this_platform
+from squall_common.packaging.resolution import project_requirements, resolve, take_wheels
 
 LINUX = Platform.parse("cp3.11 linux_x86_64 glibc2.31")
 

@@ -1,4 +1,5 @@
-"""`python -m squall.entry` as `storm jar` starts it, against a Nimbus that records what it is told.
+"""`python -m squall._entry` as `storm jar` starts it, against a Nimbus that records what it is
+told.
 
 Bad input gives one clear message and exit status 1, and nothing half done stays behind.
 """
@@ -17,11 +18,11 @@ from textwrap import dedent
 import pytest
 from tests.support.fake_nimbus import fake_nimbus
 
-from squall.config import default_conf
-from squall.entry import find_entry
-from squall.errors import PackageError
-from squall.model_thrift import from_thrift
-from squall.package import build_package
+from squall._entry import find_entry
+from squall_common.config.load import default_conf
+from squall_common.errors import PackageError
+from squall_common.packaging.package import build_package
+from squall_common.topology.thrift import from_thrift
 from squall_thrift import storm
 
 WORDS = """
@@ -95,7 +96,7 @@ class Runner:
             **env,
         }
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "squall.entry", *argv],
+            [sys.executable, "-P", "-m", "squall._entry", *argv],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -271,7 +272,7 @@ def test_a_termination_signal_leaves_no_file_behind(runner):
     runner.write("slow.py", "import time\nprint('up', flush=True)\ntime.sleep(60)\n")
     archive = build_package(runner.source, runner.out)
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "squall.entry", "slow"],
+        [sys.executable, "-P", "-m", "squall._entry", "slow"],
         env={**os.environ, "STORM_JAR": str(archive), "TMPDIR": str(runner.temporary)},
         stdout=subprocess.PIPE,
         text=True,
@@ -586,7 +587,7 @@ def test_ctrl_c_ends_local_mode(runner):
     runner.write("wc.py", WORDS, GUARDED)
     archive = build_package(runner.source, runner.out)
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "squall.entry", "wc", "counts"],
+        [sys.executable, "-P", "-m", "squall._entry", "wc", "counts"],
         env={
             **os.environ,
             "STORM_JAR": str(archive),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.files import make_private_dirs, write_atomic
-from squall.folders import Folder
-from squall_supervisor.ownership import open_tree
+from squall_common.daemon.files import make_private_dirs, write_atomic
+from squall_common.daemon.folders import Folder
+from squall_supervisor.confine.ownership import open_tree
 
 
 def mode(path: Path) -> int:

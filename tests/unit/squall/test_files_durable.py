@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.support.archives import STORED, Entry, zip_bytes
 
-from squall.archive import extract
-from squall.files import make_dirs, sync_file_system
-from squall.package import unpack_package
+from squall_common.daemon.files import make_dirs, sync_file_system
+from squall_common.packaging.archive.unpack import extract
+from squall_common.packaging.package import unpack_package
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_large_tree_is_synced_once(
         whole.append(os.readlink(f"/proc/self/fd/{fd}"))
         return True
 
-    monkeypatch.setattr("squall.files.sync_file_system", sync_file_system)
+    monkeypatch.setattr("squall_common.daemon.files.sync_file_system", sync_file_system)
     archive, target = tmp_path / "package.zip", tmp_path / "target"
     archive.write_bytes(zip_bytes([Entry(f"d{n}/f", method=STORED) for n in range(1000)]))
     target.mkdir()

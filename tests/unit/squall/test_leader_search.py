@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from squall.leader_search import LeaderSearch, NoLeaderError, UnreachableError
+from squall_common.client.leader_search import LeaderSearch, NoLeaderError, UnreachableError
 
 A, B, C = ("a", 1), ("b", 1), ("c", 1)
 

@@ -3,10 +3,10 @@
 import pytest
 
 from squall import Bolt, ShellBolt, Spout, Stream, TopologyBuilder
-from squall.errors import InvalidTopologyError
-from squall.model import ForeignObject, GroupingKind, ShellObject
-from squall.model_thrift import from_thrift, to_thrift
-from squall.system_topology import system_topology
+from squall_common.errors import InvalidTopologyError
+from squall_common.topology.model import ForeignObject, GroupingKind, ShellObject
+from squall_common.topology.system import system_topology
+from squall_common.topology.thrift import from_thrift, to_thrift
 from squall_thrift import codec, storm
 
 

@@ -7,9 +7,9 @@ import time
 import pytest
 from tests.support.fake_nimbus import fake_nimbus
 
-from squall.config import default_conf
-from squall.errors import NimbusError
-from squall.nimbus_client import NimbusClient, run_nimbus
+from squall_common.client.nimbus import NimbusClient, run_nimbus
+from squall_common.config.load import default_conf
+from squall_common.errors import NimbusError
 from squall_thrift import storm
 from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
 
@@ -57,7 +57,7 @@ def test_a_seed_that_does_not_answer_is_passed_over():
 
 def test_a_seed_that_hangs_is_passed_over_long_before_its_time_out(monkeypatch):
     """It takes connections, and answers nothing: a Nimbus that was stopped, or swaps."""
-    monkeypatch.setattr("squall.nimbus_client._LEADER_TIMEOUT_SECS", 1000.0)
+    monkeypatch.setattr("squall_common.client.nimbus._LEADER_TIMEOUT_SECS", 1000.0)
     with socket.create_server(("127.0.0.1", 0)) as hangs, fake_nimbus() as fake:
         fake.answers["getTopologySummaries"] = []
         conf = conf_for(f"127.0.0.1:{hangs.getsockname()[1]}", f"127.0.0.1:{fake.port}")

@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from squall.errors import PackageError
-from squall.package import build_package, code_paths, modules_in, unpack_package
+from squall_common.errors import PackageError
+from squall_common.packaging.package import build_package, code_paths, modules_in, unpack_package
 
 
 @pytest.fixture

@@ -3,8 +3,14 @@
 import packaging.tags
 import pytest
 
-from squall.errors import SquallError
-from squall.platforms import META_KEY, Platform, common_platform, platform_texts, this_platform
+from squall_common.errors import SquallError
+from squall_common.packaging.platforms import (
+    META_KEY,
+    Platform,
+    common_platform,
+    platform_texts,
+    this_platform,
+)
 
 OLD = "cp3.11 linux_x86_64 glibc2.31"
 NEW = "cp3.11 linux_x86_64 glibc2.36"

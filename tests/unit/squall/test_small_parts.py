@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from squall import logs, names
-from squall.errors import InvalidTopologyError
-from squall.files import write_atomic
-from squall.heartbeat_file import Beat, HeartbeatWriter, Phase, read_heartbeat
-from squall.launch import Incarnation, LaunchSpec
-from squall.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
-from squall.system_topology import validate_topology
-from squall.tasks import TaskGroup
+from squall_common import names
+from squall_common.daemon import logs
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.files import write_atomic
+from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase, read_heartbeat
+from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
+from squall_common.errors import InvalidTopologyError
+from squall_common.topology.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
+from squall_common.topology.system import validate_topology
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def test_any_component_id_is_one_znode(component: str) -> None:
 
 async def test_a_crash_of_a_background_task_is_told() -> None:
     told: list[tuple[str, str]] = []
-    tasks = TaskGroup(on_crash=lambda name, error: told.append((name, str(error))))
+    tasks = BackgroundTasks(on_crash=lambda name, error: told.append((name, str(error))))
 
     async def crash() -> None:
         raise ValueError("broken")
@@ -159,7 +160,7 @@ async def test_a_periodic_action_goes_on_after_an_error(
         runs.release()
         raise ValueError("once more")
 
-    tasks = TaskGroup()
+    tasks = BackgroundTasks()
     tasks.every("polling", 0.001, action)
     for _ in range(3):
         await asyncio.wait_for(runs.acquire(), 5)

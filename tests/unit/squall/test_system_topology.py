@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.errors import InvalidTopologyError
-from squall.model import (
+from squall_common.errors import InvalidTopologyError
+from squall_common.topology.model import (
     Component,
     ComponentKind,
     Executor,
@@ -18,7 +18,7 @@ from squall.model import (
     StreamInfo,
     Topology,
 )
-from squall.system_topology import (
+from squall_common.topology.system import (
     TASKS_MAX,
     component_parallelism,
     component_tasks,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.errors import NimbusConnectionError, SquallError
-from squall.upload import CHUNK_BYTES, size_text, upload_package
-from squall_nimbus.uploads import Inbox
+from squall_common.client.upload import CHUNK_BYTES, size_text, upload_package
+from squall_common.errors import NimbusConnectionError, SquallError
+from squall_nimbus.blobs.uploads import Inbox
 from squall_thrift.client import ThriftApplicationError
 
 INBOXES: list[Inbox] = []

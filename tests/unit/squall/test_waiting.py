@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.fake_nimbus import fake_nimbus
 
-from squall.config import default_conf
-from squall.waiting import NotRunningError, Seen, verdict, wait_running
+from squall_common.client.waiting import NotRunningError, Seen, verdict, wait_running
+from squall_common.config.load import default_conf
 from squall_thrift import storm
 
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from squall import watched_loop
-from squall.daemon import watch_loop
-from squall.watched_loop import WatchedLoop
+from squall_common.daemon import watched_loop
+from squall_common.daemon.run import watch_loop
+from squall_common.daemon.watched_loop import WatchedLoop
 from squall_thrift.processor import OPERATION
 
 

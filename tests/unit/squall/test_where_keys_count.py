@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from squall.config_schema import SCHEMA
-from squall.errors import ConfigError
-from squall.where_keys_count import check_program_conf, counts_for_topology, topology_part
-from squall.worker_conf import STORED_KEYS
+from squall_common.config.for_workers import STORED_KEYS
+from squall_common.config.schema import SCHEMA
+from squall_common.config.scopes import check_program_conf, counts_for_topology, topology_part
+from squall_common.errors import ConfigError
 
 
 def test_the_command_line_gives_a_topology_what_counts_for_it():

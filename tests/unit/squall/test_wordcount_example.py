@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from squall.arguments import instantiate
-from squall.model import GroupingKind
+from squall_common.topology.arguments import instantiate
+from squall_common.topology.model import GroupingKind
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "wordcount"
 TEXT = "The cow jumped\n\nover the moon: the MOON, l'été!\nIt's 2 o'clock\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from squall.config import default_conf, normalize_topology_conf
-from squall.config_schema import SCHEMA
-from squall.worker_conf import WORKER_KEYS, worker_conf
+from squall_common.config.for_workers import WORKER_KEYS, worker_conf
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.config.schema import SCHEMA
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = ("common", "thrift", "worker", "drpc")
+FOLDERS = ("api", "common", "engine", "thrift", "worker", "drpc")
 
 
 def test_a_workers_part_of_a_configuration_is_chosen_by_name():
@@ -57,7 +57,7 @@ def test_a_worker_reads_no_option_that_it_is_not_given():
         for key in _options_named_in(path)
         if not key.startswith("topology.") and key not in WORKER_KEYS
     }
-    assert not missing, f"add to squall.worker_conf: {sorted(missing)}"
+    assert not missing, f"add to squall_common.config.for_workers: {sorted(missing)}"
 
 
 def _options_named_in(path: Path) -> set[str]:
@@ -69,9 +69,19 @@ def _options_named_in(path: Path) -> set[str]:
 
 
 # What is named in these are lists of keys, or how a daemon or a client reads its configuration.
-_ABOUT_ALL_KEYS = {"squall.config", "squall.config_schema", "squall.worker_conf"}
+_ABOUT_ALL_KEYS = {
+    "squall_common.config.load",
+    "squall_common.config.schema",
+    "squall_common.config.for_workers",
+}
 # What a worker's code imports only when it is not in a worker: local mode, submitting, daemons.
-_ELSEWHERE = {"squall.local", "squall.testing", "squall.submit", "squall.entry", "squall.daemon"}
+_ELSEWHERE = {
+    "squall.local",
+    "squall.testing",
+    "squall._submit",
+    "squall._entry",
+    "squall_common.daemon.run",
+}
 
 
 def _imported_by_a_worker() -> dict[str, Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from squall_supervisor.addresses import Addresses
+from squall_supervisor.node.addresses import Addresses
 
 GOOD, SLOW, WRONG = ("good", 6628), ("silent", 6628), ("node..example", 6628)
 

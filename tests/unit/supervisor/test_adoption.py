@@ -1,11 +1,11 @@
 """Which of the workers found at a start are taken over."""
 
-from squall.launch import Incarnation
-from squall.model import Executor
-from squall_supervisor.adoption import FoundWorker, plan_adoption
-from squall_supervisor.assignments import PortAssignment
-from squall_supervisor.processes import ProcessIdentity
-from squall_supervisor.worker_record import WorkerRecord
+from squall_common.daemon.launch_spec import Incarnation
+from squall_common.topology.model import Executor
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.processes import ProcessIdentity
+from squall_supervisor.records.worker_record import WorkerRecord
+from squall_supervisor.slots.adoption import FoundWorker, plan_adoption
 
 PROCESS = ProcessIdentity(pid=4711, start_ticks=99, boot_id="b")
 LAUNCHED = Incarnation(7, 3)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.archive import Extracted, extract, list_files
-from squall.archive_members import Limits
-from squall.errors import PackageError
+from squall_common.errors import PackageError
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.archive.unpack import Extracted, extract, list_files
 
 Members = Iterable[tuple[str | zipfile.ZipInfo, bytes]]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.archive import extract
-from squall.archive_members import Limits
-from squall.errors import PackageError
+from squall_common.errors import PackageError
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.archive.unpack import extract
 
 
 def entry(name: str, kind: bytes = tarfile.REGTYPE, **more: object) -> tarfile.TarInfo:

@@ -16,9 +16,9 @@ from tests.support.archives import (
     zip_bytes,
 )
 
-from squall.archive import check, extract
-from squall.archive_members import Limits
-from squall.errors import PackageError
+from squall_common.errors import PackageError
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.archive.unpack import check, extract
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from squall.cluster.values import Assignment
-from squall.model import Executor, WorkerSlot
-from squall_supervisor.assignments import UNREADABLE, PortAssignment, desired_ports
+from squall_common.cluster.values import Assignment
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_supervisor.records.assignments import UNREADABLE, PortAssignment, desired_ports
 
 ONE, TWO, THREE = Executor(1, 1), Executor(2, 3), Executor(4, 4)
 

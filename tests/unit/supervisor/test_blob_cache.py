@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from squall.blob_map import BlobLink
-from squall_supervisor import blob_cache
-from squall_supervisor.blob_cache import BlobCache
-from squall_supervisor.blob_source import BlobError, LocalizeError
+from squall_common.packaging.blob_map import BlobLink
+from squall_supervisor.blobs import cache as blob_cache
+from squall_supervisor.blobs.cache import BlobCache
+from squall_supervisor.blobs.source import BlobError, LocalizeError
 
 WORDS = BlobLink("words", "w.txt")
 PYTHON = BlobLink("python", "newPython", uncompress=True)

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from squall.errors import ConfigError
-from squall_supervisor import cgroups as module
-from squall_supervisor.cgroups import (
+from squall_common.errors import ConfigError
+from squall_supervisor.confine import cgroups as module
+from squall_supervisor.confine.cgroups import (
     Cgroups,
     Hierarchies,
     find_hierarchies,
     hierarchies_of_machine,
 )
-from squall_supervisor.confinement import Confinement, start_confined
-from squall_supervisor.worker_limits import WorkerLimits
+from squall_supervisor.confine.confinement import Confinement, start_confined
+from squall_supervisor.confine.limits import WorkerLimits
 
 V1 = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

@@ -15,23 +15,24 @@ from typing import Any
 
 import pytest
 
-from squall.blob_map import parse_blob_map
-from squall.dump_request import DumpKind
-from squall.errors import ConfigError
-from squall.launch import Incarnation, LaunchSpec
-from squall.model import Executor
-from squall_supervisor import memory_use, processes
-from squall_supervisor.assignments import PortAssignment
-from squall_supervisor.blob_cache import LINKS_FILE
-from squall_supervisor.capabilities import Capability, held
-from squall_supervisor.confinement import UNCONFINED, Confinement
-from squall_supervisor.environment import worker_environment
-from squall_supervisor.launcher import remove_worker_dir, start_worker
-from squall_supervisor.machine import Machine
-from squall_supervisor.rlimits import rlimits_of
+from squall_common.daemon.dump_request import DumpKind
+from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
+from squall_common.errors import ConfigError
+from squall_common.packaging.blob_map import parse_blob_map
+from squall_common.topology.model import Executor
+from squall_supervisor.blobs.cache import LINKS_FILE
+from squall_supervisor.confine.capabilities import Capability, held
+from squall_supervisor.confine.confinement import UNCONFINED, Confinement
+from squall_supervisor.confine.rlimits import rlimits_of
+from squall_supervisor.launch import memory_use
+from squall_supervisor.launch.environment import worker_environment
+from squall_supervisor.launch.launcher import remove_worker_dir, start_worker
+from squall_supervisor.launch.machine import Machine
+from squall_supervisor.launch.worker_process import WORKER_ID_VARIABLE, WorkerProcess
+from squall_supervisor.records import processes
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.worker_record import WorkerRecord
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.worker_process import WORKER_ID_VARIABLE, WorkerProcess
-from squall_supervisor.worker_record import WorkerRecord
 
 CANARY = "canary-7f3a"
 
@@ -239,7 +240,7 @@ def test_a_process_that_could_not_be_watched_is_not_left_running(
 LENT = """
 import sys
 from pathlib import Path
-from squall_supervisor.confinement import UNCONFINED, start_confined
+from squall_supervisor.confine.confinement import UNCONFINED, start_confined
 
 folder = Path(sys.argv[1])
 child = start_confined(
@@ -252,7 +253,7 @@ sys.exit(child.wait())
 POWERFUL = """
 import sys
 from pathlib import Path
-from squall_supervisor.confinement import Confinement, WorkerUser, start_confined
+from squall_supervisor.confine.confinement import Confinement, WorkerUser, start_confined
 
 folder = Path(sys.argv[1])
 user = WorkerUser("other", 61001, 61001, (), "/")
@@ -416,7 +417,7 @@ def test_more_than_the_supervisor_may_have_itself_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
-    monkeypatch.setattr("squall_supervisor.rlimits._may_raise", lambda: False)
+    monkeypatch.setattr("squall_supervisor.confine.rlimits._may_raise", lambda: False)
     with pytest.raises(ConfigError, match="may only have 1000"):
         rlimits_of({"supervisor.worker.limit.open.files": 1001})
 

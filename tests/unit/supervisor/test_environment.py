@@ -4,7 +4,7 @@ import os
 import site
 from pathlib import Path
 
-from squall_supervisor.environment import import_path, worker_environment
+from squall_supervisor.launch.environment import import_path, worker_environment
 
 OWN = {"PATH": "/bin", "HOME": "/home/storm", "LC_ALL": "C", "AWS_SECRET": "s", "PYTHONHOME": "/x"}
 
@@ -50,5 +50,5 @@ def test_our_packages_are_importable_and_site_folders_are_left_out() -> None:
     folders = import_path({"PYTHONPATH": os.pathsep.join(["relative", site.getsitepackages()[0]])})
     assert os.path.abspath("relative") in folders
     assert site.getsitepackages()[0] not in folders
-    for package in ("squall", "squall_thrift", "squall_worker"):
+    for package in ("squall", "squall_common", "squall_engine", "squall_thrift", "squall_worker"):
         assert any((Path(folder) / package).is_dir() for folder in folders)

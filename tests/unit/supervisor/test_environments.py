@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.support.wheels import make_wheel
 
-from squall.dependencies import read_wheel
-from squall.errors import PackageError
-from squall_supervisor.blob_source import BlobError
-from squall_supervisor.environments import Environments
+from squall_common.errors import PackageError
+from squall_common.packaging.dependencies import read_wheel
+from squall_supervisor.blobs.environments import Environments
+from squall_supervisor.blobs.source import BlobError
 
 
 class Shelf:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from squall.cluster.values import Assignment, StormBase, TopologyStatus
-from squall.last_known import LastKnown
-from squall.model import Executor, WorkerSlot
-from squall.tasks import TaskGroup
-from squall_supervisor.assignments import UNREADABLE
-from squall_supervisor.last_known import LastKnownTopologies
+from squall_common.cluster.last_known import LastKnown
+from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_supervisor.records.assignments import UNREADABLE
+from squall_supervisor.records.last_known import LastKnownTopologies
 
 ID = "words-1-17"
 HERE, THERE = WorkerSlot("here", 6700), WorkerSlot("there", 6700)
@@ -28,13 +28,15 @@ def assignment(*slots: WorkerSlot) -> Assignment:
 
 
 @pytest.fixture
-async def tasks() -> AsyncIterator[TaskGroup]:
-    group = TaskGroup()
+async def tasks() -> AsyncIterator[BackgroundTasks]:
+    group = BackgroundTasks()
     yield group
     await group.close()
 
 
-def known(folder: Path, tasks: TaskGroup, at: float, boot_id: str = "b") -> LastKnownTopologies:
+def known(
+    folder: Path, tasks: BackgroundTasks, at: float, boot_id: str = "b"
+) -> LastKnownTopologies:
     made = LastKnownTopologies(folder / "last-known", tasks, boot_id=boot_id, away_secs_max=20.0)
     made.live(at)
     return made
@@ -57,7 +59,7 @@ def test_anything_else_is_refused(data: bytes) -> None:
 
 
 async def test_topologies_with_work_here_are_kept_and_others_are_not(
-    tmp_path: Path, tasks: TaskGroup
+    tmp_path: Path, tasks: BackgroundTasks
 ) -> None:
     topologies = known(tmp_path, tasks, 0.0)
     both, elsewhere = assignment(HERE, THERE), assignment(THERE)
@@ -76,7 +78,7 @@ async def test_topologies_with_work_here_are_kept_and_others_are_not(
 
 
 async def test_the_next_supervisor_knows_unless_there_was_none_for_a_session_timeout(
-    tmp_path: Path, tasks: TaskGroup
+    tmp_path: Path, tasks: BackgroundTasks
 ) -> None:
     first = known(tmp_path, tasks, 100.0)
     first.take("here", {ID: (assignment(HERE), 7)}, {ID: BASE})
@@ -88,7 +90,7 @@ async def test_the_next_supervisor_knows_unless_there_was_none_for_a_session_tim
 
 
 async def test_a_supervisor_that_was_stopped_for_long_must_read_again(
-    tmp_path: Path, tasks: TaskGroup
+    tmp_path: Path, tasks: BackgroundTasks
 ) -> None:
     topologies = known(tmp_path, tasks, 100.0)
     read = ({ID: (assignment(HERE), 7)}, {ID: BASE})
@@ -102,7 +104,7 @@ async def test_a_supervisor_that_was_stopped_for_long_must_read_again(
     await topologies.close()
 
 
-async def test_a_spoiled_file_is_no_knowledge(tmp_path: Path, tasks: TaskGroup) -> None:
+async def test_a_spoiled_file_is_no_knowledge(tmp_path: Path, tasks: BackgroundTasks) -> None:
     first = known(tmp_path, tasks, 100.0)
     first.take("here", {ID: (assignment(HERE), 7)}, {ID: BASE})
     await first.close()

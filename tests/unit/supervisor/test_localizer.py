@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from tests.support.wheels import make_wheel
 
-from squall.archive_members import Limits
-from squall.clock import SystemClock
-from squall.dependencies import read_wheel
-from squall.names import conf_blob_key, jar_blob_key
-from squall_supervisor.blob_source import BlobError, LocalizeError
-from squall_supervisor.environments import Environments
-from squall_supervisor.localizer import Localizer
-from squall_supervisor.ownership import grant, readers
+from squall_common.daemon.clock import SystemClock
+from squall_common.names import conf_blob_key, jar_blob_key
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.dependencies import read_wheel
+from squall_supervisor.blobs.environments import Environments
+from squall_supervisor.blobs.localizer import Localizer
+from squall_supervisor.blobs.source import BlobError, LocalizeError
+from squall_supervisor.confine.ownership import grant, readers
 from squall_thrift import storm
 from squall_thrift.codec import to_bytes
 

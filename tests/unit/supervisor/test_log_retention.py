@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from squall_supervisor.log_files import clean_up_logs, scan_logs
-from squall_supervisor.log_retention import (
+from squall_supervisor.watch.log_files import clean_up_logs, scan_logs
+from squall_supervisor.watch.log_retention import (
     LogEntry,
     RetentionLimits,
     WorkerLogs,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from squall_supervisor.memory_watch import MemoryWatch
+from squall_supervisor.confine.limits import NO_LIMITS
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.worker_limits import NO_LIMITS
+from squall_supervisor.watch.memory import MemoryWatch
 
 
 @pytest.mark.parametrize("ends", [False, True])

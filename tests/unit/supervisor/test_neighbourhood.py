@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from tests.support.nimbus_service import eventually
 
-from squall.cluster import paths
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.values import SupervisorInfo
-from squall_supervisor.isolation import NOBODY, Neighbours
-from squall_supervisor.neighbourhood import Neighbourhood
+from squall_common.cluster import paths
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import SupervisorInfo
+from squall_supervisor.node.isolation import NOBODY, Neighbours
+from squall_supervisor.node.neighbourhood import Neighbourhood
 
 
 class Standstill:

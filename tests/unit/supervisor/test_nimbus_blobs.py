@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from squall.errors import NimbusError
-from squall_supervisor import nimbus_blobs
-from squall_supervisor.blob_source import BlobError
-from squall_supervisor.nimbus_blobs import NimbusBlobs
+from squall_common.errors import NimbusError
+from squall_supervisor.blobs import nimbus as nimbus_blobs
+from squall_supervisor.blobs.nimbus import NimbusBlobs
+from squall_supervisor.blobs.source import BlobError
 from squall_thrift import storm
 
 

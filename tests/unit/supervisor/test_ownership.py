@@ -13,9 +13,16 @@ from pathlib import Path
 import pytest
 from tests.support.others import folder_for_others, missing, python_for_others
 
-from squall_supervisor import ownership
-from squall_supervisor.confinement import Confinement, WorkerUser, start_confined
-from squall_supervisor.ownership import give_away, grant, make_own, open_passage, read_own, readers
+from squall_supervisor.confine import ownership
+from squall_supervisor.confine.confinement import Confinement, WorkerUser, start_confined
+from squall_supervisor.confine.ownership import (
+    give_away,
+    grant,
+    make_own,
+    open_passage,
+    read_own,
+    readers,
+)
 
 BLUE = WorkerUser("blue", 61001, 61001, (61001,), "/")
 RED = WorkerUser("red", 61002, 61002, (61002,), "/")

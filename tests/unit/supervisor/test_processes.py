@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from squall_supervisor import processes
-from squall_supervisor.processes import ProcessIdentity, ProcessStat, parse_stat
+from squall_supervisor.records import processes
+from squall_supervisor.records.processes import ProcessIdentity, ProcessStat, parse_stat
 
 # proc(5), with a name made to mislead a parser.
 STAT = (

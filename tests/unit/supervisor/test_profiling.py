@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from tests.support.nimbus_service import eventually
 
-from squall.clock import SystemClock
-from squall.cluster import paths
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.values import ProfileAction, ProfileRequest
-from squall.dump_request import DumpKind, ask, take
-from squall.model import WorkerSlot
-from squall.tasks import TaskGroup
-from squall_supervisor.profiling import Profiling, file_name, prune
-from squall_supervisor.pyspy import ProfileError, Sampling, find_py_spy, reason
+from squall_common.cluster import paths
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import ProfileAction, ProfileRequest
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.clock import SystemClock
+from squall_common.daemon.dump_request import DumpKind, ask, take
+from squall_common.topology.model import WorkerSlot
+from squall_supervisor.node.topology_errors import TopologyErrors
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.slot_table import State
-from squall_supervisor.topology_errors import TopologyErrors
+from squall_supervisor.slots.table import State
+from squall_supervisor.watch.profiling import Profiling, file_name, prune
+from squall_supervisor.watch.pyspy import ProfileError, Sampling, find_py_spy, reason
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def restart_one(tmp_path: Path, *, damaged: str | None = None) -> tuple[li
         await state.store.create(f"{paths.profilerconfigs(damaged)}/torn", b"\x00torn")
     await state.put_profile_request("t-1", request)
     crashes: list[BaseException] = []
-    tasks = TaskGroup(lambda name, error: crashes.append(error))
+    tasks = BackgroundTasks(lambda name, error: crashes.append(error))
     first, ours = Restarted("a-0"), Restarted("t-1")
     runners: Any = {6699: first, 6700: ours}
     settings = SupervisorSettings.from_conf({"storm.local.dir": str(tmp_path / "local")})

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from squall.errors import ConfigError
-from squall_supervisor.root import root_warning
+from squall_common.errors import ConfigError
+from squall_supervisor.confine.root import root_warning
+from squall_supervisor.confine.users import ENABLED
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.users import ENABLED
 
 
 def warning(uid: int = 0, **conf: Any) -> str | None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from squall.config import default_conf
-from squall.errors import ConfigError
+from squall_common.config.load import default_conf
+from squall_common.errors import ConfigError
 from squall_supervisor.settings import SupervisorSettings, hostname_of
 
 

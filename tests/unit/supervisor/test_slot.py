@@ -2,10 +2,10 @@
 
 import pytest
 
-from squall.model import Executor
-from squall_supervisor.assignments import PortAssignment
-from squall_supervisor.slot import IllegalEventError, Slot, SlotSettings
-from squall_supervisor.slot_table import (
+from squall_common.topology.model import Executor
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.slots.slot import IllegalEventError, Slot, SlotSettings
+from squall_supervisor.slots.table import (
     TABLE,
     BlobsChanged,
     BlobsFailed,

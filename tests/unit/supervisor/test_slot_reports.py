@@ -1,11 +1,11 @@
 """What a slot says of itself to Nimbus."""
 
-from squall.cluster.slot_reports import Condition
-from squall.model import Executor
-from squall_supervisor.assignments import PortAssignment
-from squall_supervisor.slot import Slot, SlotSettings
-from squall_supervisor.slot_reports import report_of
-from squall_supervisor.slot_table import (
+from squall_common.cluster.slot_reports import Condition
+from squall_common.topology.model import Executor
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.slots.reports import report_of
+from squall_supervisor.slots.slot import Slot, SlotSettings
+from squall_supervisor.slots.table import (
     BlobsFailed,
     BlobsLocalized,
     LaunchFailed,

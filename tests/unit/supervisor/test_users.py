@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.support.others import folder_for_others
 
-from squall.errors import ConfigError
-from squall_supervisor import capabilities
-from squall_supervisor import users as module
-from squall_supervisor.users import (
+from squall_common.errors import ConfigError
+from squall_supervisor.confine import capabilities
+from squall_supervisor.confine import users as module
+from squall_supervisor.confine.users import (
     UserRefusedError,
     UserRules,
     check_possible,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.heartbeat_file import Beat, Phase
-from squall_supervisor.slot import Step
-from squall_supervisor.slot_table import (
+from squall_common.daemon.heartbeat_file import Beat, Phase
+from squall_supervisor.slots.slot import Step
+from squall_supervisor.slots.table import (
     Event,
     GraceOver,
     HeartbeatTimedOut,
@@ -16,7 +16,7 @@ from squall_supervisor.slot_table import (
     Unassigned,
     WorkerExited,
 )
-from squall_supervisor.worker_end import Cause, EndReports, cause_of, describe_end, last_lines
+from squall_supervisor.slots.worker_end import Cause, EndReports, cause_of, describe_end, last_lines
 
 RUNS, RELAUNCH = State.RUNNING, State.KILL_AND_RELAUNCH
 

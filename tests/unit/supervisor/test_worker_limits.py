@@ -4,14 +4,8 @@ from typing import Any
 
 import pytest
 
-from squall.model import Component, ComponentKind, Executor, ShellObject, Topology
-from squall_supervisor.worker_limits import (
-    MIB,
-    MemoryGuard,
-    Verdict,
-    WorkerLimits,
-    worker_limits,
-)
+from squall_common.topology.model import Component, ComponentKind, Executor, ShellObject, Topology
+from squall_supervisor.confine.limits import MIB, MemoryGuard, Verdict, WorkerLimits, worker_limits
 
 ON_HEAP = "topology.component.resources.onheap.memory.mb"
 OFF_HEAP = "topology.component.resources.offheap.memory.mb"

@@ -22,8 +22,8 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
-from squall.curve import CurveKey
-from squall.logs import get_logger
+from squall_common.daemon.logs import get_logger
+from squall_common.security.curve import CurveKey
 
 log = get_logger(__name__)
 

@@ -42,9 +42,9 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from squall.launch import Incarnation
-from squall.model import WorkerSlot
-from squall_worker.transport import Grant
+from squall_common.daemon.launch_spec import Incarnation
+from squall_common.topology.model import WorkerSlot
+from squall_engine.transport import Grant
 
 MAGIC = b"SQ"
 VERSION = 1

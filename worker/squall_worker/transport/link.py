@@ -48,8 +48,8 @@ from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import NamedTuple
 
-from squall.model import WorkerSlot
-from squall_worker.transport import Grant
+from squall_common.topology.model import WorkerSlot
+from squall_engine.transport import Grant
 from squall_worker.transport.frames import (
     GRANTS_MAX,
     LENGTH_BYTES,

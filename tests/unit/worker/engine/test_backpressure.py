@@ -11,7 +11,7 @@ from tests.support.engine_cluster import EngineCluster, Network
 from tests.support.link_network import LinkNetwork
 
 from squall import TopologyBuilder
-from squall_worker.engine.flow import CycleOverflowError
+from squall_engine.dataflow.flow import CycleOverflowError
 
 SMALL = {"topology.worker.buffer.bytes": 65_536, "topology.executor.receive.buffer.size": 256}
 # A tuple in the credit, and what a turn's last slice may emit beyond the mark of an inbox.
@@ -309,8 +309,10 @@ def test_tuples_are_not_dropped_though_more_waits_for_a_peer_than_may(acked):
 
 
 def test_metrics_and_logged_events_are_dropped_and_counted(monkeypatch):
-    monkeypatch.setattr("squall_worker.engine.ways.is_system_id", lambda name: name == "default")
-    monkeypatch.setattr("squall_worker.engine.plan.downstream", lambda edges, component: set())
+    monkeypatch.setattr(
+        "squall_engine.dataflow.outgoing.is_system_id", lambda name: name == "default"
+    )
+    monkeypatch.setattr("squall_engine.plan.downstream", lambda edges, component: set())
     builder = TopologyBuilder()
     builder.spout("fast", p.Fast(50_000))
     builder.bolt("stuck", p.StuckCoroutine()).shuffle("fast")

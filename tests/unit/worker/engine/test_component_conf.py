@@ -9,8 +9,8 @@ import pytest
 from tests.support import engine_components as c
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.errors import ConfigError, InvalidTopologyError
 from squall.testing import TopologyTest
+from squall_common.errors import ConfigError, InvalidTopologyError
 
 DIES = {"topology.bolt.die.on.error": True}
 

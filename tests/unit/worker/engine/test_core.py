@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.groupings import NoStableHashError, stable_hash
-from squall_worker.engine import core as chosen
-from squall_worker.engine import sections
-from squall_worker.engine.codec import CodecError, ValueCodec
-from squall_worker.engine.core import MANY, pure
-from squall_worker.engine.core.values import Outcome, SettledTupleError
-from squall_worker.engine.stats import TaskCounts
+from squall_common.component.groupings import NoStableHashError, stable_hash
+from squall_engine import core as chosen
+from squall_engine.core import MANY, pure, sections
+from squall_engine.core.codec import CodecError, ValueCodec
+from squall_engine.core.stats import TaskCounts
+from squall_engine.core.values import Outcome, SettledTupleError
 
 try:
-    compiled = importlib.import_module("squall_worker.engine.core.compiled")
+    compiled = importlib.import_module("squall_engine.core.compiled")
 except ImportError:
     compiled = None
 
@@ -600,7 +599,7 @@ def test_a_tuple_is_what_users_were_promised(core):
 
 def imported(choice):
     return subprocess.run(
-        [sys.executable, "-c", "from squall_worker.engine import core; print(core.NAME)"],
+        [sys.executable, "-c", "from squall_engine import core; print(core.NAME)"],
         env={"SQUALL_CORE": choice, "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """Who is suspected, whose turn it is, and who is condemned."""
 
-from squall_worker.engine.docket import (
+from squall_engine.acking.docket import (
     LOSS_OPEN_SECS,
     OPEN_SECS,
     WORD_SECS,

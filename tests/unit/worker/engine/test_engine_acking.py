@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from squall_worker.engine.core.pure.acking import AckerTable, Ledger, LocalTrees
+from squall_engine.core.pure.acking import AckerTable, Ledger, LocalTrees
 
 ROOT = 7 << 16
 SPOUT = 3

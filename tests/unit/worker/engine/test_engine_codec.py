@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.errors import ConfigError
-from squall.serialization import Registry
-from squall_worker.engine import sections
-from squall_worker.engine.codec import CodecError, Ext, ValueCodec, ValueNotEncodableError
-from squall_worker.engine.core import MANY, Source, Tuple
+from squall_common.errors import ConfigError
+from squall_common.topology.serialization import Registry
+from squall_engine.core import MANY, Source, Tuple, sections
+from squall_engine.core.codec import CodecError, Ext, ValueCodec, ValueNotEncodableError
 
 codec = ValueCodec()
 

@@ -14,7 +14,7 @@ from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, ShellBolt, Spout, TopologyBuilder
 from squall.testing import TopologyTest
-from squall_worker.engine import ComponentStartError
+from squall_engine import ComponentStartError
 
 
 @pytest.fixture(autouse=True)
@@ -529,7 +529,7 @@ def test_values_of_an_unknown_class_fail_at_once_and_are_an_error_of_their_bolt(
     builder.spout("orders", Orders(3))
     builder.bolt("end", c.Collect()).shuffle("orders")
     place = {"orders": 0, "end": 1, "__acker": 0}
-    monkeypatch.setattr("squall_worker.engine.known_classes.loaded_class", lambda path: None)
+    monkeypatch.setattr("squall_engine.core.known_classes.loaded_class", lambda path: None)
     cluster = EngineCluster(builder.build(), 2, place=lambda executor, name: place[name])
     with cluster:
         cluster.run_until(lambda: len(c.LOG.get("failed", ())) == 3, 5)

@@ -13,7 +13,7 @@ from tests.support.engine_cluster import EngineCluster, Network
 
 from squall import Bolt, LocalCluster, Spout, TopologyBuilder
 from squall.testing import TopologyTest
-from squall_worker.engine.exchange import TUPLE_BYTES_MAX
+from squall_engine.dataflow.remote import TUPLE_BYTES_MAX
 
 
 @pytest.fixture(autouse=True)

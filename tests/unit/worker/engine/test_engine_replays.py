@@ -13,8 +13,8 @@ from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall.local import LocalCluster
-from squall.names import DEAD_LETTER_FIELDS
-from squall_worker.engine.sections import TUPLES
+from squall_common.names import DEAD_LETTER_FIELDS
+from squall_engine.core.sections import TUPLES
 
 LOG: dict[str, list[Any]] = {}
 
@@ -238,7 +238,7 @@ def test_each_kind_of_component_gives_its_reason(
 ) -> None:
     """In a real loop: threads have no virtual time. Without the turn that is taken once a second
     whatever nobody told: it would hide that somebody should have."""
-    monkeypatch.setattr("squall_worker.engine.engine._LOADS_SECS", 1000.0)
+    monkeypatch.setattr("squall_engine.engine._LOADS_SECS", 1000.0)
     with LocalCluster() as local:
         local.submit_topology("replays", {"topology.max.replays": 1}, build(spout(6), bolt()))
         deadline = time.monotonic() + 30

@@ -13,9 +13,9 @@ import pytest
 from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.names import DEAD_LETTER_FIELDS
-from squall.serialization import Registry
-from squall_worker.engine.in_hand import MAGIC, SIZE, Before, InHand, key_of
+from squall_common.names import DEAD_LETTER_FIELDS
+from squall_common.topology.serialization import Registry
+from squall_engine.tasks.in_hand import MAGIC, SIZE, Before, InHand, key_of
 
 LOG: dict[str, list[Any]] = {}
 DIE: list[Callable[[int, int], None]] = []

@@ -7,7 +7,7 @@ from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster, Network
 
 from squall import TopologyBuilder
-from squall_worker.transport import Grant
+from squall_engine.transport import Grant
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.groupings import NoStableHashError, stable_hash, stable_hash_of_fields
+from squall_common.component.groupings import NoStableHashError, stable_hash, stable_hash_of_fields
 
 TABLE = {
     "None": 1130791706,
@@ -61,7 +61,7 @@ def test_the_table(text, expected):
 def test_the_table_holds_in_another_process():
     program = (
         "import datetime as dt, uuid, sys\nfrom decimal import Decimal\n"
-        "from squall.groupings import stable_hash\n"
+        "from squall_common.component.groupings import stable_hash\n"
         f"for text in {list(TABLE)!r}: print(stable_hash(eval(text)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "77"}

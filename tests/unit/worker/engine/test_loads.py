@@ -12,9 +12,9 @@ from tests.support.engine_cluster import EngineCluster
 from tests.unit.worker.engine.test_engine_workers import spouts
 
 from squall import TopologyBuilder
-from squall_worker.engine.core import Edge, RoundRobin, Source
-from squall_worker.engine.loads import WEIGHT_MAX, Balance
-from squall_worker.engine.routing import Balancers
+from squall_engine.core import Edge, RoundRobin, Source
+from squall_engine.grouping.load_balancing import WEIGHT_MAX, Balance
+from squall_engine.grouping.routing import Balancers
 
 
 def balance(targets=(1, 2, 3), near=(), **bounds):

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.errors import SquallError
 from squall.local import LocalCluster
-from squall.metrics import (
+from squall_common.component.metrics import (
     AssignableMetric,
     ConsumerContext,
     CountMetric,
@@ -24,7 +23,8 @@ from squall.metrics import (
     MultiCountMetric,
     TaskInfo,
 )
-from squall_worker.engine.metrics import Registration
+from squall_common.errors import SquallError
+from squall_engine.observe.metrics import Registration
 
 SEEN: list[tuple[str, str, Any]] = []
 HERE = __name__

@@ -11,9 +11,9 @@ import pytest
 from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.history.schema import Row, from_parquet, to_parquet
-from squall.metrics import DataPoint, TaskInfo
-from squall_worker.engine.recording import KeySamples, Recorder, TimedCounts, metric_rows
+from squall_common.component.metrics import DataPoint, TaskInfo
+from squall_common.history.schema import Row, from_parquet, to_parquet
+from squall_engine.observe.history_rows import KeySamples, Recorder, TimedCounts, metric_rows
 
 COUNT = 3_000
 

@@ -11,7 +11,7 @@ from tests.support import pressure_components as p
 from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, TopologyBuilder
-from squall_worker.engine.core import SHARES_EDGES
+from squall_engine.core import SHARES_EDGES
 
 COUNT, RELAYS = 200, 5
 SMALL = {"topology.worker.buffer.bytes": 65_536, "topology.executor.receive.buffer.size": 256}

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import hatch_build
 import pytest
 
-from squall_worker.engine import core
+from squall_engine import core
 
 PYX = Path(core.__file__).with_name("compiled.pyx")
 
@@ -40,18 +40,18 @@ def test_an_installation_has_no_source_to_compare(tmp_path: Path) -> None:
 @pytest.mark.parametrize("choice", ["", "compiled"])
 def test_a_stale_one_is_not_run(choice: str, tmp_path: Path) -> None:
     """The real module, beside another source."""
-    from squall_worker.engine.core import compiled  # type: ignore[attr-defined]
+    from squall_engine.core import compiled  # type: ignore[attr-defined]
 
     program = (
         "import importlib.machinery, importlib.util, sys\n"
-        f"name, path = 'squall_worker.engine.core.compiled', {str(tmp_path / 'compiled.so')!r}\n"
+        f"name, path = 'squall_engine.core.compiled', {str(tmp_path / 'compiled.so')!r}\n"
         "class Finder:\n"
         "    def find_spec(self, wanted, *_):\n"
         "        if wanted == name:\n"
         "            loader = importlib.machinery.ExtensionFileLoader(name, path)\n"
         "            return importlib.util.spec_from_file_location(name, path, loader=loader)\n"
         "sys.meta_path.insert(0, Finder())\n"
-        "from squall_worker.engine import core\n"
+        "from squall_engine import core\n"
         "print(core.NAME)\n"
     )
     (tmp_path / "compiled.so").write_bytes(Path(compiled.__file__).read_bytes())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from squall_worker.multilang.life import ChildLife, Do, State
-from squall_worker.multilang.linger import Linger
-from squall_worker.multilang.outbox import CHUNK_BYTES, Outbox
+from squall_engine.multilang.life import ChildLife, Do, State
+from squall_engine.multilang.linger import Linger
+from squall_engine.multilang.outbox import CHUNK_BYTES, Outbox
 
 
 def bolt(*, timeout: float = 10.0) -> ChildLife:

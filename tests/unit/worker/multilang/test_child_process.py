@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from squall_worker.multilang.process import ChildProcess
+from squall_engine.multilang.process import ChildProcess
 
 
 async def test_a_child_that_cannot_be_watched_is_ended(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from squall_worker.multilang.jsonline import JsonReader
-from squall_worker.multilang.messages import Command, Fault, Message, Wrong
+from squall_engine.multilang.jsonline import JsonReader
+from squall_engine.multilang.messages import Command, Fault, Message, Wrong
 
 ACK = b'{"command": "ack", "id": "1"}\nend\n'
 EMIT = b'{"command": "emit", "anchors": ["1"], "tuple": ["a b"]}\nend\n'

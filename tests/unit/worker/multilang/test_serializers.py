@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from squall.errors import SquallError
-from squall_worker.engine.core import Source, Tuple
-from squall_worker.multilang.building import make_serializer
-from squall_worker.multilang.jsonline import JsonSerializer
-from squall_worker.multilang.messagepack import MessagePackReader, MessagePackSerializer
-from squall_worker.multilang.messages import (
+from squall_common.errors import SquallError
+from squall_engine.core import Source, Tuple
+from squall_engine.multilang.build import make_serializer
+from squall_engine.multilang.jsonline import JsonSerializer
+from squall_engine.multilang.messagepack import MessagePackReader, MessagePackSerializer
+from squall_engine.multilang.messages import (
     HEARTBEAT,
     Command,
     Fault,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from squall_worker.multilang.jsonline import JsonSerializer
-from squall_worker.multilang.shell import Shell, ShellSetting
+from squall_engine.multilang.jsonline import JsonSerializer
+from squall_engine.multilang.shell import Shell, ShellSetting
 
 EMIT = b'{"command":"emit","anchors":["1"],"tuple":["word"]}\nend\n'
 FAULTS: list[str] = []  # that were reported

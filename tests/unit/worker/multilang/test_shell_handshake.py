@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from squall import Bolt, ShellBolt, ShellSpout, Stream, TopologyBuilder
-from squall.context import TopologyContext, WorkerContext
-from squall.model import GroupingKind, ShellObject, Topology
-from squall_worker.multilang.building import child_environment, resources_dir, timeout_secs
-from squall_worker.multilang.handshake import handshake
+from squall_common.component.context import TopologyContext, WorkerContext
+from squall_common.topology.model import GroupingKind, ShellObject, Topology
+from squall_engine.multilang.build import child_environment, resources_dir, timeout_secs
+from squall_engine.multilang.handshake import handshake
 
 
 class Sink(Bolt):
@@ -73,7 +73,7 @@ def test_the_context_is_storms() -> None:
 
 
 def test_every_grouping_has_its_thrift_name() -> None:
-    from squall_worker.multilang.handshake import _TYPES
+    from squall_engine.multilang.handshake import _TYPES
 
     assert set(_TYPES) == set(GroupingKind)
 

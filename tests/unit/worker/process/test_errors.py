@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from squall.clock import ManualClock
-from squall.cluster.values import ErrorInfo
-from squall_worker.errors import ErrorReporter, Throttle, describe
+from squall_common.cluster.values import ErrorInfo
+from squall_common.daemon.clock import ManualClock
+from squall_worker.report.errors import ErrorReporter, Throttle, describe
 
 
 def test_a_component_passes_so_often_in_an_interval() -> None:

@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from squall.heartbeat_file import HeartbeatWriter, Phase, read_heartbeat
-from squall_worker.first_beat import FirstBeats
+from squall_common.daemon.heartbeat_file import HeartbeatWriter, Phase, read_heartbeat
+from squall_worker.report.first_beat import FirstBeats
 
 
 def test_the_first_beats_are_heartbeats_and_outlive_the_change_of_the_writer(
@@ -38,13 +38,14 @@ def test_a_folder_that_takes_no_file_is_no_reason_to_fail(tmp_path: Path) -> Non
 
 def test_nothing_of_ours_is_imported_before_the_first_beat() -> None:
     code = (
-        "import sys, squall_worker.first_beat\n"
+        "import sys, squall_worker.report.first_beat\n"
         "print(sorted(name for name in sys.modules if name.startswith('squall')))"
     )
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert printed.strip() == "['squall_worker', 'squall_worker.first_beat']"
+    ours = ["squall_worker", "squall_worker.report", "squall_worker.report.first_beat"]
+    assert printed.strip() == str(ours)
 
 
 def test_a_worker_that_hangs_at_its_launch_file_has_beaten(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.values import Assignment, StormBase, TopologyStatus
-from squall.last_known import LastKnown
-from squall.model import Executor, WorkerSlot
-from squall_worker import first_reading
-from squall_worker.cluster_view import ClusterView
-from squall_worker.first_reading import FirstReader, FirstReading
-from squall_worker.placement import place
+from squall_common.cluster.last_known import LastKnown
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_worker.cluster import first_reading
+from squall_worker.cluster.first_reading import FirstReader, FirstReading
+from squall_worker.cluster.placement import place
+from squall_worker.cluster.view import ClusterView
 
 ID = "words-1-17"
 HERE, THERE = WorkerSlot("here", 6700), WorkerSlot("there", 6700)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from squall.clock import SystemClock
-from squall.cluster.values import ExecutorStats, SpoutStats
-from squall.heartbeat_file import Phase, read_heartbeat
-from squall.model import Executor
-from squall_worker.heartbeats import HeartbeatThread
-from squall_worker.reports import StatsReport
+from squall_common.cluster.values import ExecutorStats, SpoutStats
+from squall_common.daemon.clock import SystemClock
+from squall_common.daemon.heartbeat_file import Phase, read_heartbeat
+from squall_common.topology.model import Executor
+from squall_worker.report.heartbeats import HeartbeatThread
+from squall_worker.report.statistics import StatsReport
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

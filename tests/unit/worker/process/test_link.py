@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from squall.model import WorkerSlot
-from squall_worker.transport import Grant
+from squall_common.topology.model import WorkerSlot
+from squall_engine.transport import Grant
 from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,
     FRAME_BYTES_TARGET,

@@ -1,7 +1,7 @@
 """Which links are kept, and whose end is a loss."""
 
-from squall.model import WorkerSlot
-from squall_worker.membership import Membership
+from squall_common.topology.model import WorkerSlot
+from squall_worker.cluster.membership import Membership
 from squall_worker.transport.frames import Session
 from squall_worker.transport.link import Greeted, Left, Replaced
 

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from squall.clock import ManualClock
-from squall.model import WorkerSlot
-from squall_worker.peers import Addresses, Peers
-from squall_worker.placement import Placement
+from squall_common.daemon.clock import ManualClock
+from squall_common.topology.model import WorkerSlot
+from squall_worker.cluster.peers import Addresses, Peers
+from squall_worker.cluster.placement import Placement
 from squall_worker.transport.frames import Session
 from squall_worker.transport.link import Greeted, Left, Replaced
 from squall_worker.transport.zmq import Address, ZmqTransport
@@ -135,7 +135,7 @@ async def test_a_peer_that_leaves_the_assignment_is_not_waited_for() -> None:
 async def test_a_dead_peer_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("squall_worker.peers._READY_SECS_MAX", 0.0)
+    monkeypatch.setattr("squall_worker.cluster.peers._READY_SECS_MAX", 0.0)
     scene = Scene()
     await scene.peers.follow(placement(A))
     assert not await scene.peers.wait_linked()

@@ -1,8 +1,8 @@
 """What an assignment means for one worker."""
 
-from squall.cluster.values import Assignment, StormBase, TopologyStatus
-from squall.model import Executor, WorkerSlot
-from squall_worker.placement import Ownership, place, spouts_run
+from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_worker.cluster.placement import Ownership, place, spouts_run
 
 A, B, C = WorkerSlot("a", 6700), WorkerSlot("b", 6700), WorkerSlot("a", 6701)
 ASSIGNMENT = Assignment(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from squall.clock import ManualClock
-from squall_worker.presence import Presence
+from squall_common.daemon.clock import ManualClock
+from squall_worker.cluster.presence import Presence
 
 
 def test_a_process_that_is_seen_often_enough_goes_on() -> None:

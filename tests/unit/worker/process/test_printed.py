@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_worker.printed import turn_over
+from squall_worker.report.printed import turn_over
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_it_is_cut_even_when_it_cannot_be_kept(printed: tuple[int, Path]) -> Non
 PROGRAM = """
 import subprocess, sys, time
 from pathlib import Path
-from squall_worker import printed
+from squall_worker.report import printed
 
 printed.PRINTED_BYTES_MAX, printed._EVERY_SECS = 1_000_000, 0.01
 printed.turn_over.__defaults__ = (1_000_000,)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from squall.errors import ConfigError
+from squall_common.errors import ConfigError
 from squall_worker.settings import Settings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from squall_worker.stalls import AGAIN_SECS, NAME_SECS, StallWatch, Step, counted_secs
+from squall_worker.watch.stalls import AGAIN_SECS, NAME_SECS, StallWatch, Step, counted_secs
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 import random
 
-from squall.cluster import codec
-from squall.cluster import state as state_module
-from squall.cluster.memory import MemoryEnsemble, MemoryStore
-from squall.cluster.state import ClusterState
-from squall.cluster.store import NODE_BYTES_MAX
-from squall.cluster.values import BoltStats, ExecutorStats, SpoutStats, WorkerHeartbeat
-from squall.model import Executor, WorkerSlot
-from squall_worker.sums import EXECUTORS_MAX, fitting_stats, summed
+from squall_common.cluster import codec
+from squall_common.cluster import state as state_module
+from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import NODE_BYTES_MAX
+from squall_common.cluster.values import BoltStats, ExecutorStats, SpoutStats, WorkerHeartbeat
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_worker.report.sums import EXECUTORS_MAX, fitting_stats, summed
 
 SLOT = WorkerSlot("sup-a", 6700)
 WINDOWS = ("600", "10800", "86400", ":all-time")

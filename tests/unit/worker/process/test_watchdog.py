@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.clock import ManualClock
-from squall.cluster.values import ErrorInfo
-from squall.config import default_conf, normalize_topology_conf
-from squall.model import WorkerSlot
-from squall.system_topology import (
+from squall_common.cluster.values import ErrorInfo
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.daemon.clock import ManualClock
+from squall_common.topology.model import WorkerSlot
+from squall_common.topology.system import (
     component_parallelism,
     component_tasks,
     compute_executors,
     system_topology,
 )
-from squall_worker.engine import Engine
-from squall_worker.watchdog import EXIT_STALLED, Watchdog
+from squall_engine import Engine
+from squall_worker.watch.watchdog import EXIT_STALLED, Watchdog
 
 STUCK = threading.Event()  # something waits for GO
 GO = threading.Event()

@@ -1,0 +1,71 @@
+"""Squall: Apache Storm for Python. What users import.
+
+from squall import Bolt, Spout, TopologyBuilder, submit_topology
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from squall._builder import TopologyBuilder as TopologyBuilder
+    from squall._submit import submit_topology as submit_topology
+    from squall.local import LocalCluster as LocalCluster
+    from squall_common.component.columns import Columns as Columns
+    from squall_common.component.component import Bolt as Bolt
+    from squall_common.component.component import ShellBolt as ShellBolt
+    from squall_common.component.component import ShellSpout as ShellSpout
+    from squall_common.component.component import Spout as Spout
+    from squall_common.component.component import Stream as Stream
+    from squall_common.component.context import TopologyContext as TopologyContext
+    from squall_common.component.groupings import CustomGrouping as CustomGrouping
+    from squall_common.component.replaying import ReplayingSpout as ReplayingSpout
+    from squall_common.component.state import KeyValueState as KeyValueState
+    from squall_common.component.state import StatefulBolt as StatefulBolt
+    from squall_common.component.tuples import Tuple as Tuple
+    from squall_common.errors import ConfigError as ConfigError
+    from squall_common.errors import InvalidTopologyError as InvalidTopologyError
+    from squall_common.errors import NimbusError as NimbusError
+    from squall_common.errors import PackageError as PackageError
+    from squall_common.errors import SquallError as SquallError
+
+# Each name with the module that has it, imported when it is first used: a component needs neither
+# the client nor local mode.
+_EXPORTS = {
+    "Bolt": "squall_common.component.component",
+    "Columns": "squall_common.component.columns",
+    "ConfigError": "squall_common.errors",
+    "CustomGrouping": "squall_common.component.groupings",
+    "InvalidTopologyError": "squall_common.errors",
+    "KeyValueState": "squall_common.component.state",
+    "LocalCluster": "squall.local",
+    "NimbusError": "squall_common.errors",
+    "PackageError": "squall_common.errors",
+    "ReplayingSpout": "squall_common.component.replaying",
+    "ShellBolt": "squall_common.component.component",
+    "ShellSpout": "squall_common.component.component",
+    "Spout": "squall_common.component.component",
+    "SquallError": "squall_common.errors",
+    "StatefulBolt": "squall_common.component.state",
+    "Stream": "squall_common.component.component",
+    "TopologyBuilder": "squall._builder",
+    "TopologyContext": "squall_common.component.context",
+    "Tuple": "squall_common.component.tuples",
+    "submit_topology": "squall._submit",
+}
+
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    module = _EXPORTS.get(name)
+    if module is None:
+        raise AttributeError(f"module 'squall' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

@@ -1,0 +1,277 @@
+"""TopologyBuilder: spouts, bolts and the streams between them, to a `Topology`.
+
+Nothing is refused while the topology is being described; `build()` looks at all of it, and one
+InvalidTopologyError lists everything that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from squall._inspection import grouping_object, look_at, one_line
+from squall_common.component.component import Bolt, ShellBolt, ShellSpout, Spout
+from squall_common.errors import InvalidTopologyError
+from squall_common.names import DEFAULT_STREAM
+from squall_common.topology.arguments import encode_arguments
+from squall_common.topology.model import Component as Declared
+from squall_common.topology.model import (
+    ComponentKind,
+    GlobalStreamId,
+    Grouping,
+    GroupingKind,
+    PythonObject,
+    ShellObject,
+    Topology,
+)
+from squall_common.topology.system import validate_topology
+
+PARTIAL_KEY_CLASS = "squall.groupings:PartialKeyGrouping"  # as it is stored
+
+_Self = TypeVar("_Self", bound="SpoutDeclarer")
+
+
+class SpoutDeclarer:
+    """A spout of a topology that is being built."""
+
+    def __init__(
+        self,
+        problems: list[str],
+        kind: ComponentKind,
+        component_id: str,
+        component: object,
+        parallelism: int | None,
+        tasks: int | None,
+        conf: Mapping[str, Any] | None,
+    ) -> None:
+        self.id = component_id
+        self._kind = kind
+        self._component = component
+        self._parallelism = parallelism
+        self._conf: dict[str, Any] = dict(conf or {})
+        if tasks is not None:
+            self._conf["topology.tasks"] = tasks
+        self._inputs: dict[GlobalStreamId, Grouping] = {}
+        self._partial_keys: dict[GlobalStreamId, tuple[str, ...]] = {}
+        self._problems = problems
+
+    def conf(self: _Self, values: Mapping[str, Any]) -> _Self:
+        """Add to the component's own part of the configuration."""
+        self._conf.update(values)
+        return self
+
+    def memory_load(self: _Self, on_heap_mb: float, off_heap_mb: float = 0.0) -> _Self:
+        """Declare what one task needs, in MiB: the sum over a worker's tasks is the worker's limit
+        of memory. The second is what libraries and child processes hold."""
+        return self.conf(
+            {
+                "topology.component.resources.onheap.memory.mb": on_heap_mb,
+                "topology.component.resources.offheap.memory.mb": off_heap_mb,
+            }
+        )
+
+    def cpu_load(self: _Self, percent: float) -> _Self:
+        """Declare what one executor needs, in percent of one core."""
+        return self.conf({"topology.component.cpu.pcore.percent": percent})
+
+
+class BoltDeclarer(SpoutDeclarer):
+    """A bolt of a topology that is being built: each call subscribes it to one more stream.
+
+    `source` is the id of the component that emits the stream, or what `spout()` or `bolt()`
+    returned for it.
+    """
+
+    def shuffle(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Tuples spread evenly over the tasks."""
+        return self._subscribe(source, stream, Grouping(GroupingKind.SHUFFLE))
+
+    def fields(
+        self, source: str | SpoutDeclarer, *fields: str, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Tuples with equal values of these fields go to the same task."""
+        if not fields:
+            self._problems.append(
+                f"bolt {self.id!r}: fields({_id(source)!r}) names no field; "
+                "for all tuples in one task, use global_"
+            )
+        return self._subscribe(source, stream, Grouping(GroupingKind.FIELDS, fields=fields))
+
+    def all(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Each tuple goes to every task."""
+        return self._subscribe(source, stream, Grouping(GroupingKind.ALL))
+
+    def global_(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """All tuples go to one task, that with the lowest id."""
+        return self._subscribe(source, stream, Grouping(GroupingKind.GLOBAL))
+
+    def direct(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """The emitter picks the task (`emit_direct`); the stream must be a direct one."""
+        return self._subscribe(source, stream, Grouping(GroupingKind.DIRECT))
+
+    def local_or_shuffle(
+        self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Tuples stay in their worker when it has a task of this bolt, else they are shuffled."""
+        return self._subscribe(source, stream, Grouping(GroupingKind.LOCAL_OR_SHUFFLE))
+
+    def none(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """It does not matter which task: the same as shuffle."""
+        return self._subscribe(source, stream, Grouping(GroupingKind.NONE))
+
+    def partial_key(
+        self, source: str | SpoutDeclarer, *fields: str, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """Tuples with equal values of these fields go to one of two tasks, the one with less to
+        do: for keys of which a few are very common."""
+        if not fields:
+            self._problems.append(f"bolt {self.id!r}: partial_key({_id(source)!r}) names no field")
+        self._partial_keys[GlobalStreamId(_id(source), stream)] = fields
+        custom = PythonObject(PARTIAL_KEY_CLASS, encode_arguments(fields, {}))
+        return self._subscribe(source, stream, Grouping(GroupingKind.CUSTOM, custom=custom))
+
+    def grouping(
+        self, source: str | SpoutDeclarer, grouping: Grouping, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """A grouping given as a value of `squall_common.topology.model`, such as one taken from
+        another topology: `Grouping(GroupingKind.FIELDS, fields=("word",))`."""
+        if not isinstance(grouping, Grouping):
+            self._problems.append(
+                f"bolt {self.id!r}: grouping of {_id(source)!r} is {grouping!r}; "
+                "expected a Grouping"
+            )
+            return self
+        return self._subscribe(source, stream, grouping)
+
+    def custom(
+        self, source: str | SpoutDeclarer, grouping: object, stream: str = DEFAULT_STREAM
+    ) -> BoltDeclarer:
+        """A `CustomGrouping` of yours picks the tasks."""
+        where = f"bolt {self.id!r}: grouping of {_id(source)!r}"
+        try:
+            custom = grouping_object(grouping)
+        except InvalidTopologyError as error:
+            self._problems.append(f"{where}: {one_line(error)}")
+            return self
+        return self._subscribe(source, stream, Grouping(GroupingKind.CUSTOM, custom=custom))
+
+    def _subscribe(
+        self, source: str | SpoutDeclarer, stream: str, grouping: Grouping
+    ) -> BoltDeclarer:
+        input_id = GlobalStreamId(_id(source), stream)
+        if input_id in self._inputs:
+            self._problems.append(
+                f"bolt {self.id!r} subscribes to {str(input_id)!r} twice; one grouping a stream"
+            )
+        self._inputs[input_id] = grouping
+        return self
+
+
+class TopologyBuilder:
+    """Puts a topology together.
+
+    builder = TopologyBuilder()
+    builder.spout("sentences", Sentences(path="pg1661.txt"))
+    builder.bolt("split", Split(), parallelism=4).shuffle("sentences")
+    builder.bolt("count", Count(), parallelism=4).fields("split", "word")
+    topology = builder.build()
+    """
+
+    def __init__(self) -> None:
+        self._declarers: list[SpoutDeclarer] = []
+        self._problems: list[str] = []
+
+    def spout(
+        self,
+        id: str,
+        spout: Spout | ShellSpout,
+        parallelism: int | None = 1,
+        tasks: int | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> SpoutDeclarer:
+        """Add a spout that runs in `parallelism` executors with `tasks` tasks in all (as many as
+        executors when None), with its `component_conf`, and then `conf`, on top of the topology's
+        configuration."""
+        declarer = SpoutDeclarer(
+            self._problems, ComponentKind.SPOUT, id, spout, parallelism, tasks, conf
+        )
+        self._declarers.append(declarer)
+        return declarer
+
+    def bolt(
+        self,
+        id: str,
+        bolt: Bolt | ShellBolt,
+        parallelism: int | None = 1,
+        tasks: int | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> BoltDeclarer:
+        """Add a bolt that runs in `parallelism` executors with `tasks` tasks in all (as many as
+        executors when None), with its `component_conf`, and then `conf`, on top of the topology's
+        configuration. What it returns subscribes it to streams."""
+        declarer = BoltDeclarer(
+            self._problems, ComponentKind.BOLT, id, bolt, parallelism, tasks, conf
+        )
+        self._declarers.append(declarer)
+        return declarer
+
+    def build(self) -> Topology:
+        """The topology. Raises InvalidTopologyError that lists all that is wrong with it."""
+        problems = list(self._problems)
+        components: dict[str, Declared] = {}
+        for declarer in self._declarers:
+            where = f"{declarer._kind.value} {declarer.id!r}"
+            if declarer.id in components:
+                problems.append(f"{where}: there is a component with this id already")
+                continue
+            found, streams = look_at(where, declarer._kind, declarer._component, problems)
+            components[declarer.id] = Declared(
+                id=declarer.id,
+                kind=declarer._kind,
+                object=found or ShellObject("", ""),
+                inputs=dict(declarer._inputs),
+                streams=streams,
+                parallelism=declarer._parallelism,
+                conf={**_own_conf(where, declarer._component, problems), **declarer._conf},
+            )
+        for declarer in self._declarers:
+            problems.extend(_partial_key_problems(declarer, components))
+        topology = Topology(components)
+        try:
+            validate_topology(topology)
+        except InvalidTopologyError as error:
+            problems.extend(error.problems)
+        if problems:
+            raise InvalidTopologyError.listing(problems)
+        return topology
+
+
+def _partial_key_problems(
+    declarer: SpoutDeclarer, components: Mapping[str, Declared]
+) -> Iterator[str]:
+    """Fields that a partial-key grouping names and the stream does not have. (Those of a fields
+    grouping are everybody's to check; these are arguments of a class.)"""
+    for source, fields in declarer._partial_keys.items():
+        component = components.get(source.component)
+        info = component.streams.get(source.stream) if component is not None else None
+        for field in fields if info is not None else ():
+            if info is not None and field not in info.fields:
+                yield (
+                    f"bolt {declarer.id!r}: groups {str(source)!r} by field {field!r}, "
+                    f"which that stream does not have (it has {', '.join(map(repr, info.fields))})"
+                )
+
+
+def _own_conf(where: str, component: object, problems: list[str]) -> dict[str, Any]:
+    """Configuration that a component brings along."""
+    if isinstance(component, (ShellSpout, ShellBolt)):
+        return component.conf()
+    own = component.component_conf if isinstance(component, (Spout, Bolt)) else {}
+    if not isinstance(own, Mapping):
+        problems.append(f"{where}: component_conf is {own!r}; expected a dict")
+        return {}
+    return dict(own)
+
+
+def _id(source: str | SpoutDeclarer) -> str:
+    return source.id if isinstance(source, SpoutDeclarer) else source

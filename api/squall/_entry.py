@@ -1,0 +1,332 @@
+"""The child process of `storm jar` and `storm local`: runs the entry point of a package.
+
+    python -P -m squall._entry ENTRY ARGS...
+
+ENTRY is a `module` (run as `python -m` would), a `module:function`, or the `path/of/module.py` in
+the package. The parent says the rest in the environment:
+
+    STORM_JAR                 the package, an archive
+    SQUALL_MODE               cluster | local
+    SQUALL_CLIENT_CONF        the client's configuration, JSON
+    SQUALL_CLIENT_OVERRIDES   what -c set in it, JSON (optional): it overrides the topology's conf
+    SQUALL_LOCAL_TTL          in local mode, how many seconds the topologies run (optional)
+    SQUALL_WAIT               on a cluster, how many seconds to wait until they run (optional)
+    SQUALL_ENVIRONMENT        what the package depends on, installed (optional;
+                              squall_common.packaging.dependencies)
+    SQUALL_WHEELS             the same as wheels for the cluster, JSON (optional)
+
+The exit status is 1 after an error, else what the entry point exits with. Expected errors are one
+message; an exception of the user's own shows its traceback, without our frames.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import json
+import logging
+import os
+import runpy
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from types import FrameType
+from typing import TYPE_CHECKING, Any, cast
+
+from squall._import_check import MODE_VARIABLE
+from squall._submit import Session, set_session
+from squall_common.config.load import default_conf
+from squall_common.daemon.logs import set_up_logging
+from squall_common.errors import PackageError, SquallError
+from squall_common.packaging.package import (
+    code_paths,
+    import_paths,
+    modules_in,
+    offer_to_children,
+    unpack_package,
+)
+
+if TYPE_CHECKING:
+    from squall.local import LocalCluster
+    from squall_common.topology.model import Topology
+
+ARCHIVE_VARIABLE = "STORM_JAR"
+CONF_VARIABLE = "SQUALL_CLIENT_CONF"
+OVERRIDES_VARIABLE = "SQUALL_CLIENT_OVERRIDES"
+LOCAL_TTL_VARIABLE = "SQUALL_LOCAL_TTL"
+WAIT_VARIABLE = "SQUALL_WAIT"
+ENVIRONMENT_VARIABLE = "SQUALL_ENVIRONMENT"
+WHEELS_VARIABLE = "SQUALL_WHEELS"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """A module of the package, and the function in it to call (None: run it as `__main__`)."""
+
+    module: str
+    function: str | None
+    file: Path
+
+
+def find_entry(entry: str, code: Path) -> EntryPoint:
+    """The entry point `entry` of an unpacked package. Raises PackageError that says what is not
+    there, and what it may have meant."""
+    name, colon, function = entry.partition(":")
+    if colon and not function.isidentifier():
+        raise PackageError(
+            f"entry point {entry!r}: {function!r} is no function's name",
+            hint="an entry point is module, module:function or path/of/module.py",
+        )
+    module = _module_of(entry, name)
+    file = _file_of(module, code)
+    if file is None:
+        known = modules_in(code)
+        last = module.rpartition(".")[2]
+        near = difflib.get_close_matches(module, known, n=1) or [
+            m for m in known if m.rpartition(".")[2] == last
+        ]
+        raise PackageError(
+            f"the package has no module {module!r}",
+            hint=f"did you mean {near[0]!r}?"
+            if near
+            else "it has: " + (", ".join(known[:20]) or "no Python module at its top level"),
+        )
+    if file.name == "__init__.py" and not colon:
+        main = file.with_name("__main__.py")
+        if not main.exists():
+            raise PackageError(
+                f"{module!r} is a folder of modules without __main__.py",
+                hint=f"name one of them, or a function: {module}:main",
+            )
+        file = main
+    loaded = sys.modules.get(module.partition(".")[0])
+    if loaded is not None and not (getattr(loaded, "__file__", None) or "").startswith(str(code)):
+        raise PackageError(
+            f"module {module!r} of the package has the name of a module that Python or squall "
+            "uses: workers would get that one",
+            hint="rename it",
+        )
+    return EntryPoint(module, function or None, file)
+
+
+def _module_of(entry: str, name: str) -> str:
+    if not name.endswith(".py") and "/" not in name:
+        if not name or any(not part for part in name.split(".")):
+            raise PackageError(
+                f"{entry!r} is no entry point",
+                hint="an entry point is module, module:function or path/of/module.py",
+            )
+        return name
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise PackageError(
+            f"entry point {entry!r} lies outside the package",
+            hint="give its path within the package, such as jobs/wordcount.py",
+        )
+    parts = path.with_suffix("").parts if name.endswith(".py") else path.parts
+    if any("." in part for part in parts):
+        raise PackageError(f"entry point {entry!r}: a module's name has no dot in it")
+    return ".".join(parts)
+
+
+def _file_of(module: str, code: Path) -> Path | None:
+    for root in code_paths(code):
+        path = Path(root, *module.split("."))
+        for file in (path / "__init__.py", path.with_name(path.name + ".py"), path / "__main__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+def run_entry(entry: EntryPoint, arguments: Sequence[str], code: Path) -> None:
+    """Run an entry point in this process; what it imports is on sys.path."""
+    sys.argv = [str(entry.file), *arguments]
+    if entry.function is None:
+        runpy.run_module(entry.module, run_name="__main__", alter_sys=True)
+        return
+    function = getattr(importlib.import_module(entry.module), entry.function, None)
+    if not callable(function):
+        raise PackageError(f"module {entry.module!r} has no function {entry.function!r}")
+    # main() reads sys.argv; main(argv) is given what follows the entry point.
+    parameters = inspect.signature(function).parameters.values()
+    required = [
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    status = function(list(arguments)) if len(required) == 1 else function()
+    if isinstance(status, int) and not isinstance(status, bool) and status != 0:
+        raise SystemExit(status)
+
+
+def main(
+    argv: Sequence[str],
+    env: Mapping[str, str] = os.environ,
+    runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None = None,
+) -> int:
+    """Run the entry point that `argv` names; returns the exit status. `runner` is given what it
+    submits when SQUALL_MODE is spark: the session, name, configuration and topology."""
+    if not argv:
+        print("error: usage: python -m squall._entry ENTRY ARGS...", file=sys.stderr)
+        return 1
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit_on_signal)  # so that the temporary folder goes
+    with tempfile.TemporaryDirectory(prefix="squall-entry-") as folder:
+        try:
+            return _run(argv[0], argv[1:], Path(folder), env, runner)
+        except SquallError as error:
+            print_error(error)
+            return 1
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+
+
+def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _run(
+    name: str,
+    arguments: Sequence[str],
+    folder: Path,
+    env: Mapping[str, str],
+    runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None,
+) -> int:
+    session = _session(folder, env, "spark" if runner is not None else "local")
+    if runner is not None:
+        session.runner = partial(runner, session)
+    entry = find_entry(name, session.code)
+    set_session(session)
+    sys.path[:0] = import_paths(session.code, session.environment)
+    if session.environment is not None:
+        offer_to_children(session.environment)
+    if session.mode == "local":
+        level = str(session.conf.get("storm.log.level") or "INFO")
+        set_up_logging(level=logging.getLevelNamesMapping()[level])
+    try:
+        status = _call(entry, arguments, session.code)
+        if status == 0 and session.local_cluster is not None:
+            ttl_secs = env.get(LOCAL_TTL_VARIABLE)
+            session.local_cluster.wait(float(ttl_secs) if ttl_secs else None)
+        elif status == 0 and not session.submitted:
+            print(f"note: {name} ended and submitted no topology", file=sys.stderr)
+        elif status == 0 and session.mode == "cluster" and env.get(WAIT_VARIABLE):
+            _wait_running(session, float(env[WAIT_VARIABLE]))
+        return status
+    finally:
+        set_session(None)
+        if session.local_cluster is not None:
+            _say_what_ran(session.local_cluster)
+            session.local_cluster.shutdown()
+
+
+def _wait_running(session: Session, limit_secs: float) -> None:
+    from squall_common.client.waiting import wait_running
+
+    wait_running(session.conf, session.submitted, limit_secs)
+    for name in session.submitted:
+        print(f"every task of topology {name!r} runs", file=sys.stderr)
+
+
+def _say_what_ran(cluster: LocalCluster) -> None:
+    """The counts of each component, and its last errors."""
+    for name in cluster.names():
+        for component, counts in sorted(cluster.totals(name).items()):
+            told = ", ".join(f"{what} {count}" for what, count in counts.items())
+            print(f"{name}: {component}: {told}", file=sys.stderr)
+        for error in cluster.errors(name)[-3:]:
+            told = f"{type(error.error).__name__}: {error.error}"
+            print(_printable(f"{name}: {error.component}: last errors: {told}"), file=sys.stderr)
+
+
+def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
+    archive, mode = env.get(ARCHIVE_VARIABLE), env.get(MODE_VARIABLE, "cluster")
+    if not archive:
+        raise SquallError(f"{ARCHIVE_VARIABLE} does not name a package", hint="use `storm jar`")
+    if mode not in ("cluster", other):
+        raise SquallError(f"{MODE_VARIABLE} is {mode!r}; expected cluster or {other}")
+    given = env.get(CONF_VARIABLE)
+    environment = env.get(ENVIRONMENT_VARIABLE)
+    conf: dict[str, Any] = json.loads(given) if given else default_conf()
+    return Session(
+        mode=cast(Any, mode),
+        archive=Path(archive).absolute(),
+        code=unpack_package(Path(archive), folder),
+        conf=conf,
+        overrides=json.loads(env.get(OVERRIDES_VARIABLE) or "{}"),
+        environment=Path(environment) if environment else None,
+        wheels=tuple(Path(path) for path in json.loads(env.get(WHEELS_VARIABLE) or "[]")),
+    )
+
+
+def _call(entry: EntryPoint, arguments: Sequence[str], code: Path) -> int:
+    """Run the user's code; returns its exit status. Its own exceptions show their traceback."""
+    try:
+        run_entry(entry, arguments, code)
+    except (SquallError, KeyboardInterrupt):
+        raise
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        print(error.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        print_user_error(error)
+        return 1
+    return 0
+
+
+def print_error(error: SquallError) -> None:
+    """An expected failure: what happened, and what to do about it."""
+    print(f"error: {_printable(error.message)}", file=sys.stderr)
+    if error.hint is not None:
+        print(f"hint: {_printable(error.hint)}", file=sys.stderr)
+
+
+def _printable(text: str) -> str:
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def print_user_error(error: BaseException) -> None:
+    """The traceback of the user's code: the frames that led to it are ours and left out."""
+    shown = traceback.TracebackException.from_exception(error)
+    stack = shown.stack
+    while stack and _is_ours(stack[0].filename):
+        del stack[0]
+    print("".join(shown.format()), end="", file=sys.stderr)
+
+
+def _is_ours(filename: str) -> bool:
+    return (
+        filename == __file__
+        or filename.startswith("<frozen ")
+        or (os.path.basename(filename) == "runpy.py" or f"{os.sep}importlib{os.sep}" in filename)
+    )
+
+
+def _exit(status: int, mode: str | None) -> None:
+    """End the process. In local mode also when a component left a thread that does not end."""
+    if mode == "local" and any(
+        thread is not threading.main_thread() and not thread.daemon
+        for thread in threading.enumerate()
+    ):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    # The module that users' code can import, not a second copy of it named `__main__`.
+    from squall import _entry as _entry
+
+    _entry._exit(_entry.main(sys.argv[1:]), os.environ.get(MODE_VARIABLE))

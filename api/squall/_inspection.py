@@ -1,0 +1,144 @@
+"""A look at users' objects in the client: are they components, and can they travel?
+
+Everything here comes from user code, so anything may be in it. What is wrong becomes a line in a
+list, naming the component; nothing is raised.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from squall_common.component.component import (
+    Bolt,
+    Component,
+    Outputs,
+    ShellBolt,
+    ShellSpout,
+    Spout,
+    Stream,
+)
+from squall_common.errors import InvalidTopologyError
+from squall_common.names import DEFAULT_STREAM
+from squall_common.topology.construction import (
+    Constructed,
+    changes_since_construction,
+    python_object,
+)
+from squall_common.topology.model import (
+    ComponentKind,
+    ComponentObject,
+    PythonObject,
+    ShellObject,
+    StreamInfo,
+)
+
+
+def one_line(error: InvalidTopologyError) -> str:
+    """An error with its hint, as one item of a list."""
+    return str(error).replace("\n", "; ")
+
+
+def look_at(
+    where: str, kind: ComponentKind, component: object, problems: list[str]
+) -> tuple[ComponentObject | None, dict[str, StreamInfo]]:
+    """The object that travels and the streams of a component, if it has them; what is wrong with it
+    goes to `problems`."""
+    expected = (Spout, ShellSpout) if kind is ComponentKind.SPOUT else (Bolt, ShellBolt)
+    if not isinstance(component, expected):
+        problems.append(f"{where}: {_not_a_component(component, kind)}")
+        return None, {}
+    streams = _streams(where, component.outputs, problems)
+    if isinstance(component, (ShellSpout, ShellBolt)):
+        return ShellObject(component.command, component.script), streams
+    problems.extend(f"{where}: {problem}" for problem in _class_problems(component))
+    problems.extend(f"{where}: {problem}" for problem in _changes(component))
+    try:
+        return python_object(component), streams
+    except InvalidTopologyError as error:
+        problems.append(f"{where}: {one_line(error)}")
+        return None, streams
+
+
+def _not_a_component(component: object, kind: ComponentKind) -> str:
+    name = kind.value.capitalize()
+    if isinstance(component, type):
+        return f"{component.__name__} is a class; pass an object of it: {component.__name__}(...)"
+    if isinstance(component, types.LambdaType):
+        return f"a function is no {kind.value}; derive a class from {name}"
+    if isinstance(component, (Spout, Bolt, ShellSpout, ShellBolt)):
+        other = "bolt" if name == "Spout" else "spout"
+        return f"{type(component).__name__} is a {other}; add it with .{other}(...)"
+    return f"{component!r} is no {kind.value}; derive its class from {name}"
+
+
+def _class_problems(component: Component) -> list[str]:
+    """What is wrong with a component's class, seen before anything runs."""
+    cls = type(component)
+    problems = []
+    base: type[Component] = Spout if isinstance(component, Spout) else Bolt
+    methods = ("next_tuple",) if base is Spout else ("execute", "execute_batch", "execute_columns")
+    if all(getattr(cls, m, None) is getattr(base, m, None) for m in methods):
+        problems.append(f"{cls.__name__} does not define {methods[0]}()")
+    for method in methods:
+        function = getattr(cls, method, None)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            problems.append(
+                f"{cls.__name__}.{method}() contains `yield`, so that calling it would do nothing; "
+                "emit with self.emit(...)"
+            )
+    return problems
+
+
+def _changes(component: Constructed) -> list[str]:
+    hint = "only the constructor's arguments travel: set it from one, or in open() or prepare()"
+    return [
+        f"attribute {name!r} was {how} after the constructor; {hint}"
+        for name, how in changes_since_construction(component).items()
+    ]
+
+
+def _streams(where: str, outputs: Outputs, problems: list[str]) -> dict[str, StreamInfo]:
+    """The declared streams. `outputs` comes from user code: anything may be in it."""
+    declared: Any = outputs
+    if isinstance(declared, str):
+        problems.append(f"{where}: outputs is the text {declared!r}; write [{declared!r}]")
+        return {}
+    if not isinstance(declared, Mapping):
+        if not isinstance(declared, (Sequence, Stream)):
+            problems.append(
+                f"{where}: outputs is {declared!r}; expected a list of fields or a dict of streams"
+            )
+            return {}
+        declared = {DEFAULT_STREAM: declared} if isinstance(declared, Stream) or declared else {}
+    streams = {}
+    for stream, fields in declared.items():
+        direct = fields.direct if isinstance(fields, Stream) else False
+        names = fields.fields if isinstance(fields, Stream) else fields
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            problems.append(
+                f"{where}: the fields of stream {stream!r} are {names!r}; expected a list of names"
+            )
+            continue
+        streams[stream] = StreamInfo(tuple(names), direct)
+    return streams
+
+
+def grouping_object(grouping: object) -> PythonObject:
+    # Imported here: only topologies with a custom grouping pay for it.
+    from squall_common.component.groupings import CustomGrouping
+
+    if isinstance(grouping, type):
+        raise InvalidTopologyError(
+            f"{grouping.__name__} is a class; pass an object of it: {grouping.__name__}(...)"
+        )
+    if not isinstance(grouping, CustomGrouping) or not isinstance(grouping, Constructed):
+        raise InvalidTopologyError(
+            f"{grouping!r} is no CustomGrouping; derive its class from squall.CustomGrouping"
+        )
+    changed = _changes(grouping)
+    if changed:
+        raise InvalidTopologyError("; ".join(changed))
+    return python_object(grouping)

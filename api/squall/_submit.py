@@ -1,0 +1,232 @@
+"""Submitting a topology: to a cluster, or to one inside this process, as the program was started.
+
+`storm jar` and `storm local` run a package's entry point through `squall._entry`, which begins a
+*session*: where the package is, which mode, which configuration. Every `submit_topology` of the
+entry point belongs to it, and the package is uploaded once for all of them.
+
+What happens, in this order, so that nothing half done stays behind: the name, the configuration
+and the topology are checked here; a fresh interpreter imports what workers will import; Nimbus is
+asked whether the name is free; the package is uploaded; the topology is submitted. Nimbus forgets
+an upload that no submit follows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from squall._import_check import (
+    CHECK_MODE,
+    MODE_VARIABLE,
+    ImportCheck,
+    Recorded,
+    UnguardedSubmitError,
+    recorded_in,
+)
+from squall_common.config.load import check_json, read_conf, unknown_keys, validate_conf
+from squall_common.config.scopes import check_program_conf, topology_part
+from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
+from squall_common.names import topology_name_error
+from squall_common.topology.model import Topology
+from squall_common.topology.system import validate_topology
+
+if TYPE_CHECKING:
+    from squall.local import LocalCluster
+    from squall_common.client.nimbus import NimbusClient
+
+
+@dataclass(slots=True)
+class Session:
+    """What the entry point of one package does in this process."""
+
+    mode: Literal["cluster", "local", "spark"]
+    archive: Path  # the package, as it is uploaded
+    code: Path  # the same, unpacked
+    conf: Mapping[str, Any]  # the client's configuration
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # -c key=value
+    submitted: list[str] = field(default_factory=list)  # names
+    local_cluster: LocalCluster | None = None  # not None once something runs in local mode
+    environment: Path | None = None  # what the package depends on, installed
+    wheels: tuple[Path, ...] = ()  # the same, for the cluster
+    location: str | None = None  # Nimbus' handle of the package, once uploaded
+    checked: set[Recorded] = field(default_factory=set)  # what is known to import
+    # Runs a topology elsewhere than in a cluster of ours: (name, its conf, the topology). Not None
+    # in mode "spark" only.
+    runner: Callable[[str, Mapping[str, Any], Topology], None] | None = None
+
+
+_session: Session | None = None
+
+
+def set_session(session: Session | None) -> None:
+    """Begin the session of this process, or end it."""
+    global _session
+    _session = session
+
+
+def submit_topology(
+    name: str,
+    conf: Mapping[str, Any] | None,
+    topology: Topology,
+    *,
+    initial_status: Literal["ACTIVE", "INACTIVE"] = "ACTIVE",
+) -> None:
+    """Run a topology: on the cluster under `storm jar`, in this process under `storm local`.
+
+    `conf` holds options by their names (`{"topology.workers": 4}`), and keys of your own that
+    components find in `open` and `prepare`; `-c` on the command line overrides it. With
+    `initial_status="INACTIVE"` its spouts wait for `storm activate`. Returns once the topology is
+    accepted: it is then on its way.
+
+    Raises SquallError, whose message says what is wrong: an unusable name, configuration or
+    topology (InvalidTopologyError), a name that is taken or a Nimbus that cannot be reached
+    (NimbusError). Call it behind `if __name__ == "__main__":`, as workers import the module too.
+    """
+    if os.environ.get(MODE_VARIABLE) == CHECK_MODE:
+        raise UnguardedSubmitError
+    session = _session
+    if session is None:
+        raise SquallError(
+            "submit_topology was called in a program that neither `storm jar` nor `storm local` "
+            "started",
+            hint="storm jar FOLDER MODULE, to run it on the cluster; "
+            "storm local FOLDER MODULE, to run it in one process",
+        )
+    merged = _check(name, conf, topology, session, initial_status)
+    recorded = [r for r in recorded_in(topology) if r not in session.checked]
+    check = ImportCheck(session.code, recorded, session.environment) if recorded else None
+    if check is not None:
+        check.start()
+    try:
+        if session.runner is not None:
+            if check is not None:
+                check.wait_result()
+            session.runner(name, merged, topology)
+        elif session.mode == "local":
+            if check is not None:
+                check.wait_result()
+            _run_locally(session, name, merged, topology, initial_status)
+        else:
+            _submit_to_cluster(session, name, merged, topology, initial_status, check)
+    finally:
+        if check is not None:
+            check.cancel()
+    session.checked.update(recorded)
+    session.submitted.append(name)
+
+
+def _check(
+    name: str,
+    conf: Mapping[str, Any] | None,
+    topology: Topology,
+    session: Session,
+    initial_status: str,
+) -> dict[str, Any]:
+    """The topology's configuration with `-c` on top. Raises for whatever Nimbus would refuse, and
+    for options that would have no effect."""
+    if not isinstance(name, str):
+        raise SquallError(f"the topology's name is {name!r}; expected text")
+    problem = topology_name_error(name)
+    if problem is not None:
+        raise SquallError(problem)
+    if initial_status not in ("ACTIVE", "INACTIVE"):
+        raise SquallError(f'initial_status is {initial_status!r}; expected "ACTIVE" or "INACTIVE"')
+    if not isinstance(topology, Topology):
+        raise InvalidTopologyError(
+            f"submit_topology was given {topology!r} as the topology",
+            hint="pass builder.build()",
+        )
+    if conf is not None and not isinstance(conf, Mapping):
+        raise SquallError(f"the conf of topology {name!r} is {conf!r}; expected a dict or None")
+    where = f"conf of topology {name!r}"
+    check_program_conf(conf or {}, where=where)
+    merged = {**(conf or {}), **topology_part(session.overrides, mode=session.mode)}
+    check_json(merged, where=where)
+    validate_conf(merged, where=where)
+    merged = read_conf(merged)
+    validate_topology(topology, merged)
+    for key, near in unknown_keys(merged).items():
+        meant = f"; did you mean {near}?" if near else ""
+        print(f"warning: {where}: {key} is no option of squall's{meant}", file=sys.stderr)
+    return merged
+
+
+# ---- On the cluster ----
+
+
+def _submit_to_cluster(
+    session: Session,
+    name: str,
+    conf: Mapping[str, Any],
+    topology: Topology,
+    initial_status: str,
+    check: ImportCheck | None,
+) -> None:
+    # Imported here: `storm local` needs no Thrift, and here it loads while the check runs.
+    from squall_common.client.nimbus import run_nimbus
+    from squall_common.client.upload import upload_package, upload_wheels
+    from squall_common.topology.thrift import to_thrift
+    from squall_thrift import storm
+    from squall_thrift.client import ThriftApplicationError
+
+    struct = to_thrift(topology)
+    if check is not None:
+        check.wait_result()
+
+    async def submit(nimbus: NimbusClient) -> str:
+        if not await nimbus.call("isTopologyNameAllowed", name):
+            raise _name_taken(name)
+        if session.wheels:
+            struct.dependency_artifacts = await upload_wheels(nimbus, session.wheels)
+        if session.location is None:
+            session.location = await upload_package(nimbus, session.archive, session.conf)
+        status = storm.TopologyInitialStatus[initial_status]
+        options = storm.SubmitOptions(initial_status=status)
+        print(f"submitting topology {name!r} ...", file=sys.stderr, flush=True)
+        await nimbus.call(
+            "submitTopologyWithOpts", name, session.location, json.dumps(conf), struct, options
+        )
+        return f"{nimbus.host}:{nimbus.port}"
+
+    try:
+        address = run_nimbus(session.conf, submit)
+    except storm.AlreadyAliveException as error:
+        raise _name_taken(name) from error
+    except storm.InvalidTopologyException as error:
+        raise InvalidTopologyError(f"Nimbus refused topology {name!r}: {error.msg}") from error
+    except storm.AuthorizationException as error:
+        raise NimbusError(f"you may not submit topology {name!r}: {error.msg}") from error
+    except ThriftApplicationError as error:
+        raise NimbusError(
+            f"Nimbus could not take topology {name!r}: {error}", hint="its log says more"
+        ) from error
+    print(f"submitted topology {name!r} to Nimbus at {address}", file=sys.stderr)
+
+
+def _name_taken(name: str) -> NimbusError:
+    return NimbusError(
+        f"there is a topology named {name!r} already",
+        hint=f"choose another name, or end it first: storm kill {name}",
+    )
+
+
+# ---- In this process ----
+
+
+def _run_locally(
+    session: Session,
+    name: str,
+    conf: Mapping[str, Any],
+    topology: Topology,
+    initial_status: str,
+) -> None:
+    from squall.local import LocalCluster
+
+    if session.local_cluster is None:
+        session.local_cluster = LocalCluster(conf=session.conf, code_dir=session.code)
+    session.local_cluster.submit_topology(name, conf, topology, initial_status=initial_status)

@@ -1,0 +1,460 @@
+"""The test kit: a bolt or a whole topology in this process, on a clock that only the test moves.
+
+    with BoltTest(Split(), {"sentences": ["sentence"]}) as test:
+        done = test.execute(["the cow jumped"])
+        assert [e.values for e in done.emitted] == [["the"], ["cow"], ["jumped"]]
+        assert done.acked
+
+    with TopologyTest(builder.build(), {"topology.message.timeout.secs": 30}, seed=7) as test:
+        test.run_for(31)
+        assert test.failed("sentences") == [4]
+
+It is the engine of a worker that runs, with the codec in every emit
+(`topology.testing.always.try.serialize`); only its clock, its event loop's clock and its random
+numbers are the test's. Waiting takes no time: when nothing is left to do at this moment, the clock
+jumps to the next timer. The same seed gives the same `trace`, to the last byte, with the same core.
+(Components with `blocking = True` run on real threads, in real time: they work here, but not
+repeatably.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from squall.local import LocalError
+from squall_common.component.component import Bolt, Spout, Stream
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.daemon.clock import ManualClock
+from squall_common.errors import SquallError
+from squall_common.names import DEFAULT_STREAM
+from squall_common.topology.model import (
+    Component,
+    ComponentKind,
+    GlobalStreamId,
+    Grouping,
+    GroupingKind,
+    PythonObject,
+    ShellObject,
+    StreamInfo,
+    Topology,
+    WorkerSlot,
+)
+from squall_common.topology.system import (
+    component_parallelism,
+    component_tasks,
+    compute_executors,
+    system_topology,
+    validate_topology,
+)
+
+if TYPE_CHECKING:
+    from squall_common.component.tuples import Tuple
+
+_T = TypeVar("_T")
+_GIVEN = PythonObject("squall.testing:FeederSpout", b'{"args":[],"kwargs":{}}')
+_STEP_SECS = 0.001
+_THREADS_SECS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A tuple that a component emitted."""
+
+    component: str
+    task: int
+    stream: str
+    values: list[Any]
+    time: float  # virtual seconds since the test began
+
+
+@dataclass(slots=True)
+class Execution:
+    """What came of one tuple that a test gave to a bolt."""
+
+    emitted: list[Emitted] = field(default_factory=list)
+    acked: bool = False
+    failed: bool = False
+    errors: list[BaseException] = field(default_factory=list)
+
+
+class FeederSpout(Spout):
+    """A spout that emits what the test feeds it."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Sequence[Any], Any, str]] = deque()
+
+    def feed(
+        self, values: Sequence[Any], message_id: Hashable | None, stream: str = DEFAULT_STREAM
+    ) -> None:
+        """Emit this when the engine asks next."""
+        self._queue.append((values, message_id, stream))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._queue
+
+    def next_tuple(self) -> None:
+        if self._queue:
+            values, message_id, stream = self._queue.popleft()
+            self.emit(values, message_id=message_id, stream=stream)
+
+
+class TopologyTest:
+    """A topology on a virtual clock. Use it in a `with` statement, outside of any event loop."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        conf: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        objects: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`objects` are spouts and bolts by component id to run instead of those that the topology
+        describes (each with one task)."""
+        self._submitted = topology
+        self._conf = dict(conf or {})
+        self._seed = seed
+        self._objects = dict(objects or {})
+        self.clock = ManualClock()
+        self._start = self.clock.monotonic()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._recorder: Any = None
+        self._engine: Any = None
+        self.errors: list[LocalError] = []
+        self.died: BaseException | None = None
+
+    # ---- life ----
+
+    def __enter__(self) -> TopologyTest:
+        self._loop = _VirtualLoop(self.clock)
+        try:
+            self._wait(self._run())
+        except BaseException:
+            self._close_loop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._wait(self._engine.stop(0))
+        finally:
+            self._close_loop()
+
+    async def _run(self) -> None:
+        from squall_engine import Engine
+        from squall_engine.loading import make_user_object
+
+        base = {**default_conf(), "topology.testing.always.try.serialize": True}
+        stored = normalize_topology_conf(
+            {**self._conf, "topology.workers": 1},
+            base,
+            name="test",
+            components=self._submitted.component_confs,
+        )
+        if not self._objects:
+            validate_topology(self._submitted, stored)
+        compiled = system_topology(self._submitted, stored)
+        tasks = component_tasks(compiled, stored)
+        self._recorder = recorder = _recorder(self._now)
+
+        def make(component: Component, task: int) -> Any:
+            given = self._objects.get(component.id)
+            if given is None and isinstance(component.object, ShellObject):
+                raise SquallError(
+                    f"component {component.id!r} is a shell component: its child has a clock of "
+                    "its own",
+                    hint="test it with LocalCluster",
+                )
+            return make_user_object(component, task) if given is None else given
+
+        self._engine = Engine(
+            compiled,
+            {**base, **stored},
+            topology_id="test-1-0",
+            task_to_component=tasks,
+            executors=compute_executors(tasks, component_parallelism(compiled, stored)),
+            slot=WorkerSlot("test", 1),
+            report_error=self._report,
+            on_fatal=self._on_fatal,
+            clock=self.clock,
+            seed=self._seed,
+            observer=recorder,
+            make_object=make,
+        )
+        await self._engine.start()
+        self._engine.set_active(True)
+
+    def _report(self, component: str, task: int, error: BaseException) -> None:
+        self.errors.append(LocalError(component, task, error))
+        self._recorder.note("error", component, task, f"{type(error).__name__}: {error}")
+
+    def _on_fatal(self, error: BaseException) -> None:
+        self.died = error
+
+    def _now(self) -> float:
+        return round(self.clock.monotonic() - self._start, 9)
+
+    def _close_loop(self) -> None:
+        assert self._loop is not None
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def _wait(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        assert self._loop is not None, "use it in a with statement"
+        return self._loop.run_until_complete(coroutine)
+
+    # ---- letting it run ----
+
+    def run_for(self, secs: float) -> None:
+        """Let `secs` of virtual time pass."""
+        self._wait(asyncio.sleep(secs))
+
+    def run_until(self, condition: Callable[[], bool], timeout_secs: float = 60.0) -> None:
+        """Run until the condition holds, looked at every virtual millisecond. Raises
+        TimeoutError."""
+
+        async def wait() -> None:
+            deadline = self.clock.monotonic() + timeout_secs
+            while not condition():
+                if self.clock.monotonic() >= deadline:
+                    raise TimeoutError(f"not so after {timeout_secs} virtual seconds")
+                await asyncio.sleep(_STEP_SECS)
+
+        self._wait(wait())
+
+    def run_until_idle(self, timeout_secs: float = 60.0) -> None:
+        """Run until everything that was fed is emitted, nothing is in flight and the spouts have
+        had nothing for twenty virtual milliseconds. Raises TimeoutError."""
+        calm = 0
+        before = -1
+
+        def idle() -> bool:
+            nonlocal calm, before
+            events = len(self._recorder.lines)
+            busy = not self._engine.is_drained() or any(
+                isinstance(user, FeederSpout) and not user.is_empty for user in self._users()
+            )
+            calm = 0 if busy or events != before else calm + 1
+            before = events
+            return calm >= 20
+
+        self.run_until(idle, timeout_secs)
+
+    def feed(
+        self,
+        component: str,
+        values: Sequence[Any],
+        message_id: Hashable | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Have a FeederSpout emit a tuple."""
+        for feeder in self.instances(component):
+            feeder.feed(values, message_id, stream)
+            feeder.context.wake()
+            return
+
+    # ---- what happened ----
+
+    def instances(self, component: str) -> list[Any]:
+        """The users' objects of a component, by task."""
+        return [
+            built.task.user for built in self._engine.built if built.task.component == component
+        ]
+
+    def _users(self) -> list[Any]:
+        return [built.task.user for built in self._engine.built]
+
+    def emitted(self, component: str, stream: str | None = None) -> list[Emitted]:
+        """What a component emitted, in order (on one stream, if given)."""
+        return [
+            emitted
+            for emitted in self._recorder.emits
+            if emitted.component == component and stream in (None, emitted.stream)
+        ]
+
+    def acked(self, component: str) -> list[Any]:
+        """Message ids that a spout was told are acked, or the tuples that a bolt acked."""
+        found: list[Any] = self._recorder.acked.get(component, [])
+        return list(found)
+
+    def failed(self, component: str) -> list[Any]:
+        """Message ids that a spout was told failed, or the tuples that a bolt failed."""
+        found: list[Any] = self._recorder.failed.get(component, [])
+        return list(found)
+
+    @property
+    def trace(self) -> str:
+        """Everything that happened, a line each; the same for the same seed."""
+        return "".join(line + "\n" for line in self._recorder.lines)
+
+
+class BoltTest:
+    """One bolt, fed by the test, with nothing behind it."""
+
+    def __init__(
+        self,
+        bolt: Bolt,
+        inputs: Mapping[str, Sequence[str] | Mapping[str, Sequence[str]]],
+        conf: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """`inputs` are the components that the bolt listens to: their fields, or their streams
+        with the fields of each. The bolt's own outputs count as consumed by nobody."""
+        self._sources = {source: _streams_of(declared) for source, declared in inputs.items()}
+        components = {
+            source: Component(source, ComponentKind.SPOUT, _GIVEN, streams=streams)
+            for source, streams in self._sources.items()
+        }
+        components["bolt"] = Component(
+            "bolt",
+            ComponentKind.BOLT,
+            _GIVEN,
+            inputs={
+                GlobalStreamId(source, stream): Grouping(GroupingKind.SHUFFLE)
+                for source, streams in self._sources.items()
+                for stream in streams
+            },
+            streams=_streams_of(bolt.outputs),
+            conf=dict(bolt.component_conf),
+        )
+        objects: dict[str, Any] = {source: FeederSpout() for source in self._sources}
+        self.test = TopologyTest(
+            Topology(components), conf, seed=seed, objects={**objects, "bolt": bolt}
+        )
+        self._fed = 0
+
+    def __enter__(self) -> BoltTest:
+        self.test.__enter__()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.test.__exit__(*args)
+
+    def execute(
+        self,
+        values: Sequence[Any],
+        *,
+        source: str | None = None,
+        stream: str = DEFAULT_STREAM,
+        wait_secs: float = 0.0,
+    ) -> Execution:
+        """Give the bolt a tuple, let it run (and `wait_secs` of virtual time pass), and see what
+        came of it. `source` may be left out when there is only one."""
+        if source is None:
+            (source,) = self._sources
+        recorder = self.test._recorder
+        emits, errors = len(recorder.emits), len(self.test.errors)
+        self._fed += 1
+        message_id = f"fed-{self._fed}"
+        self.test.feed(source, values, message_id, stream)
+        count = len(recorder.settled_messages)
+        self.test.run_until(
+            lambda: (
+                any(e.component == source for e in recorder.emits[emits:])
+                or len(self.test.errors) > errors
+            )
+        )
+        self.test.run_for(max(wait_secs, 2 * _STEP_SECS))
+        settled = recorder.settled_messages[count:]
+        return Execution(
+            emitted=[e for e in recorder.emits[emits:] if e.component == "bolt"],
+            acked=(message_id, False) in settled,
+            failed=(message_id, True) in settled,
+            errors=[e.error for e in self.test.errors[errors:]],
+        )
+
+    def run_for(self, secs: float) -> list[Emitted]:
+        """Let virtual time pass; what the bolt emitted meanwhile (on ticks, for example)."""
+        before = len(self.test._recorder.emits)
+        self.test.run_for(secs)
+        return [e for e in self.test._recorder.emits[before:] if e.component == "bolt"]
+
+
+def _streams_of(declared: Any) -> dict[str, StreamInfo]:
+    if isinstance(declared, Stream):
+        declared = {DEFAULT_STREAM: declared}
+    if not isinstance(declared, Mapping):
+        declared = {DEFAULT_STREAM: declared} if declared else {}
+    return {
+        stream: StreamInfo(fields.fields, fields.direct)
+        if isinstance(fields, Stream)
+        else StreamInfo(tuple(fields))
+        for stream, fields in declared.items()
+    }
+
+
+def _recorder(now: Callable[[], float]) -> Any:
+    # The engine is imported only when a test runs: this module is part of what users import.
+    from squall_engine.core.inspectors import Observer
+
+    class Recorder(Observer):
+        """Keeps the trace."""
+
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+            self.emits: list[Emitted] = []
+            self.acked: dict[str, list[Any]] = {}
+            self.failed: dict[str, list[Any]] = {}
+            self.settled_messages: list[tuple[Any, bool]] = []
+
+        def note(self, event: str, component: str, task: int, what: object) -> None:
+            self.lines.append(f"{now():.6f} {event} {component}:{task} {what}")
+
+        def emitted(self, source: Any, values: Sequence[Any]) -> None:
+            self.emits.append(
+                Emitted(source.component, source.task, source.stream, list(values), now())
+            )
+            self.note("emit", source.component, source.task, f"{source.stream} {list(values)!r}")
+
+        def settled(self, component: str, task: int, tup: Tuple, failed: bool) -> None:
+            (self.failed if failed else self.acked).setdefault(component, []).append(tup)
+            self.note("fail" if failed else "ack", component, task, list(tup.values))
+
+        def completed(self, component: str, task: int, message_id: Any, failed: bool) -> None:
+            (self.failed if failed else self.acked).setdefault(component, []).append(message_id)
+            self.settled_messages.append((message_id, failed))
+            self.note("failed" if failed else "acked", component, task, repr(message_id))
+
+    return Recorder()
+
+
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is the clock's, and that never waits for it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._virtual_clock = clock
+        super().__init__(_VirtualSelector(clock))
+
+    def time(self) -> float:
+        return self._virtual_clock.monotonic()
+
+
+class _VirtualSelector(selectors.DefaultSelector):
+    """Instead of sleeping until the next timer, it moves the clock there."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if events or timeout == 0:
+            return events
+        if timeout is None:
+            # No timer at all: somebody waits for a thread, which lives in real time.
+            events = super().select(_THREADS_SECS_MAX)
+            if not events:
+                raise RuntimeError("the test waits for something that can never happen")
+            return events
+        self._clock.advance(timeout)
+        return []
+
+
+__all__ = ["BoltTest", "Emitted", "Execution", "FeederSpout", "TopologyTest"]

@@ -1,0 +1,128 @@
+"""Waiting until submitted topologies run: what `storm jar --wait` does after the entry point.
+
+Nimbus says in a word how each topology is doing (`TopologySummary.health`). `verdict` decides from
+that alone whether to go on waiting; the rest asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from squall_common.client.nimbus import NimbusClient, run_nimbus
+from squall_common.cluster.slot_reports import Condition
+from squall_common.errors import SquallError
+
+_POLL_SECS = 0.25
+# A worker reports why it ended a moment after its supervisor has noticed that it did.
+_ERROR_PATIENCE_SECS = 3.0
+
+# These do not pass by waiting.
+_FINAL = frozenset(
+    one.value for one in (Condition.CRASH_LOOP, Condition.PACKAGE_REFUSED, Condition.LAUNCH_FAILED)
+)
+_HINTS = {
+    "no free slot": "end another topology, or give supervisors more supervisor.slots.ports",
+    "no supervisor": "start one: storm supervisor",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What Nimbus says of one topology; `health` is None from one that does not say it."""
+
+    status: str
+    health: str | None
+
+
+class NotRunningError(SquallError):
+    """A topology that does not run, and why."""
+
+
+def verdict(name: str, seen: Seen, waited_secs: float, limit_secs: float) -> bool:
+    """True: every task runs; False: wait on. Raises NotRunningError when waiting is of no use, or
+    was long enough."""
+    if seen.health == "ok":
+        return True
+    if seen.health is None:
+        raise NotRunningError(
+            "this Nimbus does not say whether a topology runs",
+            hint="its version is older than this client's; see storm list",
+        )
+    if seen.status == "KILLED":
+        raise NotRunningError(f"topology {name!r} was killed")
+    if seen.health in _FINAL:
+        raise NotRunningError(f"topology {name!r} does not run: {seen.health}")
+    if waited_secs >= limit_secs:
+        raise NotRunningError(
+            f"topology {name!r} does not run after {limit_secs:g} s: {seen.health}",
+            hint=_HINTS.get(seen.health),
+        )
+    return False
+
+
+def wait_running(conf: Mapping[str, Any], names: Sequence[str], limit_secs: float) -> None:
+    """Wait until every task of these topologies runs. Raises NotRunningError with the reason and
+    the topology's newest error, and what asking Nimbus raises."""
+
+    async def wait(nimbus: NimbusClient) -> None:
+        began = time.monotonic()
+        for name in names:
+            try:
+                while True:
+                    seen = await _look(nimbus, name)
+                    if verdict(name, seen, time.monotonic() - began, limit_secs):
+                        break
+                    await asyncio.sleep(_POLL_SECS)
+            except NotRunningError as error:
+                raise await _explained(nimbus, name, error) from None
+
+    run_nimbus(conf, wait)
+
+
+async def _look(nimbus: NimbusClient, name: str) -> Seen:
+    from squall_thrift import storm
+
+    try:
+        summary = await nimbus.call("getTopologySummaryByName", name)
+    except storm.NotAliveException:
+        raise NotRunningError(f"topology {name!r} is gone") from None
+    return Seen(summary.status, summary.health)
+
+
+async def _explained(nimbus: NimbusClient, name: str, error: NotRunningError) -> NotRunningError:
+    """The error with the topology's newest error in it, when there is one."""
+    crashed = any(word in error.message for word in _FINAL)
+    deadline = time.monotonic() + (_ERROR_PATIENCE_SECS if crashed else 0.0)
+    while True:
+        newest = await _newest_error(nimbus, name)
+        if newest is not None or time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(_POLL_SECS)
+    if newest is None:
+        return error
+    return NotRunningError(f"{error.message}\n{newest}", hint=f"more: storm get-errors {name}")
+
+
+async def _newest_error(nimbus: NimbusClient, name: str) -> str | None:
+    from squall_thrift import storm
+
+    options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ONE)
+    try:
+        info = await nimbus.call("getTopologyInfoByNameWithOpts", name, options)
+    except storm.NotAliveException:
+        return None
+    found = [
+        (error.error_time_secs, component, error)
+        for component, errors in (info.errors or {}).items()
+        for error in errors
+    ]
+    if not found:
+        return None
+    _, component, error = max(found, key=lambda one: (one[0], one[1]))
+    lines = [line.strip() for line in error.error.strip().splitlines() if line.strip()]
+    place = f" on {error.host}:{error.port}" if error.host and error.port else ""
+    return f"{component}{place}: {lines[-1] if lines else 'unknown error'}"

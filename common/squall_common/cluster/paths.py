@@ -1,0 +1,122 @@
+"""Where everything lies in the cluster state: Storm's paths (ClusterUtils), below the root."""
+
+from squall_common.names import encode_znode
+from squall_common.topology.model import WorkerSlot
+
+STORMS = "/storms"
+ASSIGNMENTS = "/assignments"
+SUPERVISORS = "/supervisors"
+WORKERBEATS = "/workerbeats"
+ERRORS = "/errors"
+CREDENTIALS = "/credentials"
+LOGCONFIGS = "/logconfigs"
+PROFILERCONFIGS = "/profilerconfigs"
+NIMBUSES = "/nimbuses"
+LEADER_LOCK = "/leader-lock"
+BLOBSTORE = "/blobstore"
+
+# Ours: its version is the number of the present leader's term (see `leader`).
+LEADER_EPOCH = "/leader-epoch"
+
+# Made when a daemon starts, so that what lies below needs no care for parents.
+LAYOUT = (
+    STORMS,
+    ASSIGNMENTS,
+    SUPERVISORS,
+    WORKERBEATS,
+    ERRORS,
+    CREDENTIALS,
+    LOGCONFIGS,
+    PROFILERCONFIGS,
+    NIMBUSES,
+    LEADER_LOCK,
+    BLOBSTORE,
+    LEADER_EPOCH,
+)
+
+# Everything about one topology is at PARENT/ID for these parents; the storm itself comes last, so
+# that a clean-up that a crash cut short is seen, and done again, by the next leader.
+OF_TOPOLOGY = (
+    ASSIGNMENTS,
+    CREDENTIALS,
+    LOGCONFIGS,
+    PROFILERCONFIGS,
+    WORKERBEATS,
+    ERRORS,
+    STORMS,
+)
+
+
+def storm(topology_id: str) -> str:
+    return f"{STORMS}/{topology_id}"
+
+
+def assignment(topology_id: str) -> str:
+    return f"{ASSIGNMENTS}/{topology_id}"
+
+
+def supervisor(supervisor_id: str) -> str:
+    return f"{SUPERVISORS}/{supervisor_id}"
+
+
+def nimbus(host: str, port: int) -> str:
+    return f"{NIMBUSES}/{host}:{port}"
+
+
+def workerbeats(topology_id: str) -> str:
+    return f"{WORKERBEATS}/{topology_id}"
+
+
+def workerbeat(topology_id: str, slot: WorkerSlot) -> str:
+    return f"{WORKERBEATS}/{topology_id}/{slot.node}-{slot.port}"
+
+
+def slot_of_workerbeat(name: str) -> WorkerSlot | None:
+    """The slot that a worker's heartbeat node is named for; None when it is no such name."""
+    node, dash, port = name.rpartition("-")
+    if not dash or not node or not port.isdecimal() or not port.isascii():
+        return None
+    return WorkerSlot(node, int(port))
+
+
+def errors(topology_id: str) -> str:
+    return f"{ERRORS}/{topology_id}"
+
+
+def component_errors(topology_id: str, component: str) -> str:
+    return f"{ERRORS}/{topology_id}/{encode_znode(component)}"
+
+
+def last_error(topology_id: str, component: str) -> str:
+    """As in Storm, it is also where the errors of a component `COMPONENT-last-error` would be: that
+    node then has a value and children."""
+    return component_errors(topology_id, component) + "-last-error"
+
+
+def credentials(topology_id: str) -> str:
+    return f"{CREDENTIALS}/{topology_id}"
+
+
+def logconfig(topology_id: str) -> str:
+    return f"{LOGCONFIGS}/{topology_id}"
+
+
+def profilerconfigs(topology_id: str) -> str:
+    return f"{PROFILERCONFIGS}/{topology_id}"
+
+
+def profilerconfig(topology_id: str, host: str, port: int, action: str) -> str:
+    return f"{PROFILERCONFIGS}/{topology_id}/{host}_{port}_{action}"
+
+
+def blob(key: str) -> str:
+    """Keys are checked before they come here: none has a "/"."""
+    return f"{BLOBSTORE}/{key}"
+
+
+def key_of_blob(path: str) -> str:
+    return path.removeprefix(f"{BLOBSTORE}/")
+
+
+def blob_holder(key: str, holder: str) -> str:
+    return f"{BLOBSTORE}/{key}/{holder}"

@@ -1,0 +1,273 @@
+"""What lies in the cluster state, as our own values. `cluster.codec` turns them into the bytes of
+Storm's Thrift structs and back; nothing else in the project knows those bytes."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from squall_common.topology.model import Executor, WorkerSlot
+
+
+class TopologyStatus(enum.Enum):
+    ACTIVE = 1
+    INACTIVE = 2
+    REBALANCING = 3
+    KILLED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class KillOptions:
+    wait_secs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceOptions:
+    wait_secs: int | None = None
+    num_workers: int | None = None
+    num_executors: Mapping[str, int] = field(default_factory=dict)
+    topology_conf_overrides: str | None = None  # JSON
+    # Component -> resource -> amount
+    topology_resources_overrides: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    principal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DebugOptions:
+    """Which part of a component's tuples go to the event logger (0 to 100)."""
+
+    enable: bool
+    sampling_pct: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class StormBase:
+    """/storms/ID: a topology's status and size. `action_options` is not None only in KILLED and
+    REBALANCING; `prev_status` only in REBALANCING and while the start is pending."""
+
+    name: str
+    status: TopologyStatus
+    num_workers: int
+    component_executors: Mapping[str, int] = field(default_factory=dict)
+    launch_time_secs: int = 0
+    owner: str | None = None
+    action_options: KillOptions | RebalanceOptions | None = None
+    prev_status: TopologyStatus | None = None
+    # By component; the whole topology's under its own id.
+    component_debug: Mapping[str, DebugOptions] = field(default_factory=dict)
+    principal: str | None = None
+    topology_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """/assignments/ID: where each executor runs."""
+
+    master_code_dir: str
+    node_host: Mapping[str, str] = field(default_factory=dict)  # supervisor id -> host
+    executor_slot: Mapping[Executor, WorkerSlot] = field(default_factory=dict)
+    executor_start_time_secs: Mapping[Executor, int] = field(default_factory=dict)
+    owner: str | None = None
+
+    def slots(self) -> dict[WorkerSlot, list[Executor]]:
+        """Executors by slot, sorted."""
+        slots: dict[WorkerSlot, list[Executor]] = {}
+        for executor in sorted(self.executor_slot):
+            slots.setdefault(self.executor_slot[executor], []).append(executor)
+        return slots
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorInfo:
+    """/supervisors/SID (ephemeral): `meta` is the list of its slots' ports."""
+
+    time_secs: int
+    hostname: str
+    assignment_id: str
+    used_ports: tuple[int, ...] = ()
+    meta: tuple[int, ...] = ()
+    scheduler_meta: Mapping[str, str] = field(default_factory=dict)
+    uptime_secs: int = 0
+    version: str = ""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    server_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NimbusInfo:
+    """/nimbuses/HOST:PORT (ephemeral)."""
+
+    host: str
+    port: int
+    uptime_secs: int
+    is_leader: bool
+    version: str
+    sealing_key: str = ""  # public: with it others seal what only this Nimbus may read
+
+
+# Counts and averages by time window ("600", "10800", "86400", ":all-time") and stream; a bolt's
+# inputs are keyed by (component, stream).
+ByStream = Mapping[str, Mapping[str, int]]
+ByInput = Mapping[str, Mapping[tuple[str, str], int]]
+AverageByInput = Mapping[str, Mapping[tuple[str, str], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class SpoutStats:
+    acked: ByStream = field(default_factory=dict)
+    failed: ByStream = field(default_factory=dict)
+    complete_ms_avg: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BoltStats:
+    acked: ByInput = field(default_factory=dict)
+    failed: ByInput = field(default_factory=dict)
+    executed: ByInput = field(default_factory=dict)
+    process_ms_avg: AverageByInput = field(default_factory=dict)
+    execute_ms_avg: AverageByInput = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorStats:
+    """Statistics of one executor; `specific` says which kind of component it is."""
+
+    specific: SpoutStats | BoltStats
+    emitted: ByStream = field(default_factory=dict)
+    transferred: ByStream = field(default_factory=dict)
+    rate: float = 1.0  # sampling rate; ours counts every tuple
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHeartbeat:
+    """/workerbeats/ID/NODE-PORT: a worker is alive, and what its executors did (None: one that has
+    nothing to tell yet)."""
+
+    topology_id: str
+    executor_stats: Mapping[Executor, ExecutorStats | None]
+    time_secs: int
+    uptime_secs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """/errors/ID/COMPONENT/eSEQ: an error that a component reported."""
+
+    error: str
+    time_secs: int
+    host: str | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """/credentials/ID: secrets of a topology. Never logged."""
+
+    creds: Mapping[str, str] = field(repr=False)
+    owner: str | None = None
+
+
+class LogLevelAction(enum.Enum):
+    UNCHANGED = 1
+    UPDATE = 2
+    REMOVE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LogLevel:
+    """What to do with one logger's level, and until when (`reset_epoch_ms`)."""
+
+    action: LogLevelAction
+    target_level: str | None = None
+    reset_timeout_secs: int | None = None
+    reset_epoch_ms: int | None = None
+    reset_level: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """/logconfigs/ID: log levels by logger name."""
+
+    levels: Mapping[str, LogLevel] = field(default_factory=dict)
+
+
+class ProfileAction(enum.Enum):
+    JPROFILE_STOP = 0
+    JPROFILE_START = 1
+    JPROFILE_DUMP = 2
+    JMAP_DUMP = 3
+    JSTACK_DUMP = 4
+    JVM_RESTART = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRequest:
+    """/profilerconfigs/ID/NODE_PORT_ACTION: something that one worker is asked to do."""
+
+    slot: WorkerSlot
+    action: ProfileAction
+    time_stamp: int | None = None  # ms since the epoch until which it holds
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyHistory:
+    """A topology that once ran (Nimbus' local state)."""
+
+    topology_id: str
+    time_stamp: int  # ms since the epoch
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAssignment:
+    """What one port of a supervisor is to run (local state)."""
+
+    topology_id: str
+    executors: tuple[Executor, ...]
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One entry of a blob's access list: type 1 OTHER, 2 USER; access bits READ 1, WRITE 2,
+    ADMIN 4."""
+
+    type: int
+    name: str | None
+    access: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlobMeta:
+    """What is known of a blob beside its content."""
+
+    key: str
+    version: int  # grows with every write, also over a deletion: epoch milliseconds at least
+    size: int
+    sha256: str
+    acl: tuple[Access, ...] = ()
+    replication: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRecord:
+    """/blobstore/KEY: the version of a blob that counts, whatever lies on anybody's disk.
+
+    `pending`: its writer has not been answered, since not enough Nimbus nodes have it yet. When it
+    gets lost now, the blob goes back to `previous` (None: it was to be a new blob).
+    """
+
+    meta: BlobMeta
+    pending: bool = False
+    previous: BlobMeta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlobHolder:
+    """/blobstore/KEY/HOST:PORT-VERSION: a Nimbus that has a version of a blob on its disk."""
+
+    host: str
+    port: int
+    version: int

@@ -1,0 +1,37 @@
+"""The base of classes whose objects note, as they are made, what they were made from."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from typing import Any, TypeVar
+
+from squall_common.errors import InvalidTopologyError
+from squall_common.topology.arguments import encode_arguments
+from squall_common.topology.construction import Constructed, Construction, attributes_of, travels
+
+_Made = TypeVar("_Made")
+
+
+class _Remembers(ABCMeta):
+    """A metaclass, because neither `__new__` nor a base `__init__` sees the end of the constructor.
+    From ABCMeta, so that users' classes may be ABCs."""
+
+    def __call__(cls: type[_Made], *args: Any, **kwargs: Any) -> _Made:
+        if not travels.get():
+            arrived: _Made = type.__call__(cls, *args, **kwargs)
+            return arrived
+        arguments: bytes | InvalidTopologyError
+        try:
+            # Before the constructor runs, not at build(): an argument that is changed in between
+            # would otherwise arrive changed.
+            arguments = encode_arguments(args, kwargs)
+        except InvalidTopologyError as error:
+            arguments = error
+        made: _Made = type.__call__(cls, *args, **kwargs)
+        if isinstance(made, Constructed):
+            made.__dict__["_construction"] = Construction(arguments, attributes_of(made))
+        return made
+
+
+class Remembering(Constructed, metaclass=_Remembers):
+    """Base of components and custom groupings."""

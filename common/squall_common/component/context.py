@@ -1,0 +1,157 @@
+"""What a component knows of its topology: `self.context`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from squall_common.component.shell_metrics import ShellMetric
+from squall_common.names import topology_name_of
+from squall_common.topology.model import Component, GlobalStreamId, Grouping, Topology
+from squall_common.topology.serialization import Registry
+
+_Metric = TypeVar("_Metric")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerContext:
+    """What the tasks of one worker share."""
+
+    topology_id: str
+    topology: Topology
+    conf: Mapping[str, Any]
+    task_to_component: Mapping[int, str]
+    worker_tasks: tuple[int, ...]
+    worker_port: int
+    code_dir: Path | None
+    pid_dir: Path | None
+    wake: Callable[[], None]
+    serialization: Registry = field(default_factory=Registry)
+    resources: dict[str, Any] = field(default_factory=dict)  # shared by the worker's tasks
+
+
+class TopologyContext:
+    """One task's view. The names are Storm's TopologyContext's, spelled as Python's."""
+
+    def __init__(self, worker: WorkerContext, task: int, conf: Mapping[str, Any]) -> None:
+        self._worker = worker
+        self.conf = conf
+        """The topology's configuration with the component's own on top."""
+        self.this_task_id = task
+        self.this_component_id = worker.task_to_component[task]
+        self.this_task_index = self.component_tasks(self.this_component_id).index(task)
+        """Index among the component's tasks, from 0."""
+        self.shell_metrics: dict[str, ShellMetric] = {}
+        """What the task's child has reported, by name, when it is a shell component."""
+        self.metrics: dict[str, tuple[Any, float | None]] = {}
+        """What was registered: name -> (metric, seconds or None)."""
+
+    @property
+    def topology_id(self) -> str:
+        return self._worker.topology_id
+
+    @property
+    def topology_name(self) -> str:
+        return topology_name_of(self._worker.topology_id)
+
+    @property
+    def topology(self) -> Topology:
+        """The running topology, system components included."""
+        return self._worker.topology
+
+    @property
+    def task_to_component(self) -> Mapping[int, str]:
+        return self._worker.task_to_component
+
+    @property
+    def this_worker_port(self) -> int:
+        return self._worker.worker_port
+
+    @property
+    def this_worker_tasks(self) -> Sequence[int]:
+        """The tasks that run in this worker."""
+        return self._worker.worker_tasks
+
+    @property
+    def code_dir(self) -> Path | None:
+        """Where the package is unpacked; None in local mode and in the test kit."""
+        return self._worker.code_dir
+
+    @property
+    def pid_dir(self) -> Path | None:
+        return self._worker.pid_dir
+
+    @property
+    def serialization(self) -> Registry:
+        """The topology's registered types."""
+        return self._worker.serialization
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        """A dict that all tasks of this worker share (one thread, unless a component is
+        `blocking`)."""
+        return self._worker.resources
+
+    def component(self, component_id: str) -> Component:
+        """Raises KeyError for an unknown id."""
+        return self._worker.topology.components[component_id]
+
+    def component_of(self, task: int) -> str:
+        """The component of a task; raises KeyError."""
+        return self._worker.task_to_component[task]
+
+    def component_tasks(self, component_id: str) -> list[int]:
+        """All tasks of a component, in every worker, sorted."""
+        return sorted(
+            task
+            for task, component in self._worker.task_to_component.items()
+            if component == component_id
+        )
+
+    def output_fields(self, component_id: str, stream: str = "default") -> tuple[str, ...]:
+        """The fields of a stream; raises KeyError when it is not declared."""
+        return self.component(component_id).streams[stream].fields
+
+    @property
+    def this_output_streams(self) -> list[str]:
+        return sorted(self.component(self.this_component_id).streams)
+
+    @property
+    def this_sources(self) -> Mapping[GlobalStreamId, Grouping]:
+        """The streams that this component consumes."""
+        return self.component(self.this_component_id).inputs
+
+    def targets(self, component_id: str) -> dict[str, dict[str, Grouping]]:
+        """Who consumes a component: stream -> consumer -> grouping."""
+        found: dict[str, dict[str, Grouping]] = {}
+        for consumer in self._worker.topology.components.values():
+            for source, grouping in consumer.inputs.items():
+                if source.component == component_id:
+                    found.setdefault(source.stream, {})[consumer.id] = grouping
+        return found
+
+    @property
+    def this_targets(self) -> dict[str, dict[str, Grouping]]:
+        return self.targets(self.this_component_id)
+
+    def register_metric(
+        self, name: str, metric: _Metric, interval_secs: float | None = None
+    ) -> _Metric:
+        """Have a metric read every so many seconds (None:
+        `topology.builtin.metrics.bucket.size.secs`) and given to the topology's metrics consumers;
+        returns the metric. Only in `open` or `prepare`. Raises ValueError for a name that is taken,
+        and TypeError for what has no `get_value_and_reset`."""
+        if name in self.metrics:
+            raise ValueError(f"{self.this_component_id!r} has a metric {name!r} already")
+        if not callable(getattr(metric, "get_value_and_reset", None)):
+            raise TypeError(f"metric {name!r} has no get_value_and_reset(): {metric!r}")
+        if interval_secs is not None and interval_secs <= 0:
+            raise ValueError(f"metric {name!r}: an interval of {interval_secs} s")
+        self.metrics[name] = (metric, interval_secs)
+        return metric
+
+    def wake(self) -> None:
+        """There is something to emit: end the spouts' idle wait now. From any thread."""
+        self._worker.wake()

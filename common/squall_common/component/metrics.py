@@ -1,0 +1,191 @@
+"""Metrics: what components count themselves, and consumers of all that is counted.
+
+    class Split(Bolt):
+        def prepare(self, conf, context):
+            self.empty = context.register_metric("empty-lines", CountMetric(), 10)
+
+        def execute(self, tup):
+            if not tup["line"]:
+                self.empty.incr()
+
+Every worker gives the metrics of its tasks, its users' and the built-in ones, to each class that
+`topology.metrics.consumer.register` names:
+
+    topology.metrics.consumer.register:
+      - class: squall.metrics.LoggingMetricsConsumer
+      - class: mypackage.ToGraphite
+        argument: {host: graphite.example, port: 2003}
+        whitelist: ["__.*-count"]
+
+The names are those of Storm's metrics API (`org.apache.storm.metric.api`), spelled as Python's.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from squall_common.daemon.logs import get_logger
+
+log = get_logger(__name__)
+
+_FILE_BYTES_MAX = 10 * 1024 * 1024
+_OLD_FILES_MAX = 5
+
+
+class Metric(Protocol):
+    """Something that is asked for its value at the end of each interval. All calls come from the
+    component's worker loop; a metric of a `blocking` component is read while its thread runs."""
+
+    def get_value_and_reset(self) -> Any:
+        """The value of the interval that ends, and begin anew; None: nothing to tell."""
+
+
+class CountMetric:
+    """How often something happened."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def incr(self, by: int = 1) -> None:
+        self._value += by
+
+    def get_value_and_reset(self) -> int:
+        value, self._value = self._value, 0
+        return value
+
+
+class MultiCountMetric:
+    """Counts by name: `metric.scope("timeouts").incr()`."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, CountMetric] = {}
+
+    def scope(self, key: str) -> CountMetric:
+        return self._counts.setdefault(key, CountMetric())
+
+    def get_value_and_reset(self) -> dict[str, int]:
+        return {key: count.get_value_and_reset() for key, count in list(self._counts.items())}
+
+
+class AssignableMetric:
+    """A value as it was last set."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def set(self, value: Any) -> None:
+        self.value = value
+
+    def get_value_and_reset(self) -> Any:
+        return self.value
+
+
+class MeanMetric:
+    """The mean of what was given in the interval; nothing when nothing was (Storm's
+    ReducedMetric of a MeanReducer)."""
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def update(self, value: float) -> None:
+        self._sum += value
+        self._count += 1
+
+    def get_value_and_reset(self) -> float | None:
+        total, count = self._sum, self._count
+        self._sum, self._count = 0.0, 0
+        return total / count if count else None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """Where some data points come from."""
+
+    src_worker_host: str
+    src_worker_port: int
+    src_component_id: str
+    src_task_id: int
+    timestamp: int  # seconds since the epoch
+    update_interval_secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class DataPoint:
+    """One metric's value of an interval."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerContext:
+    """What a consumer may know of its worker. `log_dir` is None in local mode."""
+
+    topology_id: str
+    worker_host: str
+    worker_port: int
+    log_dir: Path | None
+
+
+class MetricsConsumer:
+    """Takes the metrics of one worker's tasks. One instance a worker and a registration, all calls
+    on a thread of its own: it may block. What it is too slow for is dropped and counted."""
+
+    def prepare(self, conf: Mapping[str, Any], argument: Any, context: ConsumerContext) -> None:
+        """Called once. `argument` is the registration's."""
+
+    def handle_data_points(self, task_info: TaskInfo, data_points: Sequence[DataPoint]) -> None:
+        """Called for each task at the end of each interval. An exception is reported as an error of
+        the topology's `__system` component; the next call comes as usual."""
+        raise NotImplementedError(f"{type(self).__name__} does not define handle_data_points()")
+
+    def cleanup(self) -> None:
+        """Called at a graceful stop."""
+
+
+class LoggingMetricsConsumer(MetricsConsumer):
+    """Writes every data point to `worker.log.metrics` beside the worker's log, one a line:
+
+    2026-11-21T09:12:00 host:6700 12:split __emit-count {"default": 20}
+    """
+
+    def prepare(self, conf: Mapping[str, Any], argument: Any, context: ConsumerContext) -> None:
+        self._handler: logging.Handler | None = None
+        if context.log_dir is not None:
+            self._handler = logging.handlers.RotatingFileHandler(
+                context.log_dir / "worker.log.metrics",
+                maxBytes=_FILE_BYTES_MAX,
+                backupCount=_OLD_FILES_MAX,
+                encoding="utf-8",
+            )
+
+    def handle_data_points(self, task_info: TaskInfo, data_points: Sequence[DataPoint]) -> None:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(task_info.timestamp))
+        where = f"{task_info.src_worker_host}:{task_info.src_worker_port}"
+        for point in data_points:
+            line = (
+                f"{stamp} {where} {task_info.src_task_id}:{task_info.src_component_id} "
+                f"{point.name} {_shown(point.value)}"
+            )
+            if self._handler is None:
+                log.info("metric", line=line)
+            else:
+                record = logging.LogRecord("metrics", logging.INFO, "", 0, "%s", (line,), None)
+                self._handler.emit(record)
+
+    def cleanup(self) -> None:
+        if self._handler is not None:
+            self._handler.close()
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    if not text.isprintable():  # nothing of a topology's forges a line
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text

@@ -1,0 +1,76 @@
+"""State of a bolt by key: `StatefulBolt`.
+
+    class Count(StatefulBolt):
+        outputs = ["word", "count"]
+
+        def execute(self, tup):
+            count = self.state.get(tup["word"], 0) + 1
+            self.state.put(tup["word"], count)
+            self.emit([tup["word"], count])
+
+Each task has a state of its own: group the input by the key's fields. On a cluster it is in memory
+and is gone with its worker. On Spark's streams it is kept across micro-batches and restarts. Keys
+and values are what may be emitted too; a value that was put must not be changed, put it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from squall_common.component.component import Bolt
+
+if TYPE_CHECKING:
+    from squall_common.component.context import TopologyContext
+
+
+class KeyValueState(Protocol):
+    """The state of one task."""
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        ...
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Set the value of a key."""
+        ...
+
+    def delete(self, key: Hashable) -> None:
+        """Forget a key; nothing happens when it is not there."""
+        ...
+
+    def iterate(self) -> Iterator[tuple[Any, Any]]:
+        """Every key with its value, as they are now: the state may be changed meanwhile."""
+        ...
+
+
+class MemoryState:
+    """A `KeyValueState` that lives as long as its task."""
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        return self._values.get(key, default)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        self._values[key] = value
+
+    def delete(self, key: Hashable) -> None:
+        self._values.pop(key, None)
+
+    def iterate(self) -> Iterator[tuple[Any, Any]]:
+        return iter(list(self._values.items()))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class StatefulBolt(Bolt):
+    """A bolt whose memory is `self.state`, there from `prepare` on."""
+
+    state: KeyValueState
+
+    def _bind(self, collector: Any, context: TopologyContext) -> None:
+        super()._bind(collector, context)
+        object.__setattr__(self, "state", MemoryState())

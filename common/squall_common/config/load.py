@@ -1,0 +1,319 @@
+"""Configuration: read once at the start, checked, and handed down as one dict.
+
+From lowest to highest: `defaults.yaml`; the site file (`--config FILE`, else
+`$STORM_CONF_DIR/storm.yaml`); for a topology, the conf passed to `submit_topology`; `-c key=value`.
+Nimbus puts its own defaults under a topology's conf. Environment variables choose files and folders
+only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from squall_common.config.for_workers import stored_conf
+from squall_common.config.schema import COMPONENT_KEYS, SCHEMA, is_jvm_key, show_value
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import ConfigError
+
+log = get_logger(__name__)
+
+_SITE_FILE = "storm.yaml"
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("defaults.yaml").read_text(encoding="utf-8")
+    return _parse_yaml(text, "defaults.yaml")
+
+
+def default_conf() -> dict[str, Any]:
+    """The defaults."""
+    return dict(_defaults())
+
+
+def load_conf(
+    *,
+    config_file: str | Path | None = None,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    env: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """The configuration of a daemon or a client: defaults < site file < overrides.
+
+    `overrides` are `key=value` texts, or already parsed. The folders of the node
+    (`storm.local.dir`, `storm.log.dir`, `storm.history.dir`) become absolute. Raises ConfigError
+    that lists all that is wrong; unknown keys are warned of.
+    """
+    conf = default_conf()
+    site, where = site_conf(config_file, env=env)
+    given = (
+        dict(overrides) if isinstance(overrides, Mapping) else dict(map(parse_override, overrides))
+    )
+    for values, source in ((site, where), (given, "-c")):
+        validate_conf(values, where=source)
+        _warn_of_unknown(values, source)
+        conf.update((key, value) for key, value in read_conf(values).items())
+    # A daemon's children run elsewhere: what is relative is so to where the command was given.
+    for key in ("storm.local.dir", "storm.log.dir"):
+        if conf[key] is not None:
+            conf[key] = os.path.abspath(os.path.expanduser(conf[key]))
+    history = conf["storm.history.dir"]
+    if history is not None and "://" not in history:
+        conf["storm.history.dir"] = os.path.abspath(os.path.expanduser(history))
+    return conf
+
+
+def site_conf(
+    config_file: str | Path | None = None, *, env: Mapping[str, str] = os.environ
+) -> tuple[dict[str, Any], str]:
+    """The site file's values, and its name for messages. Raises ConfigError when a file that was
+    named is not there, or is no YAML map."""
+    if config_file is not None:
+        path = Path(config_file)
+    elif env.get("STORM_CONF_DIR"):
+        path = Path(env["STORM_CONF_DIR"]) / _SITE_FILE
+        if not path.exists():
+            return {}, str(path)
+    else:
+        return {}, _SITE_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from error
+    return _parse_yaml(text, str(path)), str(path)
+
+
+def _parse_yaml(text: str, where: str) -> dict[str, Any]:
+    # Imported here: a worker gets its configuration as JSON and never needs YAML.
+    import yaml
+
+    try:
+        values = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{where}: is not valid YAML ({reason})") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where}: expected a map of options, found {show_value(values)}")
+    for key in values:
+        if not isinstance(key, str):
+            raise ConfigError(f"{where}: the key {key!r} is not text")
+    return values
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """`key=value` of `-c`, the value as YAML (and so as JSON): `topology.workers=2`,
+    `nimbus.seeds=[a, b]`, `topology.acker.executors=null`. Raises ConfigError."""
+    key, separator, value = text.partition("=")
+    key = key.strip()
+    if not separator or not key:
+        raise ConfigError(
+            f"-c {text!r}: expected key=value", hint="for example: -c topology.workers=2"
+        )
+    import yaml
+
+    try:
+        parsed = yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        parsed = value  # such as a text with a colon in it
+    kind = SCHEMA.get(key)
+    if kind is not None and not kind.check(parsed) and kind.check(value):
+        parsed = value  # text that looks like something else: topology.version=1.0
+    return key, parsed
+
+
+def validate_conf(conf: Mapping[str, Any], *, where: str = "configuration") -> None:
+    """Check the type and range of every known key; unknown keys may be anything. Raises ConfigError
+    that lists all that is wrong: key, value, and what is expected. `where` begins each line."""
+    problems = []
+    for key, value in conf.items():
+        kind = SCHEMA.get(key)
+        if kind is not None and value is not None and not kind.check(value):
+            problems.append(f"{where}: {key} is {show_value(value)}; expected {kind.expected}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def read_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """A valid configuration with each value spelled one way (2.0 becomes 2 where whole numbers are
+    expected) and null replaced by the default where the key has one."""
+    read = {}
+    for key, value in conf.items():
+        kind = SCHEMA.get(key)
+        if kind is None:
+            read[key] = value
+        elif value is None:
+            # The keys for which null is no value of its own: it means "as if not given".
+            read[key] = None if key in _NULLABLE else _defaults()[key]
+        else:
+            read[key] = kind.read(value)
+    return read
+
+
+# null means something else than the default, and the default is not null.
+_NULLABLE = frozenset(
+    {
+        "topology.eventlogger.executors",
+        "topology.max.worker.kills",
+        "topology.worker.stall.timeout.secs",
+    }
+)
+
+
+_NO_COMPONENTS: Mapping[str, Mapping[str, Any]] = {}
+
+
+def normalize_topology_conf(
+    user_conf: Mapping[str, Any],
+    nimbus_conf: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    components: Mapping[str, Mapping[str, Any]] = _NO_COMPONENTS,
+) -> dict[str, Any]:
+    """The configuration of a topology as Nimbus stores it and every task gets it: what workers need
+    of Nimbus' own, the submitter's keys (unknown ones too) on top, and what later must not depend
+    on anything else fixed: ackers, event loggers, name. `components` is the configuration of each
+    component: the serializers that it registers are everybody's.
+
+    Raises ConfigError when a value is of the wrong type, or components contradict each other.
+    """
+    validate_conf(user_conf, where="topology conf")
+    check_json(user_conf, where="topology conf")
+    conf = stored_conf(nimbus_conf)
+    conf.update(read_conf(user_conf))
+    if name is not None:
+        conf["topology.name"] = name
+    # Their number is part of every message's id: a rebalance to more workers must not change it.
+    for key in ("topology.acker.executors", "topology.eventlogger.executors"):
+        if conf.get(key) is None:
+            conf[key] = conf["topology.workers"]
+    if any("topology.kryo.register" in own for own in components.values()):
+        conf["topology.kryo.register"] = gather_registrations(
+            conf.get("topology.kryo.register"), components
+        )
+    _check_together(conf)
+    return conf
+
+
+def gather_registrations(
+    own: Any, components: Mapping[str, Mapping[str, Any]]
+) -> list[str | dict[str, str | None]]:
+    """`topology.kryo.register` of a topology with that of its components, as Storm's Nimbus does.
+    The topology's own entry for a class counts before a component's. Raises ConfigError when two
+    components register a class with different serializers."""
+    topology = dict(_registrations(own))
+    found: dict[str, tuple[str | None, str]] = {}
+    for id, conf in components.items():
+        for path, serializer in _registrations(conf.get("topology.kryo.register")):
+            if path in topology:
+                continue
+            before, other = found.setdefault(path, (serializer, id))
+            if before != serializer:
+                raise ConfigError(
+                    f"topology.kryo.register: component {other!r} registers {path!r} with "
+                    f"{before!r}, component {id!r} with {serializer!r}",
+                    hint="register it in the topology's configuration, which counts for all",
+                )
+    merged = topology | {path: serializer for path, (serializer, _) in found.items()}
+    return [
+        path if serializer is None else {path: serializer} for path, serializer in merged.items()
+    ]
+
+
+def _registrations(entries: Any) -> Iterator[tuple[str, str | None]]:
+    """(class path, serializer's path); what is of the wrong type is refused elsewhere."""
+    if isinstance(entries, Mapping):
+        yield from entries.items()
+    elif isinstance(entries, list):
+        for entry in entries:
+            if isinstance(entry, str):
+                yield entry, None
+            elif isinstance(entry, Mapping):
+                yield from entry.items()
+
+
+def _check_together(conf: Mapping[str, Any]) -> None:
+    timeout, limit = conf.get("topology.worker.timeout.secs"), conf.get("worker.max.timeout.secs")
+    if timeout is not None and limit is not None and timeout > limit:
+        raise ConfigError(
+            f"topology conf: topology.worker.timeout.secs is {timeout}; expected at most "
+            f"worker.max.timeout.secs ({limit})"
+        )
+
+
+def check_json(conf: Mapping[str, Any], *, where: str) -> None:
+    """Raise ConfigError, naming the key, for a value that JSON cannot carry."""
+    problems = []
+    for key, value in conf.items():
+        if not isinstance(key, str):
+            problems.append(f"{where}: the key {key!r} is not text")
+            continue
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            problems.append(
+                f"{where}: {key} is {show_value(value)}; expected a JSON value ({error})"
+            )
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def component_conf(
+    topology_conf: Mapping[str, Any], component_conf: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The configuration that one component sees: its own conf on top of the topology's, except for
+    the keys that only a whole topology can have (`COMPONENT_KEYS` says which it may override).
+    Keys that are nobody's option are the user's own and pass."""
+    own = {
+        key: value
+        for key, value in component_conf.items()
+        if key not in SCHEMA or key in COMPONENT_KEYS
+    }
+    return {**topology_conf, **own}
+
+
+def local_dir(conf: Mapping[str, Any]) -> Path:
+    """`storm.local.dir`, absolute."""
+    return Path(conf["storm.local.dir"]).absolute()
+
+
+def log_dir(conf: Mapping[str, Any]) -> Path:
+    """`storm.log.dir`, absolute; `logs` in `storm.local.dir` when null."""
+    configured = conf.get("storm.log.dir")
+    return local_dir(conf) / "logs" if configured is None else Path(configured).absolute()
+
+
+def workers_artifacts_dir(conf: Mapping[str, Any]) -> Path:
+    """The folder of the workers' logs: `storm.workers.artifacts.dir` in the log folder."""
+    return log_dir(conf) / str(conf["storm.workers.artifacts.dir"])
+
+
+def unknown_keys(conf: Mapping[str, Any]) -> dict[str, str | None]:
+    """Keys that are no option, each with the option that it may be a misspelling of. A topology's
+    keys are its own affair: one is reported only when it is a misspelling."""
+    found = {}
+    for key in conf:
+        if key in SCHEMA or is_jvm_key(key):
+            continue
+        near = difflib.get_close_matches(key, SCHEMA, n=1, cutoff=0.87)
+        if near or key.startswith(_DAEMON_PREFIXES):
+            found[key] = near[0] if near else None
+    return found
+
+
+_DAEMON_PREFIXES = ("storm.", "nimbus.", "supervisor.", "worker.", "task.", "ui.", "drpc.")
+
+
+def _warn_of_unknown(conf: Mapping[str, Any], where: str) -> None:
+    for key, near in unknown_keys(conf).items():
+        if near:
+            log.warning("config_key_unknown", key=key, where=where, did_you_mean=near)
+        else:
+            log.warning("config_key_unknown", key=key, where=where)

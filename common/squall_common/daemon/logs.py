@@ -1,0 +1,97 @@
+"""Logs: an event's name and its keys, one line each, safe to print.
+
+    log = get_logger(__name__)
+    log.info("worker_started", topology_id=tid, port=6700, pid=4711)
+
+gives `2026-11-21 09:12:00.123 INFO  squall_supervisor.slots.slot worker_started
+topology_id=wc-1-17 ...`. Control characters in values are escaped, so that a topology's name or a
+tuple can neither forge a line nor reach a terminal.
+"""
+
+import logging
+import logging.handlers
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+# A log is turned over at this size, and so many older ones are kept, as in Storm's log4j2 files.
+_FILE_BYTES_MAX = 100 * 1024 * 1024
+_OLD_FILES_MAX = 9
+
+_NEEDS_QUOTES = frozenset(" \"='")
+
+
+def _show(value: object) -> str:
+    text = value if isinstance(value, str) else str(value)
+    if isinstance(value, BaseException):
+        text = f"{type(value).__name__}: {value}"
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    if not text or any(c in _NEEDS_QUOTES for c in text):
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return text
+
+
+class Logger:
+    """A logger of events with keys."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    def _log(self, level: int, event: str, exc_info: Any, keys: dict[str, object]) -> None:
+        if self._logger.isEnabledFor(level):
+            message = event + "".join(f" {key}={_show(value)}" for key, value in keys.items())
+            self._logger.log(level, "%s", message, exc_info=exc_info)
+
+    def debug(self, event: str, /, *, exc_info: Any = None, **keys: object) -> None:
+        self._log(logging.DEBUG, event, exc_info, keys)
+
+    def info(self, event: str, /, *, exc_info: Any = None, **keys: object) -> None:
+        self._log(logging.INFO, event, exc_info, keys)
+
+    def warning(self, event: str, /, *, exc_info: Any = None, **keys: object) -> None:
+        self._log(logging.WARNING, event, exc_info, keys)
+
+    def error(self, event: str, /, *, exc_info: Any = None, **keys: object) -> None:
+        self._log(logging.ERROR, event, exc_info, keys)
+
+
+def get_logger(name: str) -> Logger:
+    """The logger of a module."""
+    return Logger(logging.getLogger(name))
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        message = record.getMessage()
+        if not message.isprintable():
+            message = "".join(
+                c if c.isprintable() else c.encode("unicode_escape").decode() for c in message
+            )
+        line = f"{stamp}.{int(record.msecs):03d} {record.levelname:<5} {record.name} {message}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def set_up_logging(file: Path | None = None, *, level: int = logging.INFO) -> None:
+    """Send all log lines to `file` (appended, its folder made; turned over at 100 MiB, to
+    `file.1` ... `file.9`), or to stderr when None."""
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.handlers.RotatingFileHandler(
+            file, encoding="utf-8", maxBytes=_FILE_BYTES_MAX, backupCount=_OLD_FILES_MAX
+        )
+    handler.setFormatter(_Formatter())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    root.setLevel(level)
+    logging.getLogger("kazoo").setLevel(max(level, logging.WARNING))

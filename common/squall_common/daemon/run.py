@@ -1,0 +1,94 @@
+"""What every daemon does alike: read the configuration that it was started with, keep a log, and
+run on one uvloop loop until it is told to stop.
+
+A daemon is `python -m PACKAGE` with the merged configuration in a JSON file, which the environment
+variable SQUALL_DAEMON_CONF names. Once it answers, it says where in one JSON line on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from squall_common.daemon.logs import set_up_logging
+from squall_common.daemon.printing import hold_standard_streams
+from squall_common.daemon.watched_loop import WatchedLoop
+from squall_common.errors import ConfigError
+
+# The loop waits at most so long for the interpreter while a thread works beside it (Python's own
+# default: 0.005).
+_SWITCH_SECS = 0.001
+# Memory blocks from so many bytes on come from the system, and go back to it when they are freed.
+# glibc would otherwise raise its bound to the largest block that was ever freed, and keep what lies
+# between others: a server that once had 600 frames of 1 MB would keep their room for good.
+_MMAP_THRESHOLD_BYTES = 262_144
+_M_MMAP_THRESHOLD = -3  # <malloc.h>
+
+CONF_VARIABLE = "SQUALL_DAEMON_CONF"
+
+
+def begin_daemon() -> None:
+    """The first thing that a daemon does: what it writes is for its user only (configuration,
+    packages and logs hold secrets), and no file gets the number of a closed standard stream."""
+    hold_standard_streams()
+    os.umask(0o077)
+
+
+def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
+    """The merged configuration of the file that `env` names. Raises ConfigError, which tells a
+    person who started the daemon by hand to use `command`."""
+    path = env.get(CONF_VARIABLE)
+    if not path:
+        raise ConfigError(f"{CONF_VARIABLE} is not set", hint=f"Start it with `{command}`.")
+    try:
+        conf = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    if not isinstance(conf, dict):
+        raise ConfigError(f"{path} holds no configuration: it is no JSON object")
+    return conf
+
+
+def set_up_daemon_log(conf: Mapping[str, Any], name: str) -> None:
+    """Log to `name`.log in `storm.log.dir`, or to stderr without one, from `storm.log.level` on."""
+    level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
+    folder = conf.get("storm.log.dir")
+    set_up_logging(Path(folder) / f"{name}.log" if folder else None, level=level)
+
+
+def run_daemon(main: Coroutine[Any, Any, int]) -> int:
+    """Run a daemon's main coroutine on uvloop; returns its exit status."""
+    sys.setswitchinterval(_SWITCH_SECS)
+    _give_memory_back()
+    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+        return runner.run(main)
+
+
+def watch_loop() -> None:
+    """The daemon has started: from now on say when something holds the loop (`watched_loop`)."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, WatchedLoop):  # tests run parts of daemons on other loops
+        loop.watch()
+
+
+def _give_memory_back() -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+
+
+def stop_signals() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop

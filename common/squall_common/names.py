@@ -1,0 +1,134 @@
+"""Names that every part of the cluster spells the same way (Storm's own; facts, not choices)."""
+
+import re
+from urllib.parse import quote, unquote
+
+DEFAULT_STREAM = "default"
+
+SYSTEM_COMPONENT = "__system"
+SYSTEM_TASK = -1
+SYSTEM_STREAM = "__system"
+TICK_STREAM = "__tick"
+HEARTBEAT_STREAM = "__heartbeat"
+METRICS_STREAM = "__metrics"
+METRICS_TICK_STREAM = "__metrics_tick"
+
+ACKER_COMPONENT = "__acker"
+ACKER_INIT_STREAM = "__ack_init"
+ACKER_ACK_STREAM = "__ack_ack"
+ACKER_FAIL_STREAM = "__ack_fail"
+ACKER_RESET_TIMEOUT_STREAM = "__ack_reset_timeout"
+
+# Of a spout: its messages that failed more often than topology.max.replays allows.
+DEAD_LETTER_STREAM = "__dead_letter"
+DEAD_LETTER_FIELDS = (
+    "message_id",
+    "values",
+    "stream",
+    "reason",
+    "component",
+    "task",
+    "worker",
+    "replays",
+)
+
+EVENTLOGGER_COMPONENT = "__eventlogger"
+EVENTLOGGER_STREAM = "__eventlog"
+
+# Components and streams of the system begin so; a user's never may.
+RESERVED_PREFIX = "__"
+
+# Who submits and asks where nobody is authenticated.
+ANONYMOUS = "anonymous"
+
+_TOPOLOGY_NAME = re.compile(r"(?! )(?:[^/.:\\\s\x00-\x1f]| )+(?<! )")  # blanks within
+_TOPOLOGY_ID = re.compile(r"(?P<name>.+)-(?P<counter>\d+)-(?P<epoch>\d+)")
+
+
+def is_system_id(name: str) -> bool:
+    """Whether a component or stream id belongs to the system."""
+    return name.startswith(RESERVED_PREFIX)
+
+
+def character_error(name: str) -> str | None:
+    """The character of a name that cannot be shown as what it is, or that ZooKeeper refuses, or
+    None: control characters (those that turn the direction of text, too), line separators, halves
+    of surrogate pairs, private use."""
+    for character in name:
+        if not character.isprintable() or "\ufff0" <= character <= "\uffff":
+            return f"the character U+{ord(character):04X}, which names may not have"
+    return None
+
+
+def topology_name_error(name: str) -> str | None:
+    """Why `name` cannot name a topology, or None. Storm refuses the same characters."""
+    if not name:
+        return "a topology name may not be empty"
+    if (why := character_error(name)) is not None:
+        return f"topology name {name!r} has {why}"
+    if len(name.encode()) > 200:
+        return f"the topology name is {len(name.encode())} bytes long; the limit is 200"
+    if _TOPOLOGY_NAME.fullmatch(name) is None:
+        return (
+            f"topology name {name!r} may not contain '/', '.', ':', '\\' or control characters, "
+            "and may not begin or end with a blank"
+        )
+    return None
+
+
+def make_topology_id(name: str, counter: int, epoch_secs: int) -> str:
+    """`NAME-COUNTER-EPOCHSECS`, as Storm names a submitted topology."""
+    return f"{name}-{counter}-{epoch_secs}"
+
+
+def topology_name_of(topology_id: str) -> str:
+    """The name inside a topology id; raises ValueError when it is none."""
+    match = _TOPOLOGY_ID.fullmatch(topology_id)
+    if match is None:
+        raise ValueError(f"{topology_id!r} is no topology id (NAME-COUNTER-EPOCHSECS)")
+    return match["name"]
+
+
+def encode_znode(name: str) -> str:
+    """A component id as one znode or file name (URL-encoded, as Storm's error paths are)."""
+    return quote(name, safe="").replace(".", "%2E") if name in {".", ".."} else quote(name, safe="")
+
+
+def decode_znode(name: str) -> str:
+    """The inverse of `encode_znode`."""
+    return unquote(name)
+
+
+def jar_blob_key(topology_id: str) -> str:
+    """Blob key of a topology's package."""
+    return f"{topology_id}-stormjar.jar"
+
+
+def code_blob_key(topology_id: str) -> str:
+    """Blob key of a topology's StormTopology, in Thrift's binary protocol."""
+    return f"{topology_id}-stormcode.ser"
+
+
+def conf_blob_key(topology_id: str) -> str:
+    """Blob key of a topology's normalized configuration, as JSON."""
+    return f"{topology_id}-stormconf.ser"
+
+
+def curve_blob_key(topology_id: str) -> str:
+    """Blob key of the pair of keys with which a topology's workers encrypt
+    (`squall_common.security.curve`)."""
+    return f"{topology_id}-curve.key"
+
+
+_DEPENDENCY_KEY = re.compile(r"dep-([0-9a-f]{64})-([A-Za-z0-9._+!-]{1,200}\.whl)")
+
+
+def dependency_key(sha256: str, filename: str) -> str:
+    """Blob key of a wheel that topologies depend on: it names its content."""
+    return f"dep-{sha256}-{filename}"
+
+
+def parse_dependency_key(key: str) -> tuple[str, str] | None:
+    """The hash and the file's name in a dependency's blob key; None for any other key."""
+    match = _DEPENDENCY_KEY.fullmatch(key)
+    return None if match is None else (match[1], match[2])

@@ -1,0 +1,92 @@
+"""Classes and functions by the path under which another process imports them: `module:name`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from squall_common.errors import InvalidTopologyError
+
+# Modules that stored topologies may name although they live elsewhere now. What is stored must load
+# for as long as a topology runs, across upgrades.
+_STORED_MODULES = {
+    "squall.columns": "squall_common.component.columns",
+    "squall.component": "squall_common.component.component",
+    "squall.context": "squall_common.component.context",
+    "squall.errors": "squall_common.errors",
+    "squall.groupings": "squall_common.component.groupings",
+    "squall.model": "squall_common.topology.model",
+    "squall.replaying": "squall_common.component.replaying",
+    "squall.serialization": "squall_common.topology.serialization",
+    "squall.state": "squall_common.component.state",
+    "squall.tuples": "squall_common.component.tuples",
+}
+
+
+def import_stored_module(name: str) -> types.ModuleType:
+    """Import a module by the name under which a topology may have stored it. Raises ImportError."""
+    return importlib.import_module(_STORED_MODULES.get(name, name))
+
+
+def import_path(path: str) -> Any:
+    """What `module:name` names. Raises InvalidTopologyError when it is not there, or when the
+    module itself is not found (an import error *inside* it comes through)."""
+    module_name, separator, name = path.partition(":")
+    if not separator or not module_name or not name:
+        raise InvalidTopologyError(f"{path!r} is no import path (module:name)")
+    try:
+        module = import_stored_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name + ".").startswith(error.name + "."):
+            raise InvalidTopologyError(
+                f"{path}: there is no module {error.name!r}",
+                hint="is it in the package that was submitted?",
+            ) from error
+        raise
+    found: Any = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise InvalidTopologyError(f"module {module_name!r} has no {name!r}") from None
+    return found
+
+
+def import_path_of(value: type | types.FunctionType | types.BuiltinFunctionType) -> str:
+    """The `module:name` of a class or function, under which a worker finds it too. Raises
+    InvalidTopologyError for one that has none: a lambda, one nested in a function or a class, one
+    that its module's name does not lead to."""
+    name = value.__qualname__
+    what = "class" if isinstance(value, type) else "function"
+    if name.endswith("<lambda>"):
+        raise InvalidTopologyError("a lambda cannot travel: make it a function of a module")
+    if "<locals>" in name:
+        raise InvalidTopologyError(
+            f"{what} {value.__name__!r} is made inside a function: "
+            "move it to its module's top level"
+        )
+    if "." in name:
+        raise InvalidTopologyError(
+            f"{what} {name!r} is nested in a class: move it to its module's top level"
+        )
+    module = value.__module__
+    if getattr(sys.modules.get(module), name, None) is not value:
+        raise InvalidTopologyError(
+            f"{what} {name!r} is not what {module}.{name} names, and a worker would get that one"
+        )
+    return f"{main_module_name() if module == '__main__' else module}:{name}"
+
+
+def main_module_name() -> str:
+    """The name under which a worker can import what runs here as `__main__`: the name it was
+    started by (`python -m jobs.wordcount`), or its file's. `__main__` when it has neither (a
+    prompt, `python -c`)."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    return "__main__" if file is None else Path(file).stem

@@ -1,0 +1,149 @@
+"""A topology as every part of the cluster sees it: plain values, no user code.
+
+`TopologyBuilder.build()` makes one, Thrift carries it (`model_thrift`), Nimbus checks and compiles
+it (`system_topology`), workers run it. `GlobalStreamId` names one stream of one component; an
+input maps it to the grouping that picks the consumer's tasks.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class ComponentKind(enum.Enum):
+    SPOUT = "spout"
+    BOLT = "bolt"
+
+
+class GroupingKind(enum.Enum):
+    """How the tasks that receive a tuple are chosen. A global grouping travels as FIELDS with no
+    fields, as in Storm; partial-key travels as a CUSTOM one."""
+
+    SHUFFLE = "shuffle"
+    FIELDS = "fields"
+    ALL = "all"
+    GLOBAL = "global"
+    DIRECT = "direct"
+    LOCAL_OR_SHUFFLE = "local_or_shuffle"
+    NONE = "none"
+    CUSTOM = "custom"
+    CUSTOM_SERIALIZED = "custom_serialized"  # Java bytes: carried, never run here
+
+
+@dataclass(frozen=True, slots=True)
+class PythonObject:
+    """A Python object to be made in the worker: `module:Class` and its constructor's arguments,
+    as tagged JSON bytes (`squall_common.topology.arguments`). Travels as Thrift's JavaObject with
+    one binary argument."""
+
+    class_path: str
+    arguments: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShellObject:
+    """A shell component: `argv` is exactly [command, script]."""
+
+    command: str
+    script: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignObject:
+    """A component that only another implementation can run: serialized Java, or a Java class with
+    arguments as (member of Thrift's JavaObjectArg, value). Carried, refused by the worker with a
+    clear error."""
+
+    serialized: bytes = b""
+    class_name: str = ""
+    args: tuple[tuple[str, Any], ...] = ()
+
+
+ComponentObject = PythonObject | ShellObject | ForeignObject
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GlobalStreamId:
+    component: str
+    stream: str = "default"
+
+    def __str__(self) -> str:
+        return self.component if self.stream == "default" else f"{self.component}:{self.stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    kind: GroupingKind
+    fields: tuple[str, ...] = ()  # FIELDS only
+    custom: PythonObject | None = None  # CUSTOM only
+    serialized: bytes = b""  # CUSTOM_SERIALIZED only
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    fields: tuple[str, ...]
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A spout or a bolt. `conf` is its own part of the configuration (`json_conf`)."""
+
+    id: str
+    kind: ComponentKind
+    object: ComponentObject
+    inputs: Mapping[GlobalStreamId, Grouping] = field(default_factory=dict)
+    streams: Mapping[str, StreamInfo] = field(default_factory=dict)
+    parallelism: int | None = None  # executors; None when the submitter set none (1)
+    conf: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Components by id, and what else Thrift's StormTopology carries."""
+
+    components: Mapping[str, Component]
+    worker_hooks: tuple[bytes, ...] = ()
+    dependency_jars: tuple[str, ...] = ()
+    dependency_artifacts: tuple[str, ...] = ()
+    storm_version: str | None = None
+    jdk_version: str | None = None
+
+    @property
+    def spouts(self) -> dict[str, Component]:
+        return {i: c for i, c in self.components.items() if c.kind is ComponentKind.SPOUT}
+
+    @property
+    def bolts(self) -> dict[str, Component]:
+        return {i: c for i, c in self.components.items() if c.kind is ComponentKind.BOLT}
+
+    @property
+    def component_confs(self) -> dict[str, Mapping[str, Any]]:
+        """What each component has of configuration of its own."""
+        return {i: c.conf for i, c in self.components.items()}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Executor:
+    """A range of tasks of one component that run together, both ends included."""
+
+    task_start: int
+    task_end: int
+
+    @property
+    def tasks(self) -> range:
+        return range(self.task_start, self.task_end + 1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WorkerSlot:
+    """A place for one worker: a supervisor's id and one of its ports."""
+
+    node: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node}:{self.port}"

@@ -1,0 +1,88 @@
+"""Types of the user's own on the wire: `topology.kryo.register`.
+
+    topology.kryo.register:
+      - "shop.orders:Order"                      # a dataclass, enum or namedtuple: as it is
+      - "shop.money:Money": "shop.money:MoneyCodec"   # anything else: by a serializer
+
+A serializer is a class with `encode(self, value) -> plain value` and `decode(self, plain) -> value`
+(or static methods of these names); plain is anything that travels already. Dataclasses, enums and
+namedtuples travel without being registered when they are in a module that the topology's components
+import; one that a component imports late, inside a function, has to be registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from squall_common.errors import ConfigError
+from squall_common.topology.import_paths import import_stored_module
+
+
+class Serializer(Protocol):
+    """Turns values of one type into plain ones and back."""
+
+    def encode(self, value: Any) -> Any: ...
+
+    def decode(self, plain: Any) -> Any: ...
+
+
+class Registry:
+    """The registered types of a topology."""
+
+    def __init__(self) -> None:
+        self._by_type: dict[type, Serializer] = {}
+        self._by_path: dict[str, Serializer] = {}
+
+    def register(self, cls: type, serializer: Serializer) -> None:
+        """Values of exactly this class travel through `serializer`."""
+        self._by_type[cls] = serializer
+        self._by_path[f"{cls.__module__}:{cls.__qualname__}"] = serializer
+
+    def serializer_of(self, cls: type) -> Serializer | None:
+        return self._by_type.get(cls)
+
+    def serializer_at(self, path: str) -> Serializer | None:
+        """By class path, `module:Class`."""
+        return self._by_path.get(path)
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> Registry:
+        """What `topology.kryo.register` says. Raises ConfigError naming the entry that is wrong
+        (unless `topology.skip.missing.kryo.registrations`)."""
+        registry = cls()
+        entries = conf.get("topology.kryo.register") or []
+        if isinstance(entries, Mapping):
+            entries = [{path: entries[path]} for path in entries]
+        for entry in entries:
+            pairs = entry.items() if isinstance(entry, Mapping) else [(entry, None)]
+            for path, serializer_path in pairs:
+                if serializer_path is None and ":" not in path:
+                    continue  # a Java class, of Storm's own clients
+                try:
+                    if serializer_path is None:
+                        load_class(path)  # known from now on, whoever sends it
+                        continue
+                    serializer = load_class(serializer_path)()
+                    registry.register(load_class(path), serializer)
+                except (ImportError, AttributeError, ValueError, TypeError) as error:
+                    if conf.get("topology.skip.missing.kryo.registrations"):
+                        continue
+                    raise ConfigError(
+                        f"topology.kryo.register: {path!r}"
+                        f"{f': {serializer_path!r}' if serializer_path else ''} cannot be used: "
+                        f"{error}",
+                        hint='name a class and its serializer as "module:Class"',
+                    ) from error
+        return registry
+
+
+def load_class(path: str) -> Any:
+    """The class at `module:Qualified.Name`. Raises ImportError, AttributeError or ValueError."""
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise ValueError(f'{path!r} is not of the form "module:Class"')
+    found: Any = import_stored_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

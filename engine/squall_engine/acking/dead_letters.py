@@ -1,0 +1,504 @@
+"""Messages that keep failing: counted by their spout, and given to the `__dead_letter` stream.
+
+With `topology.max.replays` each spout task remembers the values of its messages in flight and how
+often each failed. What fails once more than that is not failed to the spout again but emitted as a
+*dead letter*, which is a message of its own: tracked by the same acker, and emitted again for as
+long as it fails. Only when it was processed is the spout told, by `ack` of the message. So the
+source keeps a message until it, or its dead letter, took effect.
+
+Why a message failed is known where it failed; an acker says no more than that it did. So whoever
+fails a tree *notes* the reason, and once a turn, before the fails leave, the notes go to the
+workers that have spouts. Only what is noted as the topology's own doing counts (an error, a
+`fail`, a time-out): what a worker's loss or stop failed does not, nor does a fail whose note never
+came. A note that comes after its fail counts then.
+
+Nothing of this exists while `topology.max.replays` is not set.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from squall_common.config.load import component_conf
+from squall_common.daemon.logs import get_logger
+from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
+from squall_common.topology.model import ComponentKind
+from squall_engine.core import UNANCHORED, Batch
+from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
+from squall_engine.core.sections import NOTES
+from squall_engine.dataflow.remote import TUPLE_BYTES_MAX, Exchange
+from squall_engine.loading import describe
+from squall_engine.plan import Plan
+
+log = get_logger(__name__)
+
+_REASON_CHARS_MAX = 500
+_NOTES_MAX = 100_000  # kept of each kind; the oldest go, and their fails do not count
+_FAILING_MAX = 100_000  # messages a spout task that failed and were not acked since
+_VALUE_CHARS_MAX = 1_000  # of a value that cannot be sent as it is
+
+
+class Reason(msgspec.Struct, frozen=True, array_like=True):
+    """Why a tree failed and where: the last hop. `counts` is False when it is nobody's fault."""
+
+    text: str
+    component: str | None = None
+    task: int | None = None
+    worker: str | None = None
+    counts: bool = True
+
+
+class _Note(msgspec.Struct, frozen=True, array_like=True):
+    reason: Reason
+    roots: list[int]
+
+
+LOST = Reason("a worker was lost or stopped", counts=False)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[_Note]).decode
+
+
+@dataclass(slots=True, eq=False)
+class DeadLetter:
+    """The id under which a dead letter is emitted."""
+
+    message_id: Any
+    row: list[Any]
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A message that failed and was not acked since."""
+
+    count: int = 0
+    reason: Reason | None = None  # of the last fail that counts
+
+
+class SpoutReplays:
+    """The messages of one spout task."""
+
+    def __init__(
+        self,
+        desk: Replays,
+        limit: int,
+        calls: Any,
+        pending: Any,
+        timed_out: Reason,
+        wake: Callable[[], None],
+    ) -> None:
+        """`calls` are the spout's own; `wake` has the engine take a turn, which must hear of what
+        is emitted here: of a spout on a thread it does not look for it."""
+        self._desk = desk
+        self._limit = limit
+        self._wake = wake
+        self._calls = calls
+        self._timed_out = timed_out
+        self.pending = pending
+        self._in_flight: dict[Any, tuple[Sequence[Any], str]] = {}
+        self._failing: dict[Any, _Failing] = {}
+        self._unexplained: dict[int, Any] = {}  # root -> message id: failed, reason not known yet
+        self._again: deque[DeadLetter] = deque()
+
+    # -- emitting --
+
+    def recording(self) -> Any:
+        """The spout's calls, with a memory of what is emitted."""
+        calls, in_flight = self._calls, self._in_flight
+
+        def emit(
+            values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
+        ) -> Sequence[int]:
+            if message_id is not None:
+                in_flight[message_id] = (values, stream)
+            ids: Sequence[int] = calls.emit(values, message_id, stream)
+            return ids
+
+        def emit_direct(
+            task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
+        ) -> Sequence[int]:
+            if message_id is not None:
+                in_flight[message_id] = (values, stream)
+            ids: Sequence[int] = calls.emit_direct(task, values, message_id, stream)
+            return ids
+
+        def emit_columns(
+            columns: Sequence[Sequence[Any]],
+            message_ids: Sequence[Any] | None = None,
+            stream: str = DEFAULT_STREAM,
+        ) -> None:
+            calls.emit_columns(columns, message_ids, stream)
+            if message_ids is not None:
+                rows = zip(*columns, strict=True)
+                in_flight.update(
+                    (message_id, (list(row), stream))
+                    for message_id, row in zip(message_ids, rows, strict=True)
+                )
+
+        return SimpleNamespace(
+            emit=emit,
+            emit_direct=emit_direct,
+            emit_columns=emit_columns,
+            report_error=calls.report_error,
+            emitted=calls.emitted,
+            run=calls.run,
+            untracked=calls.untracked,
+        )
+
+    # -- what became of messages --
+
+    def acked(self, message_ids: Iterable[Any]) -> list[Any]:
+        """These are done. Returns the ids that the spout is to be told."""
+        told = []
+        for message_id in message_ids:
+            if isinstance(message_id, DeadLetter):
+                message_id = message_id.message_id
+            self._in_flight.pop(message_id, None)
+            self._failing.pop(message_id, None)
+            told.append(message_id)
+        return told
+
+    def failed(
+        self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
+    ) -> list[Any]:
+        """These failed: the tree of `root`, or by time-out. Returns the ids that the spout is to be
+        told, for it to emit them again; the others become dead letters."""
+        told = []
+        for message_id in message_ids:
+            if isinstance(message_id, DeadLetter):
+                self._again.append(message_id)
+                continue
+            reason: Reason | None = LOST if lost else self._timed_out
+            if root is not None and not lost:
+                reason = self._desk.reason_of(root)
+                if reason is None:
+                    _put(self._unexplained, root, message_id, _NOTES_MAX)
+            if reason is not None and reason.counts:
+                self._count(message_id, reason)
+            emitted = self._in_flight.pop(message_id, None)
+            failing = self._failing.get(message_id)
+            over = failing is not None and failing.count > self._limit
+            if (
+                failing is None
+                or not over
+                or emitted is None
+                or not self._bury(message_id, *emitted, failing)
+            ):
+                told.append(message_id)
+        return told
+
+    def explained(self, root: int, reason: Reason) -> bool:
+        """The reason of a fail has come after it. False when no such fail waits for one."""
+        if root not in self._unexplained:
+            return False
+        message_id = self._unexplained.pop(root)
+        if reason.counts:
+            self._count(message_id, reason)
+        return True
+
+    def _count(self, message_id: Any, reason: Reason) -> None:
+        failing = self._failing.pop(message_id, None) or _Failing()
+        failing.count += 1
+        if reason.component is not None or failing.reason is None:
+            failing.reason = reason
+        else:  # a time-out knows no place: keep the last one that was known
+            known = failing.reason
+            failing.reason = Reason(reason.text, known.component, known.task, known.worker)
+        _put(self._failing, message_id, failing, _FAILING_MAX)
+
+    def _bury(self, message_id: Any, values: Sequence[Any], stream: str, failing: _Failing) -> bool:
+        """Emit the dead letter of a message; False when it cannot be made."""
+        reason = failing.reason or Reason("not known")
+        row = [
+            message_id, list(values), stream, reason.text,
+            reason.component, reason.task, reason.worker, failing.count - 1,
+        ]  # fmt: skip
+        letter = DeadLetter(message_id, self._desk.sendable(row))
+        try:
+            self._emit(letter)
+        except Exception as error:
+            log.error("dead_letter_not_made", message_id=message_id, error=error)
+            return False
+        self._failing.pop(message_id, None)
+        log.warning(
+            "dead_letter",
+            message_id=message_id,
+            reason=reason.text,
+            component=reason.component,
+            task=reason.task,
+            worker=reason.worker,
+            replays=failing.count - 1,
+        )
+        return True
+
+    def _emit(self, letter: DeadLetter) -> None:
+        self._calls.emit(letter.row, letter, DEAD_LETTER_STREAM)
+        self._wake()
+
+    def retry(self) -> bool:
+        """Emit again the dead letters that failed; True when there were any."""
+        letters = [self._again.popleft() for _ in range(len(self._again))]
+        for letter in letters:
+            self._emit(letter)
+        return bool(letters)
+
+    def clear(self) -> None:
+        """Forget everything: message ids mean something else from now on."""
+        self._in_flight.clear()
+        self._failing.clear()
+        self._unexplained.clear()
+        self._again.clear()
+
+
+class Replays:
+    """The notes of one worker, and the spouts here that count."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        exchange: Exchange,
+        codec: ValueCodec,
+        conf: Mapping[str, Any],
+        worker: str,
+    ) -> None:
+        """`worker` is host:port, for reasons."""
+        self._plan = plan
+        self._exchange = exchange
+        self._codec = codec
+        self._conf = conf
+        self.worker = worker
+        self.spouts: list[SpoutReplays] = []
+        self._noted: deque[tuple[Collection[int], Reason]] = deque()  # from any thread
+        self._known: dict[int, Reason] = {}
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        exchange: Exchange,
+        codec: ValueCodec,
+        conf: Mapping[str, Any],
+        worker: str,
+    ) -> Replays | None:
+        """None when no spout of the topology counts."""
+        desk = cls(plan, exchange, codec, conf, worker)
+        counts = any(desk._limit_of(component) is not None for component in plan.topology.spouts)
+        if conf.get("topology.max.replays") is not None and not counts:
+            log.warning(
+                "max_replays_without_effect",
+                why=f"no bolt consumes the stream {DEAD_LETTER_STREAM} of a spout",
+            )
+        return desk if counts and plan.acker_tasks else None
+
+    def _limit_of(self, component_id: str) -> int | None:
+        """`topology.max.replays` of a spout; None when nobody takes its dead letters, too: then its
+        messages are replayed for ever, as if there were no limit."""
+        component = self._plan.topology.components[component_id]
+        limit = component_conf(self._conf, component.conf).get("topology.max.replays")
+        if limit is None or component.kind is not ComponentKind.SPOUT:
+            return None
+        if not self._plan.consumers_of(component_id, DEAD_LETTER_STREAM):
+            return None
+        return int(limit)
+
+    def of_spout(
+        self, component: str, calls: Any, pending: Any, wake: Callable[[], None]
+    ) -> SpoutReplays | None:
+        """For one spout task of this worker; None when it does not count."""
+        limit = self._limit_of(component)
+        if limit is None:
+            return None
+        secs = self._conf.get("topology.message.timeout.secs") or 30
+        timed_out = Reason(f"timed out: neither ack nor fail within {secs:g} s")
+        found = SpoutReplays(self, limit, calls, pending, timed_out, wake)
+        self.spouts.append(found)
+        return found
+
+    # -- notes --
+
+    def note(self, roots: Collection[int], reason: Reason) -> None:
+        """These trees fail for that reason. From any thread; before they fail, or in the same turn
+        of the loop."""
+        if roots:
+            self._noted.append((roots, reason))
+
+    def reason_of(self, root: int) -> Reason | None:
+        """What was noted of a tree, once."""
+        return self._known.pop(root, None)
+
+    def flush(self) -> None:
+        """Sort the notes of this turn: for spouts here, and for those of other workers."""
+        if not self._noted:
+            return
+        last: dict[int, Reason] = {}
+        while self._noted:
+            roots, reason = self._noted.popleft()
+            last.update(dict.fromkeys(roots, reason))
+        elsewhere: dict[Reason, list[int]] = {}
+        for root, reason in last.items():
+            if not self._take(root, reason):
+                elsewhere.setdefault(reason, []).append(root)
+        if elsewhere:
+            notes = [_Note(reason, roots) for reason, roots in elsewhere.items()]
+            section = bytes([NOTES]) + _encode(notes)
+            for slot in self._spout_slots():
+                self._exchange.send(slot, section)
+
+    def receive(self, section: bytes) -> None:
+        """A NOTES section of another worker. Raises CodecError."""
+        try:
+            notes = _decode(memoryview(section)[1:])
+        except msgspec.MsgspecError as error:
+            raise CodecError(f"notes that cannot be read: {error}") from error
+        for note in notes:
+            for root in note.roots:
+                self._take(root, note.reason)
+
+    def _take(self, root: int, reason: Reason) -> bool:
+        """Keep a note when a spout here waits for the root, or waited for the note."""
+        for spout in self.spouts:
+            if spout.explained(root, reason):
+                return True
+            if root in spout.pending:
+                _put(self._known, root, reason, _NOTES_MAX)
+                return True
+        return False
+
+    def _spout_slots(self) -> set[Any]:
+        tasks = (
+            task
+            for component in self._plan.topology.spouts
+            if self._limit_of(component) is not None
+            for task in self._plan.tasks_of.get(component, ())
+        )
+        routes = self._exchange.routes
+        return {routes[task] for task in tasks if task in routes}
+
+    # -- dead letters --
+
+    def retry(self) -> bool:
+        """Emit again the dead letters that failed; True when there were any."""
+        found = [spout.retry() for spout in self.spouts]
+        return any(found)
+
+    def sendable(self, row: list[Any]) -> list[Any]:
+        """A dead letter that can be sent to any worker: what cannot becomes text. The message may
+        have failed for this very reason."""
+        return sendable(self._codec, row)
+
+
+def sendable(codec: ValueCodec, row: list[Any]) -> list[Any]:
+    """See `Replays.sendable`."""
+
+    def fits(some: list[Any]) -> bool:
+        try:
+            return len(codec.encode_row(some)) < TUPLE_BYTES_MAX // 2
+        except ValueNotEncodableError:
+            return False
+
+    if fits(row):
+        return row
+    message_id, values, *rest = row
+    shown = [value if fits([value]) else _shown(value) for value in values]
+    if not fits([shown]):  # each fits, and together they do not
+        shown = [_shown(value) for value in values]
+    if not fits([message_id]):
+        message_id = _shown(message_id)
+    return [message_id, shown, *rest]
+
+
+class Blame:
+    """Notes why tuples fail at one bolt task."""
+
+    def __init__(self, desk: Replays, component: str, task: int) -> None:
+        self._desk = desk
+        self._component = component
+        self._task = task
+        self._failed: list[int] = []  # roots that failed in a call that may yet turn out to raise
+        self._explicit = False
+
+    def _reason(self, text: str) -> Reason:
+        return Reason(text[:_REASON_CHARS_MAX], self._component, self._task, self._desk.worker)
+
+    def _note_failed(self, roots: Collection[int]) -> None:
+        self._desk.note(roots, self._reason("failed by the bolt: fail() was called"))
+
+    def guard(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """`execute` that notes what it raises."""
+
+        def guarded(tup: Any) -> None:
+            try:
+                execute(tup)
+            except Exception as error:
+                self._desk.note(roots_of(tup), self._reason(describe(error)))
+                raise
+
+        return guarded
+
+    def guard_columns(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """`execute_columns` before which nothing has failed."""
+
+        def guarded(columns: Any) -> None:
+            self._failed.clear()
+            execute(columns)
+
+        return guarded
+
+    def noting(self, calls: Any, names: Iterable[str], *, settles: bool) -> Any:
+        """Calls whose `fail` is told from that of an error. `settles`: `settled` is called, too."""
+        fail = calls.fail
+
+        def explicit_fail(tup: Any) -> None:
+            if settles:
+                self._explicit = True
+                try:
+                    fail(tup)
+                finally:
+                    self._explicit = False
+            else:
+                fail(tup)
+                self._note_failed(roots_of(tup))
+
+        found = {name: getattr(calls, name) for name in names if hasattr(calls, name)}
+        return SimpleNamespace(**{**found, "fail": explicit_fail})
+
+    def settled(self, tup: Any, failed: bool) -> None:
+        """A tuple was acked or failed."""
+        if failed:
+            roots = roots_of(tup)
+            self._note_failed(roots)
+            if not self._explicit:
+                self._failed += roots
+                del self._failed[:-_NOTES_MAX]
+
+    def raised(self, error: BaseException) -> None:
+        """The component raised, or reported an error: what failed just before is its doing."""
+        if self._failed:
+            self._desk.note(self._failed, self._reason(describe(error)))
+            self._failed = []
+
+
+def roots_of(tup: Any) -> list[int]:
+    """The trees that a tuple belongs to."""
+    return [root for root in Batch.of(tup.source, [tup]).roots() if root != UNANCHORED]
+
+
+def _put(kept: dict[Any, Any], key: Any, value: Any, size_max: int) -> None:
+    """Keep the newest."""
+    if len(kept) >= size_max and key not in kept:
+        del kept[next(iter(kept))]
+    kept[key] = value
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__}: its repr failed: {describe(error)}>"
+    cut = "" if len(text) <= _VALUE_CHARS_MAX else f"... ({len(text)} characters)"
+    return text[:_VALUE_CHARS_MAX].encode(errors="replace").decode() + cut

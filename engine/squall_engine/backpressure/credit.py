@@ -1,0 +1,188 @@
+"""Byte credit: what one worker may send to the tasks of another. Pure: no socket, no clock.
+
+The receiver has an `Account` for each (sending worker, own task) and tells how far the sender may
+go: what the task has taken out of its inbox, and a window. The sender has an `Allowance` for each
+task elsewhere, and sends while what it has sent is below the limit; the last tuple may go beyond,
+so any tuple can be sent, whatever its size. Both count bytes since their pair of sessions began, so
+a grant that comes twice, late or out of order does no harm, and one that is lost is made good by
+the next. What a link carries once and in order both ends count alike.
+
+    sender                                   receiver
+    sent 0, limit FLOOR                      window W: grants 0 + W
+                <...................... W
+    sent s <= W + a tuple  ............>     waits in the inbox of the task, encoded
+                                             the task takes c: grants c + W
+                <.................. c + W
+
+The windows of a worker add up to its budget (`topology.worker.buffer.bytes`, half of it; the other
+half is for tuples that wait decoded, see `flow`). They are fixed shares, not one pool: a window
+that another task can use up is how chains that alternate between two workers come to a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from squall_common.topology.model import WorkerSlot
+from squall_engine.transport import Grant
+
+# A sender has this much before it has heard anything, so no window is smaller.
+FLOOR_BYTES = 16 * 1024
+# More gains nothing (a window crosses in a few turns), and makes tuples old before they are run.
+WINDOW_BYTES_MAX = 4 * 1024 * 1024
+# What a section, and a tuple in it, cost a receiver beside their bytes.
+SECTION_BYTES = 128
+TUPLE_BYTES = 64
+
+
+def charge(section_bytes: int, tuples: int) -> int:
+    """What a section of so many bytes and tuples takes of the credit."""
+    return section_bytes + SECTION_BYTES + TUPLE_BYTES * tuples
+
+
+def window_bytes(budget_bytes: int, pairs: int) -> int:
+    """The window of each of so many pairs of a sending worker and a task here."""
+    return max(FLOOR_BYTES, min(WINDOW_BYTES_MAX, budget_bytes // max(1, pairs)))
+
+
+class Allowance:
+    """A sender's side: what it may send to one task of another worker."""
+
+    __slots__ = ("limit", "load", "sent", "task")
+
+    def __init__(self, task: int) -> None:
+        self.task = task
+        self.sent = 0
+        self.limit = FLOOR_BYTES
+        self.load = 0  # 0 to LOAD_MAX
+
+    @property
+    def left(self) -> int:
+        """Bytes; anything above zero permits one more tuple."""
+        return self.limit - self.sent
+
+
+class Outflow:
+    """All allowances of a worker."""
+
+    def __init__(self) -> None:
+        self._allowances: dict[WorkerSlot, dict[int, Allowance]] = {}
+
+    def allowance(self, slot: WorkerSlot, task: int) -> Allowance:
+        """That for a task of a worker."""
+        of_slot = self._allowances.setdefault(slot, {})
+        if task not in of_slot:
+            of_slot[task] = Allowance(task)
+        return of_slot[task]
+
+    def session_began(self, slot: WorkerSlot, waiting: Iterable[tuple[int, int]]) -> None:
+        """A new pair of sessions: counts start anew, with the (task, bytes) that wait for it."""
+        for allowance in self._allowances.get(slot, {}).values():
+            allowance.sent = allowance.load = 0
+            allowance.limit = FLOOR_BYTES
+        for task, size in waiting:
+            self.allowance(slot, task).sent += size
+
+    def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
+        """The worker tells of its tasks. Limits only grow."""
+        for grant in grants:
+            allowance = self.allowance(slot, grant.task)
+            allowance.load = grant.load
+            if grant.limit > allowance.limit:
+                allowance.limit = grant.limit
+
+
+class Account:
+    """A receiver's side: what one worker sends to one task here."""
+
+    __slots__ = ("_due", "load", "received", "taken", "task", "told", "window")
+
+    def __init__(self, task: int, window: int, due: dict[int, Account]) -> None:
+        self.task = task
+        self.window = window
+        self.received = 0
+        self.taken = 0
+        self.told = FLOOR_BYTES  # the limit that the sender knows
+        self.load = 0  # likewise
+        self._due = due
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the task has not taken."""
+        return self.received - self.taken
+
+    def take(self, size: int) -> None:
+        """The task has taken so much out of its inbox."""
+        self.taken += size
+        # Not for every section: but long before the sender has used up what it knows of.
+        if self.taken + self.window - self.told >= self.window >> 3:
+            self._due[self.task] = self
+
+    def grant(self, load: int) -> Grant:
+        """What to tell the sender now. A limit that was told stands."""
+        self.told = max(self.told, self.taken + self.window)
+        self.load = load
+        return Grant(self.task, self.told, load)
+
+
+class Inflow:
+    """All accounts of a worker."""
+
+    def __init__(self) -> None:
+        self._windows: Mapping[WorkerSlot, Mapping[int, int]] = {}
+        self._sessions: dict[WorkerSlot, object] = {}
+        self._accounts: dict[WorkerSlot, dict[int, Account]] = {}
+        self._due: dict[WorkerSlot, dict[int, Account]] = {}
+
+    def set_windows(self, windows: Mapping[WorkerSlot, Mapping[int, int]]) -> None:
+        """worker -> task here -> bytes: who may send to what."""
+        self._windows = windows
+        # Those of workers that are gone stay: a worker may come back with its link still open.
+        for slot in self._accounts:
+            self._fit(slot)
+
+    def session_began(self, slot: WorkerSlot, sessions: object) -> None:
+        """A new pair of sessions with a worker: counts start anew. What has come in the one before
+        keeps its account, which nobody is told of any more."""
+        self._sessions[slot] = sessions
+        self._accounts[slot] = {}
+        self._due[slot] = {}
+        self._fit(slot)
+
+    def _fit(self, slot: WorkerSlot) -> None:
+        due = self._due[slot]
+        for task, window in self._windows.get(slot, {}).items():
+            account = self._account(slot, task)
+            account.window = window
+            if account.taken + window > account.told:
+                due[task] = account
+
+    def _account(self, slot: WorkerSlot, task: int) -> Account:
+        accounts = self._accounts[slot]
+        if task not in accounts:
+            window = self._windows.get(slot, {}).get(task, FLOOR_BYTES)
+            accounts[task] = Account(task, window, self._due[slot])
+        return accounts[task]
+
+    def arrived(self, slot: WorkerSlot, sessions: object, task: int, size: int) -> Account:
+        """So much has come for a task; the account to take it from."""
+        if slot in self._sessions and self._sessions[slot] == sessions:
+            account = self._account(slot, task)
+        else:
+            account = Account(task, FLOOR_BYTES, {})  # of a pair of sessions that is none of ours
+        account.received += size
+        return account
+
+    def due(self) -> Iterable[tuple[WorkerSlot, list[Account]]]:
+        """The accounts whose senders should hear of them now."""
+        for slot, due in self._due.items():
+            if due:
+                accounts = list(due.values())
+                due.clear()
+                yield slot, accounts
+
+    def accounts(self) -> Iterable[tuple[WorkerSlot, list[Account]]]:
+        """All that senders may hear of."""
+        for slot, accounts in self._accounts.items():
+            if accounts:
+                yield slot, list(accounts.values())

@@ -1,0 +1,23 @@
+"""A section of tuples in the inbox of its task, as it came: decoded tuples take several times the
+memory of their bytes, so they are decoded when the task runs."""
+
+from __future__ import annotations
+
+from squall_engine.backpressure.credit import Account
+
+
+class Received:
+    """Tuples of one source for one task, encoded."""
+
+    __slots__ = ("_account", "_size", "count", "section")
+
+    def __init__(self, section: bytes, count: int, size: int, account: Account) -> None:
+        self.section = section
+        self.count = count  # tuples
+        self._size = size  # of the credit
+        self._account = account
+
+    def take(self) -> bytes:
+        """The section, which waits no longer."""
+        self._account.take(self._size)
+        return self.section

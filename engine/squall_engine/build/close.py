@@ -1,0 +1,130 @@
+"""Ending the components of a worker.
+
+What ends in its own time (coroutines, threads, child processes) is waited for side by side: a
+worker has a few seconds, however many tasks it has. What does not end by then is left behind, and
+what it had in hand fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from squall_common.daemon.logs import get_logger
+from squall_engine.build.build import Built, on_thread
+from squall_engine.core import Tuple
+from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
+from squall_engine.tasks.base import SpoutTask, Task
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
+
+log = get_logger(__name__)
+
+# For close() on a thread, behind what it is in the middle of; for coroutines and children to end.
+_END_SECS = 1.0
+# Likewise when the time for what was in flight is used up: peers are to be told of our end, too.
+_END_SECS_LATE = 0.25
+_JOIN_SECS = 0.25  # for all threads
+_COROUTINE_SECS = 10.0  # for an async close() or cleanup()
+
+Report = Callable[[str, int, BaseException], None]
+
+
+async def close_components(
+    built: Sequence[Built], report: Report, *, late: bool = False
+) -> list[Tuple]:
+    """End what is in flight, then close() and cleanup(), each error reported. `late`: there is
+    little time left. Returns the tuples that were in hand: none of them is to blame for it if it
+    has failed by that."""
+    secs = _END_SECS_LATE if late else _END_SECS
+    left = await asyncio.gather(
+        _end_coroutines([one.task for one in built], report, secs),
+        _end_threads([one for one in built if _on_thread(one.task)], report, secs),
+    )
+    for one in built:
+        if one.opened and not _on_thread(one.task):
+            task = one.task
+            try:
+                result = _last_call(one)()
+                if inspect.isawaitable(result):
+                    await _finish(result)
+            except Exception as error:
+                report(task.component, task.task, error)
+    return [tup for tuples in left for tup in tuples]
+
+
+async def _end_coroutines(tasks: Sequence[Task], report: Report, secs: float) -> list[Tuple]:
+    coroutines = [task for task in tasks if isinstance(task, AsyncBolt | AsyncSpout)]
+    for task in coroutines:
+        task.abort()
+    ends = await asyncio.gather(
+        *(task.wait_aborted(secs) for task in coroutines), return_exceptions=True
+    )
+    left: list[Tuple] = []
+    for task, end in zip(coroutines, ends, strict=True):
+        if isinstance(end, BaseException):
+            report(task.component, task.task, end)
+        else:
+            left += end
+    return left
+
+
+async def _end_threads(built: Sequence[Built], report: Report, secs: float) -> list[Tuple]:
+    """A thread that is stuck in the user's code is left behind; it dies with the process."""
+    if not built:
+        return []
+    await asyncio.gather(*(_close_on_thread(one, report, secs) for one in built))
+    tasks = [one.task for one in built if isinstance(one.task, ThreadSpout | ThreadBolt)]
+    for task in tasks:
+        task.abort()
+    await asyncio.get_running_loop().run_in_executor(None, _join, tasks)
+    return [tup for task in tasks if isinstance(task, ThreadBolt) for tup in task.give_up()]
+
+
+def _join(tasks: Sequence[ThreadSpout | ThreadBolt]) -> None:
+    deadline = time.monotonic() + _JOIN_SECS
+    for task in tasks:
+        task.join(max(0.0, deadline - time.monotonic()))
+
+
+async def _close_on_thread(one: Built, report: Report, secs: float) -> None:
+    task = one.task
+    assert isinstance(task, ThreadSpout | ThreadBolt)
+    try:
+        call = _last_call(one) if one.opened else _nothing
+        await asyncio.wait_for(on_thread(task, call), timeout=secs)
+    except TimeoutError:
+        log.warning("blocking_component_stuck", component=task.component, task=task.task)
+    except Exception as error:
+        report(task.component, task.task, error)
+
+
+async def _finish(result: Awaitable[Any]) -> None:
+    """Await an async close() or cleanup(). Raises what it raises, but no CancelledError: that it
+    awaits something that was cancelled must not end our own work."""
+    ending = asyncio.ensure_future(result)
+    await asyncio.wait({ending}, timeout=_COROUTINE_SECS)
+    if not ending.done():
+        ending.cancel()
+        raise TimeoutError(f"it did not end within {_COROUTINE_SECS:g} s")
+    try:
+        ending.result()
+    except asyncio.CancelledError as error:
+        raise RuntimeError("it awaited something that was cancelled") from error
+
+
+def _last_call(one: Built) -> Callable[[], Any]:
+    call: Callable[[], Any] = (
+        one.task.user.close if isinstance(one.task, SpoutTask) else one.task.user.cleanup
+    )
+    return call
+
+
+def _on_thread(task: Task) -> bool:
+    return isinstance(task, ThreadSpout | ThreadBolt)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,196 @@
+"""The hottest code of a worker: tuples, batches, emitting, groupings, acking, ids on the wire.
+
+There are two of it that the rest of the engine uses through the same names: `pure`, in Python, and
+`compiled`, in Cython, which takes a half to a third of the CPU. The tests of the engine run with
+both. Inside they differ: `pure` counts the tuples of a tree within a worker (decision 0007),
+`compiled` XORs all of them and lets tasks share edges (decision 0026). The compiled one is used
+where it was built (`pip install .` does where it finds a C compiler); SQUALL_CORE=pure or compiled
+chooses. Everything else of the engine, and whatever is not hot, is written once and uses either.
+
+    Source             what the tuples of one task on one stream have in common
+    Tuple, Batch       a tuple as a bolt gets it; tuples of one stream on the way to one task
+    Edge, Output       where tuples wait for the end of the turn; one stream of a task
+    Outbox             the edges of a task, or of tasks that share theirs, that have something
+    RoundRobin ...     groupers, which pick edges
+    Emitter            all the outputs of a task
+    bind_sync_bolt, bind_spout, CarefulCalls, ColumnCalls   the calls that components make
+    Ledger, Trees, PendingRoots                   acking
+    encode_batches, decode_batches                tuples on the wire
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_engine.core.values import (
+    ACKER_INDEX_BITS,
+    ACKER_INDEX_MASK,
+    BUCKETS,
+    ID_BITS,
+    MANY,
+    UNANCHORED,
+    AckerCounts,
+    EmitError,
+    Inspector,
+    Outcome,
+    Settled,
+    SettledTupleError,
+)
+
+log = get_logger(__name__)
+
+CHOICE = os.environ.get("SQUALL_CORE", "")
+
+if CHOICE not in ("", "pure", "compiled"):
+    raise SquallError(f"SQUALL_CORE={CHOICE}", hint="unset it, or set it to pure or compiled")
+
+
+def _is_compiled() -> bool:
+    if CHOICE == "pure":
+        return False
+    try:
+        module = importlib.import_module("squall_engine.core.compiled")
+    except ImportError as error:
+        if CHOICE == "compiled":
+            raise SquallError(
+                f"SQUALL_CORE=compiled, but there is no compiled core: {error}",
+                hint="install squall where there is a C compiler",
+            ) from error
+        return False
+    if is_stale(module):
+        hint = "compile it again: pip install -e ."
+        if CHOICE == "compiled":
+            raise SquallError(f"{module.__file__} is older than its source", hint=hint)
+        log.warning("compiled_core_is_stale", file=module.__file__, runs="pure", hint=hint)
+        return False
+    return True
+
+
+def is_stale(module: Any) -> bool:
+    """Whether a compiled core was made of another source than the one that lies beside it. (An
+    installation has none there.)"""
+    source = Path(module.__file__).with_name("compiled.pyx")
+    try:
+        data = source.read_bytes()
+    except OSError:
+        return False
+    # As hatch_build.source_hash.
+    made_of: str = getattr(module, "SOURCE_HASH", "")
+    return hashlib.blake2b(data, digest_size=16).hexdigest() != made_of
+
+
+COMPILED = _is_compiled()
+
+# For the type checker the two are one: what `pure` declares is the interface.
+if TYPE_CHECKING or not COMPILED:
+    from squall_engine.core.pure import (
+        SHARES_EDGES,
+        Batch,
+        BoltCalls,
+        ByFields,
+        CarefulCalls,
+        ColumnCalls,
+        Columns,
+        Edge,
+        Emitter,
+        Fixed,
+        Grouper,
+        Ledger,
+        Outbox,
+        Output,
+        PendingRoots,
+        RoundRobin,
+        Source,
+        SpoutCalls,
+        Taken,
+        Trees,
+        Tuple,
+        TurnState,
+        bind_spout,
+        bind_sync_bolt,
+        decode_batches,
+        encode_batches,
+        tick_source,
+    )
+else:
+    from squall_engine.core.compiled import (
+        SHARES_EDGES,
+        Batch,
+        BoltCalls,
+        ByFields,
+        CarefulCalls,
+        ColumnCalls,
+        Columns,
+        Edge,
+        Emitter,
+        Fixed,
+        Grouper,
+        Ledger,
+        Outbox,
+        Output,
+        PendingRoots,
+        RoundRobin,
+        Source,
+        SpoutCalls,
+        Taken,
+        Trees,
+        Tuple,
+        TurnState,
+        bind_spout,
+        bind_sync_bolt,
+        decode_batches,
+        encode_batches,
+        tick_source,
+    )
+
+NAME = "compiled" if COMPILED else "pure"
+
+__all__ = [
+    "ACKER_INDEX_BITS",
+    "ACKER_INDEX_MASK",
+    "BUCKETS",
+    "COMPILED",
+    "ID_BITS",
+    "MANY",
+    "NAME",
+    "SHARES_EDGES",
+    "UNANCHORED",
+    "AckerCounts",
+    "Batch",
+    "BoltCalls",
+    "ByFields",
+    "CarefulCalls",
+    "ColumnCalls",
+    "Columns",
+    "Edge",
+    "EmitError",
+    "Emitter",
+    "Fixed",
+    "Grouper",
+    "Inspector",
+    "Ledger",
+    "Outbox",
+    "Outcome",
+    "Output",
+    "PendingRoots",
+    "RoundRobin",
+    "Settled",
+    "SettledTupleError",
+    "Source",
+    "SpoutCalls",
+    "Taken",
+    "Trees",
+    "Tuple",
+    "TurnState",
+    "bind_spout",
+    "bind_sync_bolt",
+    "decode_batches",
+    "encode_batches",
+    "tick_source",
+]

@@ -1,0 +1,20 @@
+"""The ways in which a worker feeds a component."""
+
+from __future__ import annotations
+
+import enum
+
+
+class InvocationMode(enum.Enum):
+    """How a component is fed."""
+
+    SYNC = "execute"
+    BATCH = "execute_batch"
+    COLUMNS = "execute_columns"
+    ASYNC = "async execute"
+    THREAD = "execute on a thread"
+    NEXT_TUPLE = "next_tuple"
+    ASYNC_NEXT_TUPLE = "async next_tuple"
+    THREAD_NEXT_TUPLE = "next_tuple on a thread"
+    SHELL_BOLT = "a child process"
+    SHELL_SPOUT = "a child process that emits"

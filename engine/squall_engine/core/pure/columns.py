@@ -1,0 +1,172 @@
+"""The column API: a batch as one list for each field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from squall_common.names import DEFAULT_STREAM
+from squall_engine.core.pure.acking import Ledger
+from squall_engine.core.pure.bolts import CarefulCalls
+from squall_engine.core.pure.emitting import Emitter
+from squall_engine.core.pure.tuples import Batch, Tuple
+from squall_engine.core.stats import TaskCounts
+from squall_engine.core.values import (
+    Source,
+    checked_origins,
+    no_field,
+    no_row,
+    rows_of,
+    settled_error,
+)
+
+
+class Columns:
+    """See `squall_common.component.columns.Columns`."""
+
+    __slots__ = ("_calls", "_columns", "_tuples", "source")
+
+    def __init__(self, batch: Batch, calls: ColumnCalls) -> None:
+        self.source: Source = batch.source
+        self._tuples = batch.as_tuples()
+        self._calls = calls
+        self._columns: list[list[Any]] = list(map(list, zip(*batch.rows(), strict=True)))
+
+    @property
+    def rows(self) -> int:
+        return len(self._tuples)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        return self.source.fields
+
+    @property
+    def source_component(self) -> str:
+        return self.source.component
+
+    @property
+    def source_task(self) -> int:
+        return self.source.task
+
+    @property
+    def source_stream(self) -> str:
+        return self.source.stream
+
+    @property
+    def is_tick(self) -> bool:
+        return self.source.is_tick
+
+    def __getitem__(self, key: str | int) -> list[Any]:
+        if type(key) is str:
+            index = self.source.index.get(key)
+            if index is None:
+                raise no_field(self.source, key)
+            return self._columns[index]
+        return self._columns[key]  # type: ignore[index]
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return iter(self._columns)
+
+    def __repr__(self) -> str:
+        source = self.source
+        return f"Columns({self.rows} rows from {source.component}:{source.task} {source.stream})"
+
+    def ack(self, row: int | None = None) -> None:
+        for tup in self._chosen(row):
+            self._calls.ack(tup)
+
+    def fail(self, row: int | None = None) -> None:
+        for tup in self._chosen(row):
+            self._calls.fail(tup)
+
+    def _chosen(self, row: int | None) -> Sequence[Tuple]:
+        if row is None:
+            return [tup for tup in self._tuples if not tup.settled]
+        return (self.anchor(row),)
+
+    def anchor(self, row: int) -> Tuple:
+        """The tuple of a row. Raises IndexError."""
+        if not 0 <= row < len(self._tuples):
+            raise no_row(row, len(self._tuples))
+        return self._tuples[row]
+
+
+class ColumnCalls(CarefulCalls):
+    """The calls of a bolt that is fed with columns, and the loop that feeds it."""
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        ledger: Ledger,
+        counts: TaskCounts,
+        execute_columns: Callable[[Columns], Any],
+        *,
+        auto_ack: bool,
+        auto_anchor: bool,
+        default_anchors: Callable[[], tuple[Tuple, ...]],
+        on_error: Callable[[BaseException], None],
+        on_settled: Callable[[Tuple, bool], None] | None = None,
+        on_outside: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_outside()` is called after each call that is made while no batch is executed: there
+        is something for a turn to do."""
+        super().__init__(
+            emitter,
+            ledger,
+            counts,
+            default_anchors=default_anchors,
+            on_error=on_error,
+            on_settled=on_settled,
+            on_change=self._changed,
+        )
+        self._on_outside = on_outside
+        self._execute = execute_columns
+        self._auto_ack = auto_ack
+        self._auto_anchor = auto_anchor
+        self._current: Columns | None = None
+
+    def _changed(self) -> None:
+        if self._current is None and self._on_outside is not None:
+            self._on_outside()
+
+    def emit_columns(
+        self,
+        columns: Sequence[Sequence[Any]],
+        origins: Sequence[int] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        output = self._emitter.find(stream)
+        rows = rows_of(output.source, columns)
+        current = self._current
+        chosen = (
+            None
+            if current is None or not self._auto_anchor
+            else checked_origins(origins, len(rows), current.rows)
+        )
+        for i, row in enumerate(rows):
+            anchors: tuple[Tuple, ...] = ()
+            if chosen is not None and current is not None:
+                anchor = current.anchor(chosen[i])
+                if anchor.settled:
+                    raise settled_error(anchor, "emit_columns")
+                anchors = (anchor,)
+            self._send(output, self._emitter.edges(output, row), row, anchors)
+
+    def run(self, batch: Batch, count: int) -> None:
+        """Execute the first `count` tuples, which are then no longer in the batch."""
+        for part in batch.take(count).by_source():
+            self._run_whole(part)
+
+    def _run_whole(self, batch: Batch) -> None:
+        """All of a batch, which is of one source."""
+        columns = self._current = Columns(batch, self)
+        try:
+            self._execute(columns)
+        except Exception as error:
+            columns.fail()
+            self.report_error(error)
+        else:
+            if self._auto_ack:
+                columns.ack()
+        finally:
+            self._current = None

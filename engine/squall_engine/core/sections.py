@@ -1,0 +1,320 @@
+"""What the engines of one topology send each other: sections, opaque to the transport.
+
+All numbers are little-endian. The first byte is the kind:
+
+    TUPLES        <B kind, B flags, i source task, H stream bytes, I count> stream
+                  i task  (SAME_TASK: once; else `count` times)
+                  i source task * count               (SEVERAL_SOURCES only)
+                  Q id * count, Q root * count        (ANCHORED only)
+                  I bytes, msgpack [[index, {root: id}]]   (SEVERAL_ROOTS only;
+                                                      the root of these tuples is MANY)
+                  msgpack [[value ...] ...]           see `codec`
+    ACKS          <B kind, B 0, I acker, I acks, I inits>
+                  Q root * acks, Q xor * acks, Q root * inits, i spout task * inits
+    FAILS, RESETS <B kind, B 0, I acker, I count>  Q root * count      to an acker
+    DONE, FAILED, RESET  the same, with a spout task for the acker     to a spout task
+    NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `replays`
+    KILLED        <B kind>  msgpack [worker, why, [[root, task] ...]]   see `suspects`
+
+The init of a root and its XOR travel in one ACKS section, so that an acker takes both in one step.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from squall_engine.core.codec import CodecError, ValueCodec
+from squall_engine.core.values import MANY, UNANCHORED
+
+TUPLES, ACKS, FAILS, RESETS, DONE, FAILED, RESET = range(1, 8)
+NOTES = 16  # for the spouts of a worker
+KILLED = 17  # likewise
+TO_ACKER = frozenset({FAILS, RESETS})
+TO_SPOUT = frozenset({DONE, FAILED, RESET})
+
+_SAME_TASK, _ANCHORED, _SEVERAL_ROOTS, _SEVERAL_SOURCES = 1, 2, 4, 8
+_FLAGS = _SAME_TASK | _ANCHORED | _SEVERAL_ROOTS | _SEVERAL_SOURCES
+_TUPLES_HEAD = struct.Struct("<BBiHI")
+_ACKS_HEAD = struct.Struct("<BBIII")
+_ROOTS_HEAD = struct.Struct("<BBII")
+_I32 = struct.Struct("<i")
+_U32 = struct.Struct("<I")
+_SWAP = sys.byteorder == "big"
+_pack = msgspec.msgpack.Encoder().encode
+_unpack_anchors = msgspec.msgpack.Decoder(list[tuple[int, dict[int, int]]]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class TuplesSection:
+    """Tuples of one stream; `tasks[i]` receives row `i`."""
+
+    source_task: int  # of all, unless there are `sources`
+    stream: str
+    tasks: Sequence[int]
+    ids: Sequence[int]
+    roots: Sequence[int]  # MANY: look in `anchors`
+    anchors: Mapping[int, dict[int, int]]  # index -> root -> edge id
+    rows: list[list[Any]]
+    sources: Sequence[int] = ()  # `sources[i]` has emitted row `i`
+
+    def trees(self) -> list[int]:
+        """The roots that its tuples belong to."""
+        found = dict.fromkeys(root for root in self.roots if root not in (UNANCHORED, MANY))
+        for anchors in self.anchors.values():
+            found.update(dict.fromkeys(anchors))
+        return list(found)
+
+
+@dataclass(frozen=True, slots=True)
+class AcksSection:
+    acker: int  # index
+    acks: dict[int, int]
+    inits: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RootsSection:
+    """FAILS, RESETS (target: an acker's index), DONE, FAILED, RESET (target: a spout task)."""
+
+    kind: int
+    target: int
+    roots: Sequence[int]
+
+
+Section = TuplesSection | AcksSection | RootsSection
+
+
+class AnyTuple(Protocol):
+    """A tuple of either core."""
+
+    @property
+    def values(self) -> Sequence[Any]: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def root(self) -> int: ...
+    @property
+    def anchors(self) -> dict[int, int] | None: ...
+
+
+def serialize_tuples(
+    source_task: int,
+    stream: str,
+    tasks: Sequence[int],
+    tuples: Sequence[AnyTuple],
+    codec: ValueCodec,
+    sources: Sequence[int] = (),
+) -> bytes:
+    """`sources[i]` has emitted tuple `i`; empty: the source task all. Raises
+    ValueNotEncodableError when some value cannot travel."""
+    rows = codec.encode_rows([tup.values for tup in tuples])
+    flags = 0
+    name = stream.encode()
+    if len(set(tasks)) == 1:
+        flags |= _SAME_TASK
+        receivers = _I32.pack(tasks[0])
+    else:
+        receivers = _bytes(array("i", tasks))
+    parts = [b"", name, receivers]
+    if any(task != source_task for task in sources):
+        flags |= _SEVERAL_SOURCES
+        parts.append(_bytes(array("i", sources)))
+    roots = [tup.root for tup in tuples]
+    if any(roots):
+        flags |= _ANCHORED
+        several = [(i, tup.anchors) for i, tup in enumerate(tuples) if tup.anchors is not None]
+        parts.append(_bytes(array("Q", [tup.id for tup in tuples])))
+        parts.append(_bytes(array("Q", roots)))
+        if several:
+            flags |= _SEVERAL_ROOTS
+            anchors = _pack(several)
+            parts += (_U32.pack(len(anchors)), anchors)
+    parts.append(rows)
+    parts[0] = _TUPLES_HEAD.pack(TUPLES, flags, source_task, len(name), len(tuples))
+    return b"".join(parts)
+
+
+def serialize_acks(acker: int, acks: Mapping[int, int], inits: Mapping[int, int]) -> bytes:
+    return b"".join(
+        (
+            _ACKS_HEAD.pack(ACKS, 0, acker, len(acks), len(inits)),
+            _bytes(array("Q", acks.keys())),
+            _bytes(array("Q", acks.values())),
+            _bytes(array("Q", inits.keys())),
+            _bytes(array("i", inits.values())),
+        )
+    )
+
+
+def serialize_roots(kind: int, target: int, roots: Iterable[int]) -> bytes:
+    numbers = array("Q", roots)
+    return _ROOTS_HEAD.pack(kind, 0, target, len(numbers)) + _bytes(numbers)
+
+
+def addressee(data: bytes) -> tuple[int, int]:
+    """(task, tuples) of a TUPLES section for one task; (-1, count) when it is for several, and
+    (-1, 0) when it is no such section. Nothing else of it is looked at."""
+    try:
+        kind, flags, _, name_bytes, count = _TUPLES_HEAD.unpack_from(data)
+        if kind != TUPLES:
+            return -1, 0
+        if not flags & _SAME_TASK:
+            return -1, count
+        return _I32.unpack_from(data, _TUPLES_HEAD.size + name_bytes)[0], count
+    except struct.error:
+        return -1, 0
+
+
+def parse(data: bytes, codec: ValueCodec) -> Section:
+    """Raises CodecError for what is no section."""
+    try:
+        kind = data[0]
+        if kind == TUPLES:
+            return parse_tuples(data, codec)
+        if kind == ACKS:
+            return parse_acks(data)
+    except IndexError:
+        raise CodecError("a section is empty") from None
+    return parse_roots(data)
+
+
+def acker_of(data: bytes) -> int:
+    """The index of the acker that an ACKS section is for. Raises CodecError."""
+    try:
+        acker: int = _ACKS_HEAD.unpack_from(data)[2]
+    except struct.error as error:
+        raise _unreadable(data, error) from error
+    return acker
+
+
+def parse_roots(data: bytes) -> RootsSection:
+    """A section of any kind with roots alone. Raises CodecError."""
+    try:
+        kind, _, target, count = _ROOTS_HEAD.unpack_from(data)
+        reader = _Reader(data, _ROOTS_HEAD.size)
+        roots = reader.numbers("Q", count)
+        reader.end()
+    except (struct.error, ValueError) as error:
+        raise _unreadable(data, error) from error
+    if kind not in TO_ACKER and kind not in TO_SPOUT:
+        raise CodecError(f"sections of kind {kind} are unknown")
+    return RootsSection(kind, target, roots)
+
+
+def _unreadable(data: bytes, error: Exception) -> CodecError:
+    if isinstance(error, CodecError):
+        return error
+    return CodecError(f"a section of {len(data)} bytes cannot be read: {error}")
+
+
+def parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
+    """Raises CodecError."""
+    try:
+        return _parse_tuples(data, codec)
+    except (struct.error, ValueError, msgspec.MsgspecError) as error:
+        raise _unreadable(data, error) from error
+
+
+def parse_heads(data: bytes) -> TuplesSection:
+    """The same with empty rows: of tuples whose values cannot be decoded. Raises CodecError."""
+    return parse_tuples(data, _NoValues())
+
+
+class _NoValues(ValueCodec):
+    """Counts rows and decodes none."""
+
+    def decode_rows(self, data: bytes | memoryview) -> list[list[Any]]:
+        return [[] for _ in msgspec.msgpack.decode(data, type=list[msgspec.Raw])]
+
+
+def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
+    _, flags, source_task, name_bytes, count = _TUPLES_HEAD.unpack_from(data)
+    if flags & ~_FLAGS:
+        raise CodecError(f"a section has flags that are unknown: {flags:#04x}")
+    reader = _Reader(data, _TUPLES_HEAD.size)
+    stream = bytes(reader.take(name_bytes)).decode()
+    tasks: Sequence[int]
+    if flags & _SAME_TASK:
+        tasks = [_I32.unpack(reader.take(4))[0]] * min(count, len(data))
+    else:
+        tasks = reader.numbers("i", count)
+    sources: Sequence[int] = ()
+    if flags & _SEVERAL_SOURCES:
+        sources = reader.numbers("i", count)
+    anchors: dict[int, dict[int, int]] = {}
+    if flags & _ANCHORED:
+        ids = reader.numbers("Q", count)
+        roots = reader.numbers("Q", count)
+        if flags & _SEVERAL_ROOTS:
+            size = _U32.unpack(reader.take(4))[0]
+            anchors = dict(_unpack_anchors(reader.take(size)))
+        if {i for i, root in enumerate(roots) if root == MANY} != anchors.keys():
+            raise CodecError("a section has tuples of several roots that it does not name")
+    else:
+        ids = roots = [UNANCHORED] * len(tasks)
+    rows = codec.decode_rows(reader.rest())
+    if not len(rows) == len(tasks) == count:
+        raise CodecError(f"a section of {count} tuples has {len(rows)} rows")
+    return TuplesSection(source_task, stream, tasks, ids, roots, anchors, rows, sources)
+
+
+def parse_acks(data: bytes) -> AcksSection:
+    """Raises CodecError."""
+    try:
+        return _parse_acks(data)
+    except (struct.error, ValueError) as error:
+        raise _unreadable(data, error) from error
+
+
+def _parse_acks(data: bytes) -> AcksSection:
+    _, _, acker, acks, inits = _ACKS_HEAD.unpack_from(data)
+    reader = _Reader(data, _ACKS_HEAD.size)
+    roots, xors = reader.numbers("Q", acks), reader.numbers("Q", acks)
+    new_roots, spouts = reader.numbers("Q", inits), reader.numbers("i", inits)
+    reader.end()
+    return AcksSection(
+        acker, dict(zip(roots, xors, strict=True)), dict(zip(new_roots, spouts, strict=True))
+    )
+
+
+class _Reader:
+    """Takes a section apart; never makes more than the section has bytes."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self._data = memoryview(data)
+        self._at = start
+
+    def take(self, size: int) -> memoryview:
+        end = self._at + size
+        if end > len(self._data):
+            raise CodecError(f"a section ends after {len(self._data)} bytes; {end} were expected")
+        piece = self._data[self._at : end]
+        self._at = end
+        return piece
+
+    def numbers(self, code: str, count: int) -> list[int]:
+        numbers = array(code)
+        numbers.frombytes(self.take(count * numbers.itemsize))
+        if _SWAP:
+            numbers.byteswap()
+        return numbers.tolist()
+
+    def rest(self) -> memoryview:
+        return self._data[self._at :]
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise CodecError(f"a section has {len(self._data) - self._at} bytes too many")
+
+
+def _bytes(numbers: array[int]) -> bytes:
+    if _SWAP:
+        numbers.byteswap()
+    return numbers.tobytes()

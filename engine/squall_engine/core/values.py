@@ -1,0 +1,157 @@
+"""What both cores share: where tuples come from, the constants of ids, and the errors of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM
+
+UNANCHORED = 0  # root of a tuple that belongs to no tree: nobody waits for it
+MANY = 1  # root of a tuple that belongs to several: look at `anchors`. (No root is this small.)
+
+# The low bits of a root are the index of its acker among the topology's acker tasks.
+ACKER_INDEX_BITS = 16
+ACKER_INDEX_MASK = (1 << ACKER_INDEX_BITS) - 1
+
+ID_BITS = 64
+
+# Time-out buckets in a message time-out: a root times out after 1.0 to 1.1 times the time-out.
+BUCKETS = 10
+
+
+class Source:
+    """What the tuples of one task on one stream have in common."""
+
+    __slots__ = ("component", "fields", "index", "is_tick", "key", "local", "stream", "task")
+
+    def __init__(
+        self,
+        component: str,
+        task: int,
+        stream: str,
+        fields: Sequence[str],
+        *,
+        local: bool = True,  # the task runs in this worker
+    ) -> None:
+        self.component = component
+        self.task = task
+        self.stream = stream
+        self.fields = tuple(fields)
+        self.index = {name: i for i, name in enumerate(self.fields)}
+        self.local = local
+        self.key = (component, stream)  # of statistics
+        self.is_tick = component == SYSTEM_COMPONENT and stream == TICK_STREAM
+
+
+def tick_source() -> Source:
+    """Where tick tuples come from."""
+    return Source(SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM, ("rate_secs",))
+
+
+# Roots that are through, by the spout task that waits for them.
+Settled = dict[int, list[int]]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of acking, to be told: to spouts, by task, and to the ackers of other workers, by
+    index."""
+
+    done: Settled = field(default_factory=dict)
+    failed: Settled = field(default_factory=dict)
+    reset: Settled = field(default_factory=dict)  # their time-outs start anew
+    sections: dict[int, list[bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AckerCounts:
+    """What one acker did."""
+
+    inits: Mapping[int, int]  # by spout task
+    done: int
+    failed: int
+
+
+class Inspector:
+    """Looks at every tuple that is emitted, when `topology.debug` or
+    `topology.testing.always.try.serialize` is on (then no stream has a fast path)."""
+
+    def inspect(self, source: Source, values: Sequence[Any]) -> Sequence[Any]:
+        """The values to deliver. Raises CodecError when they cannot travel."""
+        return values
+
+
+class SettledTupleError(RuntimeError):
+    """A tuple was used that is acked or failed already: its tree may be complete, so nothing can
+    be added to it any more."""
+
+
+class EmitError(ValueError):
+    """An emit that the topology does not allow: unknown stream, wrong number of values ..."""
+
+
+def settled_error(tup: object, what: str) -> SettledTupleError:
+    """The error for a tuple that is used after its ack or fail."""
+    return SettledTupleError(f"{what}: {tup!r} is acked or failed already")
+
+
+def wrong_values(source: Source, values: object) -> EmitError:
+    """The error for values that do not match a stream's fields."""
+    fields = ", ".join(source.fields)
+    where = f"{source.component!r} emits on stream {source.stream!r} [{fields}]"
+    if isinstance(values, str | bytes):
+        return EmitError(f"{where}: the values are {values!r}; expected a list of values")
+    try:
+        count = len(values)  # type: ignore[arg-type]
+    except TypeError:
+        return EmitError(f"{where}: the values are {values!r}; expected a list of values")
+    return EmitError(f"{where}: {count} values {values!r} for {len(source.fields)} fields")
+
+
+def rows_of(source: Source, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """The rows of columns. Raises EmitError when they do not match the stream's fields."""
+    where = f"{source.component!r} emits columns on stream {source.stream!r}"
+    if isinstance(columns, str | bytes) or any(isinstance(c, str | bytes) for c in columns):
+        raise EmitError(f"{where}: expected one list for each field")
+    if len(columns) != len(source.fields):
+        fields = ", ".join(source.fields)
+        raise EmitError(f"{where} [{fields}]: {len(columns)} columns")
+    try:
+        return list(zip(*columns, strict=True))
+    except ValueError:
+        lengths = ", ".join(str(len(column)) for column in columns)
+        raise EmitError(f"{where}: the columns have {lengths} values") from None
+
+
+def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> Sequence[int] | None:
+    """Which rows of a batch of `rows` the tuples that are emitted come from; None: from none.
+    Raises EmitError."""
+    if origins is None:
+        if emitted != rows:
+            raise EmitError(
+                f"emit_columns: {emitted} tuples out of a batch of {rows}: say with origins= "
+                "which row each comes from, or () for none"
+            )
+        return range(rows)
+    if not origins:
+        return None
+    if len(origins) != emitted:
+        raise EmitError(f"emit_columns: {len(origins)} origins for {emitted} tuples")
+    if min(origins) < 0 or max(origins) >= rows:
+        raise EmitError(f"emit_columns: an origin that is no row of the batch (0 to {rows - 1})")
+    return origins
+
+
+def no_row(row: object, rows: int) -> IndexError:
+    """The error for a row that a batch does not have."""
+    return IndexError(f"row {row!r} of a batch of {rows}")
+
+
+def no_field(source: Source, key: Any) -> KeyError:
+    """The error for a field that a tuple does not have."""
+    return KeyError(
+        f"no field {key!r}; {source.component!r} stream {source.stream!r} has "
+        f"{', '.join(map(repr, source.fields))}"
+    )

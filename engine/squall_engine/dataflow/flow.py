@@ -1,0 +1,493 @@
+"""How tuples move between the tasks of a worker, and to other workers, and who has to wait when
+what he feeds is behind.
+
+Emit never blocks. What a task emitted waits in its edges until it has run, and the tasks that share
+these edges with it (`ways`); then it goes to inboxes here, or to other workers as far as their
+credit goes. Behind that are two marks: an inbox above its *soft* one stops the spouts above it;
+above its *hard* one, or without credit, it stops every task that feeds it (`gates`). Both are in
+tuples, the hard one also in bytes by the size of a tuple that is sampled now and then. Whatever
+else shares nothing with it goes on.
+
+A cycle (a strongly connected component) never gates itself, or it could stop for good: only what
+feeds it waits. One that makes more tuples than it finishes would grow without end: above the budget
+of the worker its tuples fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from squall_common.topology.model import WorkerSlot
+from squall_engine.backpressure.credit import Allowance, Inflow, Outflow, charge, window_bytes
+from squall_engine.backpressure.gates import Gates
+from squall_engine.backpressure.inbox import Received
+from squall_engine.backpressure.memory_size import tuple_bytes
+from squall_engine.build.build import Built
+from squall_engine.core import Batch, Edge, Ledger
+from squall_engine.core.sections import addressee
+from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, Waiting, output_groups
+from squall_engine.dataflow.remote import SECTION_BYTES_MAX, Exchange
+from squall_engine.plan import Plan
+from squall_engine.tasks.base import SLICE_TUPLES_MAX, BoltTask, SlicedBolt, SpoutTask, Task
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
+from squall_engine.transport import LOAD_MAX, Grant, Transport
+
+_SOFT_TUPLES = 2_048
+_UNROUTED_TUPLES_MAX = 10_000  # kept an edge while its task has no worker
+_INBOX_BYTES_MIN = 256 * 1024
+_SAMPLE_EVERY = 16  # batches
+# Tasks that share an exit take, or spouts emit, as many together before it is flushed as one may
+# in a slice: the more there are, the more tuples a batch has. What these emit may be beyond a mark.
+_FLUSH_TUPLES = SLICE_TUPLES_MAX
+_SECTION_TUPLES_MAX = 2_048  # decoded in one go
+_BUDGET_BYTES = 33_554_432
+_LOAD_STEP = LOAD_MAX // 64  # a smaller change is not told
+
+
+class CycleOverflowError(RuntimeError):
+    """The bolts of a cycle emit more tuples into it than they finish."""
+
+
+class Flow:
+    """The tasks of a worker, wired to each other."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        exchange: Exchange,
+        transport: Transport | None,
+        conf: Mapping[str, Any],
+    ) -> None:
+        self._plan = plan
+        self._exchange = exchange
+        self._transport = transport
+        self.spouts: list[SpoutTask] = []
+        self.bolts: list[BoltTask] = []  # in the order of a turn
+        self.bolt_of: dict[int, BoltTask] = {}
+        self.task_of: dict[int, Task] = {}
+        self._exits: list[OutputGroup] = []
+        self._exit_of: dict[Task, OutputGroup] = {}
+        # In the order of a turn, those together that share an exit.
+        self._spouts_by_exit: list[tuple[OutputGroup, list[SpoutTask]]] = []
+        self._bolts_by_exit: list[tuple[OutputGroup, list[BoltTask]]] = []
+        self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
+        self._tuples_max = int(conf.get("topology.executor.receive.buffer.size") or 32_768)
+        self._budget = int(conf.get("topology.worker.buffer.bytes") or _BUDGET_BYTES)
+        self._inbox_bytes = _INBOX_BYTES_MIN
+        self._outflow = Outflow()
+        self._inflow = Inflow()
+        self._gates = Gates({})
+        self._held: dict[OutgoingEdge, OutputGroup] = {}  # something waits for credit there
+        self._swollen: dict[BoltTask, None] = {}  # above the soft mark
+        self._congested: frozenset[str] = frozenset()
+        self._congested_is_old = False
+        self.dropped: Counter[str] = Counter()  # tuples of system streams, by stream
+        self.told_load = False  # some worker was told that an inbox here is not empty
+
+    def wire(self, built: list[Built]) -> None:
+        """Connect the tasks, once all are made."""
+        self.task_of = {one.task.task: one.task for one in built}
+        for task_id in self._plan.local_user_tasks():
+            task = self.task_of[task_id]
+            if isinstance(task, SpoutTask):
+                self.spouts.append(task)
+            elif isinstance(task, BoltTask):
+                self.bolts.append(task)
+                self.bolt_of[task_id] = task
+        self._inbox_bytes = max(_INBOX_BYTES_MIN, self._budget // 2 // max(1, len(self.bolts)))
+        for bolt in self.bolts:
+            bolt.set_marks(_SOFT_TUPLES, self._tuples_max, self._inbox_bytes)
+            bolt.decode = self._decode
+        self._exit_of = output_groups([one.task for one in built], self.bolt_of, self._plan)
+        self._exits = list(dict.fromkeys(self._exit_of.values()))
+        for one in built:
+            task = one.task
+            if isinstance(task, SlicedBolt) and self._exit_of[task].ways:
+                task.pause = partial(self._pause, task)
+            if isinstance(task, ThreadSpout | ThreadBolt):
+                assert one.ledger is not None
+                self._threaded.append((task, one.ledger))
+        of = self._exit_of.__getitem__
+        self._spouts_by_exit = [(exit_, list(some)) for exit_, some in groupby(self.spouts, of)]
+        self._bolts_by_exit = [(exit_, list(some)) for exit_, some in groupby(self.bolts, of)]
+        self._gates = Gates(
+            {
+                task.task: [way.task for way in exit_.ways if not (way.inner or way.droppable)]
+                for task, exit_ in self._exit_of.items()
+            }
+        )
+        self.set_routes({})
+
+    def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
+        """Take what tasks emit from what `wrap` makes of an edge (None: from itself)."""
+        for exit_ in self._exits:
+            with exit_.lock:
+                for way in exit_.ways:
+                    assert isinstance(way.edge, Edge), "tapped once"
+                    tapped = wrap(way.edge)
+                    if tapped is not None:
+                        way.edge = tapped
+
+    # ---- where the others are ----
+
+    def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
+        """Where the tasks of other workers are."""
+        self._exchange.set_routes(routes)
+        routes = self._exchange.routes
+        for exit_ in self._exits:
+            for way in exit_.ways:
+                if way.target is None:
+                    slot = way.slot = routes.get(way.task)
+                    way.allowance = None
+                    if slot is not None:
+                        way.allowance = self._outflow.allowance(slot, way.task)
+                    self._check_allowance(way.task, way.allowance)
+                    if way.rest is not None or len(way.edge):
+                        self._held[way] = exit_
+        sources: dict[WorkerSlot, set[str]] = {}
+        for source, slot in routes.items():
+            sources.setdefault(slot, set()).add(self._plan.task_to_component[source])
+        fed = {
+            slot: [b.task for b in self.bolts if not self._plan.feeders[b.component].isdisjoint(of)]
+            for slot, of in sources.items()
+        }
+        window = window_bytes(self._budget // 2, sum(map(len, fed.values())))
+        self._inflow.set_windows({s: dict.fromkeys(tasks, window) for s, tasks in fed.items()})
+
+    def session_began(self, slot: WorkerSlot, sessions: object, waiting: Sequence[bytes]) -> None:
+        """A pair of sessions with another worker began; `waiting` goes out first."""
+        sent = []
+        for section in waiting:
+            task, count = addressee(section)
+            if count:
+                sent.append((task, charge(len(section), count)))
+        self._outflow.session_began(slot, sent)
+        self._inflow.session_began(slot, sessions)
+        for exit_ in self._exits:
+            for way in exit_.ways:
+                if way.slot == slot:
+                    self._check_allowance(way.task, way.allowance)
+
+    def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
+        """Another worker tells of its tasks."""
+        self._outflow.granted(slot, grants)
+        closed = self._gates.closed
+        for grant in grants:
+            if grant.task in closed and self._exchange.routes.get(grant.task) == slot:
+                self._check_allowance(grant.task, self._outflow.allowance(slot, grant.task))
+
+    def _check_allowance(self, task: int, allowance: Allowance | None) -> None:
+        if allowance is not None and allowance.left > 0:
+            self._congested_is_old |= self._gates.open(task)
+        else:
+            self._congested_is_old |= self._gates.close(task)
+
+    # ---- moving ----
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is in flight: inboxes and buffers empty, every message settled."""
+        return (
+            not any(bolt.busy for bolt in self.bolts)
+            and not any(spout.pending for spout in self.spouts)
+            and not self._held
+            and all(exit_.outbox.is_empty for exit_ in self._exits)
+            and self._exchange.is_empty
+        )
+
+    def flush(self, exit_: OutputGroup) -> bool:
+        """Move what waits in the edges of an exit to where it goes. True when something moved. What
+        is left, for want of credit, is in `_held`."""
+        moved = False
+        for way in exit_.outbox.take():
+            target = way.target
+            if target is None:
+                moved |= self._send(exit_, way)
+                continue
+            batch = way.edge.take()
+            n = len(batch)
+            if not n:
+                continue
+            if way.droppable and target.local > target.hard:
+                self.dropped[way.stream] += n
+                continue
+            if way.inner and target.local > target.hard_max and self._overflows(way, batch):
+                continue
+            target.samples -= 1
+            if target.samples <= 0:
+                target.samples = _SAMPLE_EVERY
+                target.sample(tuple_bytes(batch.rows()[-1]))
+            target.inbox.append(batch)
+            target.queued += n
+            target.local += n
+            if target.local > target.soft:
+                self._check_inbox(target)
+            moved = True
+        return moved
+
+    def _send(self, exit_: OutputGroup, way: OutgoingEdge) -> bool:
+        """What waits for a task of another worker, as far as its credit goes."""
+        allowance, moved = way.allowance, False
+        while allowance is not None:
+            left = allowance.limit - allowance.sent
+            if left <= 0 and not way.inner:
+                break
+            batch = way.rest
+            if batch is None:
+                if not len(way.edge):
+                    return moved
+                batch = way.edge.take()
+            n = len(batch)
+            size = way.tuple_bytes
+            room = SECTION_BYTES_MAX if way.inner else min(left, SECTION_BYTES_MAX)
+            fit = max(1, min(n, room // size, _SECTION_TUPLES_MAX))
+            way.rest = None
+            if fit < n:
+                way.rest = batch
+                batch = batch.take(fit)
+            if way.inner and -left > self._budget and self._overflows(way, batch):
+                continue
+            assert way.slot is not None
+            used = self._exchange.send_tuples(way.slot, way.task, batch)
+            allowance.sent += used
+            way.tuple_bytes = max(1, used // fit)
+            moved = True
+            if allowance.sent >= allowance.limit:
+                self._congested_is_old |= self._gates.close(way.task)
+        if way.droppable:
+            self._drop(way)
+        elif allowance is None:
+            way.edge.drop_oldest(_UNROUTED_TUPLES_MAX)
+        if way.rest is not None or len(way.edge):
+            self._held[way] = exit_
+        return moved
+
+    def _drop(self, way: OutgoingEdge) -> None:
+        for batch in (way.rest, way.edge.take()):
+            self.dropped[way.stream] += 0 if batch is None else len(batch)
+        way.rest = None
+
+    def _send_held(self) -> bool:
+        """Send what waited for credit."""
+        held, self._held = self._held, {}
+        moved = False
+        for way, exit_ in held.items():
+            with exit_.lock:
+                moved |= self._send(exit_, way)
+        return moved
+
+    def _overflows(self, way: OutgoingEdge, batch: Batch) -> bool:
+        """Fail what a cycle makes beyond all bounds. (Always true.)"""
+        source = batch.source
+        cycle = ", ".join(map(repr, self._plan.cycle_of(source.component)))
+        consumer = self._plan.task_to_component[way.task]
+        error = CycleOverflowError(
+            f"the cycle of {cycle} makes more tuples than it finishes: {len(batch)} tuple(s) from "
+            f"{source.component!r} to {consumer!r} were failed, since "
+            f"topology.worker.buffer.bytes ({self._budget}) of them wait there already"
+        )
+        self._exchange.reject(source.component, source.task, error, batch.roots())
+        return True
+
+    def catch_up(self, ledger: Ledger) -> bool:
+        """What was emitted between two turns, by coroutines, callbacks and threads, and in ack,
+        fail, activate ... of spouts. True when there was anything."""
+        worked = False
+        for task, own in self._threaded:
+            with task.lock:
+                ledger.merge(own)
+                worked |= self.flush(self._exit_of[task])
+                if isinstance(task, ThreadSpout):
+                    worked |= task.settle_untracked()
+        for spout in self.spouts:
+            if not isinstance(spout, ThreadSpout):
+                if spout.emitted_more():
+                    worked |= self.flush(self._exit_of[spout])
+                worked |= spout.settle_untracked()
+        for bolt in self.bolts:
+            if bolt.stirred and not (isinstance(bolt, ThreadBolt) or bolt.holds_back):
+                bolt.stirred = False
+                worked |= self.flush(self._exit_of[bolt])
+        return worked
+
+    def flush_all(self) -> None:
+        """What components emitted in open and prepare."""
+        for exit_ in self._exits:
+            with exit_.lock:
+                self.flush(exit_)
+
+    def deliver(self, section: bytes, slot: WorkerSlot, sessions: object) -> None:
+        """Tuples that came from another worker (a TUPLES section). They stay encoded until their
+        task runs. Raises CodecError."""
+        task, count = addressee(section)
+        bolt = self.bolt_of.get(task)
+        if bolt is None:
+            for strayed, batch in self._exchange.tuples_of(section).items():
+                if strayed in self.bolt_of:
+                    self.bolt_of[strayed].deliver(batch)
+            return
+        size = charge(len(section), count)
+        account = self._inflow.arrived(slot, sessions, task, size)
+        bolt.receive(Received(section, count, size, account))
+
+    def _decode(self, task: int, section: bytes) -> Batch | None:
+        """The tuples of a received section."""
+        return self._exchange.decode(section).get(task)
+
+    def tell_senders(self) -> None:
+        """Grant what was taken in this turn."""
+        if self._transport is not None:
+            for slot, accounts in self._inflow.due():
+                grants = [one.grant(self._load(one.task)) for one in accounts]
+                self.told_load |= any(grant.load for grant in grants)
+                self._transport.grant(slot, grants, soon=True)
+
+    def _load(self, task: int) -> int:
+        bolt = self.bolt_of.get(task)
+        return 0 if bolt is None else int(LOAD_MAX * min(1.0, bolt.load()))
+
+    def loads(self, tasks: Iterable[int]) -> dict[int, float]:
+        """How full the inboxes of tasks are, here and elsewhere; those that are empty left out."""
+        found = {}
+        routes = self._exchange.routes
+        for task in tasks:
+            if task in self.bolt_of:
+                load = self._load(task)
+            else:
+                slot = routes.get(task)
+                load = 0 if slot is None else self._outflow.allowance(slot, task).load
+            if load:
+                found[task] = load / LOAD_MAX
+        return found
+
+    def tell_loads(self) -> None:
+        """Tell the other workers how full our inboxes are, where that has changed: with the next
+        frame that goes there anyway."""
+        if self._transport is None:
+            return
+        self.told_load = False
+        for slot, accounts in self._inflow.accounts():
+            grants = []
+            for account in accounts:
+                load = self._load(account.task)
+                if abs(load - account.load) > _LOAD_STEP or (account.load and not load):
+                    grants.append(account.grant(load))
+                self.told_load |= account.load > 0
+            if grants:
+                self._transport.grant(slot, grants, soon=False)
+
+    def give_up(self) -> list[int]:
+        """Empty the inboxes, and what could not be sent; the roots of all that."""
+        roots: dict[int, None] = {}
+        for bolt in self.bolts:
+            for batch in bolt.empty():
+                roots.update(dict.fromkeys(batch.roots()))
+        for exit_ in self._exits:
+            with exit_.lock:
+                for way in exit_.ways:
+                    for rest in (way.rest, way.edge.take()):
+                        if rest is not None:
+                            roots.update(dict.fromkeys(rest.roots()))
+                    way.rest = None
+        return list(roots)
+
+    # ---- running ----
+
+    def run_spouts(self, now: float, deadline: float, *, may_emit: bool) -> bool:
+        """Let the spouts emit that may. True if any did."""
+        worked = self._send_held() if self._held else False
+        if self._swollen:
+            for bolt in list(self._swollen):
+                self._check_inbox(bolt)
+        if self._congested_is_old:
+            self._find_congested()
+        congested = self._congested
+        for exit_, spouts in self._spouts_by_exit:
+            waiting = 0
+            for spout in spouts:
+                if not spout.active:
+                    continue
+                if not may_emit or (congested and not spout.downstream.isdisjoint(congested)):
+                    spout.close_gate()
+                elif now >= spout.idle_until and spout.may_emit:
+                    before = spout.calls.emitted()
+                    if spout.run(deadline):
+                        waiting += spout.calls.emitted() - before
+                        if waiting >= _FLUSH_TUPLES:
+                            self.flush(exit_)
+                            waiting = 0
+                        worked = True
+            if waiting:
+                self.flush(exit_)
+        return worked
+
+    def spouts_spoke(self) -> bool:
+        """Whether a spout has emitted outside next_tuple, and nobody has heard of it."""
+        for spout in self.spouts:  # noqa: SIM110 (most turns of an idle worker come by here)
+            if spout.has_emitted:
+                return True
+        return False
+
+    def has_more(self) -> bool:
+        """Whether a turn has left something that the next one can do: in an inbox whose bolt may
+        run, or what spouts emitted when they were told of their messages."""
+        gated = self._gates.gated
+        for bolt in self.bolts:
+            if bolt.inbox and bolt.task not in gated:
+                return True
+        return self.spouts_spoke()
+
+    def run_bolts(self, deadline: float) -> bool:
+        """Run every bolt that has something and may run. True if any did anything."""
+        worked = False
+        gated = self._gates.gated
+        for exit_, bolts in self._bolts_by_exit:
+            ran, taken = False, 0
+            for bolt in bolts:
+                if not bolt.inbox:
+                    continue
+                bolt.gated = bolt.task in gated
+                if bolt.gated:
+                    continue
+                queued = bolt.queued
+                if bolt.run(deadline):
+                    ran = worked = True
+                    taken += queued - bolt.queued
+                    if taken >= _FLUSH_TUPLES and exit_.on_loop:
+                        self.flush(exit_)
+                        ran, taken = False, 0
+                    if bolt in self._swollen:
+                        self._check_inbox(bolt)
+            if ran and exit_.on_loop:
+                self.flush(exit_)
+        return worked
+
+    def _pause(self, task: Task) -> bool:
+        """Between two slices of a bolt: whether it has to stop, for what it feeds is full."""
+        self.flush(self._exit_of[task])
+        return task.task in self._gates.gated
+
+    def _check_inbox(self, bolt: BoltTask) -> None:
+        waiting = bolt.local
+        if waiting > bolt.soft:
+            if bolt not in self._swollen:
+                self._swollen[bolt] = None
+                self._congested_is_old = True
+            if waiting > bolt.hard:
+                self._gates.close(bolt.task)
+        elif bolt in self._swollen:
+            del self._swollen[bolt]
+            self._gates.open(bolt.task)
+            self._congested_is_old = True
+
+    def _find_congested(self) -> None:
+        self._congested_is_old = False
+        component_of = self._plan.task_to_component
+        self._congested = frozenset(
+            {bolt.component for bolt in self._swollen}
+            | {component_of[task] for task in self._gates.closed}
+        )

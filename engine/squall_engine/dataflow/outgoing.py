@@ -1,0 +1,84 @@
+"""The ways out of a worker's tasks: which edges they emit into, and where these lead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from squall_common.names import is_system_id
+from squall_common.topology.model import WorkerSlot
+from squall_engine.backpressure.credit import Allowance
+from squall_engine.core import Batch, Edge, Outbox
+from squall_engine.plan import Plan
+from squall_engine.tasks.base import NO_LOCK, BoltTask, Task
+
+
+class Waiting(Protocol):
+    """Tuples on their way to one task: an edge, or what stands in its place."""
+
+    def __len__(self) -> int: ...
+    def take(self) -> Batch: ...
+    def drop_oldest(self, keep: int) -> None: ...
+
+
+class OutgoingEdge:
+    """An edge, and where it leads."""
+
+    __slots__ = (
+        "allowance", "droppable", "edge", "inner", "rest", "slot", "stream", "target", "task",
+        "tuple_bytes",
+    )  # fmt: skip
+
+    def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
+        self.edge: Waiting = edge
+        self.task: int = edge.task
+        self.stream: str = edge.source.stream
+        self.target = target  # None: on another worker
+        self.inner = inner  # within a cycle
+        # Metrics and logged events wait for nobody: without room they are dropped, and counted.
+        self.droppable = is_system_id(self.stream)
+        self.slot: WorkerSlot | None = None
+        self.allowance: Allowance | None = None  # None: here, or nobody knows where
+        self.rest: Batch | None = None  # out of the edge, but there was no more credit
+        self.tuple_bytes = 256  # of the credit, as the last section had it
+
+
+class OutputGroup:
+    """The ways out of a task, or of several that share their edges."""
+
+    __slots__ = ("lock", "on_loop", "outbox", "ways")
+
+    def __init__(
+        self, edges: Sequence[Edge], ways: list[OutgoingEdge], lock: AbstractContextManager[Any]
+    ) -> None:
+        self.ways = ways
+        self.outbox = Outbox(list(zip(edges, ways, strict=True)))
+        self.lock = lock  # of the task
+        self.on_loop = lock is NO_LOCK
+
+
+def output_groups(
+    tasks: Sequence[Task], bolt_of: Mapping[int, BoltTask], plan: Plan
+) -> dict[Task, OutputGroup]:
+    """That of each task: the same one for tasks that share their edges. `bolt_of` has the bolts of
+    this worker."""
+    found: dict[Task, OutputGroup] = {}
+    by_edge: dict[Edge, OutputGroup] = {}
+    for task in tasks:
+        edges = [edge for output in task.outputs for edge in output.edges]
+        # Who shares one edge shares all.
+        exit_ = by_edge.get(edges[0]) if edges else None
+        if exit_ is None:
+            ways = [
+                OutgoingEdge(
+                    edge,
+                    bolt_of.get(edge.task),
+                    inner=plan.on_one_cycle(task.component, edge.task),
+                )
+                for edge in edges
+            ]
+            exit_ = OutputGroup(edges, ways, task.lock)
+            by_edge |= dict.fromkeys(edges, exit_)
+        found[task] = exit_
+    return found

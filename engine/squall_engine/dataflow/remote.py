@@ -1,0 +1,192 @@
+"""Between the run loop and the transport: tuples and acks that leave the worker and that arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from squall_common.daemon.logs import get_logger
+from squall_common.topology.model import WorkerSlot
+from squall_engine.backpressure.credit import charge
+from squall_engine.core import Batch, Source, decode_batches, encode_batches
+from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
+from squall_engine.core.inspectors import not_encodable
+from squall_engine.core.sections import Section, parse, parse_heads, serialize_roots
+from squall_engine.plan import Plan
+from squall_engine.transport import Transport
+
+log = get_logger(__name__)
+
+SECTION_BYTES_MAX = 256 * 1024  # a section of several tuples is split above this
+TUPLE_BYTES_MAX = 8 * 1024 * 1024  # a single tuple above this fails
+
+Reject = Callable[[str, int, Exception, Collection[int]], None]
+
+
+class Exchange:
+    """Collects what leaves in a turn, by peer, and sends it at the end of it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        codec: ValueCodec,
+        transport: Transport | None,
+        reject: Reject,
+        give_up: Callable[[Collection[int]], None],
+    ) -> None:
+        """`reject` is told of tuples that cannot be sent, `give_up` of the roots of tuples that
+        came to the wrong worker."""
+        self._give_up = give_up
+        self._plan = plan
+        self._codec = codec
+        self._transport = transport
+        self.reject = reject
+        self._tuples: dict[WorkerSlot, list[bytes]] = {}
+        self._others: dict[WorkerSlot, list[bytes]] = {}
+        self._sources: dict[tuple[int, str], Source | None] = {}
+        self.routes: dict[int, WorkerSlot] = {}
+
+    def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
+        self.routes = {
+            task: slot for task, slot in routes.items() if task not in self._plan.local_tasks
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._tuples or self._others)
+
+    # -- leaving --
+
+    def send_tuples(self, slot: WorkerSlot, task: int, batch: Batch) -> int:
+        """Encode a batch for a task of a peer; tuples that cannot be encoded fail. Returns what it
+        takes of the credit. (A section for each task, so that each is decoded when its task runs.)
+        """
+        source = batch.source
+        try:
+            data = encode_batches(source, [(task, batch)], self._codec)
+        except ValueNotEncodableError as error:
+            return self._send_encodable(slot, task, batch, error)
+        if len(data) > SECTION_BYTES_MAX:
+            if len(batch) > 1:
+                head = batch.take(len(batch) // 2)
+                used = self.send_tuples(slot, task, head)
+                return used + self.send_tuples(slot, task, batch)
+            if len(data) > TUPLE_BYTES_MAX:
+                too_large = CodecError(
+                    f"component {source.component!r}, stream {source.stream!r}: a tuple of "
+                    f"{len(data)} bytes cannot be sent to another worker, at most "
+                    f"{TUPLE_BYTES_MAX} (8 MiB) can: store large data elsewhere and send its name"
+                )
+                self.reject(source.component, source.task, too_large, batch.roots())
+                return 0
+        self._tuples.setdefault(slot, []).append(data)
+        return charge(len(data), len(batch))
+
+    def _send_encodable(
+        self, slot: WorkerSlot, task: int, batch: Batch, error: ValueNotEncodableError
+    ) -> int:
+        good = []
+        for tup in batch.as_tuples():
+            try:
+                self._codec.encode_row(tup.values)
+            except ValueNotEncodableError as reason:
+                source = tup.source
+                described = not_encodable(source, reason)
+                roots = Batch.of(source, [tup]).roots()
+                self.reject(source.component, source.task, described, roots)
+            else:
+                good.append(tup)
+        if len(good) == len(batch):
+            raise error  # ours: it would go on for ever
+        return self.send_tuples(slot, task, Batch.of(batch.source, good)) if good else 0
+
+    def send(self, slot: WorkerSlot, section: bytes) -> None:
+        """A section for the engine of another worker."""
+        self._others.setdefault(slot, []).append(section)
+
+    def send_to_acker(self, index: int, sections: Sequence[bytes]) -> None:
+        """What the acker with that index is to know. While it has no worker it is lost, and the
+        roots time out."""
+        slot = self.routes.get(self._plan.acker_tasks[index])
+        if slot is not None:
+            self._others.setdefault(slot, []).extend(sections)
+
+    def answer(self, kind: int, task: int, roots: Sequence[int]) -> None:
+        """Tell a spout task on another worker what became of its roots. Without a route the answer
+        is lost, and the roots time out."""
+        slot = self.routes.get(task)
+        if slot is not None:
+            self._others.setdefault(slot, []).append(serialize_roots(kind, task, roots))
+
+    def flush(self) -> None:
+        """Hand everything to the transport: one call a peer, with the tuples, which have credit,
+        at the head."""
+        if self._transport is None or self.is_empty:
+            return
+        tuples, self._tuples = self._tuples, {}
+        others, self._others = self._others, {}
+        for slot, sections in tuples.items():
+            credited = len(sections)
+            sections += others.pop(slot, ())
+            self._transport.send(slot, sections, credited)
+        for slot, sections in others.items():
+            self._transport.send(slot, sections)
+
+    # -- arriving --
+
+    def read(self, data_of_sections: Iterable[bytes]) -> list[Section]:
+        """Parse sections; one that cannot be read is dropped and logged."""
+        sections = []
+        for data in data_of_sections:
+            try:
+                sections.append(parse(data, self._codec))
+            except CodecError as error:
+                log.error("section_dropped", bytes=len(data), error=error)
+        return sections
+
+    def tuples_of(self, section: bytes) -> dict[int, Batch]:
+        """The tuples of a TUPLES section by local task; those for other tasks (a stale route) are
+        dropped, and their trees fail. Raises CodecError."""
+        by_task = decode_batches(section, self._codec, self._source)
+        local = self._plan.local_tasks
+        for task in [task for task in by_task if task not in local]:
+            stray = by_task.pop(task)
+            log.warning("tuples_for_task_elsewhere", task=task, tuples=len(stray))
+            self._give_up(stray.roots())
+        return by_task
+
+    def decode(self, section: bytes) -> dict[int, Batch]:
+        """As `tuples_of`; a section that cannot be read is dropped. When that is because of the
+        values (a class that is not known here), it is an error of the component that was to get
+        them, and their trees fail."""
+        try:
+            return self.tuples_of(section)
+        except CodecError as error:
+            self._drop(section, error)
+            return {}
+
+    def _drop(self, section: bytes, error: CodecError) -> None:
+        try:
+            heads = parse_heads(section)
+        except CodecError:
+            heads = None
+        component = None
+        if heads is not None and heads.tasks:
+            component = self._plan.task_to_component.get(heads.tasks[0])
+        if heads is None or component is None:
+            log.error("section_dropped", bytes=len(section), error=error)
+            return
+        self.reject(component, heads.tasks[0], error, heads.trees())
+
+    def _source(self, task: int, stream: str) -> Source | None:
+        key = (task, stream)
+        if key not in self._sources:
+            source = None
+            component_id = self._plan.task_to_component.get(task)
+            if component_id is not None:
+                info = self._plan.topology.components[component_id].streams.get(stream)
+                if info is not None:
+                    source = Source(component_id, task, stream, info.fields, local=False)
+            if source is None:
+                log.error("tuples_of_unknown_source", task=task, stream=stream)
+            self._sources[key] = source
+        return self._sources[key]

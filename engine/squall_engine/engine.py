@@ -1,0 +1,646 @@
+"""The run loop: the executors of one worker, in turns, on one thread.
+
+    turn:  drain the transport -> rotate a time-out bucket -> ticks -> spouts
+           -> bolts, sources before consumers -> settle acks -> send
+
+A turn is plain synchronous code with a budget of `topology.run.turn.ms` and `topology.spout.batch`
+calls a spout; between two turns the event loop has its say. What the tasks of a component emitted
+is flushed right after they ran, so a tuple passes the whole chain of a worker within one turn, and
+what a turn has for another worker leaves in one piece at its end: the batch adapts to the load by
+itself.
+
+When a turn found nothing to do, the next one waits for a timer (a spout's idle wait, a tick, a
+time-out), for the transport, or for `wake`. A turn in which nothing has arrived, no spout has
+emitted and nobody has `_schedule`d anything ends after the spouts: most turns of an idle worker,
+and every second one of a worker with little to do, are that short.
+
+Turned down: an asyncio task and a queue a task (four times the CPU on one worker, twenty across
+two), and a thread an executor (one interpreter lock).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from squall_common.cluster.values import ExecutorStats
+from squall_common.component.context import WorkerContext
+from squall_common.config.load import component_conf
+from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.logs import get_logger
+from squall_common.names import ACKER_COMPONENT
+from squall_common.topology.model import Component, Executor, Topology, WorkerSlot
+from squall_common.topology.serialization import Registry
+from squall_engine import core
+from squall_engine.acking.coordinator import AckCoordinator
+from squall_engine.acking.dead_letters import LOST, Reason, Replays, roots_of
+from squall_engine.acking.suspects import Suspects
+from squall_engine.build.build import Built, Edges, build_task, open_task
+from squall_engine.build.close import close_components
+from squall_engine.core import Edge, Inspector, Source, TurnState
+from squall_engine.core.codec import CodecError, ValueCodec
+from squall_engine.core.inspectors import (
+    DebugInspector,
+    Observer,
+    ObservingInspector,
+    SerializingInspector,
+)
+from squall_engine.core.known_classes import component_modules
+from squall_engine.core.sections import ACKS, TUPLES, AcksSection, TuplesSection
+from squall_engine.core.stats import TaskCounts, Totals, Windows, add_output, executor_stats
+from squall_engine.dataflow.flow import Flow
+from squall_engine.dataflow.outgoing import Waiting
+from squall_engine.dataflow.remote import Exchange
+from squall_engine.grouping.routing import Balancers
+from squall_engine.loading import ComponentStartError, describe, make_user_object
+from squall_engine.observe.error_log import ErrorLogThrottle
+from squall_engine.observe.event_log import EventLog
+from squall_engine.plan import Plan
+from squall_engine.tasks.base import BoltTask, SpoutTask
+from squall_engine.tasks.in_hand import Before, InHand
+from squall_engine.timing import Every, Rotation, Ticks
+from squall_engine.transport import Grant, Transport
+
+log = get_logger(__name__)
+
+_RECEIVE_BYTES = 1024 * 1024  # drained from the transport in a turn
+_LOADS_SECS = 1.0  # how often shuffles look at the load of their targets
+_STATS_SECS = 30.0  # the finest bucket of the statistics' windows
+_TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one spins
+_DRAIN_POLL_SECS = 0.005
+
+
+class Engine:
+    """Runs the tasks of one worker on the running event loop.
+
+    Life: construct -> `await start()` -> `set_routes`, `set_ready(True)`, `set_active(True)` in
+    any order and as often as things change -> `await stop(drain_secs)`. All methods are called on
+    the loop's thread, except `wake` (any thread) and the attribute `turn_started` (any thread may
+    read it).
+    """
+
+    turn_started: float | None = None
+    """Clock.monotonic() when the present turn began; None between turns. For the heartbeat
+    thread: turn age = monotonic() - turn_started."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        conf: Mapping[str, Any],
+        *,
+        topology_id: str,
+        task_to_component: Mapping[int, str],
+        executors: Sequence[Executor],
+        slot: WorkerSlot,
+        transport: Transport | None = None,
+        report_error: Callable[[str, int, BaseException], None] | None = None,
+        on_fatal: Callable[[BaseException], None] | None = None,
+        clock: Clock | None = None,
+        code_dir: Path | None = None,
+        pid_dir: Path | None = None,
+        seed: int | None = None,
+        observer: Observer | None = None,
+        make_object: Callable[[Component, int], Any] = make_user_object,
+        make_counts: Callable[[], TaskCounts] = TaskCounts,
+        worker: str = "",
+        hand: InHand | None = None,
+        before: Before | None = None,
+    ) -> None:
+        """`topology` is the compiled one (`squall_common.topology.system.system_topology`), `conf`
+        its normalized configuration over the daemons', `task_to_component` names all tasks of the
+        topology, `executors` are those of this worker and `slot` is its own. `transport` None:
+        every task is local. `seed` makes ids and shuffles repeatable (None: from os.urandom);
+        `observer` is told of everything that happens and `make_object` makes the users' objects
+        (both for the test kit), `make_counts` what each task counts in. `worker` is this one's
+        host:port, to be named in reasons. `hand` is where it notes what is in hand, `before` what
+        the worker before it has noted there.
+
+        `report_error(component, task, error)` is told of each error of a component, from any
+        thread (throttling is the caller's). `on_fatal(error)` is called once, on the loop, when
+        the worker must die: a bolt raised with `topology.bolt.die.on.error`, or a fault of the
+        engine; the engine has stopped turning, and the caller exits the process with status != 0.
+        Raises SquallError for what this worker can never run (a shell component, Java bytes)."""
+        self.plan = Plan(topology, task_to_component, executors)
+        self.conf = conf
+        self.now = (clock or SystemClock()).monotonic
+        self.observer = observer
+        self.make_object = make_object
+        self.make_counts = make_counts
+        self._on_fatal = on_fatal or _log_fatal
+        self._complaints = ErrorLogThrottle(self.now, report_error, conf)
+        self.report = self._complaints.report
+        self.held_loop = self._complaints.held_loop
+        self.rng = random.Random(os.urandom(32) if seed is None else seed)
+        registry = Registry.from_conf(conf)
+        self.worker_context = WorkerContext(
+            topology_id=topology_id,
+            topology=topology,
+            conf=conf,
+            task_to_component=self.plan.task_to_component,
+            worker_tasks=tuple(sorted(self.plan.local_tasks)),
+            worker_port=slot.port,
+            code_dir=code_dir,
+            pid_dir=pid_dir,
+            wake=self._wake_spouts,
+            serialization=registry,
+        )
+        codec = ValueCodec(
+            registry,
+            allow_pickle=bool(conf.get("topology.fall.back.on.pickle")),
+            modules=component_modules(topology),
+        )
+        self._checker: SerializingInspector | None = None
+        self.events: EventLog | None = None  # with topology.eventlogger.executors
+        self.inspector = self._make_inspector(codec)
+
+        now = self.now()
+        self.turn = TurnState(now)
+        self._transport = transport
+        self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
+        self.replays = Replays.of(self.plan, self._exchange, codec, conf, worker or str(slot))
+        self.hand = hand
+        self.suspects: Suspects | None = None
+        if hand is not None:
+            self.suspects = Suspects(
+                self.plan,
+                self._exchange,
+                codec,
+                registry,
+                conf,
+                hand,
+                now=self.now,
+                report=self.report,
+                wake=self.wake,
+                before=before,
+            )
+        self._flow = Flow(self.plan, self._exchange, transport, conf)
+        self._desk = AckCoordinator(
+            self.plan,
+            self._exchange,
+            self.turn,
+            self.rng.getrandbits,
+            timeouts=conf.get("topology.enable.message.timeouts") is not False,
+            replays=self.replays,
+        )
+        self._desk.suspects = self.suspects
+        self.ledger = self._desk.ledger
+        self.built: list[Built] = []
+        self.edges = Edges(self.plan.local_tasks)
+        self.balancers: Balancers | None = None
+        if not conf.get("topology.disable.loadaware.messaging"):
+            self.balancers = Balancers(conf, self.rng)
+        self._windows = {executor: Windows(now) for executor in self.plan.executors}
+
+        self._turn_secs = float(conf.get("topology.run.turn.ms") or 2) / 1000.0
+        timeout = float(conf.get("topology.message.timeout.secs") or 30)
+        self._rotation = Rotation(timeout / 10.0, now)
+        self._ticks = Ticks()
+        self._stats_due = Every(_STATS_SECS, now)
+        self._loads_due = Every(_LOADS_SECS, now)
+
+        self._active = False
+        self._ready = transport is None
+        self._stopping = False
+        self._running = False
+        self._may_turn: Callable[[], bool] = _always
+        self._dead = False
+        self._closed = False
+        self._stopped: asyncio.Future[bool] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._timed = False  # this turn is a timer's
+        self._stirred = True  # something was done since the last whole turn, or is left of it
+        self._arrived = False  # the transport has something
+        self._due = now  # when the first of ticks, time-out buckets, loads and statistics is due
+        self._clock_due = now  # the first of ticks and statistics: these end a wait
+
+    def _make_inspector(self, codec: ValueCodec) -> Inspector | None:
+        inspector: Inspector | None = None
+        debugged = {
+            id
+            for id, component in self.plan.topology.components.items()
+            if component_conf(self.conf, component.conf).get("topology.debug")
+        }
+        if debugged:
+            inspector = DebugInspector(debugged)
+        if self.conf.get("topology.eventlogger.executors"):
+            inspector = self.events = EventLog(inspector)
+        if self.observer is not None:
+            inspector = ObservingInspector(self.observer, inspector)
+        if self.conf.get("topology.testing.always.try.serialize"):
+            inspector = self._checker = SerializingInspector(codec, self._on_mutated, inspector)
+        return inspector
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Construct the components, `open`/`prepare` them in task order and begin to turn. Raises
+        ComponentStartError, after `report_error` was told. Spouts stay silent until active and
+        ready."""
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+        try:
+            for task in sorted(self.plan.local_user_tasks()):
+                built = build_task(self, task)
+                self.built.append(built)
+                await open_task(built)
+        except ComponentStartError as error:
+            self.report(error.component, error.task, error.__cause__ or error)
+            await self._close()
+            raise
+        except BaseException:
+            await self._close()
+            raise
+        if self.suspects is not None:
+            self.suspects.begin()
+        self._flow.wire(self.built)
+        self._desk.attach(self._flow.spouts)
+        now = self.now()
+        for one in self.built:
+            freq = one.conf.get("topology.tick.tuple.freq.secs")
+            if freq and isinstance(one.task, BoltTask):
+                self._ticks.add(one.task, freq, now)
+        self._flow.flush_all()
+        self._running = True
+        log.info("engine_started", core=core.NAME, tasks=len(self.plan.local_tasks))
+        if self._transport is not None:
+            self._transport.set_wakeup(self._on_arrival, self)
+        self._apply_active()
+
+    def guard_turns(self, may_turn: Callable[[], bool]) -> None:
+        """Ask this before each turn, which is put off while it says no: until `resume`."""
+        self._may_turn = may_turn
+
+    def resume(self) -> None:
+        """Turns may be taken again: make up for those that were put off."""
+        self._arrived = self._transport is not None
+        self._schedule()
+
+    async def stop(self, drain_secs: float) -> bool:
+        """Stop spouts, let tuples in flight finish for at most `drain_secs`, then deactivate,
+        close and clean up every component. True when everything of this worker had drained: its
+        inboxes are empty and the trees of its spouts settled. Idempotent."""
+        if self._stopped is not None:
+            return await asyncio.shield(self._stopped)
+        self._stopped = asyncio.get_running_loop().create_future()
+        drained = False
+        try:
+            self._stopping = True
+            self._apply_active()
+            deadline = self.now() + drain_secs
+            while self._running and not (drained := self.is_drained()):
+                left = deadline - self.now()
+                if left <= 0:
+                    break
+                self._schedule()
+                await asyncio.sleep(min(_DRAIN_POLL_SECS, max(left, _TIMER_SECS_MIN)))
+            alive, self._running = self._running, False
+            if self._timer is not None:
+                self._timer.cancel()
+            if alive:
+                self._give_up()
+            await self._close(late=drain_secs > 0 and not drained)
+            if alive:
+                self._desk.detach()
+                self._give_up()  # what was acked in cleanup, and coroutines that were cancelled
+        finally:
+            self._stopped.set_result(drained)
+        return drained
+
+    def _give_up(self) -> None:
+        """The last acks leave, and what this worker can finish no more fails now: the peers think
+        it well kept, and its trees would wait for their time-out. Nothing is received any more:
+        what was not taken goes to the next worker of this slot."""
+        if self._transport is not None:
+            self._flow.catch_up(self.ledger)
+            self._fail_lost(self._flow.give_up())
+            self._desk.settle()
+            self._desk.give_up()
+            self._exchange.flush()
+
+    async def _close(self, *, late: bool = False) -> None:
+        if not self._closed:
+            self._closed = True
+            left = await close_components(self.built, self.report, late=late)
+            if self.replays is not None:  # they were failed: after that, since the last note counts
+                self.replays.note([root for tup in left for root in roots_of(tup)], LOST)
+
+    def is_drained(self) -> bool:
+        """Whether nothing of this worker is in flight."""
+        return self._flow.is_drained
+
+    # ---- what the worker process tells ----
+
+    def set_active(self, active: bool) -> None:
+        """Topology status: spouts emit only while ACTIVE; calls activate()/deactivate()."""
+        self._active = active
+        self._apply_active()
+
+    def set_ready(self, ready: bool) -> None:
+        """Whether the connections that the spouts need are up (True at first without a
+        transport, False with one)."""
+        self._ready = ready
+        if ready and self.suspects is not None:
+            self.suspects.ready()
+        self._schedule()
+
+    def _apply_active(self) -> None:
+        for spout in self._flow.spouts:
+            spout.set_active(self._active and not self._stopping)
+        self._schedule()
+
+    def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
+        """Where every task of the topology runs now; entries for own tasks are ignored. Tuples
+        for a task without a route are kept a while (bounded), then the oldest are dropped: acking
+        replays them."""
+        self._flow.set_routes(routes)
+        self._schedule()
+
+    def worker_lost(self, tasks: Collection[int]) -> None:
+        """A worker that ran `tasks` ended without a goodbye: fail, once and paced, the pending
+        roots of each local spout whose downstream components or ackers are among them
+        (`topology.fail.on.worker.loss`)."""
+        if self.conf.get("topology.fail.on.worker.loss") is not False:
+            self._desk.worker_lost(tasks)
+            self._schedule()
+        if self.suspects is not None:
+            self.suspects.lost()
+
+    def sections_dropped(self, sections: Sequence[bytes]) -> None:
+        """Sections that will never reach their worker: fail the trees that miss them, so that
+        their spouts, wherever they are, hear of it now (`topology.fail.on.worker.loss`)."""
+        if self.conf.get("topology.fail.on.worker.loss") is False:
+            return
+        # What was for a spout is of no use without it; a lost fail or reset is no more than late.
+        for section in self._exchange.read(sections):
+            if isinstance(section, TuplesSection):
+                self._fail_lost(section.trees())
+            elif isinstance(section, AcksSection):
+                self._desk.give_up_acks(section)
+                self._schedule()
+
+    def _fail_lost(self, roots: Collection[int]) -> None:
+        """Trees fail that nobody is to blame for."""
+        if self.replays is not None:
+            self.replays.note(roots, LOST)
+        self.ledger.fail(roots)
+        self._schedule()
+
+    def wake(self) -> None:
+        """Take a turn soon. Safe from any thread."""
+        if threading.get_ident() == self._thread_id:
+            self._schedule()
+        elif self._loop is not None and not (self._scheduled and self._stirred):
+            # (In this order: a turn that is whole, and comes after what was done before this.)
+            try:
+                self._loop.call_soon_threadsafe(self._schedule)
+            except RuntimeError:
+                pass  # the loop is closed: nothing turns any more
+
+    def _wake_spouts(self) -> None:
+        """`context.wake()`: end the idle waits of the spouts."""
+        for spout in self._flow.spouts:
+            spout.wake()
+        self.wake()
+
+    def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
+        """Let another object stand between the tasks' buffers and the way out: see `Flow.tap`."""
+        self._flow.tap(wrap)
+
+    def stats(self) -> dict[Executor, ExecutorStats]:
+        """Statistics of this worker's executors for the heartbeat; counts are exact."""
+        return {
+            executor: executor_stats(
+                windows.values(self._totals(executor)),
+                spout=self.plan.is_spout(executor.task_start),
+            )
+            for executor, windows in self._windows.items()
+        }
+
+    def _totals(self, executor: Executor) -> Totals:
+        totals: Totals = {}
+        for task_id in executor.tasks:
+            task = self._flow.task_of.get(task_id)
+            if task is not None:
+                with task.lock:
+                    task.counts.add_to(totals)
+                    for output in task.outputs:
+                        add_output(totals, output)
+            elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
+                self._desk.add_to(totals, task_id)
+        return totals
+
+    # ---- what tasks tell ----
+
+    def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
+        """A tuple that cannot be delivered: report the error, count it and fail its trees."""
+        self.report(component, task, error)
+        sender = self._flow.task_of.get(task)
+        # (The message of a spout's tuple counts when its tree fails.)
+        if sender is not None and not (roots and self.plan.is_spout(task)):
+            with sender.lock:
+                sender.counts.add(sender.counts.failed, self.plan.failed_key(component))
+        if self.replays is not None:
+            reason = Reason(describe(error), component, task, self.replays.worker)
+            self.replays.note(roots, reason)
+        self.ledger.fail(roots)
+        self._schedule()
+
+    def die(self, error: BaseException) -> None:
+        """The worker must end: stop turning, tell the process. From any thread."""
+        if not self._dead:
+            self._dead = True
+            self._running = False
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._on_fatal, error)
+
+    def _on_mutated(self, source: Source, error: Exception) -> None:
+        self.report(source.component, source.task, error)
+
+    # ---- turns ----
+
+    def _schedule(self) -> None:
+        """Something was done, or is to be done: take a whole turn as soon as the event loop comes
+        round."""
+        self._stirred = True
+        self._call_turn()
+
+    def _call_turn(self) -> None:
+        if self._running and not self._scheduled:
+            self._scheduled = True
+            assert self._loop is not None
+            self._loop.call_soon(self._take_turn)
+
+    def _on_arrival(self) -> None:
+        """The transport has something. It says so between the turns: the way around the loop can
+        be spared."""
+        self._arrived = True
+        if self.turn_started is not None:
+            self._schedule()
+        elif not self._scheduled:
+            self._take_turn()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._scheduled:
+            self._timed = True
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        self._scheduled = False
+        if not self._running or not self._may_turn():
+            return
+        self.turn_started = self.now()
+        try:
+            worked = self._turn()
+        except BaseException as error:
+            self.die(error)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return
+        finally:
+            self.turn_started = None
+        if worked:
+            self._call_turn()
+        elif self._running and not self._scheduled:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Have the next turn when something is due. A timer that stands and comes before that is
+        kept: a turn too many costs less than a timer for each."""
+        now = self.now()
+        at = max(self._next_deadline(), now + _TIMER_SECS_MIN)
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        assert self._loop is not None
+        self._timer = self._loop.call_later(at - now, self._on_timer)
+
+    def _turn(self) -> bool:
+        """One turn. True when another should follow at once."""
+        flow, desk = self._flow, self._desk
+        start = self.turn.now = self.now()
+        worked = self._arrived and self._receive()
+        if start >= self._due:
+            worked |= self._pass_time(start)
+        may_emit = self._ready and not self._stopping
+        deadline = start + self._turn_secs
+        # A timer is good to a millisecond, and may come that much too soon.
+        due = start + (_TIMER_SECS_MIN if self._timed else 0.0)
+        self._timed = False
+        worked |= flow.run_spouts(due, deadline, may_emit=may_emit)
+        if self.suspects is not None:
+            worked |= self.suspects.turn()
+        if not (worked or self._stirred or desk.has_lost or flow.spouts_spoke()):
+            return False
+        self._stirred = False
+        worked |= desk.fail_lost()
+        if not self._may_turn():  # the process slept meanwhile
+            self._stirred = True
+            return False
+        # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
+        if self.suspects is None or not self.suspects.bolts_wait:
+            worked |= flow.run_bolts(self.now() + self._turn_secs)
+        worked |= flow.catch_up(desk.ledger)
+        worked |= desk.settle()
+        if self._checker is not None:
+            self._checker.check()
+        flow.tell_senders()
+        self._exchange.flush()
+        if worked and flow.has_more():
+            self._stirred = True
+        # The next turn asks the spouts again; where there are none, it would find nothing.
+        return worked and (self._stirred or desk.has_lost or bool(flow.spouts))
+
+    def _pass_time(self, now: float) -> bool:
+        """What is due because time has passed. True when there was anything for this turn."""
+        worked = self._rotation.is_due(now) and self._desk.rotate()
+        worked |= self._ticks.deliver(now)
+        if self._loads_due.is_due(now):
+            self._flow.tell_loads()
+            if self.balancers is not None:
+                self.balancers.update(self._flow.loads(self.balancers.targets))
+            self._stirred = True  # once a second a whole turn, whatever nobody told
+        if self._stats_due.is_due(now):
+            for executor, windows in self._windows.items():
+                windows.tick(now, partial(self._totals, executor))
+        self._clock_due = self._ticks.next_due(self._stats_due.due)
+        self._due = min(self._rotation.due, self._loads_due.due, self._clock_due)
+        return worked
+
+    def _receive(self) -> bool:
+        """Take in what has arrived. A section that cannot be read is dropped and logged: its
+        tuples time out."""
+        assert self._transport is not None
+        self._arrived = False
+        arrivals = self._transport.drain(_RECEIVE_BYTES)
+        for arrival in arrivals:
+            for section in arrival.sections:
+                kind = section[0] if section else 0
+                try:
+                    if kind == TUPLES:
+                        self._flow.deliver(section, arrival.peer, arrival.sessions)
+                    elif kind == ACKS:
+                        self._desk.receive_acks(section)
+                    else:
+                        self._desk.receive_roots(section)
+                except CodecError as error:
+                    log.error("section_dropped", bytes=len(section), error=error)
+        return bool(arrivals)
+
+    # ---- what the transport tells (see `transport.Listener`) ----
+
+    def session_began(self, peer: WorkerSlot, sessions: object, waiting: Sequence[bytes]) -> None:
+        """What a peer and we have sent each other is counted anew."""
+        self._flow.session_began(peer, sessions, waiting)
+        self._schedule()
+
+    def granted(self, peer: WorkerSlot, grants: Sequence[Grant]) -> None:
+        """A peer takes more."""
+        self._flow.granted(peer, grants)
+        self._schedule()
+
+    def _next_deadline(self) -> float:
+        """When there will be something to do if nothing arrives before."""
+        deadline = self._clock_due
+        if self._ready and not self._stopping:
+            now = self.turn.now
+            for spout in self._flow.spouts:
+                at = spout.idle_until
+                if 0 < at <= now:  # gated: nothing to ask, but it may have emitted unasked
+                    at = now + SpoutTask.WAIT_SECS_MAX
+                if 0 < at < deadline and spout.active and spout.may_emit:
+                    deadline = at
+        if self._rotation.due < deadline and self._desk.has_timeouts:
+            deadline = self._rotation.due
+        if self._loads_due.due < deadline and self._flow.told_load:
+            deadline = self._loads_due.due
+        return deadline
+
+
+def _always() -> bool:
+    return True
+
+
+def _log_fatal(error: BaseException) -> None:
+    log.error("engine_died", error=error, exc_info=error)
+
+
+def tune_garbage_collector() -> None:
+    """For a process that is a worker: what exists now stays, and collections are rare. With the
+    defaults, large msgpack decodes are almost three times slower."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)

@@ -1,0 +1,60 @@
+"""What a worker has to say about its components: errors, and who holds the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from squall_common.daemon.logs import get_logger
+
+log = get_logger("squall_engine")
+
+_HOLD_WARNING_SECS = 60.0
+
+
+class ErrorLogThrottle:
+    """Errors go to the worker process, all of them, and to the log, the first few of an interval.
+    May be used from any thread."""
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        report_error: Callable[[str, int, BaseException], None] | None,
+        conf: Mapping[str, Any],
+    ) -> None:
+        self._now = now
+        # A component that fails with every tuple must not fill the disk.
+        self._interval_secs = float(conf.get("topology.error.throttle.interval.secs") or 10)
+        self._errors_max = int(conf.get("topology.max.error.report.per.interval") or 5)
+        self._report_error = report_error
+        self._held: dict[str, float] = {}  # component -> when it was last named
+        self._logged: dict[str, tuple[float, int]] = {}  # begin of the interval, errors in it
+
+    def report(self, component: str, task: int, error: BaseException) -> None:
+        """An error of a component."""
+        now = self._now()
+        start, count = self._logged.get(component, (-self._interval_secs, 0))
+        if now - start >= self._interval_secs:
+            start, count = now, 0
+        self._logged[component] = (start, count + 1)
+        if count < self._errors_max:
+            log.error(
+                "component_error", component=component, task=task, error=error, exc_info=error
+            )
+        elif count == self._errors_max:
+            log.error("component_errors_not_logged", component=component, secs=self._interval_secs)
+        if self._report_error is not None:
+            self._report_error(component, task, error)
+
+    def held_loop(self, component: str, what: str, secs: float) -> None:
+        """A component kept the loop for too long: say so, once a minute."""
+        now = self._now()
+        if now - self._held.get(component, -_HOLD_WARNING_SECS) >= _HOLD_WARNING_SECS:
+            self._held[component] = now
+            log.warning(
+                "component_holds_loop",
+                component=component,
+                work=what,
+                ms=round(1000 * secs),
+                hint="blocking = True gives it a thread, async def execute lets it wait",
+            )

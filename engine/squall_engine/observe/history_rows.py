@@ -1,0 +1,313 @@
+"""What the history needs of the engine: latencies as histograms, a sample of the keys of fields
+groupings, and every so often the rows of all tasks. Nothing of this exists while it is off.
+
+Latencies are measured where the engine measures them anyway, once for a slice of up to 1,024 tuples
+(of threads, coroutines and shell components: once a tuple), so a histogram counts each tuple with
+the mean of its slice. Keys are sampled at an edge when its buffer is taken: the tuples in between
+cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from squall_common.component.metrics import DataPoint, TaskInfo
+from squall_common.daemon.clock import Clock
+from squall_common.history.heavy import HeavyKeys, key_text
+from squall_common.history.histogram import Histogram, bucket_of
+from squall_common.history.schema import TEXT_CHARS_MAX, Row
+from squall_common.names import is_system_id
+from squall_common.topology.model import GroupingKind
+from squall_engine.build.build import Built
+from squall_engine.core import Batch, Edge, Source
+from squall_engine.core.stats import Key, TaskCounts, Totals, add_output
+from squall_engine.plan import Plan
+from squall_engine.tasks.base import BoltTask, SpoutTask
+
+_KEYS_TOLD = 50  # of a grouping, worker and interval
+_COUNTS = ("emitted", "transferred", "acked", "failed", "executed")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class TimedCounts(TaskCounts):
+    """Counts that keep histograms, too."""
+
+    __slots__ = ("execute_histograms", "process_histograms")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.execute_histograms: dict[Key, Histogram] = {}
+        self.process_histograms: dict[Key, Histogram] = {}
+
+    def executed_many(self, key: Key, n: int, secs: float, processed: int = 0) -> None:
+        super().executed_many(key, n, secs, processed)
+        _note(self.execute_histograms, key, secs, n)
+        _note(self.process_histograms, key, secs, processed)
+
+    def processed(self, key: Key, secs: float, n: int = 1) -> None:
+        super().processed(key, secs, n)
+        _note(self.process_histograms, key, secs, n)
+
+
+def _note(histograms: dict[Key, Histogram], key: Key, secs: float, n: int) -> None:
+    if n > 0:
+        histogram = histograms.setdefault(key, {})
+        bucket = bucket_of(secs / n)
+        histogram[bucket] = histogram.get(bucket, 0) + n
+
+
+class KeySample:
+    """The sampled keys of one fields grouping, of all source tasks of a worker."""
+
+    def __init__(
+        self, source: Source, consumer: str, fields: Sequence[str], rate: float, rng: random.Random
+    ) -> None:
+        self.component = source.component
+        self.stream = source.stream
+        self.name = f"{consumer} by {', '.join(fields)}"
+        self.key_of: Callable[[Any], Any] = itemgetter(*(source.index[name] for name in fields))
+        self.rate = rate
+        self._random = rng.random
+        self._gap_max = max(1, round(2 / rate) - 1)
+        self.keys = HeavyKeys()
+        self.task_of: dict[str, int] = {}  # where a key goes
+
+    def gap(self) -> int:
+        """How many tuples to pass over: `1 / rate - 1` in the mean, never in step with the data."""
+        return int(self._random() * self._gap_max)
+
+    def take(self) -> tuple[HeavyKeys, dict[str, int]]:
+        keys, self.keys = self.keys, HeavyKeys()
+        tasks, self.task_of = self.task_of, {}
+        return keys, tasks
+
+
+class TappedEdge:
+    """An edge that looks at some of the tuples that are taken from it."""
+
+    __slots__ = ("_edge", "_pass", "_sample")
+
+    def __init__(self, edge: Edge, sample: KeySample) -> None:
+        self._edge = edge
+        self._sample = sample
+        self._pass = sample.gap()  # tuples to pass over
+
+    def __len__(self) -> int:
+        return len(self._edge)
+
+    def drop_oldest(self, keep: int) -> None:
+        self._edge.drop_oldest(keep)
+
+    def take(self) -> Batch:
+        batch = self._edge.take()
+        n = len(batch)
+        if n <= self._pass:
+            self._pass -= n
+        else:
+            self._look(batch, n)
+        return batch
+
+    def _look(self, batch: Batch, n: int) -> None:
+        sample = self._sample
+        rows = batch.rows()
+        at = self._pass
+        while at < n:
+            key = key_text(sample.key_of(rows[at]))
+            sample.keys.add(key)
+            if key not in sample.task_of and len(sample.task_of) < sample.keys.keys_max:
+                sample.task_of[key] = self._edge.task
+            at += 1 + sample.gap()
+        self._pass = at - n
+
+
+class KeySamples:
+    """Taps the edges of all fields groupings of a worker."""
+
+    def __init__(self, plan: Plan, rate: float, rng: random.Random) -> None:
+        self._plan = plan
+        self._rate = rate
+        self._rng = rng
+        self.samples: dict[tuple[str, str, str], KeySample] = {}
+
+    def tap(self, edge: Edge) -> TappedEdge | None:
+        """For `Engine.tap`."""
+        source = edge.source
+        consumer = self._plan.task_to_component[edge.task]
+        for component, grouping in self._plan.consumers_of(source.component, source.stream):
+            if (
+                component.id == consumer
+                and grouping.kind is GroupingKind.FIELDS
+                and grouping.fields
+            ):
+                place = (source.component, source.stream, consumer)
+                sample = self.samples.get(place)
+                if sample is None:
+                    sample = KeySample(source, consumer, grouping.fields, self._rate, self._rng)
+                    self.samples[place] = sample
+                return TappedEdge(edge, sample)
+        return None
+
+    def rows(self, at_ms: int, secs: float) -> Iterable[Row]:
+        """What was sampled since the last call."""
+        for sample in self.samples.values():
+            keys, task_of = sample.take()
+            if not keys.total:
+                continue
+            yield Row(
+                at_ms, "keys", sample.name, sample.component, stream=sample.stream, secs=secs,
+                n=keys.total, value=sample.rate, error=keys.error,
+            )  # fmt: skip
+            for key, count in keys.top(_KEYS_TOLD):
+                yield Row(
+                    at_ms, "key", sample.name, sample.component, task_of.get(key, 0),
+                    stream=sample.stream, secs=secs, n=count, text=key,
+                )  # fmt: skip
+
+
+class TaskRows:
+    """The rows of one task: what its counts gained since the last call."""
+
+    def __init__(self, built: Built) -> None:
+        self._task = built.task
+        self._totals: Totals = {}
+        self._histograms: dict[tuple[str, Key], Histogram] = {}
+
+    def rows(self, at_ms: int, secs: float) -> list[Row]:
+        task = self._task
+        totals: Totals = {}
+        with task.lock:
+            task.counts.add_to(totals)
+            for output in task.outputs:
+                add_output(totals, output)
+            now = self._copy(task.counts)
+        gained = {key: value - self._totals.get(key, 0) for key, value in totals.items()}
+        self._totals = totals
+        before, self._histograms = self._histograms, now
+
+        def row(kind: str, name: str, **more: Any) -> Row:
+            executor = task.executor.task_start
+            return Row(at_ms, kind, name, task.component, task.task, executor, secs=secs, **more)
+
+        spout = isinstance(task, SpoutTask)
+        found = []
+        if isinstance(task, SpoutTask):
+            found.append(row("gauge", "pending", value=float(len(task.pending))))
+        elif isinstance(task, BoltTask):
+            found.append(row("gauge", "receive", value=float(task.queued)))
+        for (measure, key), value in gained.items():
+            if not value or (isinstance(key, str) and is_system_id(key)):
+                continue
+            if measure in _COUNTS:
+                found.append(row("count", measure, stream=_text(key), n=int(value)))
+        for what in ("execute", "process"):
+            for (measure, key), events in gained.items():
+                if measure == f"{what}_events" and events:
+                    buckets = _less(now.get((what, key), {}), before.get((what, key), {}))
+                    found.append(
+                        row(
+                            "latency",
+                            "complete" if spout else what,
+                            stream=_text(key),
+                            n=int(events),
+                            value=gained.get((f"{what}_secs", key), 0.0),
+                            buckets=buckets,
+                        )
+                    )
+        return found
+
+    @staticmethod
+    def _copy(counts: TaskCounts) -> dict[tuple[str, Key], Histogram]:
+        if not isinstance(counts, TimedCounts):
+            return {}
+        return {
+            (what, key): dict(histogram)
+            for what, of in (
+                ("execute", counts.execute_histograms),
+                ("process", counts.process_histograms),
+            )
+            for key, histogram in of.items()
+        }
+
+
+def _less(now: Mapping[int, int], before: Mapping[int, int]) -> Histogram:
+    return {b: n - before.get(b, 0) for b, n in now.items() if n > before.get(b, 0)}
+
+
+def _text(key: Key) -> str:
+    return ":".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+class Recorder:
+    """All rows of a worker. `read` is called on the loop."""
+
+    def __init__(self, built: Sequence[Built], keys: KeySamples | None, *, clock: Clock) -> None:
+        self._tasks = [TaskRows(one) for one in built]
+        self._keys = keys
+        self._clock = clock
+        self._read_at = clock.monotonic()
+        self._cpu_secs = time.process_time()
+
+    def read(self) -> list[Row]:
+        """What happened since the last call, or since the beginning."""
+        now = self._clock.monotonic()
+        secs, self._read_at = now - self._read_at, now
+        at_ms = int(self._clock.time() * 1000)
+        cpu_secs = time.process_time()
+        rows = [
+            Row(at_ms, "worker", "cpu_secs", secs=secs, value=cpu_secs - self._cpu_secs),
+            Row(at_ms, "worker", "rss_bytes", secs=secs, value=float(_rss_bytes())),
+        ]
+        self._cpu_secs = cpu_secs
+        for task in self._tasks:
+            rows += task.rows(at_ms, secs)
+        if self._keys is not None:
+            rows += self._keys.rows(at_ms, secs)
+        return rows
+
+
+def metric_rows(info: TaskInfo, points: Iterable[DataPoint], at_ms: int) -> list[Row]:
+    """The users' own metrics; the built-in ones are in other rows."""
+    rows = []
+    for point in points:
+        if is_system_id(point.name):
+            continue
+        number = _number(point.value)
+        rows.append(
+            Row(
+                at_ms,
+                "metric",
+                point.name,
+                info.src_component_id,
+                info.src_task_id,
+                secs=info.update_interval_secs,
+                value=number or 0.0,
+                text=_json(point.value) if number is None else "",
+            )
+        )
+    return rows
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
+
+
+def _json(value: Any) -> str:
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except Exception:  # the topology's own __str__, among others
+        text = str(type(value))
+    return text[:TEXT_CHARS_MAX]
+
+
+def _rss_bytes() -> int:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * _PAGE_BYTES

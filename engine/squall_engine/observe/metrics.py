@@ -1,0 +1,379 @@
+"""The metrics of a worker's tasks, read at the end of each interval and given to the consumers.
+
+They are read on the loop, where the tasks are, and handed to a thread a consumer through a queue
+with a bound. Nothing waits for a consumer: what does not fit is dropped and counted, and the next
+data points say so (`__dropped-data-points`). In Storm consumers are bolts, and their tuples go
+through the topology's own queues; see decision 0021.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from squall_common.component.metrics import ConsumerContext, DataPoint, MetricsConsumer, TaskInfo
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_engine.build.build import Built
+from squall_engine.core.stats import Totals, add_output
+from squall_engine.loading import describe
+from squall_engine.tasks.base import BoltTask, SpoutTask
+
+log = get_logger(__name__)
+
+Report = Callable[[str, int, BaseException], None]
+_QUEUE_MAX = 1_000  # of one consumer: tasks' data points that wait
+_INTERVAL_SECS_MIN = 0.1
+_CLOSE_SECS = 1.0
+# Storm's own consumer, as topologies that come from there name it.
+_ALIASES = {
+    "org.apache.storm.metric.LoggingMetricsConsumer": "squall.metrics.LoggingMetricsConsumer"
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One entry of `topology.metrics.consumer.register`."""
+
+    class_path: str
+    argument: Any
+    whitelist: tuple[re.Pattern[str], ...]
+    blacklist: tuple[re.Pattern[str], ...]
+    expand_maps: bool
+    separator: str
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Registration:
+        """Raises SquallError for an entry that means nothing."""
+        path = entry.get("class")
+        where = f"topology.metrics.consumer.register: {path!r}"
+        if not isinstance(path, str) or "." not in path:
+            raise SquallError(f"{where}: `class` must be MODULE.CLASS")
+        patterns = {}
+        for key in ("whitelist", "blacklist"):
+            given = entry.get(key) or ()
+            try:
+                patterns[key] = tuple(
+                    re.compile(one) for one in ([given] if isinstance(given, str) else given)
+                )
+            except (re.error, TypeError) as error:
+                raise SquallError(f"{where}: {key}: no regular expression: {error}") from error
+        if patterns["whitelist"] and patterns["blacklist"]:
+            raise SquallError(f"{where}: has a whitelist and a blacklist; one at most")
+        return cls(
+            class_path=_ALIASES.get(path, path),
+            argument=entry.get("argument"),
+            whitelist=patterns["whitelist"],
+            blacklist=patterns["blacklist"],
+            expand_maps=bool(entry.get("expandMapType")),
+            separator=str(entry.get("metricNameSeparator") or "."),
+        )
+
+    def make(self) -> MetricsConsumer:
+        """Import and construct the consumer. Raises SquallError."""
+        module, _, name = self.class_path.rpartition(".")
+        try:
+            consumer = getattr(importlib.import_module(module), name)()
+        except Exception as error:
+            raise SquallError(
+                f"metrics consumer {self.class_path} cannot be made: {describe(error)}"
+            ) from error
+        if not isinstance(consumer, MetricsConsumer):
+            raise SquallError(f"{self.class_path} is no squall.metrics.MetricsConsumer")
+        return consumer
+
+    def select(self, points: Iterable[DataPoint]) -> list[DataPoint]:
+        """What the consumer is to have of some data points. Patterns match from the beginning of
+        a name, as Storm's do."""
+        found = []
+        for point in points:
+            if self.expand_maps and isinstance(point.value, Mapping):
+                found += [
+                    DataPoint(f"{point.name}{self.separator}{key}", value)
+                    for key, value in point.value.items()
+                ]
+            else:
+                found.append(point)
+        return [point for point in found if self._wants(point.name)]
+
+    def _wants(self, name: str) -> bool:
+        if self.whitelist:
+            return any(pattern.match(name) for pattern in self.whitelist)
+        return not any(pattern.match(name) for pattern in self.blacklist)
+
+
+class _Feed:
+    """One consumer and its thread."""
+
+    def __init__(
+        self, registration: Registration, conf: Mapping[str, Any], context: ConsumerContext,
+        report: Report,
+    ) -> None:  # fmt: skip
+        self._registration = registration
+        self._consumer = registration.make()
+        self._conf = conf
+        self._context = context
+        self._report = report
+        self._queue: queue.Queue[tuple[TaskInfo, list[DataPoint]] | None] = queue.Queue(_QUEUE_MAX)
+        self.dropped = 0
+        self._told = 0
+        name = f"metrics:{registration.class_path.rpartition('.')[2]}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None:
+        """Hand over the data points of a task; drop them when the consumer is behind."""
+        selected = self._registration.select(points)
+        if self.dropped > self._told:
+            selected.append(DataPoint("__dropped-data-points", self.dropped - self._told))
+        if not selected:
+            return
+        try:
+            self._queue.put_nowait((info, selected))
+        except queue.Full:
+            if not self.dropped:
+                log.warning("metrics_dropped", consumer=self._registration.class_path)
+            self.dropped += len(selected)
+        else:
+            self._told = self.dropped
+
+    def _run(self) -> None:
+        consumer = self._consumer
+        try:
+            consumer.prepare(self._conf, self._registration.argument, self._context)
+        except Exception as error:
+            self._report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
+            return
+        while (work := self._queue.get()) is not None:
+            try:
+                consumer.handle_data_points(*work)
+            except Exception as error:
+                self._report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
+        try:
+            consumer.cleanup()
+        except Exception as error:
+            self._report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
+
+    def stop(self) -> None:
+        """No more comes."""
+        try:
+            self._queue.put_nowait(None)
+        except queue.Full:
+            pass  # it hangs: it dies with the process
+
+    def join(self, secs: float) -> None:
+        self._thread.join(secs)
+        if self._thread.is_alive():  # it dies with the process
+            log.warning("metrics_consumer_stuck", consumer=self._registration.class_path)
+
+
+class Tap(Protocol):
+    """Gets the data points of all tasks, on the loop."""
+
+    def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None: ...
+
+
+class TaskMetrics:
+    """The built-in metrics of one task: what its counts gained in an interval. Names and shapes
+    are Storm's (`BuiltinMetrics`): maps by stream, of bolts' inputs by `component:stream`."""
+
+    def __init__(self, built: Built) -> None:
+        self._task = built.task
+        self._shell = built.context.shell_metrics
+        self._shell_totals: dict[str, float] = {}
+        self._last: Totals = {}
+
+    def points(self) -> list[DataPoint]:
+        task = self._task
+        totals: Totals = {}
+        with task.lock:
+            task.counts.add_to(totals)
+            for output in task.outputs:
+                add_output(totals, output)
+        gained = {key: value - self._last.get(key, 0) for key, value in totals.items()}
+        self._last = totals
+
+        def of(measure: str) -> dict[str, Any]:
+            return {
+                _key(key): value for (name, key), value in gained.items()
+                if name == measure and value
+            }  # fmt: skip
+
+        def mean_ms(what: str) -> dict[str, float]:
+            secs = of(f"{what}_secs")
+            events = of(f"{what}_events").items()
+            return {key: 1000.0 * secs.get(key, 0.0) / count for key, count in events}
+
+        found = {
+            "__emit-count": of("emitted"),
+            "__transfer-count": of("transferred"),
+            "__ack-count": of("acked"),
+            "__fail-count": of("failed"),
+        }
+        if isinstance(task, SpoutTask):
+            found["__complete-latency"] = mean_ms("process")
+            found["__pending"] = {"population": len(task.pending)}
+        elif isinstance(task, BoltTask):
+            found["__execute-count"] = of("executed")
+            found["__execute-latency"] = mean_ms("execute")
+            found["__process-latency"] = mean_ms("process")
+            found["__receive"] = {"population": task.queued}
+        return [DataPoint(name, value) for name, value in found.items()] + self._shell_points()
+
+    def _shell_points(self) -> list[DataPoint]:
+        """What a child reported: its numbers as the sum of the interval, all else as it came."""
+        found = []
+        for name, metric in self._shell.items():
+            gained = metric.total - self._shell_totals.get(name, 0.0)
+            self._shell_totals[name] = metric.total
+            plain = metric.last is None or isinstance(metric.last, int | float)
+            found.append(DataPoint(name, gained if plain else metric.last))
+        return found
+
+
+def _key(key: object) -> str:
+    return ":".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+@dataclass(slots=True)
+class _Due:
+    """Something that is read every `secs`."""
+
+    built: Built
+    secs: float
+    at: float
+    read: Callable[[], list[DataPoint]]
+
+
+class Metrics:
+    """Reads what is due, on the loop. `start` once the components are prepared."""
+
+    def __init__(
+        self,
+        built: Sequence[Built],
+        conf: Mapping[str, Any],
+        context: ConsumerContext,
+        *,
+        clock: Clock,
+        report: Report,
+        tap: Tap | None = None,
+    ) -> None:
+        """A consumer that cannot be made is reported, and the others are fed."""
+        self._tap = tap
+        self._built = built
+        self._context = context
+        self._clock = clock
+        self._feeds: list[_Feed] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: list[_Due] = []
+        for entry in conf.get("topology.metrics.consumer.register") or ():
+            try:
+                self._feeds.append(_Feed(Registration.parse(entry), conf, context, report))
+            except SquallError as error:
+                report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
+        self._bucket_secs = float(conf.get("topology.builtin.metrics.bucket.size.secs") or 60)
+
+    @classmethod
+    def of(
+        cls,
+        built: Sequence[Built],
+        conf: Mapping[str, Any],
+        *,
+        topology_id: str,
+        host: str,
+        port: int,
+        log_dir: Path | None,
+        clock: Clock,
+        report: Report,
+        tap: Tap | None = None,
+    ) -> Metrics | None:
+        """None when the topology has no consumers and there is no tap: then nothing is read."""
+        if not conf.get("topology.metrics.consumer.register") and tap is None:
+            return None
+        context = ConsumerContext(topology_id, host, port, log_dir)
+        return cls(built, conf, context, clock=clock, report=report, tap=tap)
+
+    @property
+    def dropped(self) -> int:
+        """Data points that no consumer had time for."""
+        return sum(feed.dropped for feed in self._feeds)
+
+    def start(self) -> None:
+        now = self._clock.monotonic()
+        for one in self._built:
+            own = TaskMetrics(one)  # a tap alone gets its shell metrics this way
+            self._due.append(_Due(one, self._bucket_secs, now + self._bucket_secs, own.points))
+            for name, (metric, secs) in one.context.metrics.items():
+                every = max(_INTERVAL_SECS_MIN, secs or self._bucket_secs)
+                read = _reader(name, metric)
+                self._due.append(_Due(one, every, now + every, read))
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._due and (self._feeds or self._tap is not None):
+            secs = max(0.01, min(due.at for due in self._due) - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(secs, self._on_timer)
+
+    def _on_timer(self) -> None:
+        try:
+            self._read(self._clock.monotonic())
+        finally:
+            self._wait()
+
+    def _read(self, now: float, *, all_of_it: bool = False) -> None:
+        stamp = int(self._clock.time())
+        for due in self._due:
+            if due.at > now and not all_of_it:
+                continue
+            # After a stall one interval is longer; none is made up for.
+            due.at = max(due.at + due.secs, now)
+            task = due.built.task
+            info = TaskInfo(
+                self._context.worker_host, self._context.worker_port,
+                task.component, task.task, stamp, due.secs,
+            )  # fmt: skip
+            with task.lock:
+                points = due.read()
+            for feed in self._feeds:
+                feed.offer(info, points)
+            if self._tap is not None:
+                self._tap.offer(info, points)
+
+    async def close(self) -> None:
+        """Give the consumers what there is since the last interval, and end them."""
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            self._read(self._clock.monotonic(), all_of_it=True)
+        finally:
+            for feed in self._feeds:
+                feed.stop()
+        if self._feeds:
+            await asyncio.to_thread(self._join)
+
+    def _join(self) -> None:
+        deadline = time.monotonic() + _CLOSE_SECS
+        for feed in self._feeds:
+            feed.join(max(0.0, deadline - time.monotonic()))
+
+
+def _reader(name: str, metric: Any) -> Callable[[], list[DataPoint]]:
+    def read() -> list[DataPoint]:
+        try:
+            value = metric.get_value_and_reset()
+        except Exception as error:
+            log.warning("metric_not_read", metric=name, error=error)
+            return []
+        return [] if value is None else [DataPoint(name, value)]
+
+    return read

@@ -1,0 +1,323 @@
+"""Which calls of components are under way, read from another thread.
+
+A call leaves no note when it begins: that would cost every tuple something. Instead, the frames of
+the thread that is in it say which task it is, and what it was given. `frame.f_locals` is read of
+the engine's own frames only; those of users are asked for their names and lines.
+
+Waiting for input is what `next_tuple` is for where it may wait: on a thread of its own
+(`blocking = True`) and in a coroutine. There it counts only if the component has a
+`topology.worker.stall.timeout.secs` of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from squall_engine.acking.dead_letters import roots_of
+from squall_engine.build.build import Built
+from squall_engine.core import Tuple
+from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
+from squall_engine.tasks.base import SlicedBolt, SpoutTask, Task
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
+
+STALL_KEY = "topology.worker.stall.timeout.secs"
+
+_ENGINE = "squall_engine."
+_OURS = ("squall.", "squall_common.", "squall_engine.", "squall_worker.")
+_FRAMES_MAX = 60  # of a stack that is shown
+_COROUTINES_MAX = 8  # of one task, oldest first: one that never ends becomes the oldest
+_ROOTS_MAX = 3
+_MESSAGE_ID_CHARS_MAX = 200
+_TUPLE_NAMES = ("tup", "current")  # what the engine's functions call the tuple in execution
+_TELLING = (SpoutTask.call_user.__code__, SpoutTask.lifecycle.__code__)
+
+Frames = list[tuple[FrameType, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How long a call may be under way, in seconds; None: as long as it likes."""
+
+    error_secs: float | None
+    restart_secs: float | None
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any]) -> CallLimits:
+        """Those of a component, from its configuration over the topology's."""
+        timeouts = conf.get("topology.enable.message.timeouts") is not False
+        error = conf.get("topology.message.timeout.secs") if timeouts else None
+        restart = conf.get(STALL_KEY)
+        return cls(
+            None if error is None else float(error), None if restart is None else float(restart)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallUnderWay:
+    """A call that has not returned. Two with the same `key` are the same call, while `holds` of
+    either is kept."""
+
+    component: str
+    task: int
+    name: str  # as `Split.execute`
+    given: Callable[[], str]  # what it was called with, in words; values are left out
+    limits: CallLimits
+    holds: tuple[object, ...]
+    frames: Callable[[], Frames]  # innermost last
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.component, self.task, *map(id, self.holds))
+
+    def stack(self) -> str:
+        """Its Python stack: lines of code, without values."""
+        summary = traceback.StackSummary.extract(iter(self.frames()), capture_locals=False)
+        return "".join(summary.format()) or "  (no Python frames)\n"
+
+    def place(self) -> str:
+        """The innermost line of the file in which it began: a library's own would say less."""
+        frames = self.frames()
+        if not frames:
+            return "unknown"
+        file = frames[0][0].f_code.co_filename
+        frame, line = [one for one in frames if one[0].f_code.co_filename == file][-1]
+        return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
+
+
+def calls_on_threads(built: Sequence[Built]) -> Iterator[CallUnderWay]:
+    """Of components with `blocking = True`."""
+    frames = sys._current_frames()
+    for one in built:
+        task = one.task
+        if isinstance(task, ThreadBolt):
+            tup = task.current
+            if tup is not None:
+                frame = frames.get(task.thread_id)
+                yield _call(
+                    one, "execute", partial(_describe, tup, built), (tup,), _of_thread(frame)
+                )
+        elif isinstance(task, ThreadSpout):
+            frame = frames.get(task.thread_id)
+            asked = task.asked
+            if asked is None:
+                yield from _telling(one, frame)
+            elif _has_own_limit(one):
+                yield _call(one, "next_tuple", _nothing, (asked,), _of_thread(frame))
+
+
+def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
+    """ack, fail, activate or deactivate on a spout's own thread."""
+    for frame in _chain(innermost):
+        if frame.f_code in _TELLING:
+            message_id = frame.f_locals.get("message_id")
+            given = _nothing if message_id is None else partial(_message_id, message_id)
+            name = str(frame.f_locals.get("what") or "activate or deactivate")
+            yield _call(one, name, given, (frame, message_id), _of_thread(innermost))
+            return
+
+
+def calls_in_coroutines(built: Sequence[Built]) -> Iterator[CallUnderWay]:
+    """Of components with `async def`, that wait for something."""
+    for one in built:
+        task = one.task
+        if isinstance(task, AsyncBolt):
+            for tup, flying in list(task._flying.items())[:_COROUTINES_MAX]:
+                frames = _of_coroutine(flying)
+                yield _call(one, "execute", partial(_describe, tup, built), (tup,), frames)
+        elif isinstance(task, AsyncSpout) and _has_own_limit(one):
+            asking = task._asking
+            waits = None if asking is None else getattr(asking.get_coro(), "cr_await", None)
+            if asking is not None and waits is not None:
+                yield _call(one, "next_tuple", _nothing, (asking, waits), _of_coroutine(asking))
+
+
+def call_on_loop(built: Sequence[Built], thread_id: int) -> CallUnderWay | None:
+    """The call that the thread of the run loop is in; None when it is in none of a component."""
+    innermost = sys._current_frames().get(thread_id)
+    chain = _chain(innermost)
+    for at, frame in enumerate(chain):
+        task = _task_of(frame)
+        if task is None:
+            continue
+        one = next((one for one in built if one.task is task), None)
+        if one is None:
+            return None
+        inner = chain[at:]
+        users = [f for f in inner if not _is_ours(f)]
+        ours = inner[: inner.index(users[0])] if users else inner
+        tup = _tuple_of(ours)
+        given = partial(_given, task, ours, tup, built)
+        name = users[0].f_code.co_name if users else ours[-1].f_code.co_name
+        first = users[0] if users else ours[-1]
+        return _call(one, name, given, (first, tup), _of_thread(innermost, first))
+    return None
+
+
+def loop_frames(thread_id: int) -> Callable[[], Frames]:
+    """The stack of the run loop's thread, as it is now."""
+    return _of_thread(sys._current_frames().get(thread_id))
+
+
+def is_idle(thread_id: int) -> bool:
+    """Whether an event loop on that thread runs nothing at the moment."""
+    frame = sys._current_frames().get(thread_id)
+    module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return module in ("asyncio.runners", "asyncio.base_events", "selectors")
+
+
+def _call(
+    one: Built,
+    name: str,
+    given: Callable[[], str],
+    holds: tuple[object, ...],
+    frames: Callable[[], Frames],
+) -> CallUnderWay:
+    task = one.task
+    user = type(task.user).__name__
+    limits = CallLimits.of(one.conf)
+    return CallUnderWay(task.component, task.task, f"{user}.{name}", given, limits, holds, frames)
+
+
+def _has_own_limit(one: Built) -> bool:
+    return STALL_KEY in one.own_conf
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith(_OURS)
+
+
+def _chain(frame: FrameType | None) -> list[FrameType]:
+    """Outermost first."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _task_of(frame: FrameType) -> Task | None:
+    if not str(frame.f_globals.get("__name__", "")).startswith(_ENGINE):
+        return None
+    owner = frame.f_locals.get("self")
+    return owner if isinstance(owner, Task) else None
+
+
+def _tuple_of(frames: Sequence[FrameType]) -> Tuple | None:
+    for frame in reversed(frames):
+        for name in _TUPLE_NAMES:
+            found = frame.f_locals.get(name)
+            if isinstance(found, Tuple):
+                return found
+    return None
+
+
+def _given(
+    task: Task, frames: Sequence[FrameType], tup: Tuple | None, built: Sequence[Built]
+) -> str:
+    if tup is not None:
+        return _describe(tup, built)
+    if isinstance(task, SpoutTask):
+        for frame in frames:
+            if "message_id" in frame.f_locals:
+                return _message_id(frame.f_locals["message_id"])
+    elif isinstance(task, SlicedBolt):
+        return _given_batch(frames, built)
+    return ""
+
+
+def _given_batch(frames: Sequence[FrameType], built: Sequence[Built]) -> str:
+    for frame in reversed(frames):  # BatchBolt.work, then SlicedBolt.run
+        tuples = frame.f_locals.get("tuples")
+        if isinstance(tuples, list) and tuples and isinstance(tuples[0], Tuple):
+            roots = [root for tup in tuples[: _ROOTS_MAX + 1] for root in roots_of(tup)]
+            source = tuples[0].source
+            text = f"{len(tuples)} tuple(s) of {source.component}, stream {source.stream}"
+            return f"{text}, {_messages(roots, built)}"
+        key, count = frame.f_locals.get("key"), frame.f_locals.get("n")
+        if isinstance(key, tuple) and isinstance(count, int):
+            return f"{count} tuple(s) of {key[0]}, stream {key[1]}"
+    return ""
+
+
+def _describe(tup: Tuple, built: Sequence[Built]) -> str:
+    """Where a tuple is from and which messages it belongs to."""
+    source = tup.source
+    text = f"a tuple of {source.component} (task {source.task}), stream {source.stream}"
+    return f"{text}, {_messages(roots_of(tup), built)}"
+
+
+def _messages(roots: Sequence[int], built: Sequence[Built]) -> str:
+    if not roots:
+        return "of no message"
+    shown = ", ".join(_message(root, built) for root in roots[:_ROOTS_MAX])
+    return f"{shown} and others" if len(roots) > _ROOTS_MAX else shown
+
+
+def _message(root: int, built: Sequence[Built]) -> str:
+    """A message by its id, which the worker of its spout knows, else by the root of its tree."""
+    for one in built:
+        if isinstance(one.task, SpoutTask):
+            found = one.task.pending.find_message(root)
+            if found is not None:
+                return _message_id(found[0])
+    return f"tree {root:016x}"
+
+
+def _nothing() -> str:
+    return ""
+
+
+def _message_id(message_id: Any) -> str:
+    message_id = getattr(message_id, "message_id", message_id)  # of a dead letter
+    try:
+        text = repr(message_id)
+    except Exception as error:
+        text = f"({type(error).__name__} in its repr)"
+    if len(text) > _MESSAGE_ID_CHARS_MAX:
+        text = f"{text[:_MESSAGE_ID_CHARS_MAX]}..."
+    return f"message id {text}"
+
+
+def _of_thread(innermost: FrameType | None, first: FrameType | None = None) -> Callable[[], Frames]:
+    """From `first` on, else from where the engine calls the component."""
+
+    def frames() -> Frames:
+        chain = _chain(innermost)
+        if first is None:
+            ours = next((at for at, frame in enumerate(chain) if _is_ours(frame)), 0)
+            begin = next((at for at in range(ours, len(chain)) if not _is_ours(chain[at])), 0)
+        else:
+            begin = chain.index(first) if first in chain else 0
+        return [(frame, frame.f_lineno) for frame in chain[begin:]][-_FRAMES_MAX:]
+
+    return frames
+
+
+def _of_coroutine(task: asyncio.Task[Any]) -> Callable[[], Frames]:
+    def frames() -> Frames:
+        chain = coroutine_frames(task)
+        users = next((at for at, (frame, _) in enumerate(chain) if not _is_ours(frame)), 0)
+        return chain[users:]
+
+    return frames
+
+
+def coroutine_frames(task: asyncio.Task[Any]) -> Frames:
+    """The whole chain of awaits; `Task.get_stack` stops at the outermost coroutine."""
+    frames: Frames = []
+    waiting: Any = task.get_coro()
+    while waiting is not None and len(frames) < _FRAMES_MAX:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is None:
+            break
+        frames.append((frame, frame.f_lineno))
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return frames

@@ -1,0 +1,169 @@
+"""Components with coroutines: `async def execute` and `async def next_tuple`.
+
+A bolt has at most `topology.bolt.async.concurrency` tuples in flight, each in an asyncio task of
+its own whose context names the tuple: so an emit deep inside a coroutine, or in a task that it
+started, is anchored to the right one. A spout has one coroutine that asks for tuples in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+from squall_common.daemon.logs import get_logger
+from squall_engine.core import CarefulCalls, Tuple
+from squall_engine.tasks.base import BoltTask, SpoutTask, trees_of
+
+log = get_logger(__name__)
+
+CURRENT: ContextVar[Tuple | None] = ContextVar("squall_current_tuple", default=None)
+
+
+def asked_to_end() -> bool:
+    """Whether the running asyncio task was cancelled. A CancelledError without that is what the
+    user's code met with: it awaits something that was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class AsyncBolt(BoltTask):
+    """`async def execute(tup)`."""
+
+    calls: CarefulCalls
+    auto_ack: bool
+    concurrency: int
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._flying: dict[Tuple, asyncio.Task[None]] = {}
+        self._left: list[Tuple] = []  # in flight when the worker began to end
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.inbox) or bool(self._flying)
+
+    def run(self, deadline: float) -> bool:
+        started = False
+        while batch := self.take(self.concurrency - len(self._flying)):
+            for tup in batch.as_tuples():
+                name = f"{self.component}:{self.task}"
+                task = asyncio.get_running_loop().create_task(self._execute(tup), name=name)
+                self._flying[tup] = task
+            started = True
+        return started
+
+    def on_settled(self, tup: Tuple, failed: bool) -> None:
+        """A tuple that fails while its coroutine runs: nobody needs the rest of the work."""
+        task = self._flying.get(tup)
+        if failed and task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    async def _execute(self, tup: Tuple) -> None:
+        CURRENT.set(tup)
+        calls, now = self.calls, self.host.now
+        start = now()
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = [hand.put(root, self.task) for root in trees_of(tup)]
+        try:
+            await self.user.execute(tup)
+        except asyncio.CancelledError as error:
+            # Failed by somebody, or the worker ends.
+            if not tup.settled:
+                calls.fail(tup)
+            if not asked_to_end():
+                calls.report_error(error)
+        except Exception as error:
+            if not tup.settled:
+                calls.fail(tup)
+            calls.report_error(error)
+        else:
+            if self.auto_ack and not tup.settled:
+                calls.ack(tup)
+                self.counts.processed(tup.source.key, now() - start)
+        finally:
+            if hand is not None:
+                hand.clear_batch(cells)
+            self.counts.executed_many(tup.source.key, 1, now() - start)
+            self._flying.pop(tup, None)
+            self.host.wake()
+
+    def abort(self) -> None:
+        self._left = list(self._flying)
+        for task in self._flying.values():
+            task.cancel()
+
+    async def wait_aborted(self, secs: float) -> list[Tuple]:
+        """Until every cancelled coroutine has ended, for `secs`: one that goes on in spite of it
+        (`except:` catches that, too) is left behind, and its tuple fails. Returns the tuples that
+        they had."""
+        if self._flying:
+            await asyncio.wait(self._flying.values(), timeout=secs)
+        if self._flying:
+            log.warning(
+                "coroutines_stuck",
+                component=self.component,
+                task=self.task,
+                coroutines=len(self._flying),
+            )
+        for tup in list(self._flying):
+            if not tup.settled:
+                self.calls.fail(tup)
+        return self._left
+
+
+class AsyncSpout(SpoutTask):
+    """`async def next_tuple()`: never two at once. The gates of the engine open and close it."""
+
+    _GATE_SECS = 0.001
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._asking: asyncio.Task[None] | None = None
+
+    def run(self, deadline: float) -> bool:
+        if self._asking is None:
+            self.idle_until = 0.0  # past: while it is asked, no turn is due for it
+            name = f"{self.component}:{self.task}"
+            self._asking = asyncio.get_running_loop().create_task(self._ask(), name=name)
+            return True
+        return False
+
+    async def _ask(self) -> None:
+        """Ask until there is none, or as often as a turn allows; the next turn starts another."""
+        emitted = self.calls.emitted
+        try:
+            for _ in range(self.calls_max):
+                before = emitted()
+                if not (self.active and self.may_emit):
+                    return
+                self._woken = False
+                await self.user.next_tuple()
+                if emitted() == before:
+                    self._rest(self.host.now())
+                    return
+                self._idle_runs = 0
+            self._failures = 0
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and asked_to_end():
+                raise
+            self._failures += 1
+            self.raised(error)
+            wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
+            self.idle_until = self.host.now() + wait
+        finally:
+            self._asking = None
+            self.host.wake()
+
+    def abort(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def wait_aborted(self, secs: float) -> list[Tuple]:
+        """Until a cancelled next_tuple has ended, for `secs`. (A spout has no tuples.)"""
+        if self._asking is not None:
+            await asyncio.wait({self._asking}, timeout=secs)
+        if self._asking is not None:
+            log.warning("coroutines_stuck", component=self.component, task=self.task, coroutines=1)
+        return []

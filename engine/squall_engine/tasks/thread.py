@@ -1,0 +1,277 @@
+"""Components that block (`blocking = True`): each task has a thread of its own.
+
+All of the component's methods are called on that thread. Its calls (emit, ack ...) go to buffers
+and to a ledger of the task's own, under the task's lock; the loop empties them under the same lock
+once a turn. Nothing else is shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from squall_engine.core import CarefulCalls, Tuple
+from squall_engine.tasks.base import BoltTask, SpoutTask, trees_of
+
+# Tuples handed to a thread ahead of time, so that it does not wait for the loop between two.
+_AHEAD = 64
+_IDLE_SECS_MAX = 0.05
+
+
+class Locked:
+    """Calls of a component on a thread: each under the lock, and each wakes the loop."""
+
+    def __init__(self, calls: Any, lock: AbstractContextManager[Any], wake: Callable[[], None]):
+        self._calls = calls
+        self._lock = lock
+        self._wake = wake
+        self.report_error = calls.report_error  # thread-safe by itself
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            result = getattr(self._calls, name)(*args, **kwargs)
+        self._wake()
+        return result
+
+    def emit(self, *args: Any, **kwargs: Any) -> Sequence[int]:
+        result: Sequence[int] = self._call("emit", *args, **kwargs)
+        return result
+
+    def emit_direct(self, *args: Any, **kwargs: Any) -> Sequence[int]:
+        result: Sequence[int] = self._call("emit_direct", *args, **kwargs)
+        return result
+
+    def emit_columns(self, *args: Any, **kwargs: Any) -> None:
+        self._call("emit_columns", *args, **kwargs)
+
+    def ack(self, tup: Tuple) -> None:
+        self._call("ack", tup)
+
+    def fail(self, tup: Tuple) -> None:
+        self._call("fail", tup)
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        self._call("reset_timeout", tup)
+
+
+class ThreadBolt(BoltTask):
+    """`execute(tup)` on a thread."""
+
+    calls: CarefulCalls
+    auto_ack: bool
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.lock = threading.RLock()
+        self.current: Tuple | None = None
+        self._work: queue.SimpleQueue[Tuple | Callable[[], Any] | None] = queue.SimpleQueue()
+        self._handed = 0  # given to the thread; only the loop adds, only the thread takes away
+        self._done = 0
+        self._aborted = False
+        self._left: list[Tuple] = []  # failed, for the worker ends
+        self._thread = threading.Thread(
+            target=self._loop, name=f"{self.component}:{self.task}", daemon=True
+        )
+
+    def start_thread(self) -> None:
+        self._thread.start()
+
+    @property
+    def thread_id(self) -> int:
+        return self._thread.ident or 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.inbox) or self._handed > self._done
+
+    def run(self, deadline: float) -> bool:
+        started = False
+        while batch := self.take(_AHEAD - (self._handed - self._done)):
+            self._handed += len(batch)
+            for tup in batch.as_tuples():
+                self._work.put(tup)
+            started = True
+        return started
+
+    def call_on_thread(self, call: Callable[[], Any]) -> None:
+        """Have the thread make a call, after what it was given before."""
+        self._work.put(call)
+
+    def abort(self) -> None:
+        self._aborted = True
+        self._work.put(None)
+
+    def join(self, secs: float) -> bool:
+        """Wait for the thread's end; False when it still runs (it dies with the process)."""
+        self._thread.join(secs)
+        return not self._thread.is_alive()
+
+    def _loop(self) -> None:
+        try:
+            while (work := self._work.get()) is not None:
+                if not isinstance(work, Tuple):
+                    work()
+                elif self._aborted:
+                    self._fail(work)
+                else:
+                    self._execute(work)
+        except BaseException as error:
+            self.host.die(error)  # SystemExit: as on the loop, not a task that is silent for ever
+
+    def give_up(self) -> list[Tuple]:
+        """Fail what the thread was given and has not finished, when it was waited for enough.
+        Returns all that failed for the end's sake."""
+        left = [self.current] if self.current is not None else []
+        calls = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                work = self._work.get_nowait()
+                if isinstance(work, Tuple):
+                    left.append(work)
+                else:
+                    calls.append(work)
+        for call in calls:  # its end among them, should it come so far
+            self._work.put(call)
+        for tup in left:
+            self._fail(tup)
+        return self._left
+
+    def _fail(self, tup: Tuple) -> None:
+        with self.lock:
+            if not tup.settled:
+                self._left.append(tup)
+                self.calls.fail(tup)
+
+    def _execute(self, tup: Tuple) -> None:
+        calls, now = self.calls, self.host.now
+        start = now()
+        self.current = tup
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = [hand.put(root, self.task) for root in trees_of(tup)]
+        try:
+            self.user.execute(tup)
+        except Exception as error:
+            with self.lock:
+                if not tup.settled:
+                    calls.fail(tup)
+            calls.report_error(error)
+        else:
+            with self.lock:
+                if self.auto_ack and not tup.settled:
+                    calls.ack(tup)
+                    self.counts.processed(tup.source.key, now() - start)
+        finally:
+            self.current = None
+            if hand is not None:
+                hand.clear_batch(cells)
+            with self.lock:
+                self.counts.executed_many(tup.source.key, 1, now() - start)
+                self._done += 1
+            self.host.wake()
+
+
+class ThreadSpout(SpoutTask):
+    """`next_tuple()` on a thread; it may wait there for as long as it likes, but acks and fails
+    are told between two calls, so a wait without end keeps them back."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.lock = threading.RLock()
+        self._events: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._wakeup = threading.Event()
+        self._allowed = False  # by the engine's gates, as of the last turn
+        self.asked: object | None = None  # while next_tuple is under way: another one each time
+        self._aborted = False
+        self._thread = threading.Thread(
+            target=self._loop, name=f"{self.component}:{self.task}", daemon=True
+        )
+
+    def start_thread(self) -> None:
+        self._thread.start()
+
+    @property
+    def thread_id(self) -> int:
+        return self._thread.ident or 0
+
+    @property
+    def has_emitted(self) -> bool:
+        return False  # its calls wake the engine
+
+    def run(self, deadline: float) -> bool:
+        if not self._allowed:
+            self._allowed = True
+            self._wakeup.set()
+        return False
+
+    def close_gate(self) -> None:
+        """The engine's gates are closed: no more calls for now."""
+        self._allowed = False
+
+    def wake(self) -> None:
+        super().wake()
+        self._wakeup.set()
+
+    def call_user(self, what: str, message_ids: Sequence[Any]) -> None:
+        call = super().call_user
+        self._events.put(lambda: call(what, message_ids))
+        self._wakeup.set()
+
+    def lifecycle(self, call: Callable[[], Any]) -> None:
+        inner = super().lifecycle
+        self._events.put(lambda: inner(call))
+        self._wakeup.set()
+
+    def call_on_thread(self, call: Callable[[], Any]) -> None:
+        """Have the thread make a call between two of next_tuple."""
+        self._events.put(call)
+        self._wakeup.set()
+
+    def abort(self) -> None:
+        self._aborted = True
+        self._wakeup.set()
+
+    def join(self, secs: float) -> bool:
+        """Wait for the thread's end; False when it still runs (it dies with the process)."""
+        self._thread.join(secs)
+        return not self._thread.is_alive()
+
+    def _loop(self) -> None:
+        try:
+            self._ask()
+        except BaseException as error:
+            self.host.die(error)  # SystemExit: as on the loop, not a task that is silent for ever
+
+    def _ask(self) -> None:
+        idle_secs = 0.001
+        while True:
+            self._wakeup.clear()
+            while not self._events.empty():
+                self._events.get()()
+            if self._aborted:
+                return
+            with self.lock:
+                may_emit = self.active and self._allowed and self.may_emit
+                before = self.calls.emitted()
+            if not may_emit:
+                self._wakeup.wait()
+                continue
+            self.asked = object()
+            try:
+                self.user.next_tuple()
+            except Exception as error:
+                self.asked = None  # the wait is no part of it
+                self.raised(error)
+                self._wakeup.wait(self._ERROR_WAIT_SECS_MAX)
+                continue
+            finally:
+                self.asked = None
+            if self.calls.emitted() == before:
+                self._wakeup.wait(max(idle_secs, self.idle_secs_min))
+                idle_secs = min(2 * idle_secs, _IDLE_SECS_MAX)
+            else:
+                idle_secs = 0.001

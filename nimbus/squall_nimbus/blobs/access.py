@@ -1,0 +1,84 @@
+"""Who may do what with a blob: Storm's access lists (BlobStoreAclHandler), always enforced.
+
+An entry allows READ, WRITE and ADMIN to one USER, or to all OTHERs; what several entries allow adds
+up. As long as nobody is authenticated everybody is the user `anonymous`, who then owns what he
+makes. Administrators (`nimbus.admins`) may do everything, supervisors
+(`nimbus.supervisor.users`) read everything, since they fetch it for the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from squall_common.cluster.values import Access
+from squall_common.errors import SquallError
+from squall_common.names import ANONYMOUS
+
+READ, WRITE, ADMIN = 1, 2, 4
+OTHER, USER = 1, 2
+_ENTRIES_MAX = 1_000
+_NAMES = {READ: "READ", WRITE: "WRITE", ADMIN: "ADMIN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody, and what he is beside the access lists."""
+
+    name: str
+    is_admin: bool = False
+    is_supervisor: bool = False
+
+    @classmethod
+    def from_conf(cls, principal: str | None, conf: Mapping[str, Any]) -> Caller:
+        return cls(
+            principal or ANONYMOUS,
+            principal is not None and principal in (conf.get("nimbus.admins") or ()),
+            principal is not None and principal in (conf.get("nimbus.supervisor.users") or ()),
+        )
+
+
+def check_access(acl: Iterable[Access], caller: Caller, needed: int, key: str) -> str | None:
+    """Why the caller may not do what needs all bits of `needed`, or None when he may. A blob
+    without a list is everybody's."""
+    entries = tuple(acl)
+    if not entries or caller.is_admin or (caller.is_supervisor and needed == READ):
+        return None
+    missing = needed
+    for entry in entries:
+        if entry.type == OTHER or (entry.type == USER and entry.name == caller.name):
+            missing &= ~entry.access
+    if not missing:
+        return None
+    named = ", ".join(name for bit, name in _NAMES.items() if missing & bit)
+    return f"{caller.name} does not have {named} access to blob {key}"
+
+
+def may_see(acl: Iterable[Access], caller: Caller, key: str) -> bool:
+    """Whether the caller has any access at all, so that a listing shows the key."""
+    entries = tuple(acl)
+    return any(check_access(entries, caller, bit, key) is None for bit in _NAMES)
+
+
+def normalized(acl: Iterable[Access], caller: Caller, keep: int) -> tuple[Access, ...]:
+    """A list as a client sent it: checked, entries without a name made the caller's own, and the
+    caller keeping the bits of `keep` himself, so that nobody locks himself out. Raises
+    SquallError."""
+    entries: dict[tuple[int, str | None], int] = {}
+    for entry in acl:
+        if entry.type not in (OTHER, USER):
+            raise SquallError(f"an access list has entries for USER and OTHER, not {entry.type}")
+        if not 0 <= entry.access <= READ | WRITE | ADMIN:
+            raise SquallError(f"access {entry.access} is no sum of READ 1, WRITE 2 and ADMIN 4")
+        name = (entry.name or caller.name) if entry.type == USER else None
+        if (entry.type, name) in entries:
+            who = "OTHER" if name is None else f"user {name}"
+            raise SquallError(f"the access list has two entries for {who}")
+        entries[entry.type, name] = entry.access
+    if len(entries) > _ENTRIES_MAX:
+        raise SquallError(f"the access list has more than {_ENTRIES_MAX} entries")
+    lacking = keep & ~entries.get((OTHER, None), 0)
+    if lacking & ~entries.get((USER, caller.name), 0):
+        entries[USER, caller.name] = entries.get((USER, caller.name), 0) | keep
+    return tuple(Access(kind, name, access) for (kind, name), access in entries.items())

@@ -1,0 +1,60 @@
+"""The part of Nimbus' disk that uploads leave free.
+
+A full disk stops Nimbus, and ZooKeeper where it shares the disk, for everybody. So what clients
+upload is refused before: at its begin, and at the chunk that would take the reserve.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from squall_common.errors import SquallError
+
+KEY = "nimbus.disk.reserve.mb"
+_MB = 1024 * 1024
+_DISK_SHARE_MAX = 10  # of a small disk the reserve is a tenth at most
+
+
+class _Disk(Protocol):
+    """What `os.statvfs` gives."""
+
+    @property
+    def f_frsize(self) -> int: ...
+    @property
+    def f_blocks(self) -> int: ...
+    @property
+    def f_bavail(self) -> int: ...
+
+
+class DiskReserve:
+    """`reserve_mb` megabytes of the file system of `folder`, or a tenth of it if that is less; 0
+    turns it off."""
+
+    def __init__(
+        self, folder: Path, reserve_mb: float, statvfs: Callable[[Path], _Disk] = os.statvfs
+    ) -> None:
+        self._folder = folder
+        self._reserve_bytes = reserve_mb * _MB
+        self._statvfs = statvfs
+
+    def check(self, what: str, size_bytes: int = 0) -> None:
+        """Raises SquallError when `size_bytes` more would take of the reserve. Reads the disk's
+        figures, not the disk."""
+        if not self._reserve_bytes:
+            return
+        try:
+            disk = self._statvfs(self._folder)
+        except OSError:
+            return  # the write that follows says what is the matter
+        reserve = min(self._reserve_bytes, disk.f_blocks * disk.f_frsize / _DISK_SHARE_MAX)
+        free = disk.f_bavail * disk.f_frsize
+        if free - size_bytes < reserve:
+            raise SquallError(
+                f"cannot store {what}: the disk of Nimbus has {free // _MB} MB left, "
+                f"and {reserve / _MB:.0f} MB stay free",
+                hint=f"Free space on the file system of {self._folder} on Nimbus' host, "
+                f"or lower {KEY} there.",
+            )

@@ -1,0 +1,64 @@
+"""Giving a topology's key to who runs its workers, and to nobody else.
+
+The key is a blob like the topology's code, and is replicated with it; but no call of the blob
+interface reads it, and no access list opens it. It is asked for by name of a receiver, and answered
+in a form that only the daemon which is registered in ZooKeeper under that name can open: a
+supervisor to which the topology is assigned, or another Nimbus. Who asks does not matter.
+"""
+
+from __future__ import annotations
+
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import Access
+from squall_common.names import curve_blob_key
+from squall_common.security.curve import CurveKey
+from squall_common.security.sealing import META_KEY, SealError, nimbus_name, seal
+from squall_nimbus.blobs.store import BlobStore
+
+# On top of that: an empty list would be everybody's.
+NOBODY = (Access(1, None, 0),)
+
+
+class KeyRefusedError(Exception):
+    """The receiver is not to have the key; the text is for who asks."""
+
+
+async def sealed_key(
+    state: ClusterState, blobs: BlobStore, topology_id: str, receiver: str
+) -> bytes:
+    """A topology's key, sealed for a receiver ("supervisor/ID" or "nimbus/HOST:PORT"). Raises
+    KeyRefusedError, BlobNotFoundError and the store's errors."""
+    key = curve_blob_key(topology_id)
+    blobs.meta(key)
+    public = await _public_key(state, topology_id, receiver)
+    if not public:
+        raise KeyRefusedError(f"{receiver} has published no key in ZooKeeper to seal for")
+    try:
+        return seal(blobs.read(key), public)
+    except SealError as error:
+        raise KeyRefusedError(f"{receiver}: {error}") from error
+
+
+async def _public_key(state: ClusterState, topology_id: str, receiver: str) -> str:
+    kind, _, name = receiver.partition("/")
+    if kind == "supervisor":
+        info = await state.supervisor(name) if _is_node(name) else None
+        if info is None:
+            raise KeyRefusedError(f"supervisor {name!r} is not connected")
+        found = await state.assignment(topology_id)
+        if found is None or all(slot.node != name for slot in found[0].executor_slot.values()):
+            raise KeyRefusedError(f"{topology_id} is not assigned to supervisor {name}")
+        return info.scheduler_meta.get(META_KEY, "")
+    for one in await state.nimbuses():
+        if nimbus_name(one.host, one.port) == receiver:
+            return one.sealing_key
+    raise KeyRefusedError(f"no daemon {receiver!r} is connected")
+
+
+def _is_node(name: str) -> bool:
+    return bool(name) and "/" not in name and name.isprintable() and name not in (".", "..")
+
+
+def new_key(topology_id: str) -> bytes:
+    """What the blob of a new topology's key holds. Raises SquallError."""
+    return CurveKey.make(topology_id).to_bytes()

@@ -1,0 +1,479 @@
+"""The same blobs on every Nimbus: which version counts, who has it, and how the others get it.
+
+The problem: a topology's code, or a user's blob, that only one Nimbus has is lost with it, and two
+that hold different bytes under one key would answer differently. So ZooKeeper says what counts:
+
+    /blobstore/KEY                      the version that counts, its size and hash (`BlobRecord`)
+    /blobstore/KEY/HOST:PORT-VERSION    ephemeral: this Nimbus has that version, fsynced
+
+A *write* is the leader's. It puts the bytes on its own disk, then the record into ZooKeeper in a
+fenced transaction, *pending*; every other Nimbus sees that, fetches the bytes over Thrift, checks
+their hash and announces itself; with the second holder (or when no other Nimbus lives) the leader
+takes the pending mark away, and only then is the writer answered. A pending version that nobody has
+any more, because its leader died right then, goes back to the one before: nobody was told that it
+was stored.
+
+Every Nimbus *follows* the records, by watches and regularly: what it lacks it fetches; what was
+deleted while it watched it deletes; what it holds and ZooKeeper has never heard of it puts aside,
+and deletes after a while. Code of a live topology is never among that: a leader that has it when
+the record is missing writes the record. A version that no connected Nimbus has is waited for.
+
+Announcements go with the session, and are made again after each reconnection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from squall_common.cluster import paths
+from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import BadVersionError, NodeExistsError, NoNodeError, StoreError
+from squall_common.cluster.values import BlobHolder, BlobMeta, BlobRecord, TopologyStatus
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.security.sealing import Receiver, SealError, nimbus_name
+from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore, key_error
+from squall_nimbus.scheduler.assigner import Fence
+from squall_nimbus.store.catalog import is_key_blob, topology_of_blob
+from squall_nimbus.store.topologies import read_storms
+
+log = get_logger(__name__)
+
+# Nimbus nodes that must have a write before it is answered, when so many live.
+_COPIES = 2
+# Who waits for copies looks again after so long, watches or not: a Nimbus that has gone counts no
+# more.
+_LOOK_SECS = 1.0
+_FETCHES_MAX = 4  # at a time
+_RETRY_SECS = 1.0  # after a round that could not fetch everything
+_ATTEMPTS = 5
+
+
+class PeerError(Exception):
+    """Another Nimbus could not be read from this time."""
+
+
+class Peers(Protocol):
+    """The other Nimbus nodes."""
+
+    async def fetch(
+        self, host: str, port: int, meta: BlobMeta, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """Hand the bytes of one version to `write`, in order. Raises PeerError, also when the
+        other has another version by now."""
+        ...
+
+    async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
+        """A topology's key, sealed for `receiver`. Raises PeerError."""
+        ...
+
+
+class Replication:
+    """One Nimbus' part. `address` is its host and port; `fence()` gives the right to write while
+    it leads, else None. `wait_secs`: how long a write waits for copies (-1: until they are there).
+    `receiver` opens what others seal for this Nimbus: the keys of topologies.
+    """
+
+    def __init__(
+        self,
+        store: BlobStore,
+        state: ClusterState,
+        peers: Peers,
+        *,
+        address: tuple[str, int],
+        clock: Clock,
+        fence: Callable[[], Fence | None],
+        wait_secs: float,
+        copies: int = 1,
+        keep_aside_secs: float,
+        receiver: Receiver | None = None,
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._peers = peers
+        self._host, self._port = address
+        self._receiver = receiver or Receiver()
+        self._clock = clock
+        self._fence = fence
+        self._wait_secs = wait_secs
+        self._copies = max(_COPIES, copies)
+        self._keep_aside_secs = keep_aside_secs
+        self._fetches = asyncio.Semaphore(_FETCHES_MAX)
+        self._rounds = asyncio.Lock()
+        self._busy: dict[str, int] = {}  # keys that this leader is writing
+        self._published: set[str] = set()  # keys whose records this process has seen
+        self._dirty: set[str] = set()
+        self._all_dirty = True
+        self._wake = asyncio.Event()
+        self._without: set[str] = set()  # warned of
+
+    # Writing: the leader's
+
+    @contextmanager
+    def writing(self, keys: Iterable[str]) -> Iterator[None]:
+        """While it lasts, what lies on the disk under the keys is the writer's affair."""
+        keys = list(keys)
+        for key in keys:
+            self._busy[key] = self._busy.get(key, 0) + 1
+        try:
+            yield
+        finally:
+            for key in keys:
+                self._busy[key] -= 1
+                if not self._busy[key]:
+                    del self._busy[key]
+
+    async def version_above(self, key: str) -> int:
+        """The version that counts now, 0 when there is no such blob: the next must be above it."""
+        found = await self._state.blob(key)
+        return found[0].meta.version if found is not None else 0
+
+    async def publish(self, keys: Sequence[str], fence: Fence) -> None:
+        """Let what is on this disk under `keys` count, all of it at once, and return when others
+        have it. Raises NotLeaderError and the store's errors: then whether it counts is not known,
+        but it will be the same everywhere.
+
+        When the copies take longer than the configured wait, it goes on without (as Storm does).
+        """
+        began = self._clock.monotonic()
+        records = await self._write_records(keys, fence)
+        pending = [record for record in records if record.pending]
+        if not pending:
+            return
+        for record in pending:
+            await self._wait_copies(record.meta, began)
+        await self._settle([record.meta for record in pending], fence)
+
+    async def _write_records(self, keys: Sequence[str], fence: Fence) -> list[BlobRecord]:
+        for attempt in range(_ATTEMPTS):
+            pending = len(await self._live()) > 1
+            records: list[tuple[BlobRecord, int | None]] = []
+            for key in keys:
+                meta = self._store.meta(key)
+                found = await self._state.blob(key)
+                if found is not None and found[0].meta.version == meta.version:
+                    continue  # an answer that was lost, or bytes that were there already
+                previous = _good_version(found[0]) if found is not None else None
+                records.append(
+                    (
+                        BlobRecord(meta, pending, previous if pending else None),
+                        None if found is None else found[1],
+                    )
+                )
+            try:
+                if records:
+                    await self._state.put_blobs(records, guard=fence)
+                break
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        self._published.update(keys)
+        for key in keys:
+            await self._announce(self._store.meta(key))
+        return [record for record, _ in records]
+
+    async def _wait_copies(self, meta: BlobMeta, began: float) -> None:
+        changed = asyncio.Event()
+
+        def notice(path: str) -> None:
+            changed.set()
+
+        while True:
+            changed.clear()
+            holders = await self._holders(meta, notice)
+            live = await self._live()
+            if len(holders & live) >= min(self._copies, len(live)):
+                return
+            if 0 <= self._wait_secs < self._clock.monotonic() - began:
+                log.warning(
+                    "blob_not_replicated", key=meta.key, holders=len(holders), nimbuses=len(live),
+                    waited_secs=self._wait_secs,
+                )  # fmt: skip
+                return
+            try:
+                async with asyncio.timeout(_LOOK_SECS):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _settle(self, metas: Sequence[BlobMeta], fence: Fence) -> None:
+        """Take the pending mark away."""
+        records: list[tuple[BlobRecord, int | None]] = []
+        for meta in metas:
+            found = await self._state.blob(meta.key)
+            if found is not None and found[0].meta.version == meta.version and found[0].pending:
+                records.append((BlobRecord(found[0].meta), found[1]))
+        try:
+            await self._state.put_blobs(records, guard=fence)
+        except (BadVersionError, NoNodeError):
+            pass  # it was written or deleted again meanwhile
+
+    async def set_meta(self, meta: BlobMeta, fence: Fence) -> None:
+        """Change a blob's access list and replication; the version stays. Raises
+        BlobNotFoundError."""
+        with self.writing([meta.key]):
+            for attempt in range(_ATTEMPTS):
+                found = await self._state.blob(meta.key)
+                if found is None or found[0].meta.version != meta.version:
+                    raise BlobNotFoundError(meta.key)
+                record = BlobRecord(meta, found[0].pending, found[0].previous)
+                try:
+                    await self._state.put_blobs([(record, found[1])], guard=fence)
+                    break
+                except (BadVersionError, NoNodeError):
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+            await asyncio.to_thread(
+                self._store.set_meta, meta.key, acl=meta.acl, replication=meta.replication
+            )
+
+    async def delete(self, keys: Iterable[str], fence: Fence) -> None:
+        """Delete blobs everywhere; fine for those that are not there."""
+        keys = list(keys)
+        with self.writing(keys):
+            await fence.transaction([])
+            for key in keys:
+                await self._state.remove_blob(key, guard=fence)
+                await asyncio.to_thread(self._delete_here, key)
+
+    def _delete_here(self, key: str) -> None:
+        try:
+            self._store.delete(key)
+        except BlobNotFoundError:
+            pass
+
+    # Asking
+
+    async def holders(self, key: str) -> int:
+        """How many Nimbus nodes have the version that counts."""
+        found = await self._state.blob(key)
+        return 0 if found is None else len(await self._holders(found[0].meta))
+
+    async def _holders(
+        self, meta: BlobMeta, watch: Callable[[str], None] | None = None
+    ) -> set[tuple[str, int]]:
+        return {
+            (one.host, one.port)
+            for one in await self._state.blob_holders(meta.key, watch)
+            if one.version == meta.version
+        }
+
+    async def _live(self) -> set[tuple[str, int]]:
+        found = {(one.host, one.port) for one in await self._state.nimbuses()}
+        return found | {(self._host, self._port)}
+
+    # Following: everybody's
+
+    def request(self) -> None:
+        """Look at everything soon: the connection is new."""
+        self._all_dirty = True
+        self._wake.set()
+
+    async def follow(self, every_secs: float) -> None:
+        """Make this disk what the records say, for ever."""
+        while True:
+            self._wake.clear()
+            wait_secs = every_secs
+            try:
+                if not await self.sync():
+                    wait_secs = min(_RETRY_SECS, every_secs)
+            except (StoreError, SquallError, BlobNotFoundError, OSError) as error:
+                # BlobNotFoundError: it was deleted between two steps.
+                log.info("blobs_not_followed", error=error)
+                self._all_dirty = True
+                wait_secs = min(_RETRY_SECS, every_secs)
+            try:
+                async with asyncio.timeout(wait_secs):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._all_dirty = True
+
+    async def sync(self) -> bool:
+        """One round. Whether everything that is known to exist is here now."""
+        async with self._rounds:
+            listed = await self._state.blob_keys(self._list_changed)
+            if self._all_dirty:
+                self._all_dirty = False
+                self._dirty.update(listed)
+                await asyncio.to_thread(self._store.remove_aside, self._keep_aside_secs)
+            dirty, self._dirty = self._dirty, set()
+            here = set(self._store.all_keys())
+            dirty |= set(listed) - self._published
+            keys = sorted(dirty & set(listed))
+            try:
+                done = await asyncio.gather(*(self._follow_key(key) for key in keys))
+                done.append(await self._look_at_unlisted(here - set(listed)))
+            except BaseException:
+                self._dirty |= dirty
+                raise
+            self._published &= {*listed, *self._store.all_keys()}
+            self._dirty |= {key for key, is_done in zip(keys, done, strict=False) if not is_done}
+            return all(done)
+
+    async def ensure(self, keys: Collection[str]) -> None:
+        """Fetch what is lacking of these now, as far as anybody has it."""
+        lacking = [key for key in keys if key not in self._store]
+        await asyncio.gather(*(self._follow_key(key) for key in lacking))
+
+    def _list_changed(self, path: str) -> None:
+        self._wake.set()
+
+    def _blob_changed(self, path: str) -> None:
+        self._dirty.add(paths.key_of_blob(path))
+        self._wake.set()
+
+    async def _follow_key(self, key: str) -> bool:
+        """Make one blob what its record says; whether it is."""
+        if key_error(key) is not None:
+            return True  # made by hand: none of ours
+        try:
+            found = await self._state.blob(key, self._blob_changed)
+        except CorruptStateError as error:
+            log.warning("blob_record_unreadable", key=key, error=error)
+            return False
+        if found is None:
+            return True
+        record, node_version = found
+        self._published.add(key)
+        if key in self._busy:
+            return True
+        here = self._store.find(key)
+        meta = record.meta
+        if here is not None and (here.version, here.sha256) == (meta.version, meta.sha256):
+            if here != meta:
+                await asyncio.to_thread(
+                    self._store.set_meta, key, acl=meta.acl, replication=meta.replication
+                )
+            await self._announce(meta)
+        elif not await self._fetch(meta):
+            return await self._without_bytes(record, node_version, here)
+        fence = self._fence()
+        if record.pending and fence is not None and key not in self._busy:
+            await self._settle([meta], fence)  # an earlier leader's, which died over it
+        self._without.discard(key)
+        return True
+
+    async def _fetch(self, meta: BlobMeta) -> bool:
+        """Fetch one version from any Nimbus that has it; whether it is here now."""
+        # Who wrote it says that it has it just after the record is there: that is waited for.
+        holders = await self._holders(meta, self._blob_changed) - {(self._host, self._port)}
+        async with self._fetches:
+            for host, port in sorted(holders):
+                try:
+                    await self._copy(host, port, meta)
+                except (PeerError, SquallError) as error:
+                    log.info("blob_not_fetched", key=meta.key, host=host, port=port, error=error)
+                    continue
+                log.info("blob_fetched", key=meta.key, host=host, port=port, version=meta.version)
+                await self._announce(meta)
+                return True
+        return False
+
+    async def _copy(self, host: str, port: int, meta: BlobMeta) -> None:
+        writer = self._store.receive(meta)  # in no thread: a cancelled wait would lose the file
+        try:
+
+            async def write(chunk: bytes) -> None:
+                if writer.size + len(chunk) > meta.size:
+                    raise PeerError(f"more than {meta.size} bytes came")
+                await asyncio.to_thread(writer.write, chunk)
+
+            if is_key_blob(meta.key):
+                await write(await self._fetch_key(host, port, meta.key))
+            else:
+                await self._peers.fetch(host, port, meta, write)
+            if meta.key in self._busy:
+                raise PeerError("it is being written here")
+            await asyncio.to_thread(writer.commit_as, meta)
+        finally:
+            writer.abort()
+
+    async def _fetch_key(self, host: str, port: int, key: str) -> bytes:
+        own = nimbus_name(self._host, self._port)
+        sealed = await self._peers.fetch_key(host, port, topology_of_blob(key) or "", own)
+        try:
+            return self._receiver.open(sealed)
+        except SealError as error:
+            raise PeerError(str(error)) from error
+
+    async def _without_bytes(
+        self, record: BlobRecord, node_version: int, here: BlobMeta | None
+    ) -> bool:
+        """Nobody who answers has the version that counts. Whether that is settled now."""
+        meta, fence = record.meta, self._fence()
+        now = await self._state.blob(meta.key)
+        if now is None or now[0] != record:
+            self._dirty.add(meta.key)
+            self._wake.set()
+            return now is None  # deleted, or written, while we looked for it
+        if fence is not None and not await self._holders(meta):
+            if record.pending:
+                return await self._take_back(record, node_version, here, fence)
+            if here is not None and here.version > meta.version:
+                # Written here and never announced: its record was on its way when we died.
+                with self.writing([meta.key]):
+                    await self.publish([meta.key], fence)
+                return True
+        if meta.key not in self._without:
+            self._without.add(meta.key)
+            write = log.info if fence is None else log.error
+            write("blob_is_nowhere", key=meta.key, version=meta.version)
+        return False
+
+    async def _take_back(
+        self, record: BlobRecord, node_version: int, here: BlobMeta | None, fence: Fence
+    ) -> bool:
+        """A write that was never answered is lost: what was before it counts again."""
+        key, previous = record.meta.key, record.previous
+        log.warning("unfinished_write_taken_back", key=key, version=record.meta.version)
+        try:
+            if previous is None:
+                await self._state.remove_blob(key, guard=fence)
+            else:
+                await self._state.put_blobs([(BlobRecord(previous), node_version)], guard=fence)
+        except (BadVersionError, NoNodeError):
+            return False
+        self._dirty.add(key)
+        self._wake.set()
+        return True
+
+    async def _announce(self, meta: BlobMeta) -> None:
+        holder = BlobHolder(self._host, self._port, meta.version)
+        if not await self._state.announce_blob(meta.key, holder):
+            self._wake.set()  # it was deleted meanwhile: look again
+
+    async def _look_at_unlisted(self, keys: Collection[str]) -> bool:
+        """Blobs that are on this disk only. Whether it is known what becomes of them."""
+        if not keys:
+            return True
+        storms = await read_storms(self._state)
+        ended = {i for i, base in storms.bases.items() if base.status is TopologyStatus.KILLED}
+        live = {*storms.bases, *storms.unreadable} - ended
+        done = True
+        for key in sorted(keys):
+            if key in self._busy or await self._state.blob(key) is not None:
+                continue
+            if topology_of_blob(key) in live:
+                if (fence := self._fence()) is not None:
+                    log.warning("blob_record_restored", key=key)
+                    with self.writing([key]):
+                        await self.publish([key], fence)
+                else:
+                    done = False
+            elif key in self._published:
+                self._published.discard(key)
+                await asyncio.to_thread(self._delete_here, key)
+            else:
+                log.warning("unknown_blob_put_aside", key=key)
+                await asyncio.to_thread(self._store.put_aside, key)
+        return done
+
+
+def _good_version(record: BlobRecord) -> BlobMeta | None:
+    """The last version of a blob that a writer was told of."""
+    return record.previous if record.pending else record.meta

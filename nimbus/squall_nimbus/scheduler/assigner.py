@@ -1,0 +1,384 @@
+"""Rounds of scheduling: read the cluster, decide, and store what changed.
+
+A round reads everything anew, so that none depends on what an earlier one thought. One round runs
+at a time. A round that judges reads heartbeats first and moves what is dead; the others (a submit,
+a rebalance) only place what has no slot, and leave judging to the monitor.
+
+No topology stops another's round. What cannot be read of one (its StormBase, its assignment, its
+code) leaves that one as it is, on the slots that it has. Each assignment is written in a
+transaction of its own, and one that cannot be written is logged; whoever was to get a slot of such
+a topology waits for the next round. Only the loss of ZooKeeper or of the leadership ends a round.
+
+Planning and encoding run in threads: with 10,000 executors they take longer than the loop may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from squall_common.cluster import codec, paths
+from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import (
+    ConnectionLostError,
+    Create,
+    Op,
+    StoreError,
+    check_transaction,
+)
+from squall_common.cluster.store import Set as SetOp
+from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_nimbus.scheduler.lost_nodes import LostNodes
+from squall_nimbus.scheduler.monitor import Beats, Monitor
+from squall_nimbus.scheduler.plan import Plan, Wanted, plan
+from squall_nimbus.scheduler.snapshot import Supervisor
+from squall_nimbus.store.catalog import Catalog
+from squall_nimbus.store.topologies import read_storms
+from squall_thrift.off_loop import off_loop_if
+
+log = get_logger(__name__)
+
+_EXECUTORS_SHOWN = 50
+# More executors are judged and planned off the loop: some 10 ms.
+_EXECUTORS_ON_LOOP_MAX = 500
+
+
+class Fence(Protocol):
+    """The leader's right to write: `squall_common.cluster.leader.Leadership`."""
+
+    async def transaction(self, ops: Sequence[Op]) -> None: ...
+
+
+@dataclass(slots=True)
+class _Round:
+    """What a round read."""
+
+    storms: dict[str, StormBase]
+    current: dict[str, Assignment]
+    supervisors: tuple[Supervisor, ...]
+    unreadable: frozenset[str] = frozenset()  # have an assignment that cannot be read
+    held: frozenset[WorkerSlot] = frozenset()  # where those were last known to run
+    beats: dict[str, Beats] = field(default_factory=dict)
+    dead: dict[str, frozenset[Executor]] = field(default_factory=dict)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether planning it would hold the loop."""
+        executors = sum(sum(base.component_executors.values()) for base in self.storms.values())
+        return executors > _EXECUTORS_ON_LOOP_MAX
+
+
+class Assigner:
+    """Makes assignments. Errors of the store are raised, and leave everything as it was or further
+    along the same way: the next round goes on from there."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        catalog: Catalog,
+        monitor: Monitor,
+        *,
+        clock: Clock,
+        master_code_dir: str,
+        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
+    ) -> None:
+        """`tell(topology_id, event, text)` is told of what the history of a topology is to have."""
+        self._state = state
+        self._catalog = catalog
+        self._monitor = monitor
+        self._clock = clock
+        self._master_code_dir = master_code_dir
+        self._tell = tell
+        self._lock = asyncio.Lock()
+        self._without_code: set[str] = set()  # warned of
+        self._lost_nodes = LostNodes()
+        self._last: dict[str, Assignment] = {}  # by topology, as last read
+
+    async def judge(self, fence: Fence) -> None:
+        """Move what is dead, and place what has no slot."""
+        async with self._lock:
+            seen = await self._read()
+            self._log_lost_nodes(seen)
+            found = await asyncio.gather(*(self._state.worker_signs(i) for i in seen.storms))
+            seen.beats = dict(zip(seen.storms, found, strict=True))
+            now = self._clock.monotonic()
+            offered = {supervisor.id: set(supervisor.ports) for supervisor in seen.supervisors}
+            for topology_id in self._monitor.topologies() - seen.storms.keys():
+                self._monitor.forget(topology_id)
+            for topology_id in seen.storms.keys() - seen.unreadable:
+                await self._judge_topology(seen, topology_id, offered, now)
+            await self._carry_out(seen, await self._plan(seen), fence)
+            await self._forget_old_beats(seen, fence)
+
+    async def assign(
+        self, topology_id: str, base: StormBase, *, spread: bool, fence: Fence
+    ) -> None:
+        """Make an assignment for a topology, and write it and `base` in one transaction. Raises
+        SquallError when that cannot be done for this topology."""
+        async with self._lock:
+            seen = await self._read()
+            if topology_id in seen.unreadable:
+                raise SquallError(f"the assignment of {topology_id} cannot be read")
+            seen.storms[topology_id] = base
+            round_plan = await self._plan(seen, target=topology_id, spread=spread)
+            await self._carry_out(seen, round_plan, fence, target=topology_id)
+
+    async def _read(self) -> _Round:
+        storms, assignments, supervisors = await asyncio.gather(
+            read_storms(self._state), self._state.read_assignments(), self._state.supervisors()
+        )
+        await self._catalog.have(storms.bases)
+        current: dict[str, Assignment] = {}
+        unreadable = set()
+        for topology_id, found in assignments.items():
+            if isinstance(found, CorruptStateError):
+                unreadable.add(topology_id)
+            else:
+                current[topology_id] = found[0]
+        last = {i: self._last[i] for i in unreadable & self._last.keys()}
+        self._last = {**current, **last}
+        held = {slot for i in unreadable for slot in await self._slots_of(i)}
+        return _Round(
+            storms=storms.bases,
+            current=current,
+            unreadable=frozenset(unreadable),
+            held=frozenset(held),
+            supervisors=tuple(
+                Supervisor(supervisor_id, info.hostname, tuple(info.meta))
+                for supervisor_id, info in sorted(supervisors.items())
+            ),
+        )
+
+    def _log_lost_nodes(self, seen: _Round) -> None:
+        connected = [supervisor.id for supervisor in seen.supervisors]
+        lost, back = self._lost_nodes.look(connected, seen.current)
+        for one in lost:
+            log.warning(
+                "supervisor_lost",
+                supervisor_id=one.supervisor_id,
+                host=one.hostname,
+                topologies=" ".join(one.topologies),
+            )
+        for supervisor_id in back:
+            log.info("supervisor_back", supervisor_id=supervisor_id)
+
+    async def _slots_of(self, topology_id: str) -> Set[WorkerSlot]:
+        """Where a topology runs whose assignment cannot be read: as it was last read, or where its
+        workers' heartbeats are."""
+        known = self._last.get(topology_id)
+        if known is None:
+            return (await self._state.worker_signs(topology_id)).keys()
+        return set(known.executor_slot.values())
+
+    async def _judge_topology(
+        self, seen: _Round, topology_id: str, offered: Mapping[str, Set[int]], now: float
+    ) -> None:
+        assignment = seen.current.get(topology_id)
+        placement = assignment.executor_slot if assignment else {}
+
+        def look() -> frozenset[Executor]:
+            self._monitor.observe(topology_id, placement, seen.beats[topology_id], now)
+            return self._monitor.dead(topology_id, offered, now)
+
+        # What else touches the monitor meanwhile only notes that an executor was heard of.
+        dead = await off_loop_if(len(placement) > _EXECUTORS_ON_LOOP_MAX, look)
+        if dead:
+            seen.dead[topology_id] = dead
+            log.warning(
+                "executors_dead",
+                topology_id=topology_id,
+                executors=_show(dead),
+                slots=" ".join(sorted({str(placement[executor]) for executor in dead})),
+            )
+
+    async def _plan(self, seen: _Round, target: str | None = None, spread: bool = False) -> Plan:
+        return await off_loop_if(seen.is_large, self._make_plan, seen, target, spread)
+
+    def _make_plan(self, seen: _Round, target: str | None, spread: bool) -> Plan:
+        wanted = [
+            self._wanted(seen, topology_id, base, target=target, spread=spread)
+            for topology_id, base in seen.storms.items()
+            if topology_id not in seen.unreadable
+        ]
+        # What runs and cannot be read (or is being removed) keeps its slots.
+        wanted += [
+            Wanted(topology_id, 1, {}, assignment, fixed=True)
+            for topology_id, assignment in sorted(seen.current.items())
+            if topology_id not in seen.storms
+        ]
+        return plan(
+            seen.supervisors,
+            wanted,
+            master_code_dir=self._master_code_dir,
+            now_epoch_secs=int(self._clock.time()),
+            held=seen.held,
+        )
+
+    def _wanted(
+        self, seen: _Round, topology_id: str, base: StormBase, *, target: str | None, spread: bool
+    ) -> Wanted:
+        current = seen.current.get(topology_id)
+        fixed = base.status is TopologyStatus.KILLED
+        component_of: Mapping[Executor, str] = {}
+        if not fixed:
+            try:
+                component_of = self._catalog.get(topology_id).component_of(base)
+                self._without_code.discard(topology_id)
+            except (BlobNotFoundError, SquallError) as error:
+                if topology_id == target:
+                    raise SquallError(f"Nimbus does not have the code of {topology_id}") from error
+                fixed = True
+                if topology_id not in self._without_code:
+                    log.error("topology_without_code", topology_id=topology_id, error=error)
+                    self._without_code.add(topology_id)
+        return Wanted(
+            topology_id,
+            base.num_workers,
+            component_of,
+            current,
+            dead=seen.dead.get(topology_id, frozenset()),
+            spread=spread and topology_id == target,
+            fixed=fixed,
+            owner=base.owner,
+        )
+
+    async def _carry_out(
+        self, seen: _Round, round_plan: Plan, fence: Fence, target: str | None = None
+    ) -> None:
+        """Store changed assignments, the target's with its StormBase; one topology, one
+        transaction. Raises SquallError when the target's cannot be stored."""
+        order = sorted(round_plan.changed | ({target} if target else set()))
+        # All are encoded before any is written: one that does not fit keeps its slots, which then
+        # nobody else may get.
+        changes: dict[str, list[Op]] = {}
+        failed: dict[str, Exception] = {}
+        for topology_id in order:
+            try:
+                changes[topology_id] = await off_loop_if(
+                    seen.is_large,
+                    self._changes,
+                    seen,
+                    round_plan,
+                    topology_id,
+                    topology_id == target,
+                )
+            except (StoreError, ValueError) as error:
+                failed[topology_id] = error
+        for topology_id in order:
+            if topology_id in changes:
+                await self._carry_out_one(
+                    seen, round_plan, topology_id, changes[topology_id], failed, fence
+                )
+        for topology_id, why in failed.items():
+            log.error("assignment_not_written", topology_id=topology_id, error=why)
+        if target in failed:
+            why = failed[target]
+            raise SquallError(f"the assignment of {target} cannot be written: {why}") from why
+
+    def _changes(
+        self, seen: _Round, round_plan: Plan, topology_id: str, with_base: bool
+    ) -> list[Op]:
+        ops: list[Op] = []
+        if topology_id in round_plan.changed:
+            value = codec.encode_assignment(round_plan.assignments[topology_id])
+            path = paths.assignment(topology_id)
+            ops.append(SetOp(path, value) if topology_id in seen.current else Create(path, value))
+        if with_base:
+            base = codec.encode_storm(seen.storms[topology_id])
+            ops.append(SetOp(paths.storm(topology_id), base))
+        check_transaction(ops)
+        return ops
+
+    async def _carry_out_one(
+        self,
+        seen: _Round,
+        round_plan: Plan,
+        topology_id: str,
+        ops: list[Op],
+        failed: dict[str, Exception],
+        fence: Fence,
+    ) -> None:
+        """Write one topology's change, or add why not to `failed`."""
+        changed = topology_id in round_plan.changed
+        placed = round_plan.placed.get(topology_id, frozenset())
+        assignment = round_plan.assignments[topology_id] if changed else None
+        if assignment is not None:
+            not_left = {
+                slot
+                for other in failed.keys() & seen.current.keys() - {topology_id}
+                for slot in seen.current[other].executor_slot.values()
+            }
+            if not_left and not_left & {assignment.executor_slot[e] for e in placed}:
+                failed[topology_id] = SquallError("it was to get a slot that is still in use")
+                return
+        if changed and placed and topology_id not in seen.beats:
+            # What lies there before the new workers start is not theirs.
+            seen.beats[topology_id] = await self._state.worker_signs(topology_id)
+        try:
+            await fence.transaction(ops)
+        except (ConnectionLostError, NotLeaderError):
+            raise
+        except StoreError as error:  # such as: it was removed just now
+            failed[topology_id] = error
+            return
+        if assignment is not None:
+            self._report(seen, topology_id, assignment, placed)
+
+    def _report(
+        self, seen: _Round, topology_id: str, assignment: Assignment, placed: frozenset[Executor]
+    ) -> None:
+        """Say what was written: to the monitor, the log and the topology's history."""
+        slots = set(assignment.executor_slot.values())
+        if placed:
+            self._monitor.put(
+                topology_id,
+                assignment.executor_slot,
+                placed,
+                seen.beats[topology_id],
+                self._clock.monotonic(),
+            )
+        log.info(
+            "assignment_changed",
+            topology_id=topology_id,
+            executors=len(assignment.executor_slot),
+            workers=len(slots),
+            placed=len(placed),
+        )
+        dead = seen.dead.get(topology_id)
+        self._tell(
+            topology_id,
+            "reassigned" if topology_id in seen.current else "assigned",
+            f"{len(assignment.executor_slot)} executors on {len(slots)} workers, "
+            f"{len(placed)} of them placed anew" + (f"; dead: {_show(dead)}" if dead else ""),
+        )
+
+    async def _forget_old_beats(self, seen: _Round, fence: Fence) -> None:
+        """Remove heartbeats of slots that a topology had before this round and has left."""
+        for topology_id, beats in seen.beats.items():
+            assignment = seen.current.get(topology_id)
+            if assignment is None:
+                continue
+            in_use = set(assignment.executor_slot.values())
+            for slot in beats.keys() - in_use:
+                try:
+                    await self._state.remove_worker_beat(topology_id, slot, guard=fence)
+                except (ConnectionLostError, NotLeaderError):
+                    raise
+                except StoreError as error:
+                    log.warning("old_beat_not_removed", topology_id=topology_id, error=error)
+
+
+def _show(executors: Set[Executor]) -> str:
+    first = sorted(executors)[:_EXECUTORS_SHOWN]
+    more = len(executors) - len(first)
+    shown = " ".join(f"{e.task_start}-{e.task_end}" for e in first)
+    return f"{shown} and {more} more" if more else shown

@@ -1,0 +1,155 @@
+"""Which executors are dead: a decision from what Nimbus saw, on its own clock.
+
+A heartbeat carries a time of the worker's own clock, which plays no part here: a heartbeat is new
+when the transaction that wrote it is, and its age is the time since Nimbus *saw the change*, on
+Nimbus' monotonic clock. So neither a skewed clock nor one that jumps moves anything. Executors are
+moved for three reasons only:
+
+(a) the ephemeral node of their supervisor is gone, and their worker's heartbeat has not changed for
+    the ZooKeeper session time-out (a supervisor that is merely away has its workers left alone);
+(b) their heartbeat has not changed for `task_timeout_secs`; or, when none was seen yet since they
+    were put on their slot, for `launch_secs`;
+(c) their supervisor is there and does not offer their port any more (it was started with other
+    `supervisor.slots.ports`): nothing will ever run there again.
+
+What Nimbus could not see counts for nothing: there is no verdict while it is not connected, and
+after a reconnection or the gain of leadership everybody is first granted one full time-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from squall_common.cluster.values import WorkerHeartbeat
+from squall_common.topology.model import Executor, WorkerSlot
+
+# The last heartbeat of each worker, and the transaction that wrote it.
+Beats = Mapping[WorkerSlot, tuple[WorkerHeartbeat, int]]
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One executor on its slot."""
+
+    slot: WorkerSlot
+    since: float  # when Nimbus put or found it there
+    # The last heartbeat seen in the cluster state, and the last told over Thrift.
+    zxid: int | None = None
+    told: int | None = None
+    changed_at: float | None = None  # when either last changed; None: not since it was put there
+
+
+class Monitor:
+    """Ages of heartbeats. `now` is monotonic seconds, and never goes back between calls."""
+
+    def __init__(
+        self, *, task_timeout_secs: float, launch_secs: float, session_timeout_secs: float
+    ) -> None:
+        self.task_timeout_secs = task_timeout_secs
+        self.launch_secs = launch_secs
+        self.session_timeout_secs = session_timeout_secs
+        self._watched: dict[str, dict[Executor, _Watched]] = {}
+        self._granted_at: float | None = None  # None while there can be no verdict
+
+    def resume(self, now: float) -> None:
+        """Leadership was gained, or the connection came back: all time-outs begin anew."""
+        self._granted_at = now
+
+    def pause(self) -> None:
+        """The connection is away, or another leads: no verdicts until `resume`."""
+        self._granted_at = None
+
+    def observe(
+        self,
+        topology_id: str,
+        placement: Mapping[Executor, WorkerSlot],
+        beats: Beats,
+        now: float,
+    ) -> None:
+        """Take in a topology's assignment and the heartbeats that lie in the cluster state."""
+        known = self._watched.setdefault(topology_id, {})
+        for executor in known.keys() - placement.keys():
+            del known[executor]
+        for executor, slot in placement.items():
+            beat, zxid = beats.get(slot, (None, None))
+            if beat is None or executor not in beat.executor_stats:
+                zxid = None  # its worker does not run it
+            watched = known.get(executor)
+            if watched is None or watched.slot != slot:
+                # Found there: a heartbeat that exists already says that it has been launched.
+                known[executor] = _Watched(
+                    slot, now, zxid=zxid, changed_at=None if zxid is None else now
+                )
+            elif zxid is not None and zxid != watched.zxid:
+                watched.zxid, watched.changed_at = zxid, now
+
+    def put(
+        self,
+        topology_id: str,
+        placement: Mapping[Executor, WorkerSlot],
+        moved: Set[Executor],
+        beats: Beats,
+        now: float,
+    ) -> None:
+        """Nimbus just put `moved` on the slots of `placement`: they get the launch time-out. A
+        heartbeat that lies there already is an earlier worker's."""
+        known = self._watched.setdefault(topology_id, {})
+        for executor in moved:
+            slot = placement[executor]
+            _, stale = beats.get(slot, (None, None))
+            known[executor] = _Watched(slot, now, zxid=stale)
+
+    def heard(
+        self,
+        topology_id: str,
+        node: str | None,
+        executors: Set[Executor],
+        time_secs: int,
+        now: float,
+    ) -> None:
+        """Executors are alive, a supervisor tells over Thrift (`time_secs` is by its clock);
+        `node` is its id when known."""
+        known = self._watched.get(topology_id, {})
+        for executor in executors:
+            watched = known.get(executor)
+            if watched is None or (node is not None and watched.slot.node != node):
+                continue
+            if time_secs != watched.told:
+                watched.told, watched.changed_at = time_secs, now
+
+    def executors(self, topology_id: str) -> int:
+        """How many executors of a topology are watched: those that have a slot."""
+        return len(self._watched.get(topology_id, ()))
+
+    def forget(self, topology_id: str) -> None:
+        """The topology is gone."""
+        self._watched.pop(topology_id, None)
+
+    def topologies(self) -> Set[str]:
+        """What is being watched."""
+        return self._watched.keys()
+
+    def dead(
+        self, topology_id: str, supervisors: Mapping[str, Set[int]], now: float
+    ) -> frozenset[Executor]:
+        """Executors to be moved. `supervisors`: the ports that each one offers whose ephemeral
+        node exists, by its id."""
+        if self._granted_at is None:
+            return frozenset()
+        return frozenset(
+            executor
+            for executor, watched in self._watched.get(topology_id, {}).items()
+            if self._is_dead(watched, supervisors.get(watched.slot.node), self._granted_at, now)
+        )
+
+    def _is_dead(
+        self, watched: _Watched, ports: Set[int] | None, granted_at: float, now: float
+    ) -> bool:
+        if ports is not None and watched.slot.port not in ports:
+            return True
+        last = watched.since if watched.changed_at is None else watched.changed_at
+        age = now - max(last, granted_at)
+        if ports is None and age >= self.session_timeout_secs:
+            return True
+        return age >= (self.launch_secs if watched.changed_at is None else self.task_timeout_secs)

@@ -1,0 +1,245 @@
+"""What Nimbus keeps of each topology on its disk: package, code and configuration.
+
+Each is a blob (supervisors and other readers fetch them by key), and lies once more in
+`{storm.local.dir}/nimbus/stormdist/{topology id}/` as Storm keeps it. Tasks and executors are
+derived from code and configuration whenever they are needed, and never stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall_common.cluster.store import StoreError
+from squall_common.cluster.values import Access, StormBase
+from squall_common.daemon.files import make_private_dirs, sync_dir, write_atomic
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.names import code_blob_key, conf_blob_key, curve_blob_key, jar_blob_key
+from squall_common.security.curve import has_key
+from squall_common.topology.model import Executor, Topology
+from squall_common.topology.system import component_tasks, compute_executors, system_topology
+from squall_common.topology.thrift import from_thrift
+from squall_nimbus.blobs.keys import NOBODY, new_key
+from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore, disk_errors
+from squall_thrift import codec, storm
+
+log = get_logger(__name__)
+
+# How long an action on a topology waits for its code to come from another Nimbus.
+_FETCH_SECS = 5.0
+_FETCH_AGAIN_SECS = 60.0
+
+_BLOB_OF_TOPOLOGY = re.compile(
+    r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser|curve\.key)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopology:
+    """A topology as it was submitted, and what follows from that."""
+
+    id: str
+    submitted: storm.StormTopology
+    compiled: Topology  # with the system's components
+    conf: Mapping[str, Any]  # normalized
+    task_to_component: Mapping[int, str]
+
+    def component_of(self, base: StormBase) -> dict[Executor, str]:
+        """Its executors, at the parallelism that its StormBase holds now."""
+        executors = compute_executors(self.task_to_component, base.component_executors)
+        return {executor: self.task_to_component[executor.task_start] for executor in executors}
+
+    def tasks_of(self, component: str) -> int:
+        """How many tasks a component has."""
+        return sum(1 for name in self.task_to_component.values() if name == component)
+
+    @property
+    def blob_keys(self) -> set[str]:
+        """Blobs of others that it needs: from `topology.blobstore.map` and its dependencies."""
+        return {
+            *(self.conf.get("topology.blobstore.map") or ()),
+            *(self.submitted.dependency_jars or ()),
+            *(self.submitted.dependency_artifacts or ()),
+        }
+
+    @property
+    def message_timeout_secs(self) -> int:
+        """`topology.message.timeout.secs`, in whole seconds."""
+        return max(0, round(float(self.conf.get("topology.message.timeout.secs", 30))))
+
+
+def compile_topology(
+    topology_id: str, submitted: storm.StormTopology, conf: Mapping[str, Any]
+) -> StoredTopology:
+    """Derive everything. Raises InvalidTopologyError."""
+    compiled = system_topology(from_thrift(submitted), conf)
+    return StoredTopology(topology_id, submitted, compiled, conf, component_tasks(compiled, conf))
+
+
+def topology_of_blob(key: str) -> str | None:
+    """The id of the topology that a blob is part of; None for any other blob."""
+    match = _BLOB_OF_TOPOLOGY.fullmatch(key)
+    return match["id"] if match else None
+
+
+def is_key_blob(key: str) -> bool:
+    """Whether a blob is a topology's pair of keys, which only `keys` gives away."""
+    topology_id = topology_of_blob(key)
+    return topology_id is not None and key == curve_blob_key(topology_id)
+
+
+def code_blob_keys(topology_id: str) -> tuple[str, str, str]:
+    """What a topology consists of."""
+    return jar_blob_key(topology_id), code_blob_key(topology_id), conf_blob_key(topology_id)
+
+
+def topology_blob_keys(topology_id: str) -> tuple[str, ...]:
+    """The same, and its key, which some topologies have none of
+    (`squall_common.security.curve.has_key`)."""
+    return *code_blob_keys(topology_id), curve_blob_key(topology_id)
+
+
+async def _from_nowhere(keys: Collection[str]) -> None:
+    """There is no other Nimbus."""
+
+
+class Catalog:
+    """The topologies whose code this Nimbus has. `ensure(keys)` fetches blobs from others."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        stormdist: Path,
+        ensure: Callable[[Collection[str]], Awaitable[None]] = _from_nowhere,
+    ) -> None:
+        self._blobs = blobs
+        self._stormdist = stormdist
+        self._ensure = ensure
+        self._cache: dict[str, tuple[tuple[int, int], StoredTopology]] = {}
+        self._not_before: dict[str, float] = {}  # topology -> on the loop's clock
+
+    def open(self) -> None:
+        """Make the folder."""
+        make_private_dirs(self._stormdist)
+
+    async def have(self, topology_ids: Collection[str], *, retry: bool = False) -> None:
+        """Fetch the code of these topologies where this Nimbus lacks it, as far as that is possible
+        soon. A failed fetch is not repeated before _FETCH_AGAIN_SECS (the replication goes on
+        trying), since a round must not wait for one topology, unless `retry` says that a caller
+        waits for just this."""
+        now = asyncio.get_running_loop().time()
+        self._not_before = {i: at for i, at in self._not_before.items() if at > now}
+        lacking = {
+            i: keys
+            for i in topology_ids
+            if (retry or i not in self._not_before)
+            and (keys := [key for key in code_blob_keys(i) if key not in self._blobs])
+        }
+        if not lacking:
+            return
+        wanted = [key for keys in lacking.values() for key in keys]
+        try:
+            async with asyncio.timeout(_FETCH_SECS):
+                await self._ensure(wanted)
+        except (TimeoutError, StoreError, SquallError, BlobNotFoundError) as error:
+            log.warning("code_not_fetched", keys=" ".join(wanted), error=error)
+        for topology_id, keys in lacking.items():
+            if any(key not in self._blobs for key in keys):
+                self._not_before[topology_id] = now + _FETCH_AGAIN_SECS
+
+    async def store(
+        self, topology: StoredTopology, package: Path, owner: str | None
+    ) -> tuple[str, ...]:
+        """Put package, code, configuration and, if it is to have one, a new key on the disk,
+        synced; the keys of these blobs. Raises SquallError."""
+        return await asyncio.to_thread(self._store, topology, package, owner)
+
+    def _store(self, topology: StoredTopology, package: Path, owner: str | None) -> tuple[str, ...]:
+        code = codec.to_bytes(topology.submitted)
+        conf = _conf_bytes(topology.conf)
+        keys: tuple[str, ...] = code_blob_keys(topology.id)
+        if has_key(topology.conf):
+            self._blobs.put(curve_blob_key(topology.id), new_key(topology.id), acl=NOBODY)
+            keys = topology_blob_keys(topology.id)
+        acl = (Access(2, owner, 7),) if owner else ()
+        self._blobs.put_file(jar_blob_key(topology.id), package, acl=acl)
+        self._blobs.put(code_blob_key(topology.id), code, acl=acl)
+        self._blobs.put(conf_blob_key(topology.id), conf, acl=acl)
+        folder = self._stormdist / topology.id
+        with disk_errors(f"topology {topology.id}", self._stormdist):
+            folder.mkdir(exist_ok=True)
+            jar = folder / "stormjar.jar"
+            jar.unlink(missing_ok=True)
+            source = self._blobs.path(jar_blob_key(topology.id))  # synced there
+            try:
+                os.link(source, jar)
+            except OSError:
+                shutil.copyfile(source, jar)
+            write_atomic(folder / "stormcode.ser", code)
+            write_atomic(folder / "stormconf.ser", conf)
+            sync_dir(self._stormdist)
+        return keys
+
+    async def store_key(self, topology_id: str) -> None:
+        """Make a key for a topology that has none. Raises SquallError."""
+
+        def store() -> None:
+            self._blobs.put(curve_blob_key(topology_id), new_key(topology_id), acl=NOBODY)
+
+        await asyncio.to_thread(store)
+
+    async def store_conf(self, topology_id: str, conf: Mapping[str, Any]) -> None:
+        """Replace a topology's configuration; workers are started anew with it."""
+
+        def store() -> None:
+            data = _conf_bytes(conf)
+            self._blobs.put(conf_blob_key(topology_id), data)
+            with disk_errors(f"topology {topology_id}", self._stormdist):
+                folder = self._stormdist / topology_id
+                folder.mkdir(exist_ok=True)  # it was submitted to another Nimbus
+                write_atomic(folder / "stormconf.ser", data)
+
+        await asyncio.to_thread(store)
+
+    def get(self, topology_id: str) -> StoredTopology:
+        """Raises BlobNotFoundError when this Nimbus does not have its code, and SquallError when
+        what it has cannot be read."""
+        code_key, conf_key = code_blob_key(topology_id), conf_blob_key(topology_id)
+        versions = (self._blobs.meta(code_key).version, self._blobs.meta(conf_key).version)
+        cached = self._cache.get(topology_id)
+        if cached is not None and cached[0] == versions:
+            return cached[1]
+        try:
+            submitted = codec.from_bytes(storm.StormTopology, self._blobs.read(code_key))
+            conf = json.loads(self._blobs.read(conf_key))
+            if not isinstance(conf, dict):
+                raise ValueError("its configuration is no JSON object")
+            topology = compile_topology(topology_id, submitted, conf)
+        except Exception as error:
+            # What is stored was checked once. Whatever it is now (a damaged disk, a newer version's
+            # way to write it), it is this topology's trouble and nobody else's.
+            raise SquallError(f"the code of {topology_id} cannot be read: {error!r}") from error
+        self._cache[topology_id] = (versions, topology)
+        return topology
+
+    def ids(self) -> set[str]:
+        """Topologies of which anything is on the disk."""
+        ids = {found for key in self._blobs.all_keys() if (found := topology_of_blob(key))}
+        return ids | {entry.name for entry in self._stormdist.iterdir()}
+
+    async def delete(self, topology_id: str) -> None:
+        """Remove what is on the disk of a topology beside its blobs; fine when nothing is."""
+        self._cache.pop(topology_id, None)
+        await asyncio.to_thread(shutil.rmtree, self._stormdist / topology_id, ignore_errors=True)
+
+
+def _conf_bytes(conf: Mapping[str, Any]) -> bytes:
+    return json.dumps(conf, ensure_ascii=False, sort_keys=True).encode()

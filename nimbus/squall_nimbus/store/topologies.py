@@ -1,0 +1,39 @@
+"""All topologies that can be read, and which cannot: one damaged node keeps nobody else waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import StormBase
+from squall_common.daemon.logs import get_logger
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Storms:
+    """`bases` by topology id, oldest first. `unreadable` exist too, and are to be left alone."""
+
+    bases: dict[str, StormBase]
+    unreadable: frozenset[str]
+
+
+async def read_storms(state: ClusterState) -> Storms:
+    """Read /storms. Raises the store's errors."""
+    ids = await state.storms()
+    found = await asyncio.gather(*(state.storm(i) for i in ids), return_exceptions=True)
+    bases: dict[str, StormBase] = {}
+    unreadable = set()
+    for topology_id, one in zip(ids, found, strict=True):
+        if isinstance(one, CorruptStateError):
+            log.error("topology_unreadable", topology_id=topology_id, error=one.message)
+            unreadable.add(topology_id)
+        elif isinstance(one, BaseException):
+            raise one
+        elif one is not None:
+            bases[topology_id] = one
+    ordered = sorted(bases, key=lambda i: (bases[i].launch_time_secs, i))
+    return Storms({i: bases[i] for i in ordered}, frozenset(unreadable))

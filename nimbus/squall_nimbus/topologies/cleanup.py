@@ -1,0 +1,140 @@
+"""Removing a topology, and finding what removals and crashes have left.
+
+A removal goes: assignment (supervisors stop the workers), code on the disk, all state of the
+topology, and /storms/ID last. So a crash at any point leaves /storms/ID in status KILLED, and the
+next leader removes again; every step is fine with what is gone already.
+
+The search is for what no live topology owns. State that cannot be read is never a reason to delete:
+what it is about is left alone, and the search goes on with the rest. Code without a topology is
+kept for `nimbus.topology.blobstore.deletion.delay.ms`, so that a wrong look at ZooKeeper can be put
+right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection
+
+from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import ConnectionLostError, StoreError
+from squall_common.cluster.values import StormBase
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_nimbus.blobs.replication import Replication
+from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_nimbus.scheduler.assigner import Fence
+from squall_nimbus.scheduler.monitor import Monitor
+from squall_nimbus.store.catalog import Catalog, topology_blob_keys, topology_of_blob
+from squall_nimbus.topologies.finished import History
+from squall_nimbus.topologies.lifecycle_shell import topology_name_of_or_none
+
+log = get_logger(__name__)
+
+# Storm's clients name the blobs of a topology's dependencies like this.
+_DEPENDENCY = "dep-"
+
+
+class Cleanup:
+    """`submitting()` gives ids that are being submitted: nothing of theirs is left over."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        catalog: Catalog,
+        replication: Replication,
+        monitor: Monitor,
+        history: History,
+        *,
+        clock: Clock,
+        delay_secs: float,
+        submitting: Callable[[], Collection[str]],
+    ) -> None:
+        self._state = state
+        self._catalog = catalog
+        self._replication = replication
+        self._monitor = monitor
+        self._history = history
+        self._clock = clock
+        self._delay_secs = delay_secs
+        self._submitting = submitting
+        self._ownerless_since: dict[str, float] = {}
+        self._unused_since: dict[str, float] = {}
+
+    async def remove(self, topology_id: str, base: StormBase, fence: Fence) -> None:
+        """Delete all that there is of a topology."""
+        self._history.add(topology_id, base.owner, int(self._clock.time()))
+        await self._state.remove_assignment(topology_id, guard=fence)
+        await self._replication.delete(topology_blob_keys(topology_id), fence)
+        await self._catalog.delete(topology_id)
+        await self._state.remove_topology(topology_id, guard=fence)
+        self._monitor.forget(topology_id)
+        log.info("topology_removed", topology_id=topology_id)
+
+    def asked_for(self, key: str) -> None:
+        """A client looks whether a dependency is here: it is about to submit with it, and must find
+        it then."""
+        self._unused_since.pop(key, None)
+
+    async def search(self, fence: Fence) -> None:
+        """Delete what belongs to no topology."""
+        kept = await self._state.topologies_with_state()
+        blob_keys = await self._state.blob_keys()
+        with_code = self._catalog.ids() | {
+            found for key in blob_keys if (found := topology_of_blob(key))
+        }
+        # Read after both: what a submit has made meanwhile has its /storms/ID by now, or is in
+        # `submitting`.
+        busy = set(self._submitting())
+        live = set(await self._state.storms())
+        for topology_id in sorted(kept - live - busy):
+            if topology_name_of_or_none(topology_id) is None:
+                continue
+            async with _alone(topology_id):
+                if topology_id in self._submitting() or await self._state.storm(topology_id):
+                    continue
+                await self._state.remove_topology(topology_id, guard=fence)
+                log.info("leftover_state_removed", topology_id=topology_id)
+        now = self._clock.monotonic()
+        ownerless = with_code - live - busy
+        self._ownerless_since = {i: self._ownerless_since.get(i, now) for i in ownerless}
+        for topology_id, since in sorted(self._ownerless_since.items()):
+            if now - since < self._delay_secs or topology_id in self._submitting():
+                continue
+            async with _alone(topology_id):
+                if await self._state.storm(topology_id) is None:
+                    await self._replication.delete(topology_blob_keys(topology_id), fence)
+                    await self._catalog.delete(topology_id)
+                    log.info("leftover_code_removed", topology_id=topology_id)
+        await self._search_dependencies(blob_keys, live | busy, now, fence)
+
+    async def _search_dependencies(
+        self, blob_keys: Collection[str], topologies: Collection[str], now: float, fence: Fence
+    ) -> None:
+        """Delete dependencies that clients uploaded and no topology uses (any more)."""
+        used: set[str] = set()
+        try:
+            for topology_id in topologies:
+                used |= self._catalog.get(topology_id).blob_keys
+        except (BlobNotFoundError, SquallError):
+            self._unused_since.clear()  # it may use any of them
+            return
+        unused = {key for key in blob_keys if key.startswith(_DEPENDENCY)} - used
+        self._unused_since = {key: self._unused_since.get(key, now) for key in unused}
+        for key, since in sorted(self._unused_since.items()):
+            if now - since >= self._delay_secs and not self._submitting():
+                async with _alone(key):
+                    await self._replication.delete([key], fence)
+                    log.info("unused_dependency_removed", key=key)
+
+
+@contextlib.asynccontextmanager
+async def _alone(what: str) -> AsyncIterator[None]:
+    """One thing to remove: its errors are logged, and do not stop the search for others."""
+    try:
+        yield
+    except (ConnectionLostError, NotLeaderError):
+        raise
+    except (StoreError, SquallError, BlobNotFoundError, OSError) as error:
+        log.warning("leftover_not_removed", what=what, error=error)

@@ -1,0 +1,300 @@
+"""The life of a topology, as a table: what may happen in which state, and what Nimbus then does.
+
+A topology's state lies in its StormBase (/storms/ID). Nimbus feeds events to `decide`, which
+changes nothing itself: it returns commands, and the shell (`control`) carries them out in order.
+Every command can be carried out again after a crash: the state that asked for it is still there,
+and a new leader sends `LeadershipGained` to every topology.
+
+Storm's statuses are four; a fifth state, STARTING, is the time between the creation of a
+topology's StormBase and its first assignment. It is stored as status INACTIVE with the requested
+initial status as `prev_status`, so that Storm's own readers see a topology that is not active yet.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from squall_common.cluster.values import KillOptions, RebalanceOptions, StormBase, TopologyStatus
+
+
+class State(enum.Enum):
+    """Where a topology is in its life."""
+
+    STARTING = "start pending"  # created; no assignment was made yet; workers would stay inactive
+    ACTIVE = "active"  # spouts emit
+    INACTIVE = "inactive"  # workers run, spouts do not emit
+    REBALANCING = "rebalancing"  # spouts do not emit; a DoRebalance is pending
+    KILLED = "killed"  # spouts do not emit; a Remove is pending
+
+
+def state_of(base: StormBase) -> State:
+    """The state that a stored StormBase stands for."""
+    if base.status is TopologyStatus.INACTIVE and base.prev_status is not None:
+        return State.STARTING
+    return _STATE_OF_STATUS[base.status]
+
+
+_STATE_OF_STATUS = {
+    TopologyStatus.ACTIVE: State.ACTIVE,
+    TopologyStatus.INACTIVE: State.INACTIVE,
+    TopologyStatus.REBALANCING: State.REBALANCING,
+    TopologyStatus.KILLED: State.KILLED,
+}
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """A user asks for spouts that emit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivate:
+    """A user asks for spouts that do not emit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A user asks for other numbers of workers or executors, or only for an even spread."""
+
+    options: RebalanceOptions
+
+
+@dataclass(frozen=True, slots=True)
+class DoRebalance:
+    """The wait of a rebalance is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A user ends the topology. `wait_secs` None: its message time-out."""
+
+    wait_secs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The wait of a kill is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipGained:
+    """This Nimbus became the leader: what the last one had pending is ours now."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorDue:
+    """The periodic look at every topology."""
+
+
+Event = (
+    Activate | Deactivate | Rebalance | DoRebalance | Kill | Remove | LeadershipGained | MonitorDue
+)
+
+
+# Commands
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBase:
+    """Store the new StormBase."""
+
+    base: StormBase
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Send `event` after `wait_secs`; replaces whatever was pending for the topology."""
+
+    event: DoRebalance | Remove
+    wait_secs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Make an assignment for `base` and store both in one transaction. `spread`: also even out
+    what runs already. `conf_overrides` (JSON) go into the topology's configuration first."""
+
+    base: StormBase
+    spread: bool = False
+    conf_overrides: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopology:
+    """Delete the topology's assignment, state, heartbeats, errors and blobs."""
+
+
+Command = WriteBase | Schedule | Assign | RemoveTopology
+
+
+class NoTransitionError(Exception):
+    """The event means nothing in the topology's state; nothing changed."""
+
+
+_EVENT_NAMES: dict[type[Event], str] = {
+    Activate: "activate",
+    Deactivate: "deactivate",
+    Rebalance: "rebalance",
+    DoRebalance: "do-rebalance",
+    Kill: "kill",
+    Remove: "remove",
+    LeadershipGained: "gain-leadership",
+    MonitorDue: "monitor",
+}
+
+# An effect gets the base, the event and the topology's message time-out in seconds.
+_Effect = Callable[[StormBase, Event, int], tuple[Command, ...]]
+
+
+def _nothing(_base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return ()
+
+
+def _activate(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (WriteBase(replace(base, status=TopologyStatus.ACTIVE)),)
+
+
+def _deactivate(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (WriteBase(replace(base, status=TopologyStatus.INACTIVE)),)
+
+
+def _start_active(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (WriteBase(replace(base, prev_status=TopologyStatus.ACTIVE)),)
+
+
+def _start_inactive(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (WriteBase(replace(base, prev_status=TopologyStatus.INACTIVE)),)
+
+
+def _start(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    assert base.prev_status is not None
+    return (Assign(replace(base, status=base.prev_status, prev_status=None)),)
+
+
+def _kill(base: StormBase, event: Event, message_timeout_secs: int) -> tuple[Command, ...]:
+    assert isinstance(event, Kill)
+    wait_secs = message_timeout_secs if event.wait_secs is None else event.wait_secs
+    killed = replace(
+        base,
+        status=TopologyStatus.KILLED,
+        prev_status=None,
+        action_options=KillOptions(wait_secs),
+    )
+    return WriteBase(killed), Schedule(Remove(), wait_secs)
+
+
+def _schedule_remove(base: StormBase, _event: Event, wait: int) -> tuple[Command, ...]:
+    options = base.action_options
+    stored = options.wait_secs if isinstance(options, KillOptions) else None
+    return (Schedule(Remove(), wait if stored is None else stored),)
+
+
+def _remove(_base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (RemoveTopology(),)
+
+
+def _rebalance(base: StormBase, event: Event, message_timeout_secs: int) -> tuple[Command, ...]:
+    assert isinstance(event, Rebalance)
+    wait_secs = event.options.wait_secs
+    if wait_secs is None:
+        wait_secs = message_timeout_secs
+    # A topology whose start is pending goes to its initial status afterwards.
+    rebalancing = replace(
+        base,
+        status=TopologyStatus.REBALANCING,
+        prev_status=base.prev_status or base.status,
+        action_options=replace(event.options, wait_secs=wait_secs),
+    )
+    return WriteBase(rebalancing), Schedule(DoRebalance(), wait_secs)
+
+
+def _schedule_rebalance(base: StormBase, _event: Event, wait: int) -> tuple[Command, ...]:
+    options = base.action_options
+    stored = options.wait_secs if isinstance(options, RebalanceOptions) else None
+    return (Schedule(DoRebalance(), wait if stored is None else stored),)
+
+
+def _do_rebalance(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    options = base.action_options
+    if not isinstance(options, RebalanceOptions):
+        options = RebalanceOptions()
+    rebalanced = replace(
+        base,
+        status=base.prev_status or TopologyStatus.ACTIVE,
+        prev_status=None,
+        action_options=None,
+        num_workers=base.num_workers if options.num_workers is None else options.num_workers,
+        component_executors={**base.component_executors, **options.num_executors},
+    )
+    return (Assign(rebalanced, spread=True, conf_overrides=options.topology_conf_overrides),)
+
+
+_S = State
+# (state, event): (next state, effect). STARTING's next state after Assign is the initial status,
+# REBALANCING's is the status before: None stands for both.
+TRANSITIONS: dict[tuple[State, type[Event]], tuple[State | None, _Effect]] = {
+    (_S.STARTING, Activate): (_S.STARTING, _start_active),
+    (_S.STARTING, Deactivate): (_S.STARTING, _start_inactive),
+    (_S.STARTING, Rebalance): (_S.REBALANCING, _rebalance),
+    (_S.STARTING, Kill): (_S.KILLED, _kill),
+    (_S.STARTING, LeadershipGained): (None, _start),
+    (_S.STARTING, MonitorDue): (None, _start),
+    #
+    (_S.ACTIVE, Activate): (_S.ACTIVE, _nothing),
+    (_S.ACTIVE, Deactivate): (_S.INACTIVE, _deactivate),
+    (_S.ACTIVE, Rebalance): (_S.REBALANCING, _rebalance),
+    (_S.ACTIVE, Kill): (_S.KILLED, _kill),
+    (_S.ACTIVE, LeadershipGained): (_S.ACTIVE, _nothing),
+    #
+    (_S.INACTIVE, Activate): (_S.ACTIVE, _activate),
+    (_S.INACTIVE, Deactivate): (_S.INACTIVE, _nothing),
+    (_S.INACTIVE, Rebalance): (_S.REBALANCING, _rebalance),
+    (_S.INACTIVE, Kill): (_S.KILLED, _kill),
+    (_S.INACTIVE, LeadershipGained): (_S.INACTIVE, _nothing),
+    #
+    (_S.REBALANCING, DoRebalance): (None, _do_rebalance),
+    (_S.REBALANCING, Kill): (_S.KILLED, _kill),
+    (_S.REBALANCING, LeadershipGained): (_S.REBALANCING, _schedule_rebalance),
+    #
+    (_S.KILLED, Kill): (_S.KILLED, _kill),
+    (_S.KILLED, Remove): (None, _remove),
+    (_S.KILLED, LeadershipGained): (_S.KILLED, _schedule_remove),
+}
+
+
+def decide(base: StormBase, event: Event, *, message_timeout_secs: int) -> tuple[Command, ...]:
+    """What Nimbus does when `event` happens to a topology; () when nothing is to be done.
+
+    Raises NoTransitionError for a pair that is not in the table.
+    """
+    state = state_of(base)
+    row = TRANSITIONS.get((state, type(event)))
+    if row is None:
+        raise NoTransitionError(
+            f"no transition for event {_EVENT_NAMES[type(event)]} "
+            f"in status {base.status.name} of topology {base.name!r}"
+        )
+    commands = row[1](base, event, message_timeout_secs)
+    for command in commands:
+        if isinstance(command, WriteBase | Assign):
+            validate(command.base)
+    return commands
+
+
+def validate(base: StormBase) -> None:
+    """Assert what must be true of every StormBase that Nimbus writes."""
+    state = state_of(base)
+    assert base.num_workers >= 1
+    assert (base.prev_status is not None) == (state in {State.STARTING, State.REBALANCING})
+    assert base.prev_status in {None, TopologyStatus.ACTIVE, TopologyStatus.INACTIVE}
+    if state is State.KILLED:
+        assert isinstance(base.action_options, KillOptions)
+    elif state is State.REBALANCING:
+        assert isinstance(base.action_options, RebalanceOptions)
+    else:
+        assert base.action_options is None

@@ -1,0 +1,292 @@
+"""Carries out what the life-cycle table decides: one event of a topology at a time.
+
+Events come from users (kill, rebalance ...), from timers, from the gain of leadership and from the
+monitor. A timer that is lost in a crash is set again by the next leader, from the StormBase.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import ConnectionLostError, StoreError
+from squall_common.cluster.values import StormBase
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.names import conf_blob_key, curve_blob_key, topology_name_of
+from squall_common.security.curve import has_key
+from squall_nimbus.blobs.replication import Replication
+from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_nimbus.leader import NotTheLeaderError
+from squall_nimbus.scheduler.assigner import Assigner, Fence
+from squall_nimbus.store.catalog import Catalog
+from squall_nimbus.store.locks import NamedLocks
+from squall_nimbus.store.topologies import read_storms
+from squall_nimbus.topologies.lifecycle import (
+    Activate,
+    Assign,
+    Command,
+    Deactivate,
+    DoRebalance,
+    Event,
+    Kill,
+    LeadershipGained,
+    MonitorDue,
+    NoTransitionError,
+    Rebalance,
+    Remove,
+    RemoveTopology,
+    Schedule,
+    State,
+    WriteBase,
+    decide,
+    state_of,
+)
+
+log = get_logger(__name__)
+
+# Pause after which an event of ours that failed (ZooKeeper away) is tried again.
+_RETRY_SECS = 1.0
+# A topology's message time-out when its code is not there to tell (Storm's default).
+_MESSAGE_TIMEOUT_SECS = 30
+
+
+# Events as a topology's history names them.
+_TOLD: dict[type[Event], str] = {
+    Activate: "activated",
+    Deactivate: "deactivated",
+    Rebalance: "rebalance asked for",
+    DoRebalance: "rebalanced",
+    Kill: "killed",
+}
+
+
+def _details(event: Event) -> str:
+    match event:
+        case Rebalance(options):
+            asked = [f"{name}={n}" for name, n in sorted(options.num_executors.items())]
+            if options.num_workers is not None:
+                asked.append(f"workers={options.num_workers}")
+            return " ".join(asked)
+        case Kill(wait_secs=wait_secs) if wait_secs is not None:
+            return f"after {wait_secs} s"
+    return ""
+
+
+class TopologyNotAliveError(Exception):
+    """No live topology has the name or id; the text is Storm's `X is not alive`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not alive")
+
+
+@dataclass(slots=True)
+class _Pending:
+    event: DoRebalance | Remove
+    task: asyncio.Task[None]
+
+
+class Control:
+    """Topologies by id, their events in order, their timers.
+
+    `remove(topology_id, base, fence)` deletes a topology. `fence()` gives the present leadership,
+    or raises: it is asked before each event, so that a timer of an ended term does nothing.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        catalog: Catalog,
+        replication: Replication,
+        assigner: Assigner,
+        *,
+        fence: Callable[[], Awaitable[Fence]],
+        remove: Callable[[str, StormBase, Fence], Awaitable[None]],
+        tasks: BackgroundTasks,
+        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
+    ) -> None:
+        self.locks = NamedLocks()  # by topology name
+        self._state = state
+        self._catalog = catalog
+        self._replication = replication
+        self._assigner = assigner
+        self._fence = fence
+        self._remove = remove
+        self._tasks = tasks
+        self._tell = tell
+        self._pending: dict[str, _Pending] = {}
+
+    async def find(self, name: str) -> tuple[str, StormBase]:
+        """Id and base of the live topology of that name. Raises TopologyNotAliveError."""
+        for topology_id in await self._state.storms():
+            if topology_name_of_or_none(topology_id) == name:
+                base = await self._state.storm(topology_id)
+                if base is not None:
+                    return topology_id, base
+        raise TopologyNotAliveError(name)
+
+    async def handle(self, name: str, event: Event) -> None:
+        """An event that a user asked for. Raises TopologyNotAliveError, NoTransitionError, and the
+        store's errors."""
+        async with self.locks.hold(name):
+            topology_id, base = await self.find(name)
+            due = await self._apply(topology_id, base, event)
+        if due is not None:  # at once: the caller finds it done
+            await self._fire(topology_id, due)
+
+    async def send(self, topology_id: str, event: Event) -> None:
+        """An event of our own. One that means nothing any more is dropped."""
+        async with self.locks.hold(topology_name_of(topology_id)):
+            base = await self._state.storm(topology_id)
+            if base is None:
+                return
+            try:
+                due = await self._apply(topology_id, base, event)
+            except NoTransitionError as error:
+                log.debug("event_dropped", topology_id=topology_id, error=error)
+                return
+        if due is not None:
+            await self._fire(topology_id, due)
+
+    async def take_over(self) -> None:
+        """A new term: what was pending for any topology is ours now."""
+        for topology_id in (await read_storms(self._state)).bases:
+            await self._try(topology_id, LeadershipGained())
+
+    async def look_after(self) -> None:
+        """Make good what an error has left: starts and timers that are missing."""
+        for topology_id, base in (await read_storms(self._state)).bases.items():
+            state = state_of(base)
+            if state is State.STARTING:
+                await self._try(topology_id, MonitorDue())
+            elif state in {State.KILLED, State.REBALANCING} and topology_id not in self._pending:
+                await self._try(topology_id, LeadershipGained())
+
+    async def _try(self, topology_id: str, event: Event) -> None:
+        """Send an event; one topology's trouble (its code is not here, it cannot be stored) is not
+        the others', whatever it is."""
+        try:
+            await self.send(topology_id, event)
+        except (NotTheLeaderError, NotLeaderError, ConnectionLostError):
+            raise
+        except (StoreError, SquallError, OSError) as error:
+            log.error("topology_in_trouble", topology_id=topology_id, error=error)
+        except Exception as error:  # ours
+            log.error("topology_in_trouble", topology_id=topology_id, error=error, exc_info=error)
+
+    def step_down(self) -> None:
+        """Another leads: forget all timers."""
+        for pending in self._pending.values():
+            pending.task.cancel()
+        self._pending.clear()
+
+    async def _apply(
+        self, topology_id: str, base: StormBase, event: Event
+    ) -> DoRebalance | Remove | None:
+        """Decide and carry out; returns an event that is due at once."""
+        fence = await self._fence()
+        await self._catalog.have([topology_id])
+        commands = decide(base, event, message_timeout_secs=self._message_timeout_secs(topology_id))
+        due = None
+        if isinstance(event, Remove):  # afterwards nothing is known of it
+            self._tell(topology_id, "removed", "")
+        for command in commands:
+            if isinstance(command, Schedule) and command.wait_secs <= 0:
+                self._cancel(topology_id)
+                due = command.event
+            else:
+                await self._carry_out(topology_id, base, command, fence)
+        if commands:
+            log.info(
+                "topology_event",
+                topology_id=topology_id,
+                topology_event=type(event).__name__,
+                status=base.status.name,
+                commands=" ".join(type(command).__name__ for command in commands),
+            )
+            if type(event) in _TOLD:
+                self._tell(topology_id, _TOLD[type(event)], _details(event))
+        return due
+
+    async def _carry_out(
+        self, topology_id: str, base: StormBase, command: Command, fence: Fence
+    ) -> None:
+        match command:
+            case WriteBase(new_base):
+                await self._state.put_storm(topology_id, new_base, guard=fence)
+            case Schedule(event, wait_secs):
+                self._schedule(topology_id, event, wait_secs)
+            case Assign(new_base, spread, conf_overrides):
+                if conf_overrides is not None:
+                    await self._override_conf(topology_id, conf_overrides, fence)
+                await self._assigner.assign(topology_id, new_base, spread=spread, fence=fence)
+            case RemoveTopology():
+                await self._remove(topology_id, base, fence)
+
+    async def _override_conf(self, topology_id: str, overrides: str, fence: Fence) -> None:
+        """Checked when the rebalance was asked for. Done again after a crash, to the same end."""
+        try:
+            stored = self._catalog.get(topology_id)
+        except BlobNotFoundError as error:
+            raise SquallError(f"Nimbus does not have the code of {topology_id}") from error
+        conf = {**stored.conf, **json.loads(overrides)}
+        await fence.transaction([])  # still ours to change
+        keys = [conf_blob_key(topology_id)]
+        if has_key(conf) and not await self._replication.version_above(curve_blob_key(topology_id)):
+            keys.append(curve_blob_key(topology_id))  # it was submitted without
+        with self._replication.writing(keys):
+            if len(keys) > 1:
+                await self._catalog.store_key(topology_id)
+            await self._catalog.store_conf(topology_id, conf)
+            await self._replication.publish(keys, fence)
+
+    def _message_timeout_secs(self, topology_id: str) -> int:
+        try:
+            return self._catalog.get(topology_id).message_timeout_secs
+        except (BlobNotFoundError, SquallError, ValueError, TypeError):
+            return _MESSAGE_TIMEOUT_SECS
+
+    # Timers
+
+    def _cancel(self, topology_id: str) -> None:
+        pending = self._pending.pop(topology_id, None)
+        if pending is not None and pending.task is not asyncio.current_task():
+            pending.task.cancel()
+
+    def _schedule(self, topology_id: str, event: DoRebalance | Remove, wait_secs: float) -> None:
+        """Set a topology's timer; an earlier one of the same topology is void."""
+        self._cancel(topology_id)
+
+        async def wait() -> None:
+            await asyncio.sleep(wait_secs)
+            pending = self._pending.get(topology_id)
+            if pending is not None and pending.task is asyncio.current_task():
+                del self._pending[topology_id]  # from here on it is not to be cancelled
+            await self._fire(topology_id, event)
+
+        task = self._tasks.start(f"{type(event).__name__} of {topology_id}", wait())
+        self._pending[topology_id] = _Pending(event, task)
+
+    async def _fire(self, topology_id: str, event: DoRebalance | Remove) -> None:
+        """Send an event that is due; when it fails it comes again."""
+        try:
+            await self.send(topology_id, event)
+        except (NotLeaderError, NotTheLeaderError) as error:
+            # The next leader sends it, or this one again at the next look (see look_after).
+            log.info("event_left_to_the_leader", topology_id=topology_id, error=error)
+        except (StoreError, SquallError, OSError) as error:
+            log.warning("event_failed", topology_id=topology_id, error=error)
+            self._schedule(topology_id, event, _RETRY_SECS)
+
+
+def topology_name_of_or_none(topology_id: str) -> str | None:
+    """The name in a topology id; None for a name that is no id (not ours to touch)."""
+    try:
+        return topology_name_of(topology_id)
+    except ValueError:
+        return None

@@ -1,0 +1,75 @@
+"""How large a topology may be: what the administrator allows, and what its assignment has room for.
+
+An assignment is one node of ZooKeeper, which takes NODE_BYTES_MAX. It is written gzipped, and how
+well it compresses depends on where executors come to run, which later rounds change. So its size is
+taken in the worst order: every executor on a slot drawn at random, with a start time of its own.
+What fits then fits always, and what does not is refused before anything is written: a topology that
+was accepted can always be moved.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from squall_common.cluster import codec
+from squall_common.cluster.store import NODE_BYTES_MAX
+from squall_common.cluster.values import Assignment
+from squall_common.config.schema import TASKS_MAX
+from squall_common.topology.model import Executor, WorkerSlot
+
+# The StormBase travels in the same transaction; and other node ids may compress a little worse.
+_ASSIGNMENT_BYTES_MAX = NODE_BYTES_MAX - 100_000
+# Of fewer executors every assignment fits: one takes some 110 bytes before gzip.
+_ALWAYS_FITS = 4_000
+_ID_CHARS, _HOST_CHARS = 36, 64  # of a node's id (a UUID) and of a long host name
+_SAMPLE = 4_000
+_HEX = "0123456789abcdef"
+_START_SECS = 10**8  # start times lie within three years
+
+
+def size_problems(nimbus_conf: Mapping[str, Any], workers: int, executors: int) -> list[str]:
+    """What is wrong with a topology of this size, its system's executors included. Takes some
+    0.2 s where it encodes: not for an event loop."""
+    problems = [*_allowed(nimbus_conf, workers, executors)]
+    if not problems and executors > TASKS_MAX:
+        problems.append(f"the topology asks for {executors} executors; the limit is {TASKS_MAX}")
+    if not problems and executors > _ALWAYS_FITS:
+        size = worst_assignment_bytes(executors, workers)
+        if size > _ASSIGNMENT_BYTES_MAX:
+            problems.append(
+                f"the assignment of {executors} executors to {workers} workers can take {size} "
+                f"bytes in ZooKeeper; the limit is {_ASSIGNMENT_BYTES_MAX}: ask for fewer "
+                "executors (several tasks may share one: topology.tasks) or fewer workers"
+            )
+    return problems
+
+
+def _allowed(nimbus_conf: Mapping[str, Any], workers: int, executors: int) -> Iterable[str]:
+    for key, what, asked in (
+        ("nimbus.slots.perTopology", "workers", workers),
+        ("nimbus.executors.perTopology", "executors", executors),
+    ):
+        limit = nimbus_conf.get(key)
+        if limit is not None and asked > limit:
+            yield f"the topology asks for {asked} {what}; this cluster allows {limit} ({key})"
+
+
+def worst_assignment_bytes(executors: int, workers: int) -> int:
+    """The size of the stored assignment when it compresses badly; the same for the same numbers.
+    A part of it is encoded: in this order all parts compress alike."""
+    draw = random.Random(0)
+    workers = min(workers, executors)  # a worker without executors is none
+    nodes = ["".join(draw.choices(_HEX, k=_ID_CHARS)) for _ in range(min(workers, _SAMPLE))]
+    host_of = {node: "".join(draw.choices(_HEX, k=_HOST_CHARS)) for node in nodes}
+    placed = [Executor(task, task) for task in range(1, min(executors, _SAMPLE) + 1)]
+    slots = [WorkerSlot(node, draw.randrange(1, 65_536)) for node in nodes]
+    by_executor = Assignment(
+        master_code_dir="",
+        executor_slot={executor: draw.choice(slots) for executor in placed},
+        executor_start_time_secs={executor: draw.randrange(_START_SECS) for executor in placed},
+    )
+    executors_bytes = len(codec.encode_assignment(by_executor)) * executors / len(placed)
+    hosts_bytes = len(codec.encode_assignment(Assignment("", host_of))) * workers / len(nodes)
+    return int(executors_bytes + hosts_bytes)

@@ -1,0 +1,90 @@
+"""What a user may ask of a rebalance: checked when it is asked for, not when it is carried out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from squall_common.cluster.values import RebalanceOptions
+from squall_common.config.load import check_json, validate_conf
+from squall_common.config.schema import TASKS_MAX
+from squall_common.errors import ConfigError, InvalidTopologyError
+from squall_nimbus.store.catalog import StoredTopology
+from squall_nimbus.topologies.submit import parse_conf
+
+# What tasks there are, who owns the topology and what it is called never change while it lives.
+_FIXED_KEYS = frozenset(
+    {
+        "storm.id",
+        "topology.name",
+        "topology.tasks",
+        "topology.max.task.parallelism",
+        "topology.acker.executors",
+        "topology.eventlogger.executors",
+        "topology.workers",
+        "topology.users",
+        "topology.groups",
+        "topology.readonly.users",
+        "topology.readonly.groups",
+    }
+)
+_FIXED_PREFIXES = ("topology.submitter.", "storm.zookeeper.", "nimbus.")
+
+
+def check_rebalance(
+    topology: StoredTopology,
+    options: RebalanceOptions,
+    blob_problems: Callable[[Mapping[str, Any]], list[str]],
+    size_problems: Callable[[int | None, Mapping[str, int]], list[str]],
+) -> RebalanceOptions:
+    """The options, made canonical; `blob_problems(conf)` says what is wrong with the blobs that a
+    configuration names, `size_problems(workers, executors)` with the size that the topology would
+    have. Raises InvalidTopologyError that lists all that is wrong."""
+    problems = []
+    if options.wait_secs is not None and options.wait_secs < 0:
+        problems.append(f"wait time {options.wait_secs} s is negative")
+    if options.num_workers is not None and not 1 <= options.num_workers <= TASKS_MAX:
+        problems.append(
+            f"a topology has from 1 to {TASKS_MAX} workers; asked for {options.num_workers}"
+        )
+    tasks_of = Counter(topology.task_to_component.values())
+    for component, executors in options.num_executors.items():
+        tasks = tasks_of[component]
+        if tasks == 0:
+            problems.append(f"the topology has no component {component!r}")
+        elif executors < 1:
+            problems.append(f"{component!r} has at least one executor; asked for {executors}")
+        elif executors > tasks:
+            problems.append(
+                f"{component!r} has {tasks} tasks, and so at most {tasks} executors; "
+                f"asked for {executors}"
+            )
+    if not problems:
+        problems += size_problems(options.num_workers, options.num_executors)
+    overrides = None
+    if options.topology_conf_overrides:
+        conf = parse_conf(options.topology_conf_overrides)
+        problems += _override_problems(conf)
+        problems += blob_problems(conf)
+        overrides = json.dumps(conf, sort_keys=True) if conf else None
+    if problems:
+        raise InvalidTopologyError.listing(problems)
+    return RebalanceOptions(
+        options.wait_secs, options.num_workers, dict(options.num_executors), overrides
+    )
+
+
+def _override_problems(conf: dict[str, Any]) -> list[str]:
+    problems = [
+        f"{key} cannot be changed by a rebalance"
+        for key in conf
+        if key in _FIXED_KEYS or key.startswith(_FIXED_PREFIXES)
+    ]
+    try:
+        validate_conf(conf, where="conf overrides")
+        check_json(conf, where="conf overrides")
+    except ConfigError as error:
+        problems += error.message.splitlines()
+    return problems

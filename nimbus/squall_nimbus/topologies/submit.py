@@ -1,0 +1,314 @@
+"""A submit, from the call to a topology that runs (design, "The life of a topology").
+
+Everything that can be wrong is found before anything is written. Then package, code and
+configuration are on the disk, synced, of this Nimbus and of another one (see `replication`), before
+/storms/ID makes the topology exist; from there on the life-cycle table takes it to its first
+assignment and its initial status, in this process or, after a crash, in the next leader's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import ConnectionLostError, NodeExistsError, StoreError
+from squall_common.cluster.values import Credentials, StormBase, TopologyStatus
+from squall_common.config.load import normalize_topology_conf
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import ConfigError, InvalidTopologyError, SquallError
+from squall_common.history.settings import (
+    HistoryUnavailableError,
+    check_available,
+    history_url,
+    is_on,
+)
+from squall_common.names import make_topology_id, topology_name_error
+from squall_common.packaging.blob_map import parse_blob_map
+from squall_common.topology.model import Topology
+from squall_common.topology.system import component_parallelism, validate_topology
+from squall_common.topology.thrift import from_thrift
+from squall_nimbus.blobs.access import READ, Caller, check_access
+from squall_nimbus.blobs.replication import Replication
+from squall_nimbus.blobs.store import BlobStore
+from squall_nimbus.blobs.uploads import Inbox
+from squall_nimbus.scheduler.assigner import Fence
+from squall_nimbus.store.catalog import (
+    Catalog,
+    StoredTopology,
+    compile_topology,
+    is_key_blob,
+    topology_blob_keys,
+)
+from squall_nimbus.topologies.lifecycle import MonitorDue
+from squall_nimbus.topologies.lifecycle_shell import Control, TopologyNotAliveError
+from squall_nimbus.topologies.limits import size_problems
+from squall_nimbus.topologies.package_check import PackageChecks
+from squall_thrift import storm
+
+log = get_logger(__name__)
+
+# A topology of 1 MiB is checked within a second; the rest is for a busy machine.
+_CHECK_SECS = 10.0
+_CHECKS_AT_ONCE = 2  # the threads are there for others, too
+
+
+class TopologyAliveError(Exception):
+    """The name is taken; the text is Storm's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a client asks for."""
+
+    name: str
+    package: str  # the upload's handle
+    conf: str  # JSON
+    topology: storm.StormTopology
+    initial_status: TopologyStatus = TopologyStatus.ACTIVE
+    credentials: Mapping[str, str] | None = None
+    owner: str | None = None
+    principal: str | None = None  # as the connection was authenticated; None: it was not
+
+
+class Submitter:
+    """Takes submissions; those of one name one after the other."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        catalog: Catalog,
+        blobs: BlobStore,
+        replication: Replication,
+        inbox: Inbox,
+        control: Control,
+        *,
+        conf: Mapping[str, Any],
+        clock: Clock,
+        fence: Callable[[], Awaitable[Fence]],
+        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
+    ) -> None:
+        self._tell = tell
+        self._state = state
+        self._catalog = catalog
+        self._blobs = blobs
+        self._replication = replication
+        self._inbox = inbox
+        self._control = control
+        self._conf = conf
+        self._clock = clock
+        self._fence = fence
+        self._packages = PackageChecks()
+        self._count = 0
+        self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
+        self.submitting: set[str] = set()
+
+    async def submit(self, submission: Submission) -> str:
+        """The new topology's id. Raises InvalidTopologyError, TopologyAliveError, SquallError and
+        the store's errors; then there is no such topology, unless the connection was lost."""
+        if (why := topology_name_error(submission.name)) is not None:
+            raise InvalidTopologyError(why)
+        async with self._control.locks.hold(submission.name):
+            await self.check_name_is_free(submission.name)
+            package = self._inbox.finished(submission.package)
+            if package is None:
+                raise InvalidTopologyError(
+                    f"upload {submission.package[:200]!r} was not found, or is not finished",
+                    hint="Upload the package again (uploads expire, and each Nimbus has its own).",
+                )
+            fence = await self._fence()
+            topology = await self._checked(submission)
+            await self._packages.check(submission.package, package)
+            self.submitting.add(topology.id)
+            try:
+                await self._create(topology, submission, package, fence)
+            finally:
+                self.submitting.discard(topology.id)
+        log.info(
+            "topology_submitted", topology_id=topology.id, owner=submission.owner,
+            status=submission.initial_status.name,
+        )  # fmt: skip
+        conf = topology.conf
+        self._tell(topology.id, "submitted", f"workers={conf.get('topology.workers', 1)}")
+        await self._start(topology.id)
+        return topology.id
+
+    async def check_name_is_free(self, name: str) -> None:
+        """Raises TopologyAliveError; a killed topology has its name until it is removed."""
+        try:
+            await self._control.find(name)
+        except TopologyNotAliveError:
+            return
+        raise TopologyAliveError(f"{name} already exists on cluster")
+
+    async def is_name_allowed(self, name: str) -> bool:
+        """Whether a topology could be submitted under the name now."""
+        if topology_name_error(name) is not None:
+            return False
+        try:
+            await self.check_name_is_free(name)
+        except TopologyAliveError:
+            return False
+        return True
+
+    async def _checked(self, submission: Submission) -> StoredTopology:
+        """Find all that is wrong before anything is written; in a thread, and not for longer than
+        _CHECK_SECS, since what it costs is the client's choice."""
+        self._count += 1
+        now = self._clock.time()
+        topology_id = make_topology_id(submission.name, self._count, int(now))
+        async with self._checks:
+            ends_at = time.monotonic() + _CHECK_SECS
+
+            def check_time() -> None:
+                if time.monotonic() > ends_at:
+                    raise InvalidTopologyError(
+                        f"the topology could not be checked within {_CHECK_SECS:.0f} s",
+                        hint="Submit a smaller one, or again when Nimbus has less to do.",
+                    )
+
+            topology, compiled = await asyncio.to_thread(
+                self._check, submission, topology_id, check_time
+            )
+        dependencies = (*topology.dependency_jars, *topology.dependency_artifacts)
+        problems = self.blob_problems(compiled.conf, submission.owner, dependencies)
+        if problems:
+            raise InvalidTopologyError.listing(problems)
+        if submission.topology.shared_memory:  # Storm's own default scheduler ignores it as well
+            log.warning("shared_memory_ignored", topology_id=topology_id)
+        return compiled
+
+    def _check(
+        self, submission: Submission, topology_id: str, check_time: Callable[[], None]
+    ) -> tuple[Topology, StoredTopology]:
+        """The same, blobs aside. Touches nothing that the event loop changes."""
+        user_conf = parse_conf(submission.conf)
+        topology = from_thrift(submission.topology)
+        check_time()
+        try:
+            conf = normalize_topology_conf(
+                user_conf, self._conf, name=submission.name, components=topology.component_confs
+            )
+        except ConfigError as error:
+            raise InvalidTopologyError(error.message, hint=error.hint) from error
+        # Whatever the client has put there: as Storm's.
+        conf["storm.id"] = topology_id
+        conf["topology.submitter.user"] = submission.owner
+        conf["topology.submitter.principal"] = submission.principal
+        validate_topology(topology, conf, check_time=check_time)
+        if is_on(conf):  # whoever wants a history is told now that there would be none
+            try:
+                check_available(history_url(self._conf))
+            except HistoryUnavailableError as error:
+                raise InvalidTopologyError(error.message, hint=error.hint) from error
+        check_time()
+        problems = size_problems(
+            self._conf,
+            int(conf.get("topology.workers", 1)),
+            sum(component_parallelism(topology, conf).values()),
+        )
+        if problems:
+            raise InvalidTopologyError.listing(problems)
+        return topology, compile_topology(topology_id, submission.topology, conf)
+
+    def blob_problems(
+        self, conf: Mapping[str, Any], owner: str | None, dependencies: Sequence[str] = ()
+    ) -> list[str]:
+        """What is wrong with the blobs that a topology names: they have to exist, its owner has to
+        be allowed to read them (a key is no secret), and their local names must do no harm in a
+        worker's folder (CVE-2026-82427)."""
+        caller = Caller.from_conf(owner, self._conf)
+        links, problems = parse_blob_map(conf.get("topology.blobstore.map"))
+        named = [(f"topology.blobstore.map names blob {link.key!r}", link.key) for link in links]
+        named += [(f"dependency blob {key!r}", key) for key in dependencies]
+        for what, key in named:
+            if key not in self._blobs or is_key_blob(key):
+                problems.append(f"{what}, which does not exist")
+            elif check_access(self._blobs.meta(key).acl, caller, READ, key) is not None:
+                problems.append(f"{what}, which {caller.name} may not read")
+        return problems
+
+    def _base(self, submission: Submission, topology: StoredTopology) -> StormBase:
+        return StormBase(
+            name=submission.name,
+            status=TopologyStatus.INACTIVE,
+            prev_status=submission.initial_status,
+            num_workers=int(topology.conf.get("topology.workers", 1)),
+            component_executors=component_parallelism(topology.compiled, topology.conf),
+            launch_time_secs=int(self._clock.time()),
+            owner=submission.owner,
+            principal=submission.principal,
+            topology_version=topology.conf.get("topology.version"),
+        )
+
+    async def _create(
+        self, topology: StoredTopology, submission: Submission, package: Any, fence: Fence
+    ) -> None:
+        keys = topology_blob_keys(topology.id)
+        with self._replication.writing(keys):
+            await self._create_written(topology, submission, package, fence, keys)
+
+    async def _create_written(
+        self,
+        topology: StoredTopology,
+        submission: Submission,
+        package: Any,
+        fence: Fence,
+        keys: Sequence[str],
+    ) -> None:
+        try:
+            stored = await self._catalog.store(topology, package, submission.owner)
+            await self._replication.publish(stored, fence)
+            if submission.credentials is not None:
+                credentials = Credentials(dict(submission.credentials), submission.owner)
+                await self._state.put_credentials(topology.id, credentials, guard=fence)
+            base = self._base(submission, topology)
+            await self._state.create_topology(topology.id, base, guard=fence)
+        except (ConnectionLostError, NotLeaderError):
+            # What was on its way may still arrive. (So it is when this task is cancelled.) The
+            # search finds what is left over, the next leader's too.
+            raise
+        except Exception as error:
+            with contextlib.suppress(StoreError):  # or the search does it
+                await self._replication.delete(keys, fence)
+            await self._catalog.delete(topology.id)
+            if isinstance(error, NodeExistsError):  # leftovers that a search has not found yet
+                raise SquallError(
+                    f"there is state of {topology.id} already", hint="Try again."
+                ) from error
+            raise
+
+    async def _start(self, topology_id: str) -> None:
+        """Assignment, then initial status. The topology exists: what fails here is done by the
+        monitor, or by the next leader."""
+        try:
+            await self._control.send(topology_id, MonitorDue())
+        except (StoreError, SquallError) as error:
+            log.warning("start_is_pending", topology_id=topology_id, error=error)
+
+
+def parse_conf(text: str) -> dict[str, Any]:
+    """The JSON object of a topology's configuration. Raises InvalidTopologyError."""
+    try:
+        conf = json.loads(text) if text else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidTopologyError(f"the topology's configuration is no JSON: {error}") from error
+    if not isinstance(conf, dict):
+        raise InvalidTopologyError("the topology's configuration is no JSON object")
+    for key, value in conf.items():
+        try:
+            json.dumps([key, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"U+{ord(error.object[error.start]):04X}"
+            raise InvalidTopologyError(
+                f"the topology's configuration has half a surrogate pair ({half}) in {key!a}",
+                hint="Write characters beyond U+FFFF as themselves, or as both halves.",
+            ) from error
+    return conf

@@ -1,0 +1,133 @@
+"""What users change in a running topology: sampling, log levels, profiling, credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import (
+    Credentials,
+    DebugOptions,
+    LogConfig,
+    LogLevel,
+    LogLevelAction,
+    ProfileAction,
+    ProfileRequest,
+)
+from squall_common.daemon.clock import Clock
+from squall_common.errors import SquallError
+from squall_common.names import EVENTLOGGER_COMPONENT, topology_name_of
+from squall_common.topology.model import WorkerSlot
+from squall_nimbus.scheduler.assigner import Fence
+from squall_nimbus.topologies.lifecycle_shell import Control
+
+_PROFILE_SECS = 600  # how long a request holds that names no end
+
+
+class Settings:
+    """Stored in ZooKeeper, where workers and supervisors see them."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        control: Control,
+        *,
+        clock: Clock,
+        fence: Callable[[], Awaitable[Fence]],
+    ) -> None:
+        self._state = state
+        self._control = control
+        self._clock = clock
+        self._fence = fence
+
+    async def resolve(self, id_or_name: str) -> str:
+        """The id of a live topology; calls that name a topology loosely come with either.
+        Raises TopologyNotAliveError."""
+        if id_or_name in await self._state.storms():
+            return id_or_name
+        return (await self._control.find(id_or_name))[0]
+
+    async def debug(self, name: str, component: str, options: DebugOptions) -> None:
+        """Sample a component's tuples, or (with no component) the whole topology's. Raises
+        SquallError for a percentage that is none, for a component that the topology does not have,
+        and when no event logger would take the sample."""
+        if not 0 <= options.sampling_pct <= 100:
+            raise SquallError(f"sampling percentage {options.sampling_pct} is not in 0 to 100")
+        async with self._control.locks.hold(name):
+            topology_id, base = await self._control.find(name)
+            if component and component not in base.component_executors:
+                raise SquallError(f"topology {name!r} has no component {component!r}")
+            if options.enable and not base.component_executors.get(EVENTLOGGER_COMPONENT):
+                raise SquallError(
+                    f"topology {name!r} has no event logger, so no tuple could be sampled",
+                    hint="submit it with topology.eventlogger.executors of at least 1",
+                )
+            fence = await self._fence()
+            debug = {**base.component_debug, (component or topology_id): options}
+            await self._state.put_storm(
+                topology_id, replace(base, component_debug=debug), guard=fence
+            )
+
+    async def set_log_levels(self, id_or_name: str, changes: Mapping[str, LogLevel]) -> None:
+        """Change levels of named loggers; those that are not named stay."""
+        topology_id = await self.resolve(id_or_name)
+        async with self._control.locks.hold(topology_name_of(topology_id)):
+            fence = await self._fence()
+            stored = await self._state.log_config(topology_id) or LogConfig()
+            levels = {
+                logger: replace(level, action=LogLevelAction.UNCHANGED)
+                for logger, level in stored.levels.items()
+            }
+            now_ms = int(self._clock.time() * 1000)
+            for logger, level in changes.items():
+                if not logger:
+                    raise SquallError("a logger's name may not be empty (the root is ROOT)")
+                if level.action is LogLevelAction.REMOVE:
+                    levels.pop(logger, None)
+                elif level.action is LogLevelAction.UPDATE:
+                    secs = level.reset_timeout_secs or 0
+                    epoch_ms = now_ms + secs * 1000 if secs > 0 else None
+                    levels[logger] = replace(level, reset_epoch_ms=epoch_ms)
+            await self._state.put_log_config(topology_id, LogConfig(levels), guard=fence)
+
+    async def log_config(self, id_or_name: str) -> LogConfig:
+        """The levels that were set. Raises TopologyNotAliveError."""
+        return await self._state.log_config(await self.resolve(id_or_name)) or LogConfig()
+
+    async def profile(
+        self, topology_id: str, slots: Iterable[WorkerSlot], action: ProfileAction,
+        until_ms: int | None,
+    ) -> None:  # fmt: skip
+        """Ask workers for a profiling action."""
+        await self.resolve(topology_id)
+        fence = await self._fence()
+        if until_ms is None:
+            until_ms = int(self._clock.time() * 1000) + _PROFILE_SECS * 1000
+        for slot in slots:
+            if "/" in slot.node:
+                raise SquallError(f"{slot.node!r} is no host")
+            request = ProfileRequest(slot, action, until_ms)
+            await self._state.put_profile_request(topology_id, request, guard=fence)
+
+    async def pending_profiles(
+        self, topology_id: str, slots: Iterable[WorkerSlot], action: ProfileAction
+    ) -> list[ProfileRequest]:
+        """Requests for some workers that were not carried out yet."""
+        await self.resolve(topology_id)
+        places = set(slots)
+        return [
+            request
+            for request in await self._state.profile_requests(topology_id)
+            if request.action is action and request.slot in places
+        ]
+
+    async def put_credentials(self, name: str, creds: Mapping[str, str], owner: str | None) -> None:
+        """Replace a topology's credentials; nothing of them is logged."""
+        async with self._control.locks.hold(name):
+            topology_id, base = await self._control.find(name)
+            if owner is not None and base.owner and owner != base.owner:
+                raise SquallError(f"{name} is owned by {base.owner}, not by {owner}")
+            fence = await self._fence()
+            credentials = Credentials(dict(creds), base.owner)
+            await self._state.put_credentials(topology_id, credentials, guard=fence)

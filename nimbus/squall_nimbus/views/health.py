@@ -1,0 +1,85 @@
+"""What is the matter with a topology, in a word: one decision from what Nimbus has read.
+
+A topology's status says what its user wants of it (ACTIVE: it is to run). Whether it does run shows
+in its assignment and in what supervisors report about their slots. Both are read at once from
+ZooKeeper and are small, so that every line of `storm list` can say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from squall_common.cluster.slot_reports import META_KEY, Condition, SlotReport, digest, parse
+from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
+from squall_common.topology.model import Executor, WorkerSlot
+
+OK = "ok"
+NO_SUPERVISOR = "no supervisor"
+NO_FREE_SLOT = "no free slot"
+SUPERVISOR_AWAY = "supervisor away"
+STARTING = Condition.STARTING.value
+
+# Of several slots in trouble the first of these is shown: those that need somebody come first.
+_WORST_FIRST = (
+    Condition.PACKAGE_REFUSED.value,
+    Condition.LAUNCH_FAILED.value,
+    Condition.CRASH_LOOP.value,
+    NO_SUPERVISOR,
+    NO_FREE_SLOT,
+    SUPERVISOR_AWAY,
+    Condition.WAITING_FOR_BLOBS.value,
+    STARTING,
+    OK,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of the whole cluster. `reports` has None for a supervisor that publishes none."""
+
+    offered: Set[WorkerSlot]
+    used: Set[WorkerSlot]
+    reports: Mapping[str, Mapping[int, SlotReport] | None]
+
+    @classmethod
+    def of(
+        cls, supervisors: Mapping[str, SupervisorInfo], assignments: Iterable[Assignment]
+    ) -> Slots:
+        return cls(
+            {WorkerSlot(i, port) for i, info in supervisors.items() for port in info.meta},
+            {slot for one in assignments for slot in set(one.executor_slot.values())},
+            {i: parse(info.scheduler_meta.get(META_KEY)) for i, info in supervisors.items()},
+        )
+
+
+def health(
+    topology_id: str, base: StormBase, slots: Mapping[WorkerSlot, list[Executor]], cluster: Slots
+) -> str:
+    """The word for a topology whose executors lie on `slots`: `ok` when all of its tasks run, empty
+    when it is being killed."""
+    if base.status is TopologyStatus.KILLED:
+        return ""
+    found = {_of_slot(topology_id, slot, executors, cluster) for slot, executors in slots.items()}
+    if sum(map(len, slots.values())) < sum(base.component_executors.values()):
+        found.add(_unplaced(cluster))
+    return next((word for word in _WORST_FIRST if word in found), OK)
+
+
+def _unplaced(cluster: Slots) -> str:
+    """Why executors have no slot. When one is free, the next round of scheduling places them."""
+    if not cluster.reports:
+        return NO_SUPERVISOR
+    return STARTING if cluster.offered - cluster.used else NO_FREE_SLOT
+
+
+def _of_slot(topology_id: str, slot: WorkerSlot, executors: list[Executor], cluster: Slots) -> str:
+    if slot.node not in cluster.reports:
+        return SUPERVISOR_AWAY
+    reports = cluster.reports[slot.node]
+    if reports is None:
+        return OK  # an older supervisor: nothing is known
+    report = reports.get(slot.port)
+    if report is None or (report.topology_id, report.executors) != (topology_id, digest(executors)):
+        return STARTING  # it has not seen this assignment yet
+    return OK if report.condition is Condition.RUNNING else report.condition.value

@@ -1,0 +1,200 @@
+"""Reads the cluster for those who ask: topologies with their assignments, heartbeats and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import Assignment, ErrorInfo, StormBase, SupervisorInfo
+from squall_common.daemon.clock import Clock
+from squall_common.errors import SquallError
+from squall_common.names import code_blob_key
+from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_nimbus.leader import LeaderDesk
+from squall_nimbus.store.catalog import Catalog, StoredTopology
+from squall_nimbus.store.topologies import read_storms
+from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
+from squall_nimbus.views import views
+from squall_nimbus.views.health import Slots
+from squall_nimbus.views.views import TopologyView
+from squall_thrift import storm
+from squall_thrift.off_loop import off_loop_if
+
+
+class Errors(enum.Enum):
+    """How many errors of each component are wanted."""
+
+    ALL = "all"
+    ONE = "one"
+    NONE = "none"
+
+
+class Reader:
+    """Every call reads anew; nothing is kept."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        catalog: Catalog,
+        desk: LeaderDesk,
+        *,
+        copies: Callable[[str], Awaitable[int]],
+        clock: Clock,
+    ) -> None:
+        """`copies` says how many Nimbus have a blob."""
+        self._state = state
+        self._catalog = catalog
+        self._desk = desk
+        self._copies = copies
+        self._clock = clock
+
+    async def base(self, topology_id: str) -> StormBase:
+        """Raises TopologyNotAliveError."""
+        # An id is one node's name: anything else is no topology's.
+        base = None
+        if topology_id and "/" not in topology_id and "\x00" not in topology_id:
+            base = await self._state.storm(topology_id)
+        if base is None:
+            raise TopologyNotAliveError(topology_id)
+        return base
+
+    async def stored(self, topology_id: str) -> StoredTopology:
+        """A live topology's code. Raises TopologyNotAliveError, and SquallError where this Nimbus
+        does not have it."""
+        await self.base(topology_id)
+        await self._catalog.have([topology_id], retry=True)
+        try:
+            return self._catalog.get(topology_id)
+        except BlobNotFoundError:
+            await self._desk.require()  # another Nimbus will have it: say which
+            raise SquallError(f"Nimbus does not have the code of {topology_id}") from None
+
+    async def summary(self, topology_id: str) -> storm.TopologySummary:
+        """One topology in a line. Raises TopologyNotAliveError."""
+        base = await self.base(topology_id)
+        return (await self._summaries({topology_id: base}))[0]
+
+    async def summaries(self) -> list[storm.TopologySummary]:
+        """All topologies, oldest first."""
+        return await self._summaries((await read_storms(self._state)).bases)
+
+    async def _summaries(self, bases: Mapping[str, StormBase]) -> list[storm.TopologySummary]:
+        """Read after `bases`, so that what has just been assigned does not look unassigned."""
+        assignments, supervisors = await asyncio.gather(
+            self.assignments(), self._state.supervisors()
+        )
+        slots = Slots.of(supervisors, assignments.values())
+        copies = await asyncio.gather(*(self._copies(code_blob_key(i)) for i in bases))
+        views_of_all = [
+            self._view(i, base, assignments.get(i), count)
+            for (i, base), count in zip(bases.items(), copies, strict=True)
+        ]
+        large = views.are_large(assignments.values())
+        return await off_loop_if(
+            large, lambda: [views.topology_summary(view, slots) for view in views_of_all]
+        )
+
+    def _view(
+        self,
+        topology_id: str,
+        base: StormBase,
+        assignment: Assignment | None,
+        copies: int | None = None,
+    ) -> TopologyView:
+        stored = None
+        try:
+            stored = self._catalog.get(topology_id)
+        except (BlobNotFoundError, SquallError):
+            pass
+        now = int(self._clock.time())
+        return TopologyView(topology_id, base, assignment, now, stored, replication_count=copies)
+
+    async def view(self, topology_id: str, errors: Errors = Errors.ALL) -> TopologyView:
+        """Everything about a topology, with its code. Raises TopologyNotAliveError, SquallError."""
+        stored = await self.stored(topology_id)
+        base, found, beats, reported, copies = await asyncio.gather(
+            self.base(topology_id),
+            self._state.assignment(topology_id),
+            self._state.undecoded_worker_beats(topology_id),
+            self._errors(stored, errors),
+            self._copies(code_blob_key(topology_id)),
+        )
+        return TopologyView(
+            topology_id,
+            base,
+            found[0] if found else None,
+            int(self._clock.time()),
+            stored,
+            beats,
+            reported,
+            copies,
+        )
+
+    async def _errors(
+        self, stored: StoredTopology, wanted: Errors
+    ) -> Mapping[str, Sequence[ErrorInfo]]:
+        """By component; a component without errors has an empty list, as in Storm."""
+        components = sorted(stored.compiled.components)
+        found: dict[str, Sequence[ErrorInfo]] = dict.fromkeys(components, ())
+        if wanted is Errors.ALL:
+            found.update(await self._state.all_errors(stored.id))
+        elif wanted is Errors.ONE:
+            last = await asyncio.gather(*(self._state.last_error(stored.id, c) for c in components))
+            found.update({c: (one,) for c, one in zip(components, last, strict=True) if one})
+        return found
+
+    async def assignments(self) -> dict[str, Assignment]:
+        """All assignments by topology id."""
+        found = await self._state.all_assignments()
+        return {topology_id: assignment for topology_id, (assignment, _) in found.items()}
+
+    async def supervisors(self) -> dict[str, SupervisorInfo]:
+        """The supervisors that are connected, by id."""
+        return await self._state.supervisors()
+
+    async def supervisor_summaries(self) -> dict[str, storm.SupervisorSummary]:
+        """The same, each in a line."""
+        supervisors, assignments = await asyncio.gather(self.supervisors(), self.assignments())
+        large = views.are_large(assignments.values())
+        return await off_loop_if(
+            large, views.supervisor_summaries, supervisors, assignments.values()
+        )
+
+    async def view_without_errors(self, topology_id: str) -> TopologyView:
+        """A topology with its heartbeats; without its code where this Nimbus does not have it."""
+        base, found, beats = await asyncio.gather(
+            self.base(topology_id),
+            self._state.assignment(topology_id),
+            self._state.undecoded_worker_beats(topology_id),
+        )
+        view = self._view(topology_id, base, found[0] if found else None)
+        return replace(view, beats=beats)
+
+    async def leader_summary(self) -> storm.NimbusSummary | None:
+        """The leader, or None. One that has just won may not have announced itself yet."""
+        leader = await self._desk.leader(wait=True)
+        if leader is None:
+            return None
+        for summary in await self.nimbus_summaries():
+            if (summary.host, summary.port) == leader:
+                summary.isLeader = True
+                return summary
+        return None
+
+    async def nimbus_summaries(self) -> list[storm.NimbusSummary]:
+        """Every Nimbus, with who leads by the election itself."""
+        leader, nimbuses = await asyncio.gather(self._desk.leader(), self._state.nimbuses())
+        now = int(self._clock.time())
+        return [
+            storm.NimbusSummary(
+                host=one.host,
+                port=one.port,
+                uptime_secs=max(0, now - one.uptime_secs),
+                isLeader=(one.host, one.port) == leader,
+                version=one.version,
+            )
+            for one in nimbuses
+        ]

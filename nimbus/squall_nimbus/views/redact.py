@@ -1,0 +1,68 @@
+"""Configuration as it may be shown: what may be a secret is replaced, at any depth.
+
+As long as callers are not authenticated everybody sees the same, so only what is known to be
+harmless is shown: of a key that Squall knows, its value, and of any other key that it is set. Keys
+that a topology has for itself hold the passwords of its databases under names of all kinds.
+
+In the values that are shown, the password of a URL and what follows `password=` and the like are
+replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from squall_common.config.schema import SCHEMA
+
+_WORDS = (
+    r"password|passwd|passphrase|pwd|secret|token|credential|private[._-]?key|auth\.payload"
+    r"|api[._-]?key|access[._-]?key|authorization"
+)
+_SECRET = re.compile(_WORDS, re.IGNORECASE)
+# Keys of Squall that the words above catch, and that hold no secret: intervals, class names, sizes.
+_HARMLESS = re.compile(r"\.(secs|ms|millis|class|classes|freq|plugin|size|count|enabled)$")
+# Of Squall, and free for any content.
+_FREE = frozenset({"topology.environment", "worker.environment"})
+# What Nimbus puts into a topology's configuration itself.
+_OWN = frozenset({"storm.id"})
+
+_URL_PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:)[^/\s]*(?=@)")
+_ASSIGNED = re.compile(
+    rf"(?P<head>(?:{_WORDS})[\w.-]*[\"']?\s*[=:]\s*)(?:\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE
+)
+
+HIDDEN = "*****"
+
+
+def redact(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a configuration without secrets; null stays null, which tells nothing."""
+    return {
+        key: _shown(str(key), value) if _is_known(str(key)) else _hidden(value)
+        for key, value in conf.items()
+    }
+
+
+def _is_known(key: str) -> bool:
+    return key in _OWN or (key in SCHEMA and key not in _FREE)
+
+
+def _hidden(value: Any) -> Any:
+    """Of a map its keys stay: which variables are set, but not to what."""
+    if isinstance(value, Mapping):
+        return {key: _hidden(one) for key, one in value.items()}
+    return None if value is None else HIDDEN
+
+
+def _shown(key: str, value: Any) -> Any:
+    if value is not None and _SECRET.search(key) and not (key in SCHEMA and _HARMLESS.search(key)):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {key: _shown(str(key), one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_shown("", item) for item in value]
+    if isinstance(value, str):
+        value = _URL_PASSWORD.sub(rf"\g<head>{HIDDEN}", value)
+        return _ASSIGNED.sub(rf"\g<head>{HIDDEN}", value)
+    return value

@@ -1,0 +1,183 @@
+"""Sums and means over what executors report in their heartbeats.
+
+Executors report by window (the last 600, 10800 and 86400 seconds, and since they began), and within
+a window by stream, or by input for what a bolt received. Means are weighted by how many tuples they
+are the mean of: a complete latency by acks, an execute latency by executions.
+
+Counts of streams whose names begin with `__` belong to the system and are left out unless asked
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from squall_common.cluster.values import BoltStats, ExecutorStats, SpoutStats
+from squall_common.names import is_system_id
+from squall_common.topology.model import Executor
+
+ALL_TIME = ":all-time"
+WINDOWS = ("600", "10800", "86400", ALL_TIME)
+_CAPACITY_WINDOW = "600"
+
+
+@dataclass(slots=True)
+class Mean:
+    """A mean of milliseconds, weighted."""
+
+    total: float = 0.0
+    weight: int = 0
+
+    def add(self, mean: float, weight: int) -> None:
+        self.total += mean * weight
+        self.weight += weight
+
+    @property
+    def value(self) -> float:
+        return self.total / self.weight if self.weight else 0.0
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts of one or several executors in one window. A spout has no `executed`, `execute`,
+    `process` and `capacity`; a bolt no `complete`."""
+
+    executors: int = 0
+    tasks: int = 0
+    emitted: int = 0
+    transferred: int = 0
+    acked: int = 0
+    failed: int = 0
+    executed: int = 0
+    complete: Mean = field(default_factory=Mean)
+    execute: Mean = field(default_factory=Mean)
+    process: Mean = field(default_factory=Mean)
+    capacity: float = 0.0  # the busiest executor's share of its time in `execute`; 1.0 is all
+
+    def add(
+        self,
+        executor: Executor,
+        stats: ExecutorStats | None,
+        uptime_secs: int,
+        window: str,
+        include_system: bool,
+    ) -> None:
+        """Take in an executor; one that has reported nothing yet counts as one that did nothing."""
+        self.executors += 1
+        self.tasks += len(executor.tasks)
+        if stats is None:
+            return
+        for one in outputs(stats, window, include_system).values():
+            self.emitted += one.emitted
+            self.transferred += one.transferred
+            self.acked += one.acked
+            self.failed += one.failed
+            self.complete.add(one.complete.value, one.complete.weight)
+        for one in inputs(stats, window, include_system).values():
+            self.acked += one.acked
+            self.failed += one.failed
+            self.executed += one.executed
+            self.execute.add(one.execute.value, one.execute.weight)
+            self.process.add(one.process.value, one.process.weight)
+        self.capacity = max(self.capacity, capacity(stats, uptime_secs))
+
+
+@dataclass(slots=True)
+class StreamTotals:
+    """One output stream, or one input, in one window."""
+
+    emitted: int = 0
+    transferred: int = 0
+    acked: int = 0
+    failed: int = 0
+    executed: int = 0
+    complete: Mean = field(default_factory=Mean)
+    execute: Mean = field(default_factory=Mean)
+    process: Mean = field(default_factory=Mean)
+
+    def merge(self, other: StreamTotals) -> None:
+        """Add another executor's counts of the same stream."""
+        self.emitted += other.emitted
+        self.transferred += other.transferred
+        self.acked += other.acked
+        self.failed += other.failed
+        self.executed += other.executed
+        for name in ("complete", "execute", "process"):
+            theirs: Mean = getattr(other, name)
+            getattr(self, name).add(theirs.value, theirs.weight)
+
+
+def outputs(
+    stats: ExecutorStats, window: str, include_system: bool = True
+) -> dict[str, StreamTotals]:
+    """What an executor emitted, by stream; for a spout also how its tuples ended."""
+    result: dict[str, StreamTotals] = {}
+
+    def at(stream: str) -> StreamTotals:
+        return result.setdefault(stream, StreamTotals())
+
+    for stream, count in stats.emitted.get(window, {}).items():
+        at(stream).emitted += count
+    for stream, count in stats.transferred.get(window, {}).items():
+        at(stream).transferred += count
+    spout = stats.specific
+    if isinstance(spout, SpoutStats):
+        for stream, count in spout.acked.get(window, {}).items():
+            at(stream).acked += count
+        for stream, count in spout.failed.get(window, {}).items():
+            at(stream).failed += count
+        for stream, mean in spout.complete_ms_avg.get(window, {}).items():
+            at(stream).complete.add(mean, spout.acked.get(window, {}).get(stream, 0))
+    return {s: one for s, one in result.items() if include_system or not is_system_id(s)}
+
+
+def inputs(
+    stats: ExecutorStats, window: str, include_system: bool = True
+) -> dict[tuple[str, str], StreamTotals]:
+    """What a bolt's executor received, by (component, stream)."""
+    bolt = stats.specific
+    if not isinstance(bolt, BoltStats):
+        return {}
+    result: dict[tuple[str, str], StreamTotals] = {}
+
+    def at(source: tuple[str, str]) -> StreamTotals:
+        return result.setdefault(source, StreamTotals())
+
+    executed = bolt.executed.get(window, {})
+    acked = bolt.acked.get(window, {})
+    for source, count in executed.items():
+        at(source).executed += count
+    for source, count in acked.items():
+        at(source).acked += count
+    for source, count in bolt.failed.get(window, {}).items():
+        at(source).failed += count
+    for source, mean in bolt.execute_ms_avg.get(window, {}).items():
+        at(source).execute.add(mean, executed.get(source, 0))
+    for source, mean in bolt.process_ms_avg.get(window, {}).items():
+        at(source).process.add(mean, acked.get(source, 0))
+    return {s: one for s, one in result.items() if include_system or not is_system_id(s[1])}
+
+
+def capacity(stats: ExecutorStats, uptime_secs: int) -> float:
+    """The share of the last ten minutes that a bolt's executor spent in `execute`."""
+    secs = min(uptime_secs, int(_CAPACITY_WINDOW))
+    if secs <= 0:
+        return 0.0
+    busy_ms = sum(one.execute.total for one in inputs(stats, _CAPACITY_WINDOW).values())
+    return busy_ms / (secs * 1000)
+
+
+def known_window(window: str | None) -> str:
+    """The window that a caller asked for; all time when it is none of ours."""
+    return window if window in WINDOWS else ALL_TIME
+
+
+K = TypeVar("K")
+
+
+def merge(sums: dict[K, StreamTotals], more: Mapping[K, StreamTotals]) -> None:
+    """Add another executor's streams, or inputs, to the sums."""
+    for key, one in more.items():
+        sums.setdefault(key, StreamTotals()).merge(one)

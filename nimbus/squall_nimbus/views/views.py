@@ -1,0 +1,295 @@
+"""What clients see of topologies, as Thrift structs: summaries and the pages of the UI.
+
+Pure: from what was read of the cluster to a struct, with every field that Storm's clients require.
+
+What is made for each executor takes long where there are 10,000 of them, so these functions run off
+the loop; and it would take much memory (some 12 KB an executor, decoded), so heartbeats are decoded
+one worker at a time, and what an answer has for each executor is encoded at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from squall_common.cluster import convert, values
+from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.state import UndecodedBeat
+from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
+from squall_common.names import is_system_id
+from squall_common.topology.model import ComponentKind, Executor, WorkerSlot
+from squall_nimbus.store.catalog import StoredTopology
+from squall_nimbus.views import health
+from squall_nimbus.views.redact import redact
+from squall_nimbus.views.stats import StreamTotals, Totals
+from squall_thrift import codec, storm
+
+_NO_ASSIGNMENT = Assignment("")
+
+
+# What is made for so many executors is made on the loop: some 10 ms at worst. A small call so waits
+# for nobody's large one.
+_EXECUTORS_ON_LOOP_MAX = 100
+
+
+def are_large(assignments: Iterable[Assignment]) -> bool:
+    """Whether what is made of them would hold the loop."""
+    return sum(len(one.executor_slot) for one in assignments) > _EXECUTORS_ON_LOOP_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An executor: where it is placed, what it reported there, and its worker's uptime."""
+
+    executor: Executor
+    component: str
+    slot: WorkerSlot | None = None
+    stats: values.ExecutorStats | None = None
+    uptime_secs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyView:
+    """One topology at one moment. `stored` is None where this Nimbus does not have its code."""
+
+    id: str
+    base: StormBase
+    assignment: Assignment | None
+    now_epoch_secs: int
+    stored: StoredTopology | None = None
+    beats: Mapping[WorkerSlot, UndecodedBeat] = field(default_factory=dict)
+    errors: Mapping[str, Sequence[values.ErrorInfo]] = field(default_factory=dict)
+    replication_count: int | None = None  # how many Nimbus have its code; None: not asked
+
+    @property
+    def placed(self) -> Assignment:
+        """The assignment, an empty one before the first."""
+        return self.assignment or _NO_ASSIGNMENT
+
+    @property
+    def is_large(self) -> bool:
+        """Whether what is made of it would hold the loop."""
+        return are_large([self.placed])
+
+    @property
+    def uptime_secs(self) -> int:
+        """Since it was submitted."""
+        return max(0, self.now_epoch_secs - self.base.launch_time_secs)
+
+    @property
+    def component_of(self) -> Mapping[Executor, str]:
+        """All its executors, placed or not."""
+        return self.stored.component_of(self.base) if self.stored else {}
+
+    @property
+    def schedule_status(self) -> str:
+        """In a few words, whether everything runs somewhere."""
+        executors = sum(self.base.component_executors.values())
+        placed = len(self.placed.executor_slot)
+        if placed < executors:
+            return f"{placed} of {executors} executors have a slot: not enough slots"
+        workers = len(self.placed.slots())
+        if workers < min(self.base.num_workers, executors):
+            return f"runs in {workers} of {self.base.num_workers} workers: not enough slots"
+        return "Fully Scheduled"
+
+    def host(self, slot: WorkerSlot) -> str:
+        """The host name of a slot's supervisor."""
+        return self.placed.node_host.get(slot.node, "")
+
+    def beat(self, slot: WorkerSlot) -> WorkerHeartbeat | None:
+        """A worker's heartbeat, decoded each time; None for one that is damaged, too: its worker
+        writes another within seconds, or is dead."""
+        undecoded = self.beats.get(slot)
+        try:
+            return None if undecoded is None else undecoded.decode()
+        except CorruptStateError:
+            return None
+
+    def reports(self) -> Iterator[Report]:
+        """Of each executor that has a slot, worker by worker, and then of those that have none."""
+        component_of = self.component_of
+        for slot, executors in sorted(self.placed.slots().items()):
+            beat = self.beat(slot)
+            for executor in executors:
+                component = component_of.get(executor)
+                if component is None:
+                    continue
+                if beat is None or executor not in beat.executor_stats:
+                    yield Report(executor, component, slot)
+                    continue
+                found = beat.executor_stats[executor]
+                yield Report(executor, component, slot, found, beat.uptime_secs)
+        for executor in sorted(component_of.keys() - self.placed.executor_slot.keys()):
+            yield Report(executor, component_of[executor])
+
+
+def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.TopologySummary:
+    """One line of a list of topologies."""
+    placed = view.placed
+    slots = placed.slots()
+    return storm.TopologySummary(
+        id=view.id,
+        name=view.base.name,
+        num_tasks=sum(len(executor.tasks) for executor in placed.executor_slot),
+        num_executors=len(placed.executor_slot),
+        num_workers=len(slots),
+        uptime_secs=view.uptime_secs,
+        status=view.base.status.name,
+        storm_version=view.stored.submitted.storm_version if view.stored else None,
+        topology_version=view.base.topology_version,
+        sched_status=view.schedule_status,
+        owner=view.base.owner or "",
+        replication_count=view.replication_count,
+        health=health.health(view.id, view.base, slots, cluster),
+    )
+
+
+def supervisor_summaries(
+    supervisors: Mapping[str, SupervisorInfo], assignments: Iterable[Assignment]
+) -> dict[str, storm.SupervisorSummary]:
+    """A list of supervisors by id, each in a line."""
+    used: dict[str, set[WorkerSlot]] = {}
+    for assignment in assignments:
+        for slot in set(assignment.executor_slot.values()):
+            used.setdefault(slot.node, set()).add(slot)
+    return {
+        supervisor_id: _supervisor_summary(supervisor_id, info, used.get(supervisor_id, ()))
+        for supervisor_id, info in sorted(supervisors.items())
+    }
+
+
+def _supervisor_summary(
+    supervisor_id: str, info: SupervisorInfo, used: Collection[WorkerSlot]
+) -> storm.SupervisorSummary:
+    return storm.SupervisorSummary(
+        host=info.hostname,
+        uptime_secs=info.uptime_secs,
+        num_workers=len(info.meta),
+        num_used_workers=len(used),
+        supervisor_id=supervisor_id,
+        version=info.version or "VERSION_NOT_PROVIDED",
+        total_resources=dict(info.resources),
+        blacklisted=False,
+    )
+
+
+def topology_info(view: TopologyView) -> storm.TopologyInfo:
+    """Every executor with what it reported, and errors by component."""
+    summaries = [
+        codec.encoded_element(executor_summary(view, report, report.slot))
+        for report in view.reports()
+        if report.slot is not None
+    ]
+    return storm.TopologyInfo(
+        id=view.id,
+        name=view.base.name,
+        uptime_secs=view.uptime_secs,
+        executors=summaries,
+        status=view.base.status.name,
+        errors={
+            component: [convert.to_error(error) for error in errors]
+            for component, errors in view.errors.items()
+        },
+        component_debug=debug_options(view.base),
+        storm_version=view.stored.submitted.storm_version if view.stored else None,
+        sched_status=view.schedule_status,
+        owner=view.base.owner or "",
+        replication_count=view.replication_count,
+    )
+
+
+def debug_options(base: StormBase) -> dict[str, storm.DebugOptions]:
+    return {
+        component: storm.DebugOptions(enable=options.enable, samplingpct=options.sampling_pct)
+        for component, options in base.component_debug.items()
+    }
+
+
+def executor_summary(view: TopologyView, report: Report, slot: WorkerSlot) -> storm.ExecutorSummary:
+    """One executor on its slot."""
+    return storm.ExecutorSummary(
+        executor_info=convert.to_executor(report.executor),
+        component_id=report.component,
+        host=view.host(slot),
+        port=slot.port,
+        uptime_secs=report.uptime_secs,
+        stats=None if report.stats is None else convert.to_executor_stats(report.stats),
+    )
+
+
+def worker_summaries(
+    view: TopologyView, include_system: bool, node: str | None = None
+) -> list[storm.WorkerSummary]:
+    """The workers of a topology, on one supervisor or all."""
+    component_of = view.component_of
+    found = []
+    for slot, executors in sorted(view.placed.slots().items()):
+        if node is not None and slot.node != node:
+            continue
+        tasks: dict[str, int] = {}
+        for executor in executors:
+            component = component_of.get(executor)
+            if component is not None and (include_system or not is_system_id(component)):
+                tasks[component] = tasks.get(component, 0) + len(executor.tasks)
+        beat = view.beat(slot)
+        found.append(
+            storm.WorkerSummary(
+                supervisor_id=slot.node,
+                host=view.host(slot),
+                port=slot.port,
+                topology_id=view.id,
+                topology_name=view.base.name,
+                num_executors=len(executors),
+                component_to_num_tasks=tasks,
+                time_secs=beat.time_secs if beat else 0,
+                uptime_secs=beat.uptime_secs if beat else 0,
+                owner=view.base.owner or "",
+            )
+        )
+    return found
+
+
+def aggregate(
+    kind: ComponentKind, totals: Totals | StreamTotals, last_error: storm.ErrorInfo | None = None
+) -> storm.ComponentAggregateStats:
+    """Totals as Storm's struct for a spout or a bolt."""
+    common = storm.CommonAggregateStats(
+        num_executors=totals.executors if isinstance(totals, Totals) else None,
+        num_tasks=totals.tasks if isinstance(totals, Totals) else None,
+        emitted=totals.emitted,
+        transferred=totals.transferred,
+        acked=totals.acked,
+        failed=totals.failed,
+    )
+    if kind is ComponentKind.SPOUT:
+        specific = storm.SpecificAggregateStats(
+            spout=storm.SpoutAggregateStats(complete_latency_ms=totals.complete.value)
+        )
+    else:
+        specific = storm.SpecificAggregateStats(
+            bolt=storm.BoltAggregateStats(
+                execute_latency_ms=totals.execute.value,
+                process_latency_ms=totals.process.value,
+                executed=totals.executed,
+                capacity=totals.capacity if isinstance(totals, Totals) else 0.0,
+            )
+        )
+    return storm.ComponentAggregateStats(
+        type=component_type(kind),
+        common_stats=common,
+        specific_stats=specific,
+        last_error=last_error,
+    )
+
+
+def component_type(kind: ComponentKind) -> storm.ComponentType:
+    spout = kind is ComponentKind.SPOUT
+    return storm.ComponentType.SPOUT if spout else storm.ComponentType.BOLT
+
+
+def shown_conf(conf: Mapping[str, Any]) -> str:
+    """A configuration as JSON, without secrets."""
+    return json.dumps(redact(conf), sort_keys=True)

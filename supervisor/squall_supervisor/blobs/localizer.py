@@ -1,0 +1,386 @@
+"""Topologies on this disk: fetched whole, or not there.
+
+    {storm.local.dir}/supervisor/stormdist/TOPOLOGY_ID/
+        stormcode.ser, stormconf.ser   as Nimbus has them
+        curve.key                      0600: with what its workers encrypt, if they are to
+        code/                          the unpacked package
+        resources -> code/resources    (a folder, empty, when the package has none)
+        environment -> ../../environments/KEY   what it depends on, if anything
+        versions.json                  of the blobs, by key
+        manifest.json                  what all of it was when it came
+
+Everything is fetched into a temporary folder, fsynced, and renamed: a crash at any moment leaves
+nothing under stormdist that looks whole and is not. Slots that ask for the same topology wait for
+the same download.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.files import make_dirs, sync_dir, write_atomic
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import PackageError
+from squall_common.names import (
+    code_blob_key,
+    conf_blob_key,
+    decode_znode,
+    encode_znode,
+    jar_blob_key,
+)
+from squall_common.packaging.archive.members import Limits
+from squall_common.packaging.archive.unpack import extract
+from squall_common.packaging.blob_map import BlobLink, parse_blob_map
+from squall_common.security.curve import KEY_FILE, has_key
+from squall_supervisor.blobs.cache import BlobCache
+from squall_supervisor.blobs.manifest import first_difference, make_manifest, write_manifest
+from squall_supervisor.blobs.source import BlobError, BlobSource, LocalizeError
+from squall_supervisor.confine.ownership import let_in, open_tree, readers
+
+if TYPE_CHECKING:
+    from squall_supervisor.blobs.environments import Environments, Lease
+
+log = get_logger(__name__)
+
+# A package that cannot be unpacked is not fetched again so soon.
+_BAD_PACKAGE_SECS = 60.0
+
+_CODE = "stormcode.ser"
+_CONF = "stormconf.ser"
+_VERSIONS = "versions.json"
+_ENVIRONMENT = "environment"
+_MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTopology:
+    """A topology that is whole on this disk."""
+
+    topology_id: str
+    path: Path
+    conf: dict[str, Any]
+
+    @property
+    def key_file(self) -> Path | None:
+        """Where its key lies, if it has one."""
+        return self.path / KEY_FILE if has_key(self.conf) else None
+
+    @property
+    def blobs(self) -> list[BlobLink]:
+        """The blobs that its workers find in their folders. Nimbus has checked the names; one that
+        is wrong all the same is left out (CVE-2026-82427)."""
+        links, problems = parse_blob_map(self.conf.get("topology.blobstore.map"))
+        for problem in problems:
+            log.error("blob_left_out", topology_id=self.topology_id, problem=problem)
+        return links
+
+
+class Localizer:
+    """`on_bad_package(topology_id, message)` is told when a package cannot be unpacked."""
+
+    def __init__(
+        self,
+        stormdist: Path,
+        temporary: Path,
+        source: BlobSource,
+        clock: Clock,
+        *,
+        limits: Limits,
+        downloads_max: int,
+        environments: Environments,
+        cache: BlobCache | None = None,
+        on_bad_package: Callable[[str, str], None] = lambda topology_id, message: None,
+        supervisor_id: str = "",
+    ) -> None:
+        self._stormdist = stormdist
+        self._temporary = temporary
+        self._source = source
+        self._clock = clock
+        self._limits = limits
+        self._downloads = asyncio.Semaphore(downloads_max)
+        self._environments = environments
+        self.cache = cache
+        self._on_bad_package = on_bad_package
+        self._supervisor_id = supervisor_id
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
+
+    def prepare(self) -> None:
+        """Make the folders, and remove what downloads left behind that a crash ended."""
+        make_dirs(self._stormdist, mode=0o700)
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        make_dirs(self._temporary, mode=0o700)
+        self._environments.prepare(self._environments_in_use)
+        if self.cache is not None:
+            self.cache.prepare()
+
+    def _environments_in_use(self) -> set[str]:
+        return {
+            os.path.basename(os.readlink(link))
+            for link in self._stormdist.glob(f"*/{_ENVIRONMENT}")
+            if link.is_symlink()
+        }
+
+    def path_of(self, topology_id: str) -> Path:
+        return self._stormdist / encode_znode(topology_id)
+
+    def topologies(self) -> list[str]:
+        """Ids of the topologies on this disk."""
+        return sorted(decode_znode(name) for name in os.listdir(self._stormdist))
+
+    def read(self, topology_id: str) -> LocalTopology | None:
+        """A topology that is whole on this disk, or None: what is spoiled is fetched anew. Reads
+        its configuration."""
+        path = self.path_of(topology_id)
+        try:
+            conf = json.loads((path / _CONF).read_bytes())
+            if not isinstance(conf, dict):
+                raise ValueError(f"{_CONF} holds no JSON object")
+            complete = (path / _CODE).is_file() and (path / "code").is_dir()
+            link = path / _ENVIRONMENT
+            complete = complete and (link.is_dir() or not link.is_symlink())
+            # A supervisor of before there were keys may have fetched the rest.
+            complete = complete and (not has_key(conf) or (path / KEY_FILE).is_file())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            log.warning("topology_unreadable", topology_id=topology_id, path=path, error=error)
+            return None
+        if not complete:
+            return None
+        return LocalTopology(topology_id, path, conf)
+
+    async def localize(self, topology_id: str) -> None:
+        """Fetch a topology, and the blobs that it names, unless they are here and whole. Raises
+        LocalizeError."""
+        if not await asyncio.to_thread(self.intact, topology_id):
+            await self._shared(topology_id)
+        await self._localize_blobs(topology_id)
+
+    def intact(self, topology_id: str) -> bool:
+        """Whether a topology is here with every byte as it came. Reads all of it."""
+        if self.read(topology_id) is None:
+            return False
+        path = self.path_of(topology_id)
+        why = first_difference(path, path / _MANIFEST)
+        if why is not None:
+            log.warning("topology_spoiled", topology_id=topology_id, why=why)
+        return why is None
+
+    def refuses(self, topology_id: str) -> bool:
+        """Whether the topology's package was fetched and cannot be used here."""
+        return topology_id in self._bad
+
+    async def _localize_blobs(self, topology_id: str) -> None:
+        topology = await asyncio.to_thread(self.read, topology_id)
+        if self.cache is None or topology is None or not topology.blobs:
+            return
+        try:
+            await self.cache.localize(topology.blobs)
+        except LocalizeError as error:
+            self._on_bad_package(topology_id, str(error))
+            raise
+
+    async def update_blobs(self, topology_id: str, worker_dirs: list[Path]) -> bool:
+        """Give new versions of its blobs to a topology's workers; True when one of them asks for a
+        restart. Raises LocalizeError."""
+        topology = await asyncio.to_thread(self.read, topology_id)
+        if self.cache is None or topology is None or not topology.blobs:
+            return False
+        return bool(await self.cache.update(topology.blobs, worker_dirs))
+
+    async def clean_up(self) -> None:
+        """Remove cached blobs that nobody uses."""
+        if self.cache is not None:
+            await asyncio.to_thread(self._clean_up, self.cache)
+
+    def _clean_up(self, cache: BlobCache) -> None:
+        found = [self.read(topology_id) for topology_id in self.topologies()]
+        cache.clean_up(link for one in found if one is not None for link in one.blobs)
+
+    async def update(self, topology_id: str) -> None:
+        """Fetch a topology's newest version in place of what is here. Nothing may run of the old
+        one. Raises LocalizeError; the old version is here then."""
+        if await self.changed(topology_id):
+            await self._shared(topology_id)
+        await self._localize_blobs(topology_id)
+
+    async def changed(self, topology_id: str) -> bool:
+        """Whether Nimbus has another version than this disk. Raises LocalizeError when that cannot
+        be known now."""
+        keys = list(_blob_names(topology_id))
+        try:
+            here = json.loads(await asyncio.to_thread(self._read_versions, topology_id))
+            there = await self._source.versions(keys)
+        except FileNotFoundError:
+            return True
+        except (BlobError, OSError, ValueError) as error:
+            raise LocalizeError(str(error)) from error
+        if not isinstance(here, dict):
+            return True
+        return any(here.get(key) != there[key] for key in keys)
+
+    def _read_versions(self, topology_id: str) -> bytes:
+        return (self.path_of(topology_id) / _VERSIONS).read_bytes()
+
+    async def remove(self, topology_id: str) -> None:
+        """Remove a topology from this disk; nothing may run of it."""
+        self._bad.pop(topology_id, None)
+        await asyncio.to_thread(self._remove, topology_id)
+        log.info("topology_removed", topology_id=topology_id)
+
+    def _remove(self, topology_id: str) -> None:
+        """At once as far as its name goes, then byte by byte."""
+        doomed = self._temporary / f"removed-{uuid.uuid4()}"
+        try:
+            os.rename(self.path_of(topology_id), doomed)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(doomed, ignore_errors=True)
+        self._environments.remove_unused()
+
+    async def close(self) -> None:
+        """Give up the downloads that are under way."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _shared(self, topology_id: str) -> None:
+        """One download at a time a topology; who stops waiting for it does not stop it."""
+        bad = self._bad.get(topology_id)
+        if bad is not None and self._clock.monotonic() < bad[0]:
+            raise LocalizeError(bad[1])
+        task = self._under_way.get(topology_id)
+        if task is None:
+            task = asyncio.create_task(
+                self._download(topology_id), name=f"download of {topology_id}"
+            )
+            self._under_way[topology_id] = task
+            task.add_done_callback(lambda done: self._finished(topology_id, done))
+        await asyncio.shield(task)
+
+    def _finished(self, topology_id: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[topology_id]
+        if not task.cancelled():
+            task.exception()  # whoever waits gets it; nobody may be left
+
+    async def _download(self, topology_id: str) -> None:
+        began = self._clock.monotonic()
+        folder = self._temporary / str(uuid.uuid4())
+        names = _blob_names(topology_id)
+        try:
+            async with self._downloads:
+                folder.mkdir(mode=0o700)
+                versions = await self._source.fetch({k: folder / n for k, n in names.items()})
+                await self._fetch_key(topology_id, folder)
+                dependencies = await asyncio.to_thread(_dependencies, folder / _CODE)
+                lease = await self._environments.obtain(dependencies) if dependencies else None
+            try:
+                await asyncio.to_thread(self._complete, topology_id, folder, versions, lease)
+            finally:
+                if lease is not None:
+                    lease.release()
+        except PackageError as error:
+            self._bad[topology_id] = (self._clock.monotonic() + _BAD_PACKAGE_SECS, str(error))
+            self._on_bad_package(topology_id, str(error))
+            raise LocalizeError(str(error)) from error
+        except (BlobError, OSError) as error:
+            raise LocalizeError(f"{type(error).__name__}: {error}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        log.info(
+            "topology_localized",
+            topology_id=topology_id,
+            ms=round((self._clock.monotonic() - began) * 1000),
+        )
+
+    async def _fetch_key(self, topology_id: str, folder: Path) -> None:
+        """The topology's key, if its configuration says that there is one."""
+        try:
+            if not has_key(json.loads(await asyncio.to_thread((folder / _CONF).read_bytes))):
+                return
+        except (ValueError, AttributeError, RecursionError):
+            return  # a damaged configuration: `_complete` says so
+        key = await self._source.topology_key(topology_id, self._supervisor_id)
+        await asyncio.to_thread(write_atomic, folder / KEY_FILE, key, mode=0o600)
+
+    def _complete(
+        self, topology_id: str, folder: Path, versions: dict[str, int], lease: Lease | None
+    ) -> None:
+        """Unpack, check, make durable, and give it its name."""
+        package = folder / _PACKAGE
+        code = folder / "code"
+        code.mkdir()
+        extract(package, code, self._limits)
+        package.unlink()
+        open_tree(code)
+        if (code / "resources").is_dir():
+            (folder / "resources").symlink_to("code/resources")
+        else:
+            (folder / "resources").mkdir()
+            open_tree(folder / "resources")
+        try:
+            if not isinstance(json.loads((folder / _CONF).read_bytes()), dict):
+                raise ValueError("no JSON object")
+        except (ValueError, RecursionError) as error:
+            raise BlobError(f"the configuration of {topology_id} is damaged: {error}") from error
+        if lease is not None:
+            (folder / _ENVIRONMENT).symlink_to(lease.path)
+        (folder / _VERSIONS).write_text(json.dumps(versions))
+        for name in (_CODE, _CONF, _VERSIONS):
+            open_tree(folder / name)
+            _sync_file(folder / name)
+        manifested = [_CODE, _CONF, _VERSIONS, "code"]
+        if (folder / KEY_FILE).exists():
+            manifested.append(KEY_FILE)
+        write_manifest(folder / _MANIFEST, make_manifest(folder, *manifested))
+        sync_dir(folder)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for uid in readers(self.path_of(topology_id)):
+                let_in(folder, uid)  # its workers on other slots go on reading
+        self._remove(topology_id)
+        os.rename(folder, self.path_of(topology_id))
+        sync_dir(self._stormdist)
+
+
+_PACKAGE = "stormjar.jar"
+
+
+def _dependencies(code: Path) -> list[str]:
+    """The blob keys of the wheels that a stored topology depends on. (dependency_jars are for
+    Storm's JVM.)"""
+    from squall_thrift import storm
+    from squall_thrift.codec import from_bytes
+
+    try:
+        topology = from_bytes(storm.StormTopology, code.read_bytes())
+    except ValueError as error:
+        raise BlobError(f"the topology in {code.name} is damaged: {error}") from error
+    return sorted(topology.dependency_artifacts or ())
+
+
+def _blob_names(topology_id: str) -> dict[str, str]:
+    return {
+        jar_blob_key(topology_id): _PACKAGE,
+        code_blob_key(topology_id): _CODE,
+        conf_blob_key(topology_id): _CONF,
+    }
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,64 @@
+"""What a folder held when it was made, so that a spoiled disk is noticed before a worker runs it.
+
+Files that came later (a worker's `__pycache__`) do not matter; every file that was there must still
+be the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+
+from squall_common.daemon.files import write_atomic
+
+# path -> sha256 of a file's bytes and whether it is executable, or where a link leads
+Manifest = dict[str, list[object]]
+
+
+def make_manifest(root: Path, *names: str) -> Manifest:
+    """Of the files and folders `names` in `root`. Raises OSError."""
+    manifest: Manifest = {}
+    for name in names:
+        path = root / name
+        if path.is_dir() and not path.is_symlink():
+            for folder, _, files in os.walk(path):
+                for file in files:
+                    one = Path(folder) / file
+                    manifest[str(one.relative_to(root))] = _describe(one)
+        else:
+            manifest[name] = _describe(path)
+    return manifest
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Durably."""
+    write_atomic(path, json.dumps(manifest).encode())
+
+
+def first_difference(root: Path, manifest_file: Path) -> str | None:
+    """What is not as it was, or None; a manifest that cannot be read is a difference, too. Where
+    there is none (an earlier release fetched it) there is nothing to compare."""
+    try:
+        manifest = json.loads(manifest_file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"
+    try:
+        for name, described in manifest.items():
+            if _describe(root / name) != described:
+                return f"{name} has changed"
+    except (OSError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _describe(path: Path) -> list[object]:
+    if path.is_symlink():
+        return ["link", os.readlink(path)]
+    with path.open("rb") as file:
+        executable = bool(os.fstat(file.fileno()).st_mode & stat.S_IXUSR)
+        return [hashlib.file_digest(file, "sha256").hexdigest(), executable]

@@ -1,0 +1,3 @@
+"""What a worker process may do: its user, its limits, its cgroup, its files. May import
+`records`.
+"""

@@ -1,0 +1,152 @@
+"""How much memory and CPU a worker may use: from what its topology declares. Pure.
+
+The limit of memory is, in this order: `topology.worker.max.heap.size.mb`; the sum of what the
+worker's tasks declare (`topology.component.resources.*.memory.mb`), if any component of the
+topology declares it itself; `worker.heap.memory.mb` of the supervisor; none. That of CPU is the sum
+of what its executors declare (`topology.component.cpu.pcore.percent`), if any component does.
+
+A worker is over its limit when what its processes use together exceeds the limit and a tolerance,
+in which the interpreter itself has room. Over it at two looks in a row it is restarted, drained
+first; over twice the limit it is killed at the first.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from squall_common.topology.model import Executor, Topology
+from squall_common.topology.system import component_tasks
+
+MIB = 1024 * 1024
+
+_ON_HEAP = "topology.component.resources.onheap.memory.mb"
+_OFF_HEAP = "topology.component.resources.offheap.memory.mb"
+_CPU = "topology.component.cpu.pcore.percent"
+_OF_WORKER = "topology.worker.max.heap.size.mb"
+_OF_NODE = "worker.heap.memory.mb"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """`memory_mb` and `cpu_percent` (of one core) None: no limit. `memory_key` is the option that
+    set the first."""
+
+    memory_mb: float | None = None
+    memory_key: str = ""
+    cpu_percent: float | None = None
+
+
+NO_LIMITS = WorkerLimits()
+
+
+def worker_limits(
+    topology: Topology | None,
+    conf: Mapping[str, Any],
+    executors: Iterable[Executor],
+    *,
+    node_memory_mb: float | None,
+    cpu_percent_min: float = 0.0,
+) -> WorkerLimits:
+    """The limits of a worker that runs these executors. `conf` is the topology's; without a
+    `topology`, only what the conf says counts. What is no positive number counts as not declared:
+    Nimbus has refused it before, and a worker that cannot be limited still has to run."""
+    memory, key = _positive(conf.get(_OF_WORKER)), _OF_WORKER
+    cpu = None
+    if topology is not None:
+        tasks = component_tasks(topology, conf)
+        ranges = list(executors)
+        if memory is None and any(
+            _positive(component.conf.get(name))
+            for component in topology.components.values()
+            for name in (_ON_HEAP, _OFF_HEAP)
+        ):
+            ours = (tasks[task] for executor in ranges for task in executor.tasks if task in tasks)
+            memory, key = sum(_memory_of_task(topology, conf, one) for one in ours), _ON_HEAP
+        if any(_positive(component.conf.get(_CPU)) for component in topology.components.values()):
+            firsts = (tasks[one.task_start] for one in ranges if one.task_start in tasks)
+            cpu = sum(_declared(topology, conf, one, _CPU) for one in firsts)
+            cpu = max(cpu, cpu_percent_min) or None
+    if not memory:
+        memory, key = node_memory_mb, _OF_NODE
+    return WorkerLimits(memory or None, key if memory else "", cpu)
+
+
+def _memory_of_task(topology: Topology, conf: Mapping[str, Any], component_id: str) -> float:
+    return _declared(topology, conf, component_id, _ON_HEAP) + _declared(
+        topology, conf, component_id, _OFF_HEAP
+    )
+
+
+def _declared(topology: Topology, conf: Mapping[str, Any], component_id: str, key: str) -> float:
+    component = topology.components.get(component_id)
+    own = None if component is None else _positive(component.conf.get(key))
+    return own if own is not None else _positive(conf.get(key)) or 0.0
+
+
+def _positive(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value > 0 else None
+
+
+class Verdict(enum.Enum):
+    """What a look at a worker's memory says."""
+
+    FINE = "within the limit"
+    OVER = "over the limit for long enough: restart it"
+    FAR_OVER = "over twice the limit: end it now"
+
+
+# A worker that is over its limit at so many looks in a row is restarted.
+_LOOKS = 2
+
+
+class MemoryGuard:
+    """Looks at one worker's memory, again and again."""
+
+    def __init__(self, limits: WorkerLimits, *, margin_mb: float, hard_multiplier: float) -> None:
+        assert limits.memory_mb is not None
+        self.limit_bytes = limits.memory_mb * MIB
+        self.soft_bytes = self.limit_bytes + margin_mb * MIB
+        self.hard_bytes = self.limit_bytes * max(hard_multiplier, 1.0) + margin_mb * MIB
+        self._limits = limits
+        self._margin_mb = margin_mb
+        self._over = 0
+
+    def look(self, used_bytes: int) -> Verdict:
+        if used_bytes <= self.soft_bytes:
+            self._over = 0
+            return Verdict.FINE
+        self._over += 1
+        if used_bytes > self.hard_bytes:
+            return Verdict.FAR_OVER
+        return Verdict.OVER if self._over >= _LOOKS else Verdict.FINE
+
+    def explain(self, worker: str, used_bytes: int) -> str:
+        """What people are to read; `worker` is HOST:PORT."""
+        used = f"used {used_bytes / MIB:.0f} MB"
+        return _story(worker, used, self._limits, self._margin_mb, "It is restarted; if")
+
+
+def explain_kill(worker: str, limits: WorkerLimits, margin_mb: float) -> str:
+    """The same when the kernel has ended a process of a worker's cgroup."""
+    what = "had a process ended by the kernel, as its cgroup had used up its memory"
+    return _story(worker, what, limits, margin_mb, "If")
+
+
+def _story(worker: str, what: str, limits: WorkerLimits, margin_mb: float, then: str) -> str:
+    if limits.memory_mb is None:
+        return f"worker {worker} {what}"
+    tolerance = f" (with a tolerance of {margin_mb:.0f} MB)" if margin_mb else ""
+    advice = {
+        _OF_WORKER: f"raise {_OF_WORKER}",
+        _ON_HEAP: f"declare more ({_ON_HEAP} of its components), or set {_OF_WORKER}",
+    }.get(limits.memory_key, f"set {_OF_WORKER}, or raise {_OF_NODE} of the supervisor")
+    return (
+        f"worker {worker} {what}, its limit is {limits.memory_mb:.0f} MB{tolerance}. {then} it "
+        f"needs that much, {advice}."
+    )

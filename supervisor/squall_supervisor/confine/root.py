@@ -1,0 +1,32 @@
+"""A supervisor that is root and runs workers as itself: whoever may submit a topology is root."""
+
+from __future__ import annotations
+
+from squall_common.errors import ConfigError
+from squall_common.security.curve import is_loopback
+from squall_supervisor.confine.users import ENABLED
+from squall_supervisor.settings import SupervisorSettings
+
+INSECURE = "storm.security.insecure"
+
+
+def root_warning(settings: SupervisorSettings, uid: int) -> str | None:
+    """What an operator has to know about whom the workers run as; None when all is well. Raises
+    ConfigError where others than this machine's users could submit topologies, unless the operator
+    has said that the network is to be trusted."""
+    if uid != 0 or settings.users is not None:
+        return None
+    # With the default address to listen on, only a name that was given leads elsewhere.
+    key, host = "storm.bind.host", settings.thrift_host
+    if is_loopback(host):
+        key, host = "storm.local.hostname", settings.hostname
+    if not is_loopback(host) and not settings.insecure:
+        raise ConfigError(
+            "this supervisor is root and would run every worker as root, for whoever in the "
+            f"network can submit a topology ({key} is {host})",
+            hint=f"Set {ENABLED}: true, or start it as another user. {INSECURE}: true allows it.",
+        )
+    return (
+        "this supervisor is root and runs every worker as root: whoever can submit a topology has "
+        f"this machine. Set {ENABLED}: true, or start it as another user."
+    )

@@ -1,0 +1,142 @@
+"""Starting a worker: its folders, its two files, its process.
+
+The process leads a session and process group of its own, reads nothing and writes to files, so
+that nothing ties it to the supervisor: it outlives it. `launch_step` confines it before anything of
+the topology's runs.
+
+    {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory, and its user's
+        launch.json   what the worker reads (squall_common.daemon.launch_spec)
+        last-known.json   for a worker that starts without ZooKeeper
+                          (squall_common.cluster.last_known)
+        curve.key     0600: the topology's key, if it has one (squall_common.security.curve)
+        worker.json   what the supervisor notes (worker_record)
+        heartbeat     written by the worker (squall_common.daemon.heartbeat_file)
+        in_hand       written by the worker, for the one that takes its place
+        in_hand.before   that of the worker before it
+        pids/         one empty file for each process that the worker starts
+        tmp/          its TMPDIR
+        artifacts, resources   links to its logs, and to the package's resources/
+        blobs.json, LOCALNAME ...   links to the blobs that it was given (blob_cache)
+    {storm.log.dir}/workers-artifacts/TOPOLOGY_ID/PORT/    0700
+        worker.log    written by the worker
+        worker.log.out, worker.log.err   what it prints
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from squall_common.daemon.files import make_dirs, write_atomic
+from squall_common.daemon.launch_spec import LAST_KNOWN_FILE, LaunchSpec
+from squall_common.daemon.logs import get_logger
+from squall_supervisor.blobs.cache import LINKS_FILE
+from squall_supervisor.confine.confinement import UNCONFINED, Confinement
+from squall_supervisor.confine.ownership import give_away, make_own
+from squall_supervisor.launch.environment import worker_interpreter
+from squall_supervisor.launch.machine import Machine
+from squall_supervisor.launch.worker_process import WorkerProcess
+from squall_supervisor.records.worker_record import LAUNCH_FILE, RECORD_FILE, WorkerRecord
+
+log = get_logger(__name__)
+
+# Files in a worker's folder that stay the supervisor's, whoever the worker runs as: what it reads
+# again and believes.
+_OURS = frozenset({LAUNCH_FILE, RECORD_FILE, LINKS_FILE, LAST_KNOWN_FILE})
+
+_REMOVE_SECS = 60.0
+
+WorkerCommand = Callable[[LaunchSpec, Path], list[str]]
+
+
+def worker_command(spec: LaunchSpec, launch_file: Path) -> list[str]:
+    """The command of a worker: see `squall_common.daemon.launch_spec`."""
+    return [
+        *worker_interpreter(),
+        "-m",
+        "squall_worker",
+        spec.topology_id,
+        spec.supervisor_id,
+        str(spec.port),
+        spec.worker_id,
+        str(launch_file),
+    ]
+
+
+def start_worker(
+    machine: Machine,
+    spec: LaunchSpec,
+    record: WorkerRecord,
+    environment: dict[str, str],
+    command: WorkerCommand = worker_command,
+    *,
+    confinement: Confinement = UNCONFINED,
+    link_blobs: Callable[[Path], None] | None = None,
+    key_file: Path | None = None,
+    before: bytes | None = None,
+    last_known: bytes | None = None,
+) -> WorkerProcess:
+    """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder,
+    `key_file` is its topology's key, `before` what the worker before it has left, `last_known` what
+    it begins with without ZooKeeper. Blocks for some fsyncs: call it in a thread.
+
+    Raises OSError when anything of it fails (a full disk, no more processes ...); nothing is left
+    of the worker then.
+    """
+    worker_dir = spec.worker_dir
+    launch_file = worker_dir / LAUNCH_FILE
+    process: WorkerProcess | None = None
+    try:
+        make_private(worker_dir)
+        for folder in (spec.pid_dir, worker_dir / "tmp"):
+            folder.mkdir(mode=0o700)
+        make_own(spec.artifacts_dir, confinement.user)
+        (worker_dir / "artifacts").symlink_to(spec.artifacts_dir)
+        (worker_dir / "resources").symlink_to(spec.stormdist / "resources")
+        if link_blobs is not None:
+            link_blobs(worker_dir)
+        if key_file is not None:
+            write_atomic(spec.key_file, key_file.read_bytes(), mode=0o600)
+        if before is not None:
+            spec.before_file.write_bytes(before)
+        if last_known is not None:
+            spec.last_known_file.write_bytes(last_known)
+            spec.last_known_file.chmod(0o600)
+        spec.write(launch_file)
+        record.write(worker_dir)
+        if confinement.user is not None:
+            give_away(worker_dir, confinement.user, keep=_OURS)
+        process = machine.start(spec, command(spec, launch_file), environment, confinement)
+    except BaseException:
+        remove_worker_dir(worker_dir)
+        raise
+    try:
+        record.with_process(process.identity).write(worker_dir)
+    except OSError as error:
+        # It runs; a supervisor after us finds it by its arguments.
+        log.error("worker_record_not_written", worker_id=spec.worker_id, error=error)
+    return process
+
+
+def make_private(path: Path) -> None:
+    """Make a folder that only we may enter, and its parents (those as the umask has it)."""
+    make_dirs(path, mode=0o700)
+
+
+def remove_worker_dir(worker_dir: Path) -> None:
+    """Remove a dead worker's folder; what cannot be removed stays for the next start."""
+    try:
+        shutil.rmtree(worker_dir, ignore_errors=True)
+    except RecursionError:  # a worker can make folders in folders, deeper than our stack
+        try:
+            subprocess.run(
+                ["rm", "-rf", "--one-file-system", "--", str(worker_dir)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_REMOVE_SECS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            log.error("worker_dir_not_removed", worker_dir=worker_dir, error=error)

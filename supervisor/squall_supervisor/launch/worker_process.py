@@ -1,0 +1,148 @@
+"""One worker's process, as its supervisor holds it: a pidfd that tells of the exit at once.
+
+The supervisor is the parent of the workers that it launched and not of those that it adopted. Both
+are watched and signalled through a pidfd; only a child has an exit status to collect. A child is
+collected (reaped) after its leftovers were killed: until then its pid cannot be used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from squall_common.daemon.logs import get_logger
+from squall_supervisor.records import processes
+from squall_supervisor.records.processes import ProcessIdentity
+
+log = get_logger(__name__)
+
+# Set in every worker's environment: what its children inherit marks them as that worker's.
+WORKER_ID_VARIABLE = "SQUALL_WORKER_ID"
+
+
+class WorkerProcess:
+    """A living process and its pidfd, which this object owns."""
+
+    def __init__(
+        self,
+        identity: ProcessIdentity,
+        pidfd: int,
+        *,
+        worker_id: str,
+        pid_dir: Path,
+        child: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.worker_id = worker_id
+        self._pidfd = pidfd
+        self._pid_dir = pid_dir
+        self._child = child
+        self.peak_bytes: int | None = None  # of its memory; known after `clean_up` of a child
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.identity.pid
+
+    def watch(self, exited: Callable[[int | None], None]) -> None:
+        """Call `exited` on the event loop, once, when the process has ended; with its exit status
+        (negative: the signal) when it is our child. The caller then owes `clean_up`."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._pidfd, self._on_exit, exited)
+
+    def unwatch(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(self._pidfd)
+            self._loop = None
+
+    def _on_exit(self, exited: Callable[[int | None], None]) -> None:
+        self.unwatch()
+        exited(self._status())
+
+    def _status(self) -> int | None:
+        if self._child is None:
+            return None
+        flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        try:
+            result = os.waitid(os.P_PIDFD, self._pidfd, flags)
+        except ChildProcessError:
+            return None
+        if result is None:
+            return None
+        return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+    def terminate(self) -> bool:
+        """Ask it to end (SIGTERM)."""
+        return processes.send_signal(self._pidfd, signal.SIGTERM)
+
+    def dump_stacks(self) -> bool:
+        """Have it write the stacks of its threads to its stderr (SIGUSR1). Only a worker that has
+        come as far as its first heartbeat handles it: one before would die."""
+        return processes.send_signal(self._pidfd, signal.SIGUSR1)
+
+    def kill(self) -> bool:
+        """End it (SIGKILL). What it started follows in `clean_up`."""
+        return processes.send_signal(self._pidfd, signal.SIGKILL)
+
+    def clean_up(self) -> None:
+        """After the exit: kill what it left behind, collect it, close the pidfd. Reads all of
+        /proc: call it in a thread."""
+        try:
+            killed = processes.kill_leftovers(
+                self.identity,
+                noted_pids(self._pid_dir),
+                f"{WORKER_ID_VARIABLE}={self.worker_id}",
+            )
+            if killed:
+                log.info("worker_leftovers_killed", worker_id=self.worker_id, processes=killed)
+        finally:
+            self._collect()
+            self.close()
+
+    def _collect(self) -> None:
+        """Reap our child, and keep what the kernel knows of its memory."""
+        child = self._child
+        if child is None or child.returncode is not None:
+            return
+        try:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            self.peak_bytes = usage.ru_maxrss * 1024
+
+    def close(self) -> None:
+        """Let go of the process, dead or alive."""
+        self.unwatch()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+        if self._child is not None and self._child.returncode is None:
+            # It outlives us on purpose; Popen would warn of a child that nobody waits for.
+            self._child.returncode = 0
+
+    async def stop(self, grace_secs: float) -> None:
+        """End it and all that it started: SIGTERM, and SIGKILL after the grace. For workers that no
+        slot drives."""
+        ended = asyncio.Event()
+        self.watch(lambda _: ended.set())
+        self.terminate()
+        try:
+            await asyncio.wait_for(ended.wait(), grace_secs)
+        except TimeoutError:
+            self.kill()
+            await ended.wait()
+        await asyncio.to_thread(self.clean_up)
+
+
+def noted_pids(pid_dir: Path) -> list[int]:
+    """The processes that a worker has noted as started by it; whose they are now is not known."""
+    try:
+        return [int(name) for name in os.listdir(pid_dir) if name.isdecimal()]
+    except OSError:  # gone, or the worker has made something else of it
+        return []

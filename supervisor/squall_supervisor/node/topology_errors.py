@@ -1,0 +1,40 @@
+"""What goes wrong on this node for a topology, shown where the errors of its components are: under
+`__system`."""
+
+from __future__ import annotations
+
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import StoreError
+from squall_common.cluster.values import ErrorInfo
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.names import SYSTEM_COMPONENT
+
+log = get_logger(__name__)
+
+
+class TopologyErrors:
+    """Reports from one host. While ZooKeeper is away an error is in the log only."""
+
+    def __init__(
+        self, cluster: ClusterState, hostname: str, clock: Clock, tasks: BackgroundTasks
+    ) -> None:
+        self._cluster = cluster
+        self._hostname = hostname
+        self._clock = clock
+        self._tasks = tasks
+
+    def begin(self, topology_id: str, port: int | None, message: str) -> None:
+        """Report in the background; `port` None: it is about no single worker."""
+        self._tasks.start(f"error of {topology_id}", self.report(topology_id, port, message))
+
+    async def report(self, topology_id: str, port: int | None, message: str) -> None:
+        """Report, and return when it is there, or cannot be."""
+        error = ErrorInfo(
+            error=message, time_secs=int(self._clock.time()), host=self._hostname, port=port
+        )
+        try:
+            await self._cluster.report_error(topology_id, SYSTEM_COMPONENT, error)
+        except StoreError as failure:
+            log.warning("error_not_reported", topology_id=topology_id, error=failure)

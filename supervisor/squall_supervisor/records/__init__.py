@@ -1,0 +1,3 @@
+"""What the supervisor keeps on disk, and what it reads back after a restart: assignments, records
+of workers, the state file, the last known state of the cluster.
+"""

@@ -1,0 +1,90 @@
+"""The supervisor's local state while it runs: read once, written whenever it changes.
+
+The file is written in a thread, one write at a time, the latest state last. Nothing waits for it:
+a launch needs no disk for its number (they are reserved by the hundred), and what a port is to run
+is in ZooKeeper as well. A disk that is full therefore stops no worker; the write is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.logs import get_logger
+from squall_supervisor.node.isolation import Neighbours
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.state_file import LAUNCHES_RESERVED, LocalState, LocalStateFile
+
+log = get_logger(__name__)
+
+
+class Memory:
+    """Owns the local state. `save_now` once at the start makes the first numbers safe."""
+
+    def __init__(self, file: LocalStateFile, state: LocalState, tasks: BackgroundTasks) -> None:
+        self._file = file
+        self._tasks = tasks
+        self._last_launch = state.launches_reserved
+        self._state = replace(
+            state,
+            launches_reserved=state.launches_reserved + LAUNCHES_RESERVED,
+            ports=dict(state.ports),
+        )
+        self._dirty = True
+        self._saving: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> LocalState:
+        return self._state
+
+    def next(self) -> int:
+        """A launch number that no worker of this node had before."""
+        self._last_launch += 1
+        left = self._state.launches_reserved - self._last_launch
+        if left < LAUNCHES_RESERVED // 2:
+            reserved = self._state.launches_reserved + LAUNCHES_RESERVED
+            self._change(replace(self._state, launches_reserved=reserved))
+        return self._last_launch
+
+    def set_ports(self, ports: Mapping[int, PortAssignment]) -> None:
+        """Remember what the ports are to run."""
+        if dict(ports) != dict(self._state.ports):
+            self._change(replace(self._state, ports=dict(ports)))
+
+    def set_neighbours(self, neighbours: Neighbours) -> None:
+        """Remember which other daemons there are."""
+        self._change(replace(self._state, neighbours=neighbours))
+
+    def save_now(self) -> None:
+        """Write the file, if it is out of date. Raises OSError."""
+        if self._dirty:
+            self._file.save(self._state)
+            self._dirty = False
+
+    def save(self) -> None:
+        """Write the file in the background, if it is out of date; errors are logged."""
+        if self._dirty and self._saving is None:
+            self._saving = self._tasks.start("local state", self._save())
+
+    async def close(self) -> None:
+        """Wait for the write that is under way."""
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
+
+    def _change(self, state: LocalState) -> None:
+        self._state = state
+        self._dirty = True
+        self.save()
+
+    async def _save(self) -> None:
+        try:
+            while self._dirty:
+                self._dirty = False
+                await asyncio.to_thread(self._file.save, self._state)
+        except OSError as error:
+            self._dirty = True
+            log.error("local_state_not_written", path=self._file.path, error=error)
+        finally:
+            self._saving = None

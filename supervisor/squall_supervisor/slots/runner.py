@@ -1,0 +1,494 @@
+"""Carries out what one slot commands, and tells it what happened.
+
+Everything here runs on the event loop; what blocks (fsync, reading /proc, unpacking) runs in
+threads. One timer a slot stands at the slot's next deadline: heartbeat files are read then, not
+all the time, so that a hung worker is noticed exactly when its time is over, and an idle supervisor
+is idle. Only a worker that starts is looked at more often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
+from squall_common.daemon.launch_spec import Incarnation
+from squall_common.daemon.logs import get_logger
+from squall_supervisor.blobs.localizer import LocalTopology
+from squall_supervisor.blobs.source import LocalizeError
+from squall_supervisor.confine.limits import NO_LIMITS, WorkerLimits, explain_kill
+from squall_supervisor.launch.launch import Launch, LaunchError
+from squall_supervisor.launch.launcher import remove_worker_dir
+from squall_supervisor.launch.node import Node
+from squall_supervisor.launch.worker_process import WorkerProcess
+from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.worker_record import WorkerRecord
+from squall_supervisor.slots.slot import Slot, Step
+from squall_supervisor.slots.story import is_trouble, told_of
+from squall_supervisor.slots.table import (
+    BlobsChanged,
+    BlobsFailed,
+    BlobsLocalized,
+    BlobsMissing,
+    Command,
+    Event,
+    KillWorker,
+    LaunchFailed,
+    LaunchWorker,
+    LocalizeBlobs,
+    MemoryExceeded,
+    MemoryFarExceeded,
+    ReleaseBlobs,
+    RestartRequested,
+    State,
+    TerminateWorker,
+    UpdateBlobs,
+    WorkerAdopted,
+    WorkerExited,
+    WorkerLaunched,
+)
+from squall_supervisor.slots.worker_end import (
+    Cause,
+    Heritage,
+    cause_of,
+    describe_end,
+    last_lines,
+    size_of,
+)
+
+log = get_logger(__name__)
+
+# How often the heartbeat of a worker that starts is looked at.
+_START_LOOK_SECS = 0.2
+# A worker that dies so often in a row may have spoiled files.
+_LOOK_AT_RELAUNCH = 3
+# A timer that fires later than this tells that this process was stopped, or its machine.
+_STALL_SECS = 1.5
+# After that a worker has this long to beat.
+_STALL_GRACE_SECS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a worker ended."""
+
+    topology_id: str
+    cause: Cause
+    status: int | None
+    lived_secs: float | None  # None: another supervisor has launched it
+    lines: list[str]  # the last of its stderr
+
+
+class SlotRunner:
+    """The shell of one slot. `changed` is called when its state or its worker changed;
+    `wait_released(topology_id)` returns when no worker of this node runs a topology."""
+
+    def __init__(
+        self,
+        port: int,
+        node: Node,
+        *,
+        changed: Callable[[], None],
+        wait_released: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.slot = Slot(port, node.settings.slot)
+        self.process: WorkerProcess | None = None
+        self.incarnation: Incarnation | None = None  # of the present worker
+        self.limits: WorkerLimits = NO_LIMITS  # of the present worker
+        self._node = node
+        self._changed = changed
+        self._wait_released = wait_released
+        self._localizing: asyncio.Task[Any] | None = None
+        self._launching: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._topology_id: str | None = None  # that the slot's events are about
+        self._looked = False  # whether the files were checked since the worker lived for a while
+        self._logged = 0
+        self._kills_told: dict[str, int] = {}  # by worker id
+        self._heritage: Heritage | None = None  # for the next worker
+        self._stderr_begin = 0  # of the present worker: what those before it have written
+
+    @property
+    def port(self) -> int:
+        return self.slot.port
+
+    # What the node calls.
+
+    def want(self, wanted: PortAssignment | None) -> None:
+        """Say what the port is to run."""
+        self._carry_out(self.slot.want(wanted, self._now()))
+
+    def adopt(self, record: WorkerRecord, process: WorkerProcess) -> None:
+        """Take over a worker that outlived the supervisor before us."""
+        self.process, self.incarnation, self.limits = process, record.incarnation, record.limits
+        self._topology_id = record.assignment.topology_id
+        process.watch(self._on_exit)
+        event = WorkerAdopted(record.worker_id, record.timeout_secs, record.assignment)
+        self._feed(event)
+        log.info(
+            "worker_adopted",
+            topology_id=record.assignment.topology_id,
+            port=self.port,
+            worker_id=record.worker_id,
+            pid=process.pid,
+            incarnation=record.incarnation,
+        )
+        self._look()
+
+    def blobs_changed(self) -> None:
+        """Nimbus has another version of the topology that this slot has."""
+        self._feed(BlobsChanged())
+
+    def restart(self) -> bool:
+        """End the worker as a stop does and start it again; False when none runs its tasks."""
+        if self.slot.state is not State.RUNNING:
+            return False
+        self._feed(RestartRequested())
+        return True
+
+    def memory_exceeded(self, used_bytes: int, *, far: bool) -> bool:
+        """The worker uses too much memory: end it and start it again; False when it is ending
+        already, and has its time to."""
+        if far and self.slot.worker_id is not None:
+            self._feed(MemoryFarExceeded(used_bytes))
+            return True
+        if self.slot.state not in (State.WAITING_FOR_WORKER_START, State.RUNNING):
+            return False
+        self._feed(MemoryExceeded(used_bytes))
+        return True
+
+    def forgive(self) -> None:
+        """This process was stopped for a while: hold no heartbeat against its worker yet."""
+        self.slot.forgive(self._now() + self._grace_secs())
+        self._set_timer()
+
+    async def close(self) -> None:
+        """Let go of the worker, which runs on. A launch that is under way is finished first, so
+        that the next supervisor finds its record."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._launching is not None:
+            await asyncio.gather(self._launching, return_exceptions=True)
+        if self.process is not None:
+            self.process.close()
+            self.process = None
+
+    # Events and commands.
+
+    def _now(self) -> float:
+        return self._node.clock.monotonic()
+
+    def _feed(self, event: Event) -> None:
+        if not self._closed:
+            self._carry_out(self.slot.handle(event, self._now()))
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case LocalizeBlobs(assignment):
+                    self._localize(self._node.localizer.localize(assignment.topology_id))
+                case UpdateBlobs(assignment):
+                    self._localize(self._update(assignment.topology_id))
+                case ReleaseBlobs():
+                    if self._localizing is not None:
+                        self._localizing.cancel()
+                        self._localizing = None
+                case LaunchWorker(assignment):
+                    self._launching = self._node.tasks.start(
+                        f"launch on port {self.port}", self._launch(assignment)
+                    )
+                case TerminateWorker():
+                    if self.process is not None:
+                        self.process.terminate()
+                case KillWorker():
+                    if self.process is not None:
+                        self.process.kill()
+        if self._log_steps():
+            self._changed()
+        self._set_timer()
+
+    def _log_steps(self) -> bool:
+        """Log what is new in the slot's history; whether anything is."""
+        steps = self.slot.steps - self._logged
+        self._logged = self.slot.steps
+        for step in list(self.slot.history)[-steps:] if steps else ():
+            write = log.warning if is_trouble(step) else log.info
+            write(
+                "slot_step",
+                port=self.port,
+                state=step.state.name,
+                what_happened=step.event,
+                next=step.next.name,
+            )
+            self._tell_of(step)
+        return steps > 0
+
+    def _tell_of(self, step: Step) -> None:
+        """Put what happened to the slot's worker into its topology's history."""
+        what = told_of(step)
+        if what is not None and self._topology_id is not None:
+            self._node.tell(self._topology_id, *what, self._place)
+        if self.slot.assignment is not None:
+            self._topology_id = self.slot.assignment.topology_id
+
+    @property
+    def _place(self) -> str:
+        return f"{self._node.settings.hostname}:{self.port}"
+
+    # Blobs.
+
+    async def _update(self, topology_id: str) -> None:
+        await self._wait_released(topology_id)
+        await self._node.localizer.update(topology_id)
+
+    def _localize(self, fetch: Awaitable[None]) -> None:
+        async def run() -> None:
+            try:
+                await fetch
+            except LocalizeError as error:
+                self._localizing = None
+                self._feed(BlobsFailed(str(error)))
+            except Exception as error:  # ours; the other slots go on
+                self._log_unexpected("topology_not_localized", error)
+                self._localizing = None
+                self._feed(BlobsFailed(f"{type(error).__name__}: {error}"))
+            else:
+                self._localizing = None
+                self._feed(BlobsLocalized())
+
+        self._localizing = self._node.tasks.start(f"blobs for port {self.port}", run())
+
+    # Launch and exit.
+
+    async def _launch(self, assignment: PortAssignment) -> None:
+        node = self._node
+        began = self._now()
+        try:
+            topology = await asyncio.to_thread(self._read_topology, assignment.topology_id)
+            if topology is None:
+                self._feed(BlobsMissing())
+                return
+            before = None if self._heritage is None else self._heritage.of(assignment.topology_id)
+            launch = Launch(node, self.port, assignment, topology, before)
+            self._stderr_begin = size_of(self._stderr(assignment.topology_id))
+            process = await asyncio.to_thread(launch.start)
+        except LaunchError as error:
+            self._launch_failed(assignment, str(error))
+            return
+        except Exception as error:  # something in this topology; the other slots go on
+            self._log_unexpected("worker_not_launched", error)
+            self._launch_failed(assignment, f"{type(error).__name__}: {error}")
+            return
+        if self._closed:
+            process.close()
+            return
+        self.process, self.incarnation = process, launch.incarnation
+        self.limits = launch.record.limits
+        process.watch(self._on_exit)
+        log.info(
+            "worker_launched",
+            topology_id=assignment.topology_id,
+            port=self.port,
+            worker_id=process.worker_id,
+            pid=process.pid,
+            incarnation=launch.incarnation,
+            ms=round((self._now() - began) * 1000),
+        )
+        self._topology_id = assignment.topology_id
+        pid = f"pid {process.pid}"
+        node.tell(assignment.topology_id, "worker launched", pid, self._place)
+        self._feed(WorkerLaunched(process.worker_id, launch.record.timeout_secs))
+
+    def _log_unexpected(self, event: str, error: Exception) -> None:
+        log.error(event, port=self.port, topology_id=self._topology_id, error=error, exc_info=error)
+
+    def _launch_failed(self, assignment: PortAssignment, why: str) -> None:
+        message = f"no worker could be started on {self._place}: {why}"
+        self._node.trouble(assignment.topology_id, self.port, message)
+        self._feed(LaunchFailed(why))
+
+    def _read_topology(self, topology_id: str) -> LocalTopology | None:
+        """What is to be launched; None when it must be localized (again): something is missing, or
+        spoiled, which is looked at when its workers keep dying."""
+        localizer = self._node.localizer
+        topology = localizer.read(topology_id)
+        if topology is None:
+            return None
+        if localizer.cache is not None and not all(map(localizer.cache.current, topology.blobs)):
+            return None
+        if self.slot.relaunches < _LOOK_AT_RELAUNCH:
+            self._looked = False
+        elif not self._looked:
+            self._looked = True
+            return None
+        return topology
+
+    def _on_exit(self, status: int | None) -> None:
+        process, self.process = self.process, None
+        limits, assignment = self.limits, self.slot.assignment
+        self.incarnation, self.limits = None, NO_LIMITS
+        if process is None:
+            return
+        log.info(
+            "worker_exited",
+            port=self.port,
+            worker_id=process.worker_id,
+            pid=process.pid,
+            status=status,
+        )
+        end = None
+        if assignment is not None:
+            end = self._end_of(process, assignment.topology_id, status)
+        self._node.tasks.start(
+            f"clean-up of {process.worker_id}",
+            self._clean_up(process, limits, end),
+        )
+        with self._crashing():
+            self._feed(WorkerExited(process.worker_id, status))
+
+    def _end_of(self, process: WorkerProcess, topology_id: str, status: int | None) -> _End:
+        """What there is to know of an end, before the next worker writes to the same files."""
+        slot = self.slot
+        exited = Step(self._now(), slot.state, WorkerExited(process.worker_id, status), slot.state)
+        cause = cause_of([*slot.history, exited], self._beat_of(process))
+        worker_dir = self._node.settings.workers_dir / process.worker_id
+        left = Heritage.take(worker_dir, topology_id, cause, status, self._place)
+        if left is not None:  # else it died too early to leave any: that of the one before it stays
+            self._heritage = left
+        return _End(
+            topology_id,
+            cause,
+            status,
+            None if status is None else self._now() - slot.launched_at,
+            last_lines(self._stderr(topology_id), self._stderr_begin),
+        )
+
+    def _stderr(self, topology_id: str) -> Path:
+        folder = self._node.settings.artifacts_dir / topology_id / str(self.port)
+        return folder / "worker.log.err"
+
+    async def _clean_up(
+        self, process: WorkerProcess, limits: WorkerLimits, end: _End | None
+    ) -> None:
+        """After a worker's end; reports one that was not asked for, and the kernel's part in it."""
+        kills = await asyncio.to_thread(self._remove_what_is_left, process)
+        if end is not None:
+            self.tell_of_kills(process, limits, end.topology_id, kills)
+            by_kernel = kills > 0 and end.status in (-signal.SIGKILL, None)
+            self._tell_of_end(process, end, kills, told=by_kernel or end.cause.told)
+        self._kills_told.pop(process.worker_id, None)
+
+    def _tell_of_end(self, process: WorkerProcess, end: _End, kills: int, *, told: bool) -> None:
+        """`told`: the topology's errors have the reason, with what to do."""
+        if end.cause.asked:
+            return
+        text = describe_end(
+            self._place,
+            end.cause,
+            end.status,
+            pid=process.pid,
+            lived_secs=end.lived_secs,
+            peak_bytes=process.peak_bytes,
+            oom_kills=kills,
+            lines=end.lines,
+        )
+        log.error(
+            "worker_ended_unexpectedly",
+            topology_id=end.topology_id,
+            port=self.port,
+            worker_id=process.worker_id,
+            pid=process.pid,
+            why=text,
+        )
+        if told:
+            return
+        suffix = self._node.ends.suffix(end.topology_id, self._now())
+        if suffix is not None:
+            self._node.trouble(end.topology_id, self.port, text + suffix)
+
+    def tell_of_kills(
+        self, process: WorkerProcess, limits: WorkerLimits, topology_id: str, kills: int
+    ) -> None:
+        """The kernel has ended so many processes of a worker, since they took too much memory."""
+        if kills <= self._kills_told.get(process.worker_id, 0):
+            return
+        self._kills_told[process.worker_id] = kills
+        why = explain_kill(self._place, limits, self._node.settings.memory_margin_mb)
+        log.error(
+            "worker_over_memory_limit",
+            topology_id=topology_id,
+            port=self.port,
+            worker_id=process.worker_id,
+            pid=process.pid,
+            why=why,
+        )
+        self._node.trouble(topology_id, self.port, why)
+
+    def _remove_what_is_left(self, process: WorkerProcess) -> int:
+        """How many of its processes the kernel had killed for their memory."""
+        kills, cgroups = 0, self._node.cgroups
+        process.clean_up()
+        if cgroups is not None:
+            kills = cgroups.oom_kills(process.worker_id)
+            cgroups.remove(process.worker_id)
+        remove_worker_dir(self._node.settings.workers_dir / process.worker_id)
+        return kills
+
+    # Time.
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.slot.deadline()
+        now = self._now()
+        if self.slot.state is State.WAITING_FOR_WORKER_START and due is not None:
+            due = min(due, now + _START_LOOK_SECS)
+        if due is None or self._closed:
+            return
+        wait = max(0.0, due - now)
+        self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer, now + wait)
+
+    def _on_timer(self, due: float) -> None:
+        self._timer = None
+        if self._now() - due > _STALL_SECS:
+            self.slot.forgive(self._now() + self._grace_secs())
+        with self._crashing():
+            self._look()
+
+    @contextmanager
+    def _crashing(self) -> Iterator[None]:
+        """For what the event loop calls: an error that nobody expected must not end in its log."""
+        try:
+            yield
+        except Exception as error:
+            self._node.crashed(f"slot {self.port}", error)
+
+    def _grace_secs(self) -> float:
+        return min(_STALL_GRACE_SECS, self.slot.worker_timeout_secs)
+
+    def _look(self) -> None:
+        """Read the worker's heartbeat, if there is a worker, and do what is due."""
+        if self.process is not None:
+            beat = self._beat_of(self.process)
+            if beat is not None and beat.pid == self.process.pid:
+                at = beat.monotonic_ns / 1e9
+                commands = self.slot.heartbeat(at, beat.phase is Phase.RUNNING, self._now())
+                self._carry_out(commands)
+                return
+        self._carry_out(self.slot.advance(self._now()))
+
+    def _beat_of(self, process: WorkerProcess) -> Beat | None:
+        path = self._node.settings.workers_dir / process.worker_id / "heartbeat"
+        try:
+            return read_heartbeat(path)
+        except (OSError, ValueError) as error:
+            log.warning("heartbeat_unreadable", port=self.port, path=path, error=error)
+            return None

@@ -1,0 +1,214 @@
+"""Why a worker ended, and how its topology reports that. Pure, but for what reads
+its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall_common.daemon.heartbeat_file import Beat, Phase
+from squall_common.daemon.launch_spec import IN_HAND_FILE
+from squall_supervisor.slots.slot import Step
+from squall_supervisor.slots.story import exit_text
+from squall_supervisor.slots.table import (
+    HeartbeatTimedOut,
+    MemoryExceeded,
+    MemoryFarExceeded,
+    RestartRequested,
+    State,
+    WorkerExited,
+)
+
+_MIB = 1024 * 1024
+# A worker ends with these when it was asked to, or sees that its slot is another's (its `process`).
+_STATUS_ASKED = frozenset({0, 4})
+_ERR_BYTES = 32768
+_IN_HAND_BYTES_MAX = 1024 * 1024
+_ERR_LINES = 40  # the stack of the thread that crashed is among them
+_ERR_LINE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a worker ended. `asked`: somebody wanted it to, so it is no error and nobody's fault.
+    `told`: whoever ended it has reported why. `why` is empty when it ended by itself."""
+
+    asked: bool
+    told: bool = False
+    why: str = ""
+
+
+_ASKED = Cause(asked=True)
+# Why its supervisor ended a worker and starts it again; an event that is not here is an error.
+_CAUSES: dict[type, Cause] = {
+    RestartRequested: _ASKED,
+    HeartbeatTimedOut: Cause(asked=False, why="its supervisor killed it: its heartbeats stopped"),
+    MemoryExceeded: Cause(asked=False, told=True, why="it used more memory than it may"),
+    MemoryFarExceeded: Cause(asked=False, told=True, why="it used far more memory than it may"),
+}
+
+
+def cause_of(steps: Sequence[Step], beat: Beat | None) -> Cause:
+    """Why the worker ended whose exit is the last of its slot's steps; `beat` is its last."""
+    last = steps[-1]
+    assert isinstance(last.event, WorkerExited), last
+    if last.state in (State.KILL, State.KILL_BLOB_UPDATE):
+        return _ASKED
+    if last.state is State.KILL_AND_RELAUNCH:
+        before = [s for s in steps[:-1] if s.next is State.KILL_AND_RELAUNCH is not s.state]
+        event = before[-1].event if before else None
+        return _CAUSES.get(type(event), Cause(asked=False, why=f"its supervisor ended it: {event}"))
+    # `os._exit(0)` in a component is no stop: a worker that was asked to stop says so first.
+    stopped = beat is not None and beat.phase is Phase.STOPPING
+    return Cause(asked=stopped and last.event.status in _STATUS_ASKED)
+
+
+def describe_end(
+    worker: str,
+    cause: Cause,
+    status: int | None,
+    *,
+    pid: int,
+    lived_secs: float | None,
+    peak_bytes: int | None,
+    oom_kills: int,
+    lines: Sequence[str],
+) -> str:
+    """The report of an unexpected end, for people. `worker` is HOST:PORT, `lines` are
+    the last of its stderr."""
+    memory = "" if peak_bytes is None else f", peak memory {peak_bytes / _MIB:.0f} MiB"
+    text = f"worker {worker} ended unexpectedly: {exit_text(status)}"
+    if cause.why:
+        text += f"; {cause.why}"
+    elif oom_kills:
+        text += "; the kernel killed it because its cgroup had used up its memory"
+    elif status == -signal.SIGKILL:
+        text += "; not by its supervisor. If nobody killed it, the machine was out of memory: "
+        text += "see the kernel's log"
+    lived = "" if lived_secs is None else f", lived {lived_secs:.0f} s"
+    text += f" (pid {pid}{lived}{memory})"
+    if lines:  # first: `storm get-errors` shows the last line, that of an exception in a traceback
+        last = "\n".join(f"  {line}" for line in lines)
+        text = f"last lines of worker.log.err:\n{last}\n{text}"
+    return text
+
+
+class EndReports:
+    """Which ends are reported: at most `limit` of a topology in `secs`, so that a crash loop does
+    not push all else out of the topology's errors."""
+
+    def __init__(self, limit: int = 5, secs: float = 300.0) -> None:
+        self._limit = limit
+        self._secs = secs
+        self._windows: dict[str, tuple[float, int]] = {}  # topology id -> since, ends
+
+    def suffix(self, topology_id: str, now: float) -> str | None:
+        """What to add to the report of an end; None: it is in the log only."""
+        since, ends = self._windows.get(topology_id, (now, 0))
+        silent = 0
+        if now - since >= self._secs:
+            silent, since, ends = max(0, ends - self._limit), now, 0
+        self._windows = {
+            one: window for one, window in self._windows.items() if now - window[0] < 2 * self._secs
+        }
+        self._windows[topology_id] = (since, ends + 1)
+        if ends >= self._limit:
+            return None
+        if silent:
+            return f" ({silent} more ends before this one are in the supervisor's log only)"
+        if ends == self._limit - 1:
+            return f" (more ends within {self._secs:.0f} s are in the supervisor's log only)"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heritage:
+    """What a worker leaves to the one that takes its place: its `in_hand` file, which only a worker
+    reads, below a line about its end (see `LaunchSpec.before_file`)."""
+
+    topology_id: str
+    data: bytes
+
+    @classmethod
+    def take(
+        cls, worker_dir: Path, topology_id: str, cause: Cause, status: int | None, worker: str
+    ) -> Heritage | None:
+        """From a dead worker's folder; None when it has left nothing."""
+        data = _last_bytes(worker_dir / IN_HAND_FILE, 0, _IN_HAND_BYTES_MAX)
+        if not data.strip(b"\0"):
+            return None
+        why = exit_text(status) if not cause.why else f"{exit_text(status)}; {cause.why}"
+        head = {"counts": not cause.asked, "why": why, "worker": worker}
+        return cls(topology_id, json.dumps(head).encode() + b"\n" + data)
+
+    def of(self, topology_id: str) -> bytes | None:
+        """For a worker of this topology; another's is of no use to it."""
+        return self.data if topology_id == self.topology_id else None
+
+
+def _last_bytes(path: Path, begin: int, size_max: int) -> bytes:
+    """The end of a file, at most `size_max` bytes and nothing of the first `begin`; empty when it
+    cannot be read. The file is a worker's, which may be anybody's code: a link is not followed."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size == begin:
+            return b""
+        if found.st_size < begin:  # the worker has cut it meanwhile (squall_worker.report.printed)
+            begin = 0
+        return os.pread(fd, size_max, max(begin, found.st_size - size_max))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def last_lines(path: Path, begin: int) -> list[str]:
+    """The last lines of what a worker has written to a file after its first `begin` bytes, safe to
+    print."""
+    data = _last_bytes(path, begin, _ERR_BYTES)
+    lines = data.decode(errors="replace").splitlines()
+    if len(data) == _ERR_BYTES and len(lines) > 1:
+        del lines[0]  # begins in its middle
+    kept = _without_other_threads(line for line in lines if line.strip())
+    return [escaped(line)[:_ERR_LINE_CHARS] for line in kept][-_ERR_LINES:]
+
+
+def _without_other_threads(lines: Iterable[str]) -> list[str]:
+    """Without the stacks that faulthandler writes of all threads ("Thread 0x..."), but for that of
+    the one that crashed ("Current thread 0x..."): they would push out what the worker said last."""
+    kept = []
+    skipping = False
+    for line in lines:
+        if line.startswith("Thread 0x"):
+            skipping = True
+        elif not (skipping and line.startswith("  ")):
+            skipping = False
+            kept.append(line)
+    return kept
+
+
+def escaped(line: str) -> str:
+    """A line without what a terminal obeys."""
+    if line.isprintable():
+        return line
+    return "".join(
+        one if one.isprintable() else " " if one == "\t" else one.encode("unicode_escape").decode()
+        for one in line
+    )
+
+
+def size_of(path: Path) -> int:
+    """How much is in a file; 0 when there is none."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""What the supervisor watches while workers run: memory, profiles, and the size of their logs."""

@@ -1,0 +1,61 @@
+"""What a worker reads of the cluster state: its topology's assignment and status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import StormBase
+from squall_common.topology.model import WorkerSlot
+from squall_worker.cluster.placement import Placement, place
+
+
+class ClusterView:
+    """Reads on demand, and calls `on_change` when a reading is worth while. Methods raise
+    StoreError; a worker that cannot read goes on with what it knows."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        topology_id: str,
+        slot: WorkerSlot,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._topology_id = topology_id
+        self._slot = slot
+        self._on_change = on_change
+        self._watching: set[str] = set()
+
+    async def placement(self) -> Placement | None:
+        """Where tasks run, or None when the topology has no assignment."""
+        with self._watching_again("assignment"):
+            found = await self._state.assignment(self._topology_id, self._watch("assignment"))
+        return None if found is None else place(found[0], self._slot, found[1])
+
+    async def status(self) -> StormBase | None:
+        """The topology's status, or None when it is gone."""
+        with self._watching_again("status"):
+            return await self._state.storm(self._topology_id, self._watch("status"))
+
+    @contextmanager
+    def _watching_again(self, what: str) -> Iterator[None]:
+        """A reading that fails has set no watch, perhaps: the next one does."""
+        try:
+            yield
+        except BaseException:
+            self._watching.discard(what)
+            raise
+
+    def _watch(self, what: str) -> Callable[[str], None] | None:
+        """One watch at a time for each node: a poll that finds nothing new adds none."""
+        if what in self._watching:
+            return None
+        self._watching.add(what)
+
+        def fired(path: str) -> None:
+            self._watching.discard(what)
+            self._on_change()
+
+        return fired

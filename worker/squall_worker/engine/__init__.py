@@ -1,6 +1,0 @@
-"""The engine: the executors of one worker and everything between them, in one thread."""
-
-from squall_worker.engine.engine import Engine, tune_garbage_collector
-from squall_worker.engine.loading import ComponentStartError
-
-__all__ = ["ComponentStartError", "Engine", "tune_garbage_collector"]

@@ -1,0 +1,2 @@
+"""What a worker reports: heartbeats, statistics, errors, history rows, dumps and what it
+printed."""

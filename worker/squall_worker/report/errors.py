@@ -1,0 +1,131 @@
+"""Errors of components, on their way to ZooKeeper: a few, not thousands a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from squall_common.cluster.values import ErrorInfo
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.errors import SquallError
+from squall_common.names import SYSTEM_TASK
+
+log = get_logger(__name__)
+
+# Of one error's text: a node of ZooKeeper is no log file.
+_TEXT_CHARS_MAX = 16_000
+# Reports that wait for ZooKeeper; more are only logged.
+_WAITING_MAX = 100
+
+
+class Throttle:
+    """At most `limit` passes per key in each interval of `secs`. Pure."""
+
+    def __init__(self, limit: int, secs: float) -> None:
+        self._limit = limit
+        self._secs = secs
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def passes(self, key: str, now: float) -> bool:
+        """Whether this one passes; one that passes is counted."""
+        began, count = self._windows.get(key, (now, 0))
+        if now - began >= self._secs:
+            began, count = now, 0
+        if count >= self._limit:
+            return False
+        self._windows[key] = (began, count + 1)
+        return True
+
+
+def describe(error: BaseException) -> str:
+    """An error as text for a person, in bounded length: its traceback with the message at the end,
+    or the message alone of an expected failure."""
+    if isinstance(error, SquallError):
+        return f"{type(error).__name__}: {error}"
+    text = "".join(traceback.format_exception(error)).rstrip()
+    if len(text) > _TEXT_CHARS_MAX:
+        half = _TEXT_CHARS_MAX // 2
+        text = f"{text[:half]}\n... {len(text) - 2 * half} characters ...\n{text[-half:]}"
+    return text
+
+
+Send = Callable[[str, ErrorInfo], Awaitable[object]]
+# Told of an error's component, task and text, and how many errors it stands for.
+Note = Callable[[str, int, str, int], None]
+
+
+class ErrorReporter:
+    """Sends errors of components on (the engine logs them), throttled for each component
+    (topology.max.error.report.per.interval, topology.error.throttle.interval.secs)."""
+
+    def __init__(self, *, host: str, port: int, clock: Clock, send: Send) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.throttle_by({})
+        self._host = host
+        self._port = port
+        self._clock = clock
+        self._send = send
+        self.note: Note | None = None  # also told; from any thread
+        self._suppressed: dict[str, int] = {}
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def throttle_by(self, conf: Mapping[str, Any]) -> None:
+        """Take the limits from a topology's configuration (Storm's defaults until then)."""
+        self._throttle = Throttle(
+            int(conf.get("topology.max.error.report.per.interval") or 5),
+            float(conf.get("topology.error.throttle.interval.secs") or 10),
+        )
+
+    def report(self, component: str, task: int, error: BaseException) -> None:
+        """Take an error, on any thread; never blocks or raises."""
+        if not self._throttle.passes(component, self._clock.monotonic()):
+            self._suppressed[component] = self._suppressed.get(component, 0) + 1
+            return
+        suppressed = self._suppressed.pop(component, 0)
+        if suppressed:
+            log.warning("component_errors_not_reported", component=component, errors=suppressed)
+        info = self.record(component, task, describe(error), count=1 + suppressed)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._start, component, info)
+
+    def record(self, component: str, task: int, text: str, *, count: int = 1) -> ErrorInfo:
+        """An error as it is stored, for who sends it; `note` is told."""
+        if self.note is not None:
+            self.note(component, task, text, count)
+        return ErrorInfo(text, int(self._clock.time()), self._host, self._port)
+
+    def note_rest(self) -> None:
+        """Tell `note` of what was not reported since a component's last report."""
+        if self.note is None:
+            return
+        for component in list(self._suppressed):
+            errors = self._suppressed.pop(component, 0)  # another thread may have
+            if errors:
+                self.note(component, SYSTEM_TASK, "(not reported one by one)", errors)
+
+    def _start(self, component: str, info: ErrorInfo) -> None:
+        if len(self._waiting) < _WAITING_MAX:
+            sending = self._loop.create_task(self._deliver(component, info))
+            self._waiting.add(sending)
+            sending.add_done_callback(self._waiting.discard)
+
+    async def _deliver(self, component: str, info: ErrorInfo) -> None:
+        try:
+            await self._send(component, info)
+        except Exception as error:
+            log.warning("error_report_failed", component=component, error=error)
+
+    async def close(self, secs: float) -> None:
+        """Wait at most `secs` for what is under way, then drop it."""
+        await asyncio.sleep(0)  # what was reported just now starts
+        waiting = list(self._waiting)
+        if waiting:
+            await asyncio.wait(waiting, timeout=secs)
+        for task in waiting:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*waiting, return_exceptions=True)

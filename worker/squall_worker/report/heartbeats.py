@@ -1,0 +1,94 @@
+"""The heartbeat thread: alive as long as the process is, whatever `execute` does.
+
+It writes the local file for the supervisor (with the age of the run loop's present turn, so that a
+stuck loop can be told from a dead process) and, once tasks run, calls `report` for ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase
+from squall_common.daemon.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class HeartbeatThread:
+    """Start it first and stop it last. `turn_age_secs`, `report` and `look`, which is called after
+    each beat, run on the thread; `look` may return within how many seconds it wants to be called
+    again."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        beat_secs: float,
+        report_secs: float,
+        turn_age_secs: Callable[[], float],
+        report: Callable[[], None],
+        look: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._path = path
+        self._writer: HeartbeatWriter | None = None  # not None from start to stop
+        self._beat_secs = beat_secs
+        self._report_secs = report_secs
+        self._turn_age_secs = turn_age_secs
+        self._report = report
+        self._look = look
+        self._phase = Phase.STARTING
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+
+    def start(self) -> None:
+        """Make the file and begin to beat. Raises OSError when the disk has no room for it."""
+        self._writer = HeartbeatWriter(self._path)
+        self._thread.start()
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    def enter(self, phase: Phase) -> None:
+        """Go on to a phase, and say so at once."""
+        self._phase = phase
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread and close the file; fine when it never started."""
+        if self._writer is None:
+            return
+        self._stopped = True
+        self._wake.set()
+        self._thread.join()
+        self._writer.close()
+        self._writer = None
+
+    def _run(self) -> None:
+        next_report = 0.0
+        while not self._stopped:
+            self._wake.clear()
+            self._beat()
+            now = time.monotonic()
+            if self._phase is not Phase.STARTING and now >= next_report:
+                next_report = now + self._report_secs
+                try:
+                    self._report()
+                except Exception as error:
+                    log.error("heartbeat_report_failed", error=error, exc_info=error)
+            again = self._look()
+            self._wake.wait(self._beat_secs if again is None else min(again, self._beat_secs))
+
+    def _beat(self) -> None:
+        assert self._writer is not None, "the thread runs from start to stop"
+        age_ms = int(self._turn_age_secs() * 1000)
+        beat = Beat(time.monotonic_ns(), max(0, age_ms), os.getpid(), self._phase)
+        try:
+            self._writer.write(beat)
+        except OSError as error:
+            log.error("heartbeat_write_failed", error=error)

@@ -1,0 +1,141 @@
+"""A worker's part of the history (`topology.history.enable`): it brings the engine's recorder, the
+errors and the users' metrics together with the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from squall_common.component.metrics import DataPoint, TaskInfo
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.daemon.logs import get_logger
+from squall_common.history.schema import TEXT_CHARS_MAX, Row
+from squall_common.history.settings import HistorySettings, history_folder, is_on
+from squall_common.history.writer import HistoryWriter
+
+if TYPE_CHECKING:
+    from squall_engine import Engine
+    from squall_engine.observe.history_rows import Recorder
+
+log = get_logger(__name__)
+
+
+class WorkerHistory:
+    """Begins with the worker, so that what keeps it from starting is written, too."""
+
+    def __init__(
+        self,
+        spec: LaunchSpec,
+        conf: Mapping[str, Any],
+        *,
+        clock: Clock,
+        on_trouble: Callable[[Exception], None],
+        before_reading: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`conf` is the topology's, merged; where it is written is the node's to say.
+        `before_reading` is called, on the loop, at the end of each interval."""
+        self._before_reading = before_reading
+        self._spec = spec
+        self._clock = clock
+        self._settings = HistorySettings.of(conf)
+        self._writer = HistoryWriter(
+            history_folder(spec.daemon_conf),
+            worker=f"{spec.hostname}:{spec.port}",
+            incarnation=str(spec.incarnation),
+            clock=clock,
+            rotation_secs=self._settings.rotation_secs,
+            rotation_bytes=self._settings.rotation_bytes,
+            on_trouble=on_trouble,
+        )
+        self._recorder: Recorder | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writer.start()
+
+    @classmethod
+    def of(
+        cls,
+        spec: LaunchSpec,
+        conf: Mapping[str, Any],
+        *,
+        clock: Clock,
+        on_trouble: Callable[[Exception], None],
+        before_reading: Callable[[], None] = lambda: None,
+    ) -> WorkerHistory | None:
+        """None when the topology has none."""
+        if not is_on(conf):
+            return None
+        return cls(spec, conf, clock=clock, on_trouble=on_trouble, before_reading=before_reading)
+
+    def follow(self, engine: Engine) -> None:
+        """The engine has started: note what it does from now on. On its loop."""
+        from squall_engine.observe.history_rows import KeySamples, Recorder
+
+        keys = None
+        if self._settings.key_rate > 0:
+            keys = KeySamples(engine.plan, self._settings.key_rate, random.Random())
+            engine.tap(keys.tap)
+        self._recorder = Recorder(engine.built, keys, clock=self._clock)
+        executors = len(engine.plan.executors)
+        self.event(
+            "worker running", f"pid {os.getpid()}, {executors} executors, {len(engine.built)} tasks"
+        )
+        self._wait()
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._settings.interval_secs, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._read()
+        self._wait()
+
+    def _read(self) -> None:
+        """Never raises: what an interval lacks is in no other's way, and in no worker's end."""
+        self._before_reading()
+        if self._recorder is not None:
+            try:
+                self._add(self._recorder.read())
+            except Exception as error:  # no file can be opened, say
+                log.error("history_not_read", error=error, exc_info=error)
+
+    def event(self, name: str, text: str = "") -> None:
+        place = f"{self._spec.hostname}:{self._spec.port}"
+        text = text[:TEXT_CHARS_MAX]
+        self._add([Row(self._now_ms(), "event", name, stream=place, text=text)])
+
+    def error(self, component: str, task: int, text: str, count: int) -> None:
+        """An error of a component, from any thread; it stands for `count` of them."""
+        if len(text) > TEXT_CHARS_MAX:  # the end says what it was
+            text = f"{text[: TEXT_CHARS_MAX // 4]}\n...\n{text[-TEXT_CHARS_MAX * 3 // 4 :]}"
+        row = Row(self._now_ms(), "error", component=component, task=task, n=count, text=text)
+        self._add([row])
+
+    def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None:
+        """The users' metrics, as a consumer gets them."""
+        from squall_engine.observe.history_rows import metric_rows
+
+        self._add(metric_rows(info, points, self._now_ms()))
+
+    def stopped(self, text: str) -> None:
+        """The engine has ended: the last rows."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._read()
+        self._recorder = None
+        self.event("worker stopped", text)
+
+    async def close(self, secs: float) -> None:
+        """Write what there is, for at most `secs`."""
+        if not await asyncio.to_thread(self._writer.close, secs):
+            log.warning("history_not_finished", secs=round(secs, 1))
+
+    def _add(self, rows: Sequence[Row]) -> None:
+        self._writer.add(self._spec.topology_id, rows)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.time() * 1000)

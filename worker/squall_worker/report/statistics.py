@@ -1,0 +1,70 @@
+"""The worker's heartbeat in ZooKeeper: that it lives, and what its executors did."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from squall_common.cluster.values import ExecutorStats, WorkerHeartbeat
+from squall_common.daemon.clock import Clock
+from squall_common.topology.model import Executor
+from squall_worker.report.sums import fitting_stats
+
+# How long a snapshot of the statistics may take; a stuck loop reports its last one.
+_SNAPSHOT_SECS = 0.1
+# Reading the statistics of thousands of executors takes the loop a while: at most a twentieth of
+# its time.
+_READ_SHARE = 20
+
+
+class StatsReport:
+    """Makes heartbeats on the heartbeat thread out of statistics that belong to the loop's."""
+
+    def __init__(
+        self,
+        topology_id: str,
+        executors: Sequence[Executor],
+        stats: Callable[[], Mapping[Executor, ExecutorStats]],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        began: float,
+        component_of: Callable[[Executor], str] = lambda executor: "",
+    ) -> None:
+        """`stats` is called on `loop`; `began` is when the worker did, on the clock's monotonic
+        time. `component_of` is asked when there are too many executors for one heartbeat."""
+        self._topology_id = topology_id
+        self._executors = tuple(executors)
+        self._read_stats = stats
+        self._loop = loop
+        self._clock = clock
+        self._began = began
+        self._component_of = component_of
+        self._next_read = 0.0  # of the statistics, on the clock's monotonic time
+        self._stats: Mapping[Executor, ExecutorStats] = {}
+
+    def heartbeat(self) -> WorkerHeartbeat:
+        """The heartbeat of now, from any thread but the loop's; its statistics are the last ones
+        when the loop is stuck or has ended."""
+        taken = threading.Event()
+
+        def snapshot() -> None:
+            now = self._clock.monotonic()
+            if now >= self._next_read:
+                self._stats = self._read_stats()
+                after = self._clock.monotonic()
+                self._next_read = after + _READ_SHARE * (after - now)
+            taken.set()
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(snapshot)
+            taken.wait(_SNAPSHOT_SECS)
+        stats = fitting_stats(self._executors, self._stats, self._component_of)
+        return WorkerHeartbeat(
+            self._topology_id,
+            {executor: stats.get(executor) for executor in self._executors},
+            int(self._clock.time()),
+            int(self._clock.monotonic() - self._began),
+        )

@@ -1,0 +1,245 @@
+"""Looks after calls of components that do not return, from the heartbeat thread.
+
+The run loop may be stuck in such a call, so nothing here goes through it: the log is written from
+this thread, an error reaches ZooKeeper by a session of its own, and the process ends by `os._exit`;
+its supervisor launches another, and the other workers fail at once what it had.
+
+How long the loop has been in one piece of work is asked of the loop itself: when it is busy, a
+callback is left for it, and while that has not run nothing else has either. Only then are the
+frames of its thread read. A worker with nothing to do is not woken.
+
+C code that keeps the interpreter to itself (a regular expression that backtracks) stops this thread
+too, and the heartbeats with it: the supervisor ends such a worker at its timeout. Before that,
+`faulthandler`, which needs no interpreter, writes the stacks to worker.err.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.values import ErrorInfo
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_worker.watch.stalls import Notice, StallWatch, Step, counted_secs
+
+if TYPE_CHECKING:
+    from squall_engine.build.build import Built
+    from squall_engine.observe.under_way import CallUnderWay
+
+log = get_logger(__name__)
+
+EXIT_STALLED = 5  # a call has not returned within topology.worker.stall.timeout.secs
+
+_LOOK_SECS = 1.0
+_LOOK_SOON_SECS = 0.25  # while the loop owes an answer
+_HELD_SECS = 0.2  # without an answer
+_REPORT_SECS = 10.0  # an error on its way to ZooKeeper; a worker that is to end waits half of it
+_HINT = (
+    "give what the call waits for a timeout, or the component a longer "
+    "topology.worker.stall.timeout.secs in its own configuration"
+)
+
+Errors = Sequence[tuple[str, ErrorInfo]]  # with their components
+# Sends errors to ZooKeeper; takes at most about the seconds given.
+Send = Callable[[Errors, float], None]
+
+
+class _Question:
+    """Left for the loop; `answered` once it has come round to it."""
+
+    def __init__(self, asked_at: float) -> None:
+        self.asked_at = asked_at
+        self.answered = False
+
+    def answer(self) -> None:
+        self.answered = True
+
+
+class Watchdog:
+    """`look` is called on the heartbeat thread, and says how soon it wants to be called again."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        *,
+        record: Callable[[str, int, str], ErrorInfo],
+        send: Send,
+        end: Callable[[int], None] = os._exit,
+    ) -> None:
+        """On the thread of `loop`. `record` makes of a component, a task and a text what is stored,
+        on any thread."""
+        self._loop = loop
+        self._thread_id = threading.get_ident()
+        self._clock = clock
+        self._record = record
+        self._send = send
+        self._end = end
+        self._built: Sequence[Built] | None = None  # None: nothing to look after
+        self._conf: Mapping[str, Any] = {}
+        self._watch: StallWatch[CallUnderWay] = StallWatch()
+        self._question: _Question | None = None
+        self._looked_at: float | None = None
+        self._asked_secs = _LOOK_SECS
+        self._ending = False
+
+    def begin(self, built: Sequence[Built], conf: Mapping[str, Any]) -> None:
+        """The components are open: look after their calls from now on. `conf` is the topology's
+        over the daemons'."""
+        self._conf = conf
+        self._built = built
+
+    def stop(self) -> None:
+        """The worker ends; that has a deadline of its own."""
+        self._built = None
+
+    def look(self) -> float:
+        """Seconds until the next look. Never raises."""
+        built = self._built
+        now = self._clock.monotonic()
+        if built is not None and not self._ending:
+            since = now - self._looked_at if self._looked_at is not None else 0.0
+            try:
+                self._look(built, now, counted_secs(since, self._asked_secs))
+            except Exception as error:
+                log.error("calls_not_looked_after", error=error, exc_info=error)
+        self._looked_at = now
+        waits = self._question is not None and not self._question.answered
+        self._asked_secs = _LOOK_SOON_SECS if waits else _LOOK_SECS
+        return self._asked_secs
+
+    def _look(self, built: Sequence[Built], now: float, elapsed_secs: float) -> None:
+        from squall_engine.observe import under_way
+
+        calls = list(under_way.calls_on_threads(built))
+        if self._loop_is_held(now):
+            call = under_way.call_on_loop(built, self._thread_id)
+            calls.append(call or self._unknown_call())
+        else:
+            # (While the loop is held, no coroutine can go on: that is no fault of theirs.)
+            try:
+                calls += under_way.calls_in_coroutines(built)
+            except RuntimeError:
+                pass  # they changed meanwhile; the next look comes soon enough
+        errors = []
+        for notice in self._watch.observe(calls, elapsed_secs):
+            if notice.step is Step.NAMED:
+                _name(notice)
+            else:
+                errors.append(self._error(notice))
+        if errors:
+            threading.Thread(
+                target=self._report, args=(errors, self._ending), name="stalled calls", daemon=True
+            ).start()
+
+    def _loop_is_held(self, now: float) -> bool:
+        from squall_engine.observe.under_way import is_idle
+
+        question = self._question
+        if question is not None and not question.answered:
+            return now - question.asked_at >= _HELD_SECS
+        self._question = None
+        if not is_idle(self._thread_id):
+            question = _Question(now)
+            try:
+                self._loop.call_soon_threadsafe(question.answer)
+            except RuntimeError:
+                return False  # the loop has ended
+            self._question = question
+        return False
+
+    def _unknown_call(self) -> CallUnderWay:
+        """The loop is held by what no task has called: a callback of a user's, for one."""
+        from squall_engine.observe import under_way
+
+        return under_way.CallUnderWay(
+            SYSTEM_COMPONENT,
+            SYSTEM_TASK,
+            "a callback",
+            lambda: "",
+            under_way.CallLimits.of(self._conf),
+            (self._question,),
+            under_way.loop_frames(self._thread_id),
+        )
+
+    def _error(self, notice: Notice[CallUnderWay]) -> tuple[str, ErrorInfo]:
+        call = notice.call
+        what = f"{call.name} of task {call.task} has not returned for {notice.secs:.0f} s"
+        given = call.given()
+        what += f", given {given}" if given else ""
+        if notice.step is Step.STALLED:
+            self._ending = True
+            what = (
+                f"CallStalled: {what}; its worker is restarted (topology.worker.stall.timeout.secs)"
+            )
+            log.error(
+                "call_stalled", component=call.component, task=call.task, what=what, hint=_HINT
+            )
+        else:
+            what = f"CallOverdue: {what} (topology.message.timeout.secs)"
+            log.error("call_overdue", component=call.component, task=call.task, what=what)
+        # As a traceback, which ends with what it is about: lists show the last line.
+        text = f"The stack of the call, the innermost line last:\n{call.stack().rstrip()}\n{what}"
+        return call.component, self._record(call.component, call.task, text)
+
+    def _report(self, errors: Errors, ending: bool) -> None:
+        """On a thread of its own: the heartbeats go on."""
+        if ending:
+            timer = threading.Timer(_REPORT_SECS, self._end, (EXIT_STALLED,))
+            timer.daemon = True
+            timer.start()  # whatever else hangs, a lock of the log's too
+        try:
+            self._send(errors, _REPORT_SECS / 2 if ending else _REPORT_SECS)
+        except Exception as error:
+            components = [component for component, _ in errors]
+            log.error("error_report_failed", components=components, error=error)
+        if ending:
+            logging.shutdown()
+            self._end(EXIT_STALLED)
+
+
+def _name(notice: Notice[CallUnderWay]) -> None:
+    call = notice.call
+    log.warning(
+        "call_under_way",
+        component=call.component,
+        task=call.task,
+        call=call.name,
+        given=call.given(),
+        secs=round(notice.secs, 1),
+        at=call.place(),
+    )
+
+
+def dump_when_silent(secs: float) -> None:
+    """Write all stacks to stderr unless this is called again within `secs`."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # stderr is gone
+        faulthandler.dump_traceback_later(secs)
+
+
+def send_aside(daemon_conf: dict[str, Any], topology_id: str) -> Send:
+    """Reports by a loop and a session with ZooKeeper of their own, for a moment."""
+
+    def send(errors: Errors, secs: float) -> None:
+        async def report() -> None:
+            state = ClusterState.from_conf(daemon_conf)
+            try:
+                async with asyncio.timeout(secs):
+                    await state.store.start()
+                    for component, info in errors:
+                        await state.report_error(topology_id, component, info)
+            finally:
+                await state.close()
+
+        asyncio.run(report())
+
+    return send
