@@ -1,5 +1,5 @@
-"""Imports between packages point down only: what docs/architecture.md says under "Where what
-lives"."""
+"""Imports between packages point down only: docs/architecture.md describes them under "The
+packages"."""
 
 from __future__ import annotations
 
