@@ -1,5 +1,5 @@
-# One command sets everything up, one runs all that CI runs: `make help` lists them.
-# Everything is installed into .venv in this checkout; nothing else on the machine is touched.
+# One command installs everything, one runs everything that CI runs: `make help` lists them.
+# Everything is installed into .venv in this checkout; nothing else on the machine changes.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,9 +15,9 @@ BENCH_STAMP := $(VENV)/.installed-bench
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Install what the project needs into .venv (done by the others when missing)
+setup: $(STAMP) ## Install the project's requirements into .venv (other targets do so if needed)
 
-# A changed core is compiled again.
+# A changed core is recompiled.
 $(STAMP): pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
@@ -26,9 +26,9 @@ $(STAMP): pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx
 	  echo "error: $(PYTHON) has no venv module." >&2; \
 	  echo "hint: apt-get install python3-venv" >&2; exit 1; }
 	@command -v java >/dev/null || { \
-	  echo "error: there is no Java runtime, which ZooKeeper needs." >&2; \
+	  echo "error: no Java runtime found; ZooKeeper needs one." >&2; \
 	  echo "hint: apt-get install default-jre-headless" >&2; exit 1; }
-	@echo "Installing into $(VENV) (once; PySpark, which brings ZooKeeper along, is the largest part) ..."
+	@echo "Installing into $(VENV) (once; the largest part is PySpark, which contains ZooKeeper) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade --disable-pip-version-check pip
 	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev,spark]'
@@ -37,68 +37,68 @@ $(STAMP): pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx
 demo: $(STAMP) ## Word count on a real cluster of processes on this machine, checked
 	$(BIN)/python deploy/demo.py
 
-test: $(STAMP) ## Everything that this machine can test, as CI does
+test: $(STAMP) ## Run all tests that this machine can run, as CI does
 	$(BIN)/python tests/run_all.py
 
-test-compose: $(STAMP) ## The cluster of deploy/compose in containers (Docker, or root to start one)
+test-compose: $(STAMP) ## Test the cluster of deploy/compose in containers (needs Docker, or root to start it)
 	$(BIN)/python -m pytest -v -s tests/compose
 
-quick: $(STAMP) ## Lint and the plainest unit tests, with those that were changed: 30 seconds
+quick: $(STAMP) ## Lint, the plainest unit tests and changed tests: 30 seconds
 	$(BIN)/python -m tests.quick
 
-check: $(STAMP) ## Lint, types, unit tests but for the slowest: three minutes on two free cores
+check: $(STAMP) ## Lint, types, all but the slowest unit tests: three minutes on two free cores
 	$(BIN)/python tests/run_all.py check
 
 SEEDS ?= 300
-simulation: $(STAMP) ## Simulated clusters with faults: SEEDS=n of them, or SEED=n with its trace
+simulation: $(STAMP) ## Simulate clusters with faults: SEEDS=n of them, or SEED=n with its trace
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
-# What benchmarks need besides: plots, and a compiler for cores with a feature cut out.
+# Extra packages for benchmarks: plots, and a compiler for cores with a feature removed.
 $(BENCH_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@touch $@
 
 # Results go to build/bench; "python -m bench.report" writes them into docs/performance.md.
-bench: $(BENCH_STAMP) ## The headline figures: table, JSON and plot; never part of the tests
+bench: $(BENCH_STAMP) ## Measure the headline figures: table, JSON and plot; not part of the tests
 	$(BIN)/python -m bench headline
 
-bench-features: $(BENCH_STAMP) ## What each default-on feature costs
+bench-features: $(BENCH_STAMP) ## Measure the cost of each default-on feature
 	$(BIN)/python -m bench features
 
-bench-latency: $(BENCH_STAMP) ## Complete latency at 1,000 messages a second
+bench-latency: $(BENCH_STAMP) ## Measure complete latency at 1,000 messages a second
 	$(BIN)/python -m bench latency
 
-bench-idle: $(BENCH_STAMP) ## CPU and memory of an idle cluster
+bench-idle: $(BENCH_STAMP) ## Measure CPU and memory of an idle cluster
 	$(BIN)/python -m bench idle
 
-bench-memory: $(BENCH_STAMP) ## Memory of every process while a bolt is stuck
+bench-memory: $(BENCH_STAMP) ## Measure the memory of every process while a bolt is stuck
 	$(BIN)/python -m bench memory
 
-bench-scale: $(BENCH_STAMP) ## Workers, tasks, bytes and fan-out: is there a cliff?
+bench-scale: $(BENCH_STAMP) ## Scale workers, tasks, bytes and fan-out, to find a cliff
 	$(BIN)/python -m bench scale
 
-bench-encryption: $(BENCH_STAMP) ## Two workers over TCP, plain and encrypted
+bench-encryption: $(BENCH_STAMP) ## Measure two workers over TCP, plain and encrypted
 	$(BIN)/python -m bench encryption
 
-bench-spark: $(STAMP) ## Word count on Spark against hand-written PySpark, as JSON
+bench-spark: $(STAMP) ## Compare word count on Spark with hand-written PySpark, as JSON
 	$(BIN)/python -m bench.spark
 
-bench-multilang: $(BENCH_STAMP) ## One shell bolt against bare pipes
+bench-multilang: $(BENCH_STAMP) ## Compare one shell bolt with bare pipes
 	$(BIN)/python -m bench multilang
 
-bench-peers: $(BENCH_STAMP) ## Other systems on the same lines, Apache Storm among them (installs them)
+bench-peers: $(BENCH_STAMP) ## Run other systems on the same lines, including Apache Storm (installs them)
 	$(BIN)/python -m bench peers
 
-bench-report: $(BENCH_STAMP) ## Write what was measured into docs/performance.md
+bench-report: $(BENCH_STAMP) ## Write the results into docs/performance.md
 	$(BIN)/python -m bench.report
 
 SECONDS ?= 60
 SEED ?=
-chaos: $(STAMP) ## Kill, cut and stop everything: make chaos SECONDS=600 SEED=7 (as root, for all of it)
+chaos: $(STAMP) ## Kill, stop and cut off everything: SECONDS=600 SEED=7 (some tests need root)
 	SQUALL_STORM_SECS=$(SECONDS) SQUALL_STORM_SEED=$(SEED) \
 	  $(BIN)/python -m pytest -s -v --timeout $$(( $(SECONDS) + 300 )) tests/chaos
 
-soak: $(STAMP) ## Property and chaos tests for much longer
+soak: $(STAMP) ## Run property and chaos tests for much longer
 	$(BIN)/python -m tests.simulation --seeds 5000 --from 100000
 	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos
 
@@ -106,10 +106,10 @@ format: $(STAMP) ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean: ## Remove what was installed and built here
+clean: ## Remove everything installed and built here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: bench-drpc
-bench-drpc: $(STAMP) ## DRPC requests a second and their latency, beside a bare Thrift server
+bench-drpc: $(STAMP) ## Measure DRPC requests per second and latency, beside a bare Thrift server
 	$(BIN)/python -m bench.drpc

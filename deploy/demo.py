@@ -1,10 +1,10 @@
 """`make demo`: word count over a real text, on a real cluster of processes on this machine.
 
 Starts `storm dev` with two supervisors, submits `examples/wordcount` with `storm jar`, shows the
-top words and what was acked and failed, checks the counts against a plain count of the same text,
-ends the topology with `storm kill` and then the cluster. Exit status 0 when all of that held.
+top words and the acked and failed lines, checks the counts against a plain count of the same text,
+ends the topology with `storm kill`, and then the cluster. Exit status 0 if all of this succeeded.
 
-Everything lies in a temporary folder, which is removed at the end (`--keep` keeps it).
+All files are in a temporary folder, which is removed at the end (`--keep` keeps it).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STOP_TIMEOUT_SECS = 30.0
 
 
 class DemoError(Exception):
-    """Something did not go as it must; the message says what."""
+    """A step of the demo failed; the message says which."""
 
 
 def say(text: str) -> None:
@@ -46,8 +46,8 @@ def say(text: str) -> None:
 
 @contextmanager
 def cluster(data_dir: Path) -> Iterator[dict[str, Any]]:
-    """A development cluster with two supervisors; yields what `storm dev --json` says of it, and
-    requires at the end that it leaves with status 0."""
+    """A development cluster with two supervisors; yields the output of `storm dev --json`, and
+    checks at the end that it exits with status 0."""
     messages = data_dir.parent / "storm-dev.err"
     argv = [
         *STORM, "dev", "--json", "--free-ports", "--data-dir", str(data_dir),
@@ -64,12 +64,12 @@ def cluster(data_dir: Path) -> Iterator[dict[str, Any]]:
         line = process.stdout.readline()
         alarm.cancel()
         if not line:
-            raise DemoError(f"storm dev did not come up:\n{messages.read_text()}")
+            raise DemoError(f"storm dev did not start:\n{messages.read_text()}")
         yield json.loads(line)
         process.send_signal(signal.SIGTERM)
         status = process.wait(STOP_TIMEOUT_SECS)
         if status != 0:
-            raise DemoError(f"storm dev ended with status {status}:\n{messages.read_text()}")
+            raise DemoError(f"storm dev exited with status {status}:\n{messages.read_text()}")
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -92,7 +92,7 @@ def storm(conf_file: Path, *arguments: str | Path) -> str:
         check=False,
     )
     if result.returncode != 0:
-        raise DemoError(f"storm {arguments[0]} ended with status {result.returncode}")
+        raise DemoError(f"storm {arguments[0]} exited with status {result.returncode}")
     return result.stdout
 
 
@@ -113,12 +113,12 @@ def submit(conf_file: Path, text: Path, output: Path) -> tuple[float, float]:
                 called = time.monotonic()
             say("  " + line.rstrip())
     if process.returncode != 0:
-        raise DemoError(f"storm jar ended with status {process.returncode}")
+        raise DemoError(f"storm jar exited with status {process.returncode}")
     return typed, called
 
 
 def progress_of(output: Path) -> dict[str, int] | None:
-    """Lines, acked and failed, as the source's tasks write them; None before they do."""
+    """Counts of lines, acked and failed, written by the source's tasks; None before the first."""
     files = list(output.glob("lines-*.json"))
     if not files:
         return None
@@ -127,7 +127,7 @@ def progress_of(output: Path) -> dict[str, int] | None:
 
 
 def wait(what: str, probe: Callable[[], bool], timeout_secs: float, poll_secs: float) -> None:
-    """Until `probe` holds. Raises DemoError when it does not in time."""
+    """Wait until `probe` holds. Raises DemoError after a timeout."""
     deadline = time.monotonic() + timeout_secs
     while not probe():
         if time.monotonic() > deadline:
@@ -150,7 +150,7 @@ def watch(output: Path) -> None:
 
 
 class FirstAck(threading.Thread):
-    """Watches, beside the submission, for the moment at which the first line is acked."""
+    """Watches, during the submission, for the moment when the first line is acked."""
 
     def __init__(self, output: Path) -> None:
         super().__init__(name="first-ack", daemon=True)
@@ -167,7 +167,7 @@ class FirstAck(threading.Thread):
                 time.sleep(0.005)
 
     def wait(self) -> float:
-        """The moment (monotonic). Raises DemoError when there was none in time."""
+        """That moment (monotonic). Raises DemoError after a timeout."""
         self.join()
         if self._at is None:
             raise DemoError(f"no line was acked within {COUNT_TIMEOUT_SECS:.0f} s")
@@ -209,7 +209,7 @@ def run(folder: Path) -> None:
             check=False,
         )  # fmt: skip
         if report.returncode != 0:
-            raise DemoError("the counts are not those of the plain count")
+            raise DemoError("the counts differ from the plain count")
         say("")
         say(storm(conf_file, "list").rstrip())
         storm(conf_file, "kill", NAME, "-w", "0")

@@ -1,4 +1,4 @@
-"""What a container of Squall starts with: writes storm.yaml when none is mounted, then runs the
+"""The entrypoint of a Squall container: writes storm.yaml when none is mounted, then runs the
 command.
 
     entrypoint.py storm nimbus        any command; a daemon learns the name that others resolve
@@ -39,12 +39,12 @@ PORTS = {
 }
 HOSTNAME = "storm.local.hostname"
 _PAUSE_SECS = 1.0
-# What the image's HEALTHCHECK connects to.
+# The port that the image's HEALTHCHECK connects to.
 _PORT_FILE = Path("/tmp/squall.port")
 
 
 class EntrypointError(Exception):
-    """What the environment asks for cannot be done; told in one message."""
+    """A request in the environment cannot be carried out; the message says why."""
 
 
 def rendered(env: Mapping[str, str]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _yaml_map(text: str, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise EntrypointError(f"{where} is no YAML map of options, but {value!r}")
+        raise EntrypointError(f"{where} is not a YAML map of options: {value!r}")
     return value
 
 
@@ -124,7 +124,7 @@ def with_hostname(
 
 
 def supervise(command: Sequence[str]) -> int:
-    """Run a supervisor, again and again until SIGTERM or SIGINT: then end it, and its workers,
+    """Run a supervisor, restarting it until SIGTERM or SIGINT: then end it, and its workers,
     which drain. Whatever else ends meanwhile (workers of a supervisor that was killed) is reaped:
     this may be process 1. Returns 2 when the command line is wrong, else 0."""
     child = 0
@@ -141,7 +141,7 @@ def supervise(command: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, stop)
     signals = {signal.SIGTERM, signal.SIGINT}
     while not stopping:
-        # A signal that comes between the start and the note of its process id waits that long.
+        # A signal between the start and the recording of its process id waits for the latter.
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         child = os.posix_spawnp(command[0], list(command), os.environ, setsigmask=())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
@@ -150,7 +150,7 @@ def supervise(command: Sequence[str]) -> int:
         if status == 2:
             return 2
         if not stopping:
-            print(f"supervisor ended with status {status}; starting it again", file=sys.stderr)
+            print(f"the supervisor exited with status {status}; restarting it", file=sys.stderr)
             time.sleep(_PAUSE_SECS)
     ending = [command[0], "kill_workers", *command[2:]]
     _reap_until(os.posix_spawnp(ending[0], ending, os.environ))
@@ -177,17 +177,17 @@ def port_of(command: Sequence[str], conf: Mapping[str, Any]) -> int:
     try:
         return int(port)
     except (TypeError, ValueError) as error:
-        raise EntrypointError(f"{key} is {port!r}, which is no port") from error
+        raise EntrypointError(f"{key} is {port!r}, not a port number") from error
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> int:
-    """What `main` does, with errors raised."""
+    """The work of `main`; errors are raised."""
     path = Path(env.get("STORM_CONF_DIR") or "/conf") / "storm.yaml"
     conf = site_conf(path, env)
     daemon = daemon_of(command)
     if daemon is not None:
         command = with_hostname(command, conf, env)
-        with contextlib.suppress(OSError):  # a container may have no place to write it
+        with contextlib.suppress(OSError):  # the container may have no writable folder for it
             _PORT_FILE.write_text(f"{port_of(command, conf)}\n")
     sys.stdout.flush()
     sys.stderr.flush()

@@ -11,10 +11,10 @@ from squall import Bolt, Spout
 
 
 class Records(Spout):
-    """Emits the named fields of each line of the files that match a pattern, an absolute one:
-    workers have a working directory of their own.
+    """Emits the named fields of each line of the files that match a pattern. The pattern is
+    absolute, because each worker has its own working directory.
 
-    Under `storm spark run`, --input stands for it and none of this is called.
+    Under `storm spark run`, --input replaces this spout, and none of its methods is called.
     """
 
     def __init__(self, pattern, fields):
@@ -25,7 +25,7 @@ class Records(Spout):
         tasks = len(context.component_tasks(context.this_component_id))
         paths = sorted(glob.glob(self.pattern or ""))
         if not paths:
-            raise FileNotFoundError(f"no file is named {self.pattern} on {socket.gethostname()}")
+            raise FileNotFoundError(f"no file matches {self.pattern} on {socket.gethostname()}")
         records = [
             json.loads(line)
             for path in paths

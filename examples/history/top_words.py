@@ -2,11 +2,11 @@
 
     records --shuffle--> split --fields on window, word--> count --fields on window--> rank
 
-Records are lines such as {"time": 61.5, "text": "to be or not to be"}. One belongs to the windows
-that its own field `time` (seconds) lies in, whenever it arrives:
-windows of WINDOW seconds, one every SLIDE seconds. `rank` emits the top words of the windows that
-have changed: on a cluster at every tick, on Spark at the end of the input (or the micro-batch). The
-last line of a (window, rank) is the one that counts.
+Records are lines such as {"time": 61.5, "text": "to be or not to be"}. A record belongs to the
+windows that contain its field `time` (seconds), whenever it arrives. Windows are WINDOW seconds
+long and start every SLIDE seconds. `rank` emits the top words of the windows that have changed: on
+a cluster at every tick, on Spark at the end of the input (or the micro-batch). The last line of a
+(window, rank) is the valid one.
 
     storm jar       examples/history top_words --records 'in/*.jsonl' --folder OUT
     storm spark run --input 'records=in/*.jsonl' --output rank=OUT examples/history top_words
@@ -22,7 +22,7 @@ TOP = 3
 
 
 class Split(Bolt):
-    """A text to its words, once for each window that it is in."""
+    """Splits a text into words, once for each window that contains it."""
 
     outputs = ["window", "word"]
     stateless = True

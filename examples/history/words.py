@@ -18,7 +18,7 @@ from squall import Bolt, StatefulBolt, TopologyBuilder, submit_topology
 
 
 class Split(Bolt):
-    """A text to its words."""
+    """Splits a text into words."""
 
     outputs = ["word"]
     stateless = True
@@ -48,12 +48,12 @@ def build(records, folder):
 
 def arguments(description):
     parser = argparse.ArgumentParser(description=description)
-    # Absolute here, where the user's folder is known: what a component is made from travels as it
-    # is, and its constructor runs again in a worker.
+    # Made absolute here, where the user's folder is known: constructor arguments are sent as they
+    # are, and the constructor runs again in a worker.
     parser.add_argument(
         "--records", type=os.path.abspath, help="pattern of JSON lines files, on every node"
     )
-    parser.add_argument("--folder", type=os.path.abspath, help="where results go")
+    parser.add_argument("--folder", type=os.path.abspath, help="folder for results")
     parser.add_argument("--name", help="name of the topology")
     parser.add_argument("--workers", type=int, default=1)
     return parser

@@ -1,7 +1,7 @@
-"""Made-up people who tweet URLs and follow each other: the same for the same seed, everywhere.
+"""Invented people who tweet URLs and follow each other: the same everywhere for the same seed.
 
-A few people are followed by many and most by few, a few URLs are tweeted by many, and followers
-overlap: so that counting distinct followers needs all of them.
+A few people have many followers and most have few, a few URLs are tweeted by many, and followers
+overlap, so that counting distinct followers needs all of them.
 """
 
 import random
@@ -9,8 +9,8 @@ from functools import lru_cache
 
 
 class World:
-    """`people` persons, `urls` URLs. Everything about one is drawn from the seed and its name, so
-    that no task needs the whole."""
+    """`people` persons, `urls` URLs. Everything about each is drawn from the seed and its name, so
+    that no task needs the whole world."""
 
     def __init__(self, seed=7, people=20_000, urls=500, tweeters_max=40, followers_max=1_000):
         self.seed = seed
@@ -24,7 +24,7 @@ class World:
         return f"http://news.example/{number % self.urls}"
 
     def tweeters(self, url):
-        """Who has tweeted a URL; nobody, when there is no such URL."""
+        """The people who have tweeted a URL; empty if there is no such URL."""
         head, _, number = url.rpartition("/")
         if head != "http://news.example" or not number.isdigit() or int(number) >= self.urls:
             return []

@@ -1,4 +1,4 @@
-"""Reach: how many people have seen a URL on a network of followers. Asked over DRPC, in parallel.
+"""Reach: how many people have seen a URL on a network of followers. Parallel, over DRPC.
 
     url ──▶ tweeters of it ──▶ followers of each ──▶ distinct ones, a share a task ──▶ their number
 
@@ -6,7 +6,7 @@
     storm drpc-client --function reach http://news.example/1 http://news.example/2
     storm local --local-ttl 0 examples/reach reach --ask 5
 
-The network is made up from a seed (`followers.py`).
+The network is generated from a seed (`followers.py`).
 """
 
 import argparse
@@ -18,7 +18,7 @@ from squall_drpc import BatchBolt, LinearDRPCTopologyBuilder, drpc_client
 
 
 class GetTweeters(Bolt):
-    """A URL becomes those who have tweeted it."""
+    """Emits the people who have tweeted a URL."""
 
     outputs = ["id", "tweeter"]
 
@@ -96,8 +96,8 @@ def main():
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--attempts", type=int, default=1, help="tries before a request fails")
-    parser.add_argument("--name", default="reach", help="of the topology and of the function")
-    parser.add_argument("--ask", type=int, default=0, help="ask for the reach of so many URLs")
+    parser.add_argument("--name", default="reach", help="name of the topology and of the function")
+    parser.add_argument("--ask", type=int, default=0, help="ask for the reach of this many URLs")
     options = parser.parse_args()
     builder = linear_builder(
         options.name, options.seed, options.attempts, parallelism=options.parallelism

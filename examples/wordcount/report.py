@@ -1,4 +1,4 @@
-"""What a word count has counted, beside a plain count of the same text.
+"""Compares the result of a word count with a plain count of the same text.
 
     python examples/wordcount/report.py --text TEXT.txt --output OUT [--wait SECS] [--top N]
 
@@ -16,7 +16,7 @@ from wordcount import words
 
 
 def read_progress(output):
-    """Lines, acked and failed, over all tasks of the source; None before there is any."""
+    """Lines, acked and failed, over all tasks of the source; None before the first report."""
     files = sorted(Path(output).glob("lines-*.json"))
     if not files:
         return None

@@ -5,7 +5,7 @@ documentation (the topics of `help()`) and the docstrings of its standard librar
 
 The text is by the Python Software Foundation and Python's contributors, under the PSF License
 Agreement (https://docs.python.org/3/license.html). It is read from this machine's Python, not
-shipped with Squall, and the same on each run of one Python.
+shipped with Squall, and is the same on each run of one Python.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def make_text(words_min=WORDS_MIN):
             break
         for text in docstrings(path.read_text(encoding="utf-8", errors="replace")):
             add(text)
-    while words < words_min:  # a Python that came without its library's sources
+    while words < words_min:  # a Python without the sources of its library
         add("\n".join(lines))
     return lines
 
@@ -72,7 +72,7 @@ def make_text(words_min=WORDS_MIN):
 def main():
     parser = argparse.ArgumentParser(description="Write a real text to count the words of.")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--words", type=int, default=WORDS_MIN, help="at least so many words")
+    parser.add_argument("--words", type=int, default=WORDS_MIN, help="minimum number of words")
     options = parser.parse_args()
     lines = make_text(options.words)
     options.file.parent.mkdir(parents=True, exist_ok=True)

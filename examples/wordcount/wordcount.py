@@ -6,9 +6,9 @@
     storm local examples/wordcount wordcount --text TEXT.txt --output OUT
     python examples/wordcount/report.py      --text TEXT.txt --output OUT
 
-The source keeps each line until every word of it was counted, and emits it again when it failed.
-The counts are in the memory of the `count` tasks: a worker that is killed takes them along, and a
-line that is replayed counts twice. (What must survive belongs into a sink outside the worker.)
+The source keeps each line until all its words are counted, and emits it again if it fails. The
+counts are in the memory of the `count` tasks: a killed worker loses them, and a replayed line
+counts twice. (Keep results that must survive in a sink outside the worker.)
 """
 
 import argparse
@@ -73,7 +73,7 @@ class Lines(Spout):
     def ack(self, number):
         if self.pending.pop(number, None) is not None:
             self.acked += 1
-            if self.acked in (1, self.total):  # the first shows at once how long the start took
+            if self.acked in (1, self.total):  # the first shows how long the start took
                 self.write_progress()
 
     def fail(self, number):
@@ -151,7 +151,7 @@ def main():
     parser.add_argument("--name", default="wordcount", help="name of the topology")
     parser.add_argument("--workers", type=int, default=2, help="worker processes")
     parser.add_argument("--parallelism", type=int, default=2, help="executors of each bolt")
-    parser.add_argument("--pending", type=int, default=500, help="lines under way at most")
+    parser.add_argument("--pending", type=int, default=500, help="most pending lines")
     options = parser.parse_args()
     text, output = os.path.abspath(options.text), os.path.abspath(options.output)
     if not os.path.isfile(text):
