@@ -35,7 +35,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of what would be done. `component` "" stands for the workers."""
+    """One proposed change. `component` "" stands for the workers."""
 
     component: str
     now: int
@@ -45,29 +45,29 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What a report says of a topology as it runs now."""
+    """A report's advice for a topology as it runs now."""
 
     changes: list[Change]
-    unjudged: list[str]  # components ("": the workers) of which too little was watched
+    unjudged: list[str]  # components ("": the workers) with too little data
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Raises AdviceError for what is no report of ours."""
+    """Raises AdviceError if the file is not a report of ours."""
     try:
         report = json.loads(path.read_bytes())
     except OSError as error:
         raise AdviceError(
-            f"the report {path} cannot be read: {error.strerror or error}",
+            f"cannot read the report {path}: {error.strerror or error}",
             hint="storm spark report TOPOLOGY --json FILE writes one; --from-report without a file "
-            "makes it now",
+            "makes a new one",
         ) from error
     except (ValueError, RecursionError) as error:
-        raise AdviceError(f"{path} is no JSON: {error}") from error
+        raise AdviceError(f"{path} is not JSON: {error}") from error
     if not isinstance(report, dict) or "advice" not in report:
-        raise AdviceError(f"{path} is no report of `storm spark report --json`")
+        raise AdviceError(f"{path} is not a report of `storm spark report --json`")
     if report.get("format") != _FORMAT:
         raise AdviceError(
-            f"{path} is a report of another version of squall (format {report.get('format')}; "
+            f"{path} is a report from another version of squall (format {report.get('format')}; "
             f"this one reads {_FORMAT})"
         )
     return report
@@ -83,8 +83,8 @@ def recommendation_of(
     force: bool,
 ) -> Recommendation:
     """What the report would change about a topology as it runs now, never more executors than
-    tasks, and what it cannot tell. Raises AdviceError for a report of another topology or, unless
-    forced, an old one."""
+    tasks, and the components it cannot judge. Raises AdviceError for a report of another topology
+    or, unless forced, an old one."""
     try:
         about = str(report["topology"]["id"])
         age_secs = now_secs - float(report["to_ms"]) / 1000
@@ -103,13 +103,13 @@ def recommendation_of(
         raise AdviceError(f"the report is damaged: {error!r}") from error
     if about != topology_id:
         raise AdviceError(
-            f"the report is about {about}, and what runs is {topology_id}",
-            hint="make one about it: --from-report without a file",
+            f"the report is about {about}, but {topology_id} is running",
+            hint="make a new report: --from-report without a file",
         )
     if age_secs > AGE_SECS_MAX and not force:
         raise AdviceError(
-            f"the report's figures end {age_secs / 3600:.1f} hours ago; the load may have changed",
-            hint="--from-report without a file makes a new one; --force applies this one",
+            f"the report's data ends {age_secs / 3600:.1f} hours ago; the load may have changed",
+            hint="--from-report without a file makes a new report; --force applies this one",
         )
     found = []
     judged = set()

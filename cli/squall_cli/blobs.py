@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _CHUNK_BYTES = 256 * 1024
-# Until a second Nimbus has an upload, too, when the network between the two is slow.
+# Until a second Nimbus also has an upload, when the network between the two is slow.
 _FINISH_SECS = 120.0
 _ENTRY = re.compile(r"(?P<kind>[uo]):(?P<name>[^:]*):(?P<bits>[r-]?[w-]?[a-]?)")
 _BITS = {"r": 1, "w": 2, "a": 4}
@@ -32,7 +32,7 @@ def parse_acl(text: str) -> list[storm.AccessControl]:
                 f"{part!r} is not [uo]:[USER]:[r-][w-][a-], such as u:alice:rw- or o::r"
             )
         if match["kind"] == "o" and match["name"]:
-            raise ValueError(f"{part!r}: o is everybody else, and has no name")
+            raise ValueError(f"{part!r}: o is everyone else and takes no name")
         kind = (
             storm.AccessControlType.USER
             if match["kind"] == "u"
@@ -53,7 +53,7 @@ def show_acl(acl: list[storm.AccessControl]) -> str:
 
 
 def run_blobs(conf: Mapping[str, Any], action: Callable[[NimbusClient], Awaitable[_T]]) -> _T:
-    """Run calls over one connection; what Nimbus refuses becomes a message. Raises NimbusError."""
+    """Run calls over one connection; refusals become messages. Raises NimbusError."""
     from squall_common.client.nimbus import run_nimbus
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
@@ -71,11 +71,11 @@ def run_blobs(conf: Mapping[str, Any], action: Callable[[NimbusClient], Awaitabl
     except storm.IllegalStateException as error:
         raise NimbusError(str(error.msg)) from error
     except ThriftApplicationError as error:
-        raise NimbusError(f"Nimbus could not do that: {error}") from error
+        raise NimbusError(f"the call failed in Nimbus: {error}") from error
 
 
 async def list_keys(nimbus: NimbusClient) -> list[str]:
-    """All that Nimbus shows us."""
+    """All keys that Nimbus shows us."""
     keys: list[str] = []
     page = await nimbus.call("listBlobs", "")
     while page.keys:
@@ -95,7 +95,7 @@ async def upload(nimbus: NimbusClient, session: str, source: IO[bytes]) -> int:
         await nimbus.call("finishBlobUpload", session, timeout_secs=_FINISH_SECS)
     except OSError as error:
         await nimbus.call("cancelBlobUpload", session)
-        raise SquallError(f"cannot read what is to be uploaded: {error}") from error
+        raise SquallError(f"cannot read the input of the upload: {error}") from error
     return size
 
 
@@ -112,5 +112,5 @@ async def download(nimbus: NimbusClient, key: str, target: IO[bytes]) -> int:
         target.write(chunk)
         size += len(chunk)
     if began.data_size is not None and size != began.data_size:
-        raise NimbusError(f"{size} bytes of blob {key} came, {began.data_size} were promised")
+        raise NimbusError(f"received {size} bytes of blob {key} instead of {began.data_size}")
     return size

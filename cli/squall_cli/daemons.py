@@ -34,7 +34,7 @@ def write_daemon_conf(folder: Path, conf: Mapping[str, Any]) -> Path:
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror}",
-            hint="Set storm.local.dir to one of your own.",
+            hint="Set storm.local.dir to a folder that you can write.",
         ) from error
     return path
 

@@ -1,4 +1,4 @@
-"""`--requirements`, `--wheels`: what a topology needs beside its package, found beforehand."""
+"""`--requirements`, `--wheels`: finds the dependencies of a topology before it is submitted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class DependencyOptions:
-    """What the user said."""
+    """The user's options."""
 
     requirements: Path | None = None
     wheels: Path | None = None
-    none: bool = False  # also not those of the project's own pyproject.toml
+    none: bool = False  # not even those of the project's own pyproject.toml
 
 
 def dependency_options(function: Callable[..., _R]) -> Callable[..., _R]:
@@ -34,16 +34,16 @@ def dependency_options(function: Callable[..., _R]) -> Callable[..., _R]:
             "--requirements",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Ship what this file requires: a requirements file, or a pyproject.toml. By "
-            "default the pyproject.toml of PACKAGE, where it has one.",
+            help="Ship the requirements of this file: a requirements file or a pyproject.toml "
+            "(default: the pyproject.toml of PACKAGE, if there is one).",
         ),
         click.option(
             "--wheels",
             type=click.Path(path_type=Path),
             metavar="DIR",
-            help="Ship the wheels of this folder; with --requirements, look there first.",
+            help="Ship the wheels in this folder; with --requirements, search it first.",
         ),
-        click.option("--no-dependencies", is_flag=True, help="Ship the package alone."),
+        click.option("--no-dependencies", is_flag=True, help="Ship only the package."),
     )
     for option in reversed(options):
         function = option(function)
@@ -85,20 +85,24 @@ def prepare_dependencies(
 
 
 def _cluster_platform(conf: Mapping[str, Any]) -> Platform:
-    """What the cluster's supervisors have in common; with none there yet, what this machine is."""
+    """The platform that the supervisors share; if none has reported one, this machine's."""
     from squall_common.client.nimbus import run_nimbus
     from squall_common.packaging.platforms import Platform, this_platform
 
     text: str = run_nimbus(conf, lambda nimbus: nimbus.call("getClusterPlatform"))
     if not text:
-        print("note: no supervisor tells its platform; this machine's is taken", file=sys.stderr)
+        print(
+            "note: no supervisor has reported its platform; using this machine's", file=sys.stderr
+        )
     return Platform.parse(text) if text else this_platform()
 
 
 def _wanted(options: DependencyOptions, package: Path) -> Path | None:
     if options.none:
         if options.requirements is not None or options.wheels is not None:
-            raise click.UsageError("--no-dependencies excludes --requirements and --wheels.")
+            raise click.UsageError(
+                "--no-dependencies cannot be combined with --requirements or --wheels."
+            )
         return None
     if options.requirements is not None:
         return options.requirements
@@ -119,7 +123,7 @@ def _find(
         assert wheels_dir is not None
         return take_wheels(wheels_dir, platform)
     folder.mkdir()
-    print(f"finding what {wanted} requires, for {platform} ...", file=sys.stderr, flush=True)
+    print(f"resolving the requirements of {wanted} for {platform} ...", file=sys.stderr, flush=True)
     return resolve(wanted, wheels_dir, platform, folder)
 
 

@@ -1,6 +1,6 @@
 """The `storm` command: finds the sub-command, runs it, and turns its errors into a message.
 
-Exit status: 0 done; 1 an expected failure, told in one message on stderr; 2 wrong usage;
+Exit status: 0 success; 1 an expected failure, explained in one message on stderr; 2 wrong usage;
 130 interrupted. Data goes to stdout, everything else to stderr.
 
 Only click is imported before a sub-command is known, so that `storm --version` and shell completion
@@ -63,7 +63,7 @@ class _Commands(click.Group):
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint} 'storm --help' lists all.")
+            ctx.fail(f"No such command {args[0]!r}.{hint} 'storm --help' lists all commands.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,8 +98,8 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
 def storm(settings: Settings) -> None:
     """Squall: Apache Storm for Python.
 
-    Submit topologies to a cluster, look after them, and run the cluster's daemons. A cluster on
-    this machine, for trying things out: storm dev
+    Submit topologies to a cluster, manage them, and run the cluster's daemons. To try things out,
+    start a cluster on this machine with: storm dev
     """
 
 
@@ -117,8 +117,8 @@ def run(args: Sequence[str] | None = None) -> int:
         click.echo("Interrupted.", err=True)
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone (`storm list | head`): nothing to say, and nobody to
-        # say it to; the interpreter's own flush at exit must not complain either.
+        # The reader of our output is gone (`storm list | head`), so there is nothing to say; the
+        # interpreter's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:

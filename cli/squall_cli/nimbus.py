@@ -1,4 +1,4 @@
-"""Calls to Nimbus: the leader is found, and what it refuses becomes a message for a person."""
+"""Calls to Nimbus: finds the leader, and turns its refusals into messages for people."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from squall_common.errors import NimbusError
 
 
 class NotAliveError(NimbusError):
-    """There is no such topology, or soon no more."""
+    """There is no such topology, or it is being killed."""
 
 
 def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
-    """One call to the leader. Raises NimbusError with the reason when nobody answers or the call
-    is refused. The result is the Thrift struct, hence Any."""
+    """One call to the leader. Raises NimbusError with the reason when no Nimbus answers or the
+    call is refused. The result is the Thrift struct, hence Any."""
     from squall_common.client.nimbus import NimbusClient, run_nimbus
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
@@ -26,8 +26,8 @@ def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
         return run_nimbus(conf, ask)
     except storm.NotAliveException as error:
         raise NotAliveError(
-            _reason(error, "there is no such topology"),
-            hint="'storm list' shows the topologies that run.",
+            _reason(error, "no such topology"),
+            hint="'storm list' shows the running topologies.",
         ) from error
     except storm.AuthorizationException as error:
         raise NimbusError(f"not allowed: {_reason(error, method)}") from error
@@ -35,7 +35,7 @@ def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
         raise NimbusError(_reason(error, f"Nimbus refused {method}")) from error
     except ThriftApplicationError as error:
         raise NimbusError(
-            f"Nimbus could not do {method}: {error}", hint="Its log says more."
+            f"the call {method} failed in Nimbus: {error}", hint="Nimbus' log has details."
         ) from error
 
 

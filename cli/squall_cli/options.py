@@ -1,4 +1,4 @@
-"""Options that every sub-command takes, before or after its name, and what they mean.
+"""Options that every sub-command takes, before or after its name.
 
 storm --config FILE -c key=value list
 storm list -c key=value

@@ -1,4 +1,4 @@
-"""What people and programs see: tables and messages, or JSON.
+"""Output: tables and messages for people, JSON for programs.
 
 Data goes to stdout, messages to stderr. Nothing that comes from a topology reaches the terminal
 with its control characters.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from squall_common.errors import SquallError
 
-# A table in a pipe is not wrapped: who reads it with grep or awk wants one row a line.
+# A table in a pipe is not wrapped: grep and awk need one row a line.
 _PIPE_WIDTH_COLUMNS = 1000
 
 
@@ -59,8 +59,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def say(message: str) -> None:
-    """A message to the person at the terminal (stderr). One that cannot be written is dropped: what
-    the command does goes on."""
+    """A message to the person at the terminal (stderr). One that cannot be written is dropped, and
+    the command continues."""
     print_if_possible(printable(message), sys.stderr)
 
 

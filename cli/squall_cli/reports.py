@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ReportOrder:
-    """What `storm spark report` is asked for."""
+    """The options of `storm spark report`."""
 
     topology: str
     since: str | None = None
@@ -29,7 +29,7 @@ class ReportOrder:
 
 
 def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
-    """Make a report; returns the exit status. Errors are told by the child."""
+    """Make a report; returns the exit status. The child reports errors."""
     from squall_cli.entry import wait_for_child
     from squall_common.history.settings import history_url
 

@@ -1,5 +1,5 @@
-"""Workers restarted one after the other: each drains, ends, is started again by its supervisor, and
-runs before the next one is touched."""
+"""Restarts workers one at a time: each drains, exits, is started again by its supervisor, and runs
+before the next one is touched."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Turn:
 
 
 class RollingRestart:
-    """`turns` in order; `run` goes through them. A failure ends it: the others run on as before."""
+    """`turns` in order; `run` goes through them. A failure ends it: the others keep running."""
 
     def __init__(self, conf: Mapping[str, Any], *, timeout_secs: float) -> None:
         self._conf = conf
@@ -85,8 +85,8 @@ class RollingRestart:
                 self.turns.append(Turn(name, place, worker.supervisor_id, worker.port, life))
         if away:
             raise SquallError(
-                f"nobody could start {', '.join(away)} again: no supervisor is known there",
-                hint="Nimbus moves work away from a node whose supervisor is gone; or start it.",
+                f"{', '.join(away)} could not be started again: no supervisor is known there",
+                hint="Start the supervisor, or wait until Nimbus moves the work to other nodes.",
             )
 
     def run(self, tell: Callable[[int, Turn], None]) -> None:
@@ -119,12 +119,14 @@ class RollingRestart:
                 return "new already"
             if life is not None and life.age_secs >= _TELLING_SECS:
                 break
-            self._pause(turn, deadline, "it has not been running yet")
+            self._pause(turn, deadline, "it was not running yet")
         turn.before = life
         stamp_ms = int(time.time() * 1000)
         request = send(self._conf, worker, storm.ProfileAction.JVM_RESTART, stamp_ms)
         while is_pending(self._conf, request):
-            self._pause(turn, deadline, "its supervisor has not done it yet, and may still do so")
+            self._pause(
+                turn, deadline, "its supervisor has not carried out the restart yet, but still may"
+            )
         reason = reason_of(request, failures(self._conf, turn.topology))
         if reason is not None:
             raise SquallError(f"{turn.worker} of {turn.topology} was not restarted: {reason}")
@@ -135,14 +137,14 @@ class RollingRestart:
             life = Life.of(worker)
             if life is not None and life.follows(turn.before):
                 return "restarted"
-            self._pause(turn, deadline, "it does not run again")
+            self._pause(turn, deadline, "it was not running again")
 
     def _pause(self, turn: Turn, deadline: float, reason: str) -> None:
         if time.monotonic() >= deadline:
             raise SquallError(
                 f"{turn.worker} of {turn.topology}: after {self._timeout_secs:g} s {reason}",
-                hint=f"'storm get-errors {turn.topology}' and the log of the worker may say why; "
-                "the workers after it were not touched",
+                hint=f"'storm get-errors {turn.topology}' and the worker's log may show why; "
+                "the remaining workers were not touched",
             )
         time.sleep(_POLL_SECS)
 

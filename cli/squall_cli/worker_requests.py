@@ -1,4 +1,4 @@
-"""What commands ask of a single worker through Nimbus' setWorkerProfiler, and what became of it.
+"""Requests to a single worker through Nimbus' setWorkerProfiler, and their outcome.
 
 The supervisor of the worker carries a request out and takes it away; one that failed leaves an
 error of the topology that begins with the request's file (`squall_supervisor.watch.profiling`).
@@ -78,7 +78,7 @@ def is_pending(conf: Mapping[str, Any], request: WorkerRequest) -> bool:
 
 
 def failures(conf: Mapping[str, Any], topology_name: str) -> list[str]:
-    """What has gone wrong lately with requests to workers of the topology, and more."""
+    """The latest errors of requests to workers of the topology, among other errors."""
     from squall_thrift import storm
 
     options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)

@@ -70,7 +70,7 @@ def find_java() -> str:
     found = shutil.which("java")
     if found is None:
         raise SquallError(
-            "ZooKeeper needs Java, and there is no `java` on this machine",
+            "ZooKeeper needs Java, but `java` was not found on this machine",
             hint="Install it: sudo apt-get install openjdk-17-jre-headless",
         )
     return found
@@ -89,7 +89,7 @@ def find_classpath() -> str:
     if _DEBIAN_JAR.is_file():
         return os.pathsep.join(["/etc/zookeeper/conf_example", str(_DEBIAN_JAR)])
     raise SquallError(
-        "there is no ZooKeeper server on this machine",
+        "no ZooKeeper server was found on this machine",
         hint=f"Install one: {sys.executable} -m pip install pyspark\n"
         "or: sudo apt-get install zookeeper",
     )
@@ -241,7 +241,7 @@ class DevZooKeeper:
                 while not await self._serving():
                     if self._process.poll() is not None:
                         raise SquallError(
-                            f"ZooKeeper ended at once with status {self._process.returncode}",
+                            f"ZooKeeper exited at once with status {self._process.returncode}",
                             hint=f"{self._last_words()}See {self.log_file}",
                         )
                     await asyncio.sleep(0.02)
@@ -287,7 +287,7 @@ def _check_port(host: str, port: int) -> int:
         except OSError as error:
             raise SquallError(
                 f"ZooKeeper cannot listen on {host}:{port}: {error.strerror}",
-                hint="Stop what uses the port, or take another one.",
+                hint="Stop the program that uses the port, or choose another port.",
             ) from error
         bound: int = probe.getsockname()[1]
         return bound

@@ -47,7 +47,7 @@ def test_two_cannot_share_a_data_folder(cluster: DevCluster) -> None:
     second = storm("dev", "--json", "--free-ports", "--data-dir", cluster.data_dir)
     assert second.returncode == 1
     assert second.stdout == ""
-    assert f"another 'storm dev' uses {cluster.data_dir}" in second.stderr
+    assert f"another 'storm dev' is using {cluster.data_dir}" in second.stderr
 
 
 def test_a_daemon_that_dies_is_started_again(cluster: DevCluster) -> None:
@@ -59,7 +59,7 @@ def test_a_daemon_that_dies_is_started_again(cluster: DevCluster) -> None:
             lambda part=part, pid=pid: cluster.state()[part]["pid"] not in (None, pid),
         )
     wait_for("a leader", lambda: _leads(cluster), 60)
-    assert "nimbus was ended by SIGKILL; it is started again." in cluster.messages()
+    assert "nimbus was killed by SIGKILL; restarting it." in cluster.messages()
 
 
 def _leads(cluster: DevCluster) -> bool:

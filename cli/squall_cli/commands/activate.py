@@ -12,7 +12,7 @@ from squall_cli.output import print_json, say
 @json_option
 @settings_options
 def command(settings: Settings, topology_name: str, as_json: bool) -> None:
-    """Let the spouts of a topology emit again."""
+    """Resume the spouts of a topology."""
     call_nimbus(settings.load(), "activate", topology_name)
     if as_json:
         print_json({"topology": topology_name, "action": "activate"})

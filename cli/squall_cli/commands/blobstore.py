@@ -32,7 +32,7 @@ _file_option = click.option(
     "path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The file; standard input or output when left out.",
+    help="The file (default: standard input or output).",
 )
 
 
@@ -54,7 +54,7 @@ def _source(path: Path | None) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _target(path: Path | None) -> Iterator[IO[bytes]]:
-    """A file is whole, or as it was. Raises SquallError."""
+    """The file is complete, or unchanged. Raises SquallError."""
     from squall_common.errors import SquallError
 
     if path is None:
@@ -77,7 +77,7 @@ def command() -> None:
     """List, read and change the files that topologies share.
 
     An access list says who may read, write and administer a blob: u:alice:rwa for a user, o::r for
-    everybody else, several with commas.
+    everyone else, separated by commas.
     """
 
 
@@ -86,7 +86,7 @@ def command() -> None:
 @json_option
 @settings_options
 def list_(settings: Settings, keys: tuple[str, ...], as_json: bool) -> None:
-    """Show blobs: all, or those that are named."""
+    """Show all blobs, or the named ones."""
     from datetime import UTC, datetime
 
     from squall_cli.blobs import list_keys, run_blobs, show_acl
@@ -157,14 +157,14 @@ def _done(as_json: bool, action: str, key: str, message: str, **more: Any) -> No
 @command.command("create")
 @click.argument("key")
 @_file_option
-@click.option("-a", "--acl", metavar="LIST", callback=_parse_acl, help="Who may do what.")
+@click.option("-a", "--acl", metavar="LIST", callback=_parse_acl, help="The access list.")
 @click.option(
     "-r",
     "--replication-factor",
     "replication",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many copies are wanted (every Nimbus keeps one).",
+    help="Number of copies wanted (every Nimbus keeps one).",
 )
 @json_option
 @settings_options
@@ -176,7 +176,7 @@ def create(
     replication: int | None,
     as_json: bool,
 ) -> None:
-    """Make a new blob from a file or from standard input."""
+    """Create a blob from a file or from standard input."""
     from squall_cli.blobs import run_blobs, upload
     from squall_thrift import storm
 
@@ -187,7 +187,7 @@ def create(
 
     with _source(path) as source:
         size = run_blobs(settings.load(), send)
-    _done(as_json, "create", key, f"Blob {key} has {size} bytes.", bytes=size)
+    _done(as_json, "create", key, f"Created blob {key}: {size} bytes.", bytes=size)
 
 
 @command.command("update")
@@ -196,7 +196,7 @@ def create(
 @json_option
 @settings_options
 def update(settings: Settings, key: str, path: Path | None, as_json: bool) -> None:
-    """Replace a blob's content; workers that use it get the new one."""
+    """Replace a blob's content; workers that use it get the new version."""
     from squall_cli.blobs import run_blobs, upload
 
     async def send(nimbus: Any) -> int:
@@ -204,7 +204,7 @@ def update(settings: Settings, key: str, path: Path | None, as_json: bool) -> No
 
     with _source(path) as source:
         size = run_blobs(settings.load(), send)
-    _done(as_json, "update", key, f"Blob {key} has {size} bytes now.", bytes=size)
+    _done(as_json, "update", key, f"Updated blob {key}: {size} bytes.", bytes=size)
 
 
 @command.command("delete")
@@ -216,13 +216,19 @@ def delete(settings: Settings, key: str, as_json: bool) -> None:
     from squall_cli.blobs import run_blobs
 
     run_blobs(settings.load(), lambda nimbus: nimbus.call("deleteBlob", key))
-    _done(as_json, "delete", key, f"Blob {key} is deleted.")
+    _done(as_json, "delete", key, f"Deleted blob {key}.")
 
 
 @command.command("set-acl")
 @click.argument("key")
 @click.option(
-    "-s", "--set", "acl", required=True, metavar="LIST", callback=_parse_acl, help="The new list."
+    "-s",
+    "--set",
+    "acl",
+    required=True,
+    metavar="LIST",
+    callback=_parse_acl,
+    help="The new access list.",
 )
 @json_option
 @settings_options
@@ -241,15 +247,15 @@ def set_acl(settings: Settings, key: str, acl: list[Any], as_json: bool) -> None
 
 @command.command("replication")
 @click.argument("key")
-@click.option("--read", "read", is_flag=True, help="Show how many Nimbus nodes have it.")
-@click.option("--update", "change", is_flag=True, help="Set how many copies are wanted.")
+@click.option("--read", "read", is_flag=True, help="Show the number of copies.")
+@click.option("--update", "change", is_flag=True, help="Set the number of copies wanted.")
 @click.option(
     "-r",
     "--replication-factor",
     "replication",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The number for --update.",
+    help="Number of copies, with --update.",
 )
 @json_option
 @settings_options
@@ -261,11 +267,11 @@ def replication_(
     replication: int | None,
     as_json: bool,
 ) -> None:
-    """Show how many copies of a blob there are, or set how many are wanted."""
+    """Show the number of copies of a blob, or set the number wanted."""
     from squall_cli.blobs import run_blobs
 
     if read == change:
-        raise click.UsageError("Say either --read or --update.")
+        raise click.UsageError("Use either --read or --update.")
     if change and replication is None:
         raise click.UsageError("--update needs -r N.")
 

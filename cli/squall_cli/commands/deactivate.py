@@ -12,9 +12,9 @@ from squall_cli.output import print_json, say
 @json_option
 @settings_options
 def command(settings: Settings, topology_name: str, as_json: bool) -> None:
-    """Stop the spouts of a topology; its tuples in flight are finished."""
+    """Pause the spouts of a topology; tuples in flight are finished."""
     call_nimbus(settings.load(), "deactivate", topology_name)
     if as_json:
         print_json({"topology": topology_name, "action": "deactivate"})
     else:
-        say(f"Deactivated {topology_name}: its spouts are off.")
+        say(f"Deactivated {topology_name}: its spouts are paused.")

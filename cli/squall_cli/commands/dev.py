@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--data-dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the cluster keeps its files (default: one folder a user).",
+    help="Folder for the cluster's files (default: one for each user).",
 )
 @click.option(
     "--supervisors",
@@ -57,10 +57,10 @@ def command(
 ) -> int:
     """Run a whole cluster on this machine until Ctrl-C.
 
-    ZooKeeper, Nimbus, supervisors and a DRPC server, all on 127.0.0.1. A daemon that dies is
-    started again. Ctrl-C (or SIGTERM) ends all of it, workers included; what was written stays in
-    the data folder, and the next 'storm dev' there goes on with it. With --json, one line of JSON
-    on stdout says where everything is, once all of it answers.
+    It consists of ZooKeeper, Nimbus, supervisors and a DRPC server, all on 127.0.0.1. A daemon that
+    dies is restarted. Ctrl-C (or SIGTERM) stops everything, including workers; the data folder is
+    kept, and the next 'storm dev' with it continues from there. With --json, one line of JSON on
+    stdout gives all addresses, once everything answers.
     """
     import asyncio
 
@@ -104,14 +104,14 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
     task = asyncio.ensure_future(live())
 
     def end() -> None:
-        # Further signals change nothing: ending is bounded in time, and a cluster that is half
-        # ended is what nobody wants.
+        # Further signals change nothing: stopping is bounded in time, and must not leave half a
+        # cluster behind.
         task.cancel()
         for number in signals:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
         if not as_json:
-            say("Ending the cluster ...")
+            say("Stopping the cluster ...")
 
     for number in signals:
         loop.add_signal_handler(number, end)
@@ -119,7 +119,7 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
         await task
     except asyncio.CancelledError:
         if not as_json:
-            say("The cluster has ended.")
+            say("The cluster has stopped.")
     finally:
         for stream in (sys.stdout, sys.stderr):
             drop_unwritten(stream)
@@ -130,7 +130,7 @@ def _report(plan: DevPlan, state: dict[str, Any]) -> None:
     """Print where everything is, if that can be printed: the cluster runs in any case."""
     from squall_cli.dev.report import print_report
 
-    # rich ends the program when the reader of a pipe has gone.
+    # rich ends the program when the reader of a pipe is gone.
     if sys.stdout is not None:
         with contextlib.suppress(OSError, SystemExit):
             print_report(plan, state)

@@ -14,21 +14,21 @@ from squall_cli.options import Settings, json_option, settings_options
     "--port",
     type=click.IntRange(min=0, max=65_535),
     metavar="PORT",
-    help="Client port, 0 for a free one (default: storm.zookeeper.port).",
+    help="Client port; 0 chooses a free one (default: storm.zookeeper.port).",
 )
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the server keeps its data (default: dev.zookeeper.path).",
+    help="Folder for the server's data (default: dev.zookeeper.path).",
 )
 @json_option
 @settings_options
 def command(settings: Settings, port: int | None, data_dir: Path | None, as_json: bool) -> int:
-    """Run one real ZooKeeper server on 127.0.0.1 until Ctrl-C.
+    """Run a real ZooKeeper server on 127.0.0.1 until Ctrl-C.
 
     The server comes from the jars that PySpark ships, or from Debian's package. With --json, one
-    line of JSON on stdout says where it is, once it serves.
+    line of JSON on stdout gives its address, once it serves.
     """
     import asyncio
 
@@ -60,11 +60,11 @@ async def _serve(data_dir: Path, port: int, *, as_json: bool) -> int:
             sys.stdout.write(json.dumps({**place, "data_dir": str(data_dir)}) + "\n")
             sys.stdout.flush()
         else:
-            say(f"ZooKeeper serves {server.address} (process {server.pid}), data in {data_dir}")
-            say("Ctrl-C ends it.")
+            say(f"ZooKeeper serves on {server.address} (process {server.pid}), data in {data_dir}")
+            say("Ctrl-C stops it.")
         pid = server.pid
         if pid is not None and not await _asked_before_end(asked, pid):
-            raise SquallError("ZooKeeper has ended", hint=f"See {server.log_file}")
+            raise SquallError("ZooKeeper exited unexpectedly", hint=f"See {server.log_file}")
     finally:
         await server.stop()
     return 0

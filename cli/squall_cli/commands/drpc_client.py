@@ -19,7 +19,7 @@ from squall_cli.options import Settings, json_option, settings_options
     "timeout_secs",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECS",
-    help="How long to wait for each result (default: drpc.request.timeout.secs).",
+    help="Time to wait for each result (default: drpc.request.timeout.secs).",
 )
 @click.argument("arguments", nargs=-1, metavar="[FUNCTION ARGUMENT]...")
 @json_option
@@ -31,10 +31,10 @@ def command(
     arguments: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Call DRPC functions, one after the other, and print the results.
+    """Call DRPC functions one after the other and print the results.
 
-    Without --function, arguments come in pairs: a function and what it is asked. The servers are
-    those of drpc.servers, else one on this machine.
+    Without --function, the arguments are pairs of a function and its argument. The servers are
+    those of drpc.servers, or one on this machine.
     """
     calls = _calls(function, arguments)
     from squall_drpc.client import DRPCClient

@@ -1,4 +1,4 @@
-"""`storm get-errors`: what went wrong in a topology last."""
+"""`storm get-errors`: the latest errors of a topology."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
 
 
 def _place(host: str | None, port: int | None) -> str:
-    """An error about no single worker has no port."""
+    """Without a port for an error that does not belong to one worker."""
     return ":".join(str(part) for part in (host, port) if part)
 
 
 def _headline(error: str) -> str:
-    """The line of a traceback that says what went wrong: its last."""
+    """The last line of a traceback, which names the error."""
     lines = [line for line in error.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""

@@ -11,7 +11,7 @@ _WAIT_SECS = 120
 
 
 class _JarCommand(click.Command):
-    """Takes `--wait` without a value, too: click would take PACKAGE for it."""
+    """Accepts `--wait` without a value: click would take PACKAGE for it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         takes_value = {
@@ -42,7 +42,7 @@ class _JarCommand(click.Command):
     "wait_secs",
     type=click.IntRange(min=0),
     metavar="[=SECS]",
-    help=f"Return when every task runs; fail with the reason if not, at the latest after SECS"
+    help="Wait until every task runs; fail with the reason if that does not happen within SECS"
     f" ({_WAIT_SECS}).",
 )
 @dependency_options
@@ -60,8 +60,8 @@ def command(
     """Run a topology's entry point and submit it to the cluster.
 
     PACKAGE is a folder, or a .zip, .jar, .pyz or .pex file. ENTRY names the program in it that
-    calls submit_topology: `module`, `module:function` or `path/in/package.py`. What follows ENTRY
-    is passed to it untouched, so options of `storm jar` stand before PACKAGE.
+    calls submit_topology: `module`, `module:function` or `path/in/package.py`. Arguments
+    after ENTRY are passed to it unchanged, so options of `storm jar` come before PACKAGE.
     """
     from squall_cli.entry import run_entry
 

@@ -15,7 +15,7 @@ from squall_cli.output import print_json, say
     "wait_secs",
     type=click.IntRange(min=0),
     metavar="SECS",
-    help="Let tuples in flight finish for so long (default: the topology's message time-out).",
+    help="Time for tuples in flight to finish (default: the topology's message timeout).",
 )
 @json_option
 @settings_options
@@ -28,5 +28,5 @@ def command(settings: Settings, topology_name: str, wait_secs: int | None, as_js
     if as_json:
         print_json({"topology": topology_name, "action": "kill", "wait_secs": wait_secs})
         return
-    when = "its message time-out" if wait_secs is None else f"{wait_secs} s"
-    say(f"Killed {topology_name}: its spouts are off, and it is removed after {when}.")
+    when = "its message timeout" if wait_secs is None else f"{wait_secs} s"
+    say(f"Killed {topology_name}: its spouts have stopped, and it is removed after {when}.")

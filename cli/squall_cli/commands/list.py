@@ -13,9 +13,9 @@ from squall_cli.output import duration, print_json, print_table, say
 def command(settings: Settings, as_json: bool) -> None:
     """List the topologies of the cluster, with status, health and size.
 
-    HEALTH is `ok` when every task runs; else it says why not: `starting`, `no free slot`,
+    HEALTH is `ok` when every task runs; otherwise it gives the reason: `starting`, `no free slot`,
     `no supervisor`, `crash loop`, `package refused`, `launch failed`, `waiting for blobs`,
-    `supervisor away`. `storm get-errors NAME` says more.
+    `supervisor away`. `storm get-errors NAME` shows details.
     """
     topologies = sorted(
         call_nimbus(settings.load(), "getTopologySummaries"), key=lambda topology: topology.name

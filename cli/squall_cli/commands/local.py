@@ -19,7 +19,7 @@ from squall_cli.options import Settings, settings_options
     default=20,
     show_default=True,
     metavar="SECS",
-    help="End the topology after so many seconds.",
+    help="Stop the topology after this many seconds.",
 )
 @dependency_options
 @settings_options
@@ -33,9 +33,9 @@ def command(
     wheels: Path | None,
     no_dependencies: bool,
 ) -> int:
-    """Run a topology in this one process, without a cluster.
+    """Run a topology in one process, without a cluster.
 
-    PACKAGE, ENTRY and ARGS are those of `storm jar`; options stand before PACKAGE.
+    PACKAGE, ENTRY and ARGS are the same as for `storm jar`; options come before PACKAGE.
     """
     from squall_cli.entry import run_entry
 

@@ -17,27 +17,27 @@ from squall_cli.output import print_json
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where to write it; by default NAME.zip in this folder.",
+    help="File to write (default: NAME.zip in this folder).",
 )
 @json_option
 def command(package: Path, output: Path | None, as_json: bool) -> None:
-    """Make the archive of a topology's code, without submitting anything.
+    """Make the archive of a topology's code without submitting it.
 
-    PACKAGE is the folder that `storm jar` would be given; its .stormignore names what is left out.
-    The same files make the same bytes.
+    PACKAGE is a folder, as for `storm jar`; files named in its .stormignore are left out. The same
+    files always give the same bytes.
     """
     from squall_common.client.upload import size_text
     from squall_common.errors import PackageError
     from squall_common.packaging.package import build_package, describe_package
 
     if package.is_file():
-        raise PackageError(f"{package} is a package already", hint="give it to `storm jar`")
+        raise PackageError(f"{package} is already a package", hint="pass it to `storm jar`")
     target = output or Path(f"{package.resolve().name or 'package'}.zip")
     try:
         with tempfile.TemporaryDirectory(prefix="squall-package-") as folder:
             archive = build_package(package, Path(folder))
             described = describe_package(archive)
-            # Beside it and renamed: a reader never sees a half of it.
+            # Written beside it and renamed: a reader never sees half a file.
             fresh = target.with_name(f".{target.name}.{os.getpid()}")
             try:
                 fresh.write_bytes(archive.read_bytes())

@@ -1,4 +1,4 @@
-"""`storm profile`: what the workers of a topology spend their time on."""
+"""`storm profile`: shows where the workers of a topology spend their time."""
 
 from __future__ import annotations
 
@@ -63,11 +63,13 @@ class _Asked:
     "--stack",
     "what",
     flag_value="stack",
-    help="Instead: the stacks of threads and asyncio tasks, and the state of every executor.",
+    help="Show the stacks of threads and asyncio tasks, and the state of every executor instead.",
 )
-@click.option("--heap", "what", flag_value="heap", help="Instead: the objects in memory, by type.")
 @click.option(
-    "--restart", "what", flag_value="restart", help="Instead: drain the worker and start it again."
+    "--heap", "what", flag_value="heap", help="Show the objects in memory instead, by type."
+)
+@click.option(
+    "--restart", "what", flag_value="restart", help="Drain the worker and start it again instead."
 )
 @click.option(
     "-o",
@@ -75,7 +77,7 @@ class _Asked:
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
     default=Path(),
-    help="Where copies go of what this machine's workers wrote (default: here).",
+    help="Folder for copies of the files of this machine's workers (default: the current one).",
 )
 @json_option
 @settings_options
@@ -88,9 +90,9 @@ def command(
     output: Path,
     as_json: bool,
 ) -> int:
-    """See what the workers of a topology do: a flame graph of each, or their stacks.
+    """Profile the workers of a topology: a flame graph of each, stacks, or memory.
 
-    The files lie beside the worker's logs on its machine; those of this machine are copied here.
+    The files are beside the worker's logs on its machine; those on this machine are copied here.
     """
     from squall_cli.nimbus import call_nimbus
     from squall_common.errors import SquallError
@@ -119,7 +121,7 @@ def command(
         _wait(conf, topology_name, asked, time.monotonic() + limit)
     except KeyboardInterrupt:
         if what == "flamegraph":
-            say("Interrupted: the workers are sampled on; their files come when that is over.")
+            say("Interrupted: the workers finish sampling and then write their files.")
         raise
     for one in asked:
         _fetch(one, topology_name, output, what)
@@ -136,8 +138,8 @@ def command(
 
 _DOING = {
     "flamegraph": "Sampling",
-    "stack": "Asking for the stacks of",
-    "heap": "Asking for the objects of",
+    "stack": "Requesting the stacks of",
+    "heap": "Requesting the objects of",
     "restart": "Restarting",
 }
 
@@ -149,13 +151,13 @@ def _workers(found: list[storm.WorkerSummary], topology_name: str, only: str | N
     found = sorted(found, key=lambda one: (one.host or "", one.port or 0))
     names = [f"{one.host}:{one.port}" for one in found]
     if not found:
-        raise SquallError(f"{topology_name} has no worker now")
+        raise SquallError(f"{topology_name} has no running workers")
     if only is None:
         return found
     chosen = [one for one, name in zip(found, names, strict=True) if name == only]
     if not chosen:
         raise SquallError(
-            f"{topology_name} has no worker {only}", hint=f"It has {', '.join(names)}."
+            f"{topology_name} has no worker {only}", hint=f"Its workers: {', '.join(names)}."
         )
     return chosen
 
@@ -182,7 +184,7 @@ def _wait(
         if time.monotonic() >= deadline:
             for one in asked:
                 if not one.done:
-                    one.error = "its supervisor did not answer in time; does it run?"
+                    one.error = "its supervisor did not answer in time; is it running?"
             break
         time.sleep(_POLL_SECS)
     failed = failures(conf, topology_name)
@@ -217,13 +219,13 @@ def _tell(one: _Asked, topology_id: str, what: str) -> None:
     if one.error is not None:
         return
     if what == "restart":
-        say(f"{one.worker} restarts: it drains, ends and is started again.")
+        say(f"{one.worker} is restarting: it drains, exits and is started again.")
     elif one.copy is not None:
         click.echo(str(one.copy))
         say(f"(from {_place(one, topology_id)})")
     else:
         click.echo(_place(one, topology_id))
-        say("That is below storm.log.dir of the supervisor there; this machine cannot read it.")
+        say("(below storm.log.dir of that supervisor; this machine cannot read it)")
 
 
 def _as_json(one: _Asked, topology_id: str, what: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`storm rebalance`: spread a topology anew, with other numbers of workers and executors."""
+"""`storm rebalance`: redistribute a topology, with other numbers of workers and executors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _parse_object(
     "wait_secs",
     type=click.IntRange(min=0),
     metavar="SECS",
-    help="Let tuples in flight finish for so long (default: the topology's message time-out).",
+    help="Time for tuples in flight to finish (default: the topology's message timeout).",
 )
 @click.option(
     "-n", "--num-workers", type=click.IntRange(min=1), metavar="N", help="Number of workers."
@@ -83,11 +83,11 @@ def _parse_object(
     is_flag=False,
     flag_value="",
     metavar="[FILE]",
-    help="Take the numbers that a report recommends (storm spark report --json FILE; without FILE: "
-    "one made now). Shows them and asks first.",
+    help="Use the numbers that a report recommends (storm spark report --json FILE; without FILE, "
+    "a new report). Shows the changes and asks for confirmation.",
 )
-@click.option("-y", "--yes", is_flag=True, help="With --from-report: do not ask.")
-@click.option("--force", is_flag=True, help="With --from-report: take an old report, too.")
+@click.option("-y", "--yes", is_flag=True, help="With --from-report: do not ask for confirmation.")
+@click.option("--force", is_flag=True, help="With --from-report: accept an old report.")
 @json_option
 @settings_options
 def command(
@@ -103,15 +103,15 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Pause a topology, then spread it anew over the cluster.
+    """Pause a topology, then redistribute it over the cluster.
 
-    With --from-report its executors and workers are those that a report of its history recommends;
-    what is given by -n and -e stays.
+    --from-report sets the executors and workers that a report of its history recommends; -n and -e
+    take precedence.
     """
     from squall_thrift import storm
 
     if report is None and (yes or force):
-        raise click.UsageError("--yes and --force are for --from-report")
+        raise click.UsageError("--yes and --force need --from-report")
     if report is not None:
         found = _from_report(settings, topology_name, report, force=force, quiet=as_json)
         executors = {**{c: n for c, n in found.items() if c}, **executors}
@@ -133,8 +133,8 @@ def command(
     if as_json:
         print_json(_told(topology_name, "rebalance", wait_secs, num_workers, executors))
         return
-    when = "its message time-out" if wait_secs is None else f"{wait_secs} s"
-    say(f"Rebalancing {topology_name}: it is spread anew after {when}.")
+    when = "its message timeout" if wait_secs is None else f"{wait_secs} s"
+    say(f"Rebalancing {topology_name}: it is redistributed after {when}.")
 
 
 def _told(
@@ -144,7 +144,7 @@ def _told(
     num_workers: int | None,
     executors: dict[str, int],
 ) -> dict[str, Any]:
-    """What a program is told."""
+    """The output for programs."""
     return {
         "topology": topology_name,
         "action": action,
@@ -161,7 +161,7 @@ def _from_report(
     from squall_cli.advice import make_report, read_report, recommendation_of, running_of
 
     conf = settings.load()
-    given = read_report(Path(report)) if report else None  # before anybody is asked anything
+    given = read_report(Path(report)) if report else None  # before any question
     summary = call_nimbus(conf, "getTopologySummaryByName", topology_name)
     running = running_of(call_nimbus(conf, "getTopologyInfoByName", topology_name))
     found = recommendation_of(
@@ -180,16 +180,16 @@ def _from_report(
         )
     if found.unjudged:
         names = ", ".join(name or "the workers" for name in found.unjudged)
-        say(f"The report cannot judge {names}: too little was watched. A longer history can tell.")
+        say(f"The report has too little data to judge {names}. Make one over a longer history.")
     elif not changes:
-        say(f"The report recommends no change of {topology_name}.")
+        say(f"The report recommends no changes to {topology_name}.")
     return {one.component: one.recommended for one in changes}
 
 
 def _confirm(topology_name: str) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here: confirm with --yes")
-    click.confirm(f"Rebalance {topology_name} so?", abort=True, err=True)
+        raise click.UsageError("cannot ask for confirmation without a terminal: use --yes")
+    click.confirm(f"Apply these changes to {topology_name}?", abort=True, err=True)
 
 
 def _resources(value: dict[str, Any] | None) -> dict[str, dict[str, float]] | None:

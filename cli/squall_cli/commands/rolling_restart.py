@@ -1,4 +1,4 @@
-"""`storm rolling-restart`: the workers of topologies anew, one after the other."""
+"""`storm rolling-restart`: restart the workers of topologies one at a time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from squall_cli.output import print_json, say
 
 @click.command("rolling-restart")
 @click.argument("topology_names", nargs=-1, metavar="[TOPOLOGY_NAME]...")
-@click.option("--all", "every", is_flag=True, help="Every topology of the cluster.")
+@click.option("--all", "every", is_flag=True, help="Restart the workers of every topology.")
 @click.option(
-    "--host", "hosts", multiple=True, metavar="HOST", help="Only workers there (repeatable)."
+    "--host", "hosts", multiple=True, metavar="HOST", help="Only workers on this host (repeatable)."
 )
 @click.option(
     "--timeout",
@@ -21,7 +21,7 @@ from squall_cli.output import print_json, say
     default=150,
     show_default=True,
     metavar="SECS",
-    help="How long one worker may take until it runs again.",
+    help="Time limit for one worker to run again.",
 )
 @json_option
 @settings_options
@@ -33,18 +33,18 @@ def command(
     timeout_secs: int,
     as_json: bool,
 ) -> int:
-    """Restart workers one after the other, without losing or failing a message.
+    """Restart workers one at a time, without losing or failing a message.
 
-    Each drains, ends and is started again, with the code that is installed now; the next one has
-    its turn when it runs. One that does not come back ends the command: the rest run on as they
-    were.
+    Each worker drains, exits and is started again with the code installed now; then it is the next
+    one's turn. If a worker does not come back, the command stops, and the remaining workers keep
+    running as they are.
     """
     from squall_cli.nimbus import call_nimbus
     from squall_cli.rolling import RollingRestart, Turn
     from squall_common.errors import SquallError
 
     if bool(topology_names) == every:
-        raise click.UsageError("name the topologies, or say --all")
+        raise click.UsageError("name the topologies, or use --all")
     conf = settings.load()
     if every:
         found = call_nimbus(conf, "getTopologySummaries")
@@ -53,7 +53,7 @@ def command(
     restart.plan(tuple(dict.fromkeys(topology_names)), hosts, named=not every)
     where = f" on {', '.join(hosts)}" if hosts else ""
     if not restart.turns and not every:
-        raise SquallError(f"{', '.join(topology_names)}: there is no worker{where}")
+        raise SquallError(f"{', '.join(topology_names)}: no worker runs{where}")
     total = len(restart.turns)
 
     def tell(number: int, turn: Turn) -> None:
@@ -65,11 +65,11 @@ def command(
             case "restarted":
                 return f"runs again after {turn.secs:.1f} s"
             case "moved":
-                return "has moved meanwhile, and so is new"
+                return "was moved meanwhile, so it is already new"
             case "gone":
                 return "needs no restart: the topology was killed meanwhile"
             case _:
-                return "was started anew meanwhile"
+                return "was already restarted meanwhile"
 
     try:
         restart.run(tell)

@@ -33,7 +33,7 @@ def _conf_pairs(
     return tuple(pairs)
 
 
-# Where Spark runs, and what it prints.
+# Where Spark runs, and where its output goes.
 _SESSION_OPTIONS = (
     click.option(
         "--master",
@@ -47,7 +47,7 @@ _SESSION_OPTIONS = (
         multiple=True,
         metavar="KEY=VALUE",
         callback=_conf_pairs,
-        help="Set a property of Spark's (repeatable).",
+        help="Set a Spark property (repeatable).",
     ),
     click.option(
         "--log",
@@ -55,7 +55,7 @@ _SESSION_OPTIONS = (
         type=click.Path(path_type=Path, dir_okay=False),
         default="spark.log",
         show_default=True,
-        help="File for what Spark itself prints.",
+        help="File for Spark's own output.",
     ),
 )
 
@@ -73,17 +73,17 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     "inputs",
     multiple=True,
     metavar="SPOUT=[FORMAT:]PATH",
-    help="Data in place of a spout (repeatable): parquet, json, csv, text, table.",
+    help="Data instead of a spout (repeatable): parquet, json, csv, text, table.",
 )
 @click.option(
     "--output",
     "outputs",
     multiple=True,
     metavar="[BOLT=][FORMAT:]PATH",
-    help="Where a stream is written (repeatable): parquet, json, table. Without BOLT: a folder "
-    "for each stream that nobody consumes.",
+    help="Destination of a stream (repeatable): parquet, json, table. Without BOLT: a folder for "
+    "each stream without a consumer.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
+@click.option("--overwrite", is_flag=True, help="Replace existing outputs.")
 @_session_options
 @click.option(
     "--streaming",
@@ -94,7 +94,7 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--checkpoint",
     metavar="FOLDER",
-    help="With --streaming: where it stands is kept here, state included.",
+    help="With --streaming: folder for the position in the input and the state.",
 )
 @click.option(
     "--trigger-secs",
@@ -102,21 +102,21 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     metavar="SECS",
     default=1.0,
     show_default=True,
-    help="With --streaming: start a micro-batch so often.",
+    help="With --streaming: start a micro-batch at this interval.",
 )
 @click.option(
     "--available-now",
     is_flag=True,
-    help="With --streaming: process what is there, then end.",
+    help="With --streaming: process the available input, then stop.",
 )
 @settings_options
 def run(
     settings: Settings, package: Path, entry: str, arguments: tuple[str, ...], **options: Any
 ) -> int:
-    """Run a topology over data: as a batch job on Spark, or on a stream.
+    """Run a topology on Spark: as a batch job over stored data, or on a stream.
 
-    PACKAGE, ENTRY and ARGS are those of `storm jar`; options stand before PACKAGE. A name with a
-    stream is COMPONENT:STREAM.
+    PACKAGE, ENTRY and ARGS are the same as for `storm jar`; options come before PACKAGE. Write
+    COMPONENT:STREAM for a stream other than the default one.
     """
     from squall_cli.entry import run_entry
 
@@ -124,7 +124,7 @@ def run(
     if options["streaming"] and not checkpoint:
         raise click.UsageError("--streaming needs --checkpoint FOLDER")
     if not options["streaming"] and (checkpoint or options["available_now"]):
-        raise click.UsageError("--checkpoint and --available-now are for --streaming")
+        raise click.UsageError("--checkpoint and --available-now need --streaming")
     if checkpoint and "://" not in checkpoint:
         options["checkpoint"] = os.path.abspath(checkpoint)
     job = {**options, "log_file": os.path.abspath(options["log_file"])}
@@ -144,29 +144,32 @@ def run(
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Leave out what is older: 30m, 6h, 2d (ago), or a time such as 2026-11-21T09:30 (UTC).",
+    help="Skip older data: 30m, 6h, 2d (ago), or a time such as 2026-11-21T09:30 (UTC).",
 )
 @click.option(
     "--history",
     metavar="FOLDER",
-    help="Path or URL of the history (default: storm.history.dir, here or else at Nimbus).",
+    help="Path or URL of the history (default: storm.history.dir of this machine, or of Nimbus).",
 )
 @click.option(
-    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it as JSON."
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report as JSON.",
 )
 @click.option(
     "--html",
     "html_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write it as one HTML page with plots.",
+    help="Write the report as one HTML page with plots.",
 )
 @_session_options
 @settings_options
 def report(settings: Settings, **options: Any) -> int:
-    """Say what a topology's history tells: throughput, latency, skew, hot keys, failures, and a
+    """Report on a topology's history: throughput, latency, skew, hot keys, failures, and a
     recommended parallelism.
 
-    TOPOLOGY is a name (of several that had it, the last one submitted) or an id. It must have run
+    TOPOLOGY is an id or a name (if several had that name, the last one submitted). It must have run
     with topology.history.enable.
     """
     return run_report(settings.load(), ReportOrder(**options))

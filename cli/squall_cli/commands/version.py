@@ -1,4 +1,4 @@
-"""`storm version`: what this installation is."""
+"""`storm version`: describes this installation."""
 
 import platform
 
@@ -8,13 +8,13 @@ from squall_cli.options import json_option
 from squall_cli.output import print_json
 from squall_cli.version import core_name, squall_version
 
-_WHY = {"pure": " (in Python, two to three times slower: a C compiler at installation compiles it)"}
+_WHY = {"pure": " (pure Python, two to three times slower: reinstall with a C compiler)"}
 
 
 @click.command("version")
 @json_option
 def command(as_json: bool) -> None:
-    """Print the versions of Squall and of Python, and which core its workers run."""
+    """Print the versions of Squall and Python, and the core that workers run."""
     core = core_name()
     if as_json:
         print_json({"squall": squall_version(), "python": platform.python_version(), "core": core})

@@ -119,16 +119,16 @@ class DevCluster:
             self._lock_fd = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigError(
-                f"cannot use {data_dir} as data folder: {error.strerror}",
-                hint="Name another one with --data-dir.",
+                f"cannot use {data_dir} as the data folder: {error.strerror}",
+                hint="Choose another folder with --data-dir.",
             ) from error
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock_fd)
             raise SquallError(
-                f"another 'storm dev' uses {data_dir}",
-                hint="End it, or name another folder with --data-dir.",
+                f"another 'storm dev' is using {data_dir}",
+                hint="Stop it, or choose another folder with --data-dir.",
             ) from None
         try:
             write_atomic(
@@ -226,10 +226,10 @@ class DevCluster:
         self._write_state()
         if process.pid is not None:
             if process.restarts:
-                self._tell(f"{process.name} was started again (process {process.pid}).")
+                self._tell(f"{process.name} was restarted (process {process.pid}).")
             return
         how = describe_status(process.last_status)
-        self._tell(f"{process.name} {how}; it is started again.")
+        self._tell(f"{process.name} {how}; restarting it.")
         if self._up or self._failed is None or self._failed.done():
             return
         if process.restarts + 1 >= _ENDS_BEFORE_GIVING_UP:
@@ -249,7 +249,7 @@ class DevCluster:
                 await self._try_all([daemon.stop(_STOP_GRACE_SECS)])
         killed = await asyncio.to_thread(guardian.end_marked, self._mark, 0.0)
         if killed:
-            self._tell(f"Killed what was left of the cluster: processes {killed}.")
+            self._tell(f"Killed the remaining processes of the cluster: {killed}.")
         self._write_state()
         if self._guardian is not None:
             await asyncio.to_thread(self._guardian.communicate, guardian.DONE)
@@ -258,7 +258,7 @@ class DevCluster:
     async def _try_all(self, steps: list[Coroutine[Any, Any, None]]) -> None:
         for result in await asyncio.gather(*steps, return_exceptions=True):
             if isinstance(result, Exception):
-                self._tell(f"A part of the cluster could not be ended: {result!r}")
+                self._tell(f"A part of the cluster could not be stopped: {result!r}")
 
     async def _kill_workers(self, name: str) -> None:
         conf = self.plan.folder(name) / "daemon-conf.json"
@@ -277,7 +277,7 @@ class DevCluster:
             process.kill()
             status = await process.wait()
         if status != 0:
-            self._tell(f"The workers of {name} could not all be ended (status {status}).")
+            self._tell(f"Not all workers of {name} could be stopped (status {status}).")
 
 
 def _pid(process: KeptProcess | None) -> int | None:

@@ -175,7 +175,7 @@ def make_plan(
         if key in _DECIDED_HERE:
             option = _DECIDED_HERE[key]
             raise ConfigError(
-                f"storm dev decides {key} itself",
+                f"storm dev sets {key} itself",
                 hint=f"Use {option} instead." if option else None,
             )
     count = supervisors * slots
@@ -226,5 +226,5 @@ def check_ports(plan: DevPlan, is_free: Callable[[int], bool]) -> None:
         ports, are = ("port", "is") if len(taken) == 1 else ("ports", "are")
         raise SquallError(
             f"{ports} {', '.join(taken)} {are} in use on {LOOPBACK}",
-            hint="Stop what listens there, or let 'storm dev --free-ports' choose others.",
+            hint="Stop the programs that listen there, or use free ports: storm dev --free-ports",
         )

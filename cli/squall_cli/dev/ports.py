@@ -29,7 +29,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports on which nothing listens.
+    """`count` different ports on which nothing listens.
 
     They lie below the range from which the system takes the ports of outgoing connections, so that
     none of them is taken by a passing connection between now and the moment its server binds it.

@@ -163,9 +163,9 @@ class KeptProcess:
 
 
 def describe_status(status: int | None) -> str:
-    """`exited with status 1`, `was ended by SIGKILL`."""
+    """`exited with status 1`, `was killed by SIGKILL`."""
     if status is None:
-        return "has not ended"
+        return "has not exited"
     if status < 0:
-        return f"was ended by {signal.Signals(-status).name}"
+        return f"was killed by {signal.Signals(-status).name}"
     return f"exited with status {status}"

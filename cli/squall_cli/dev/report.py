@@ -1,4 +1,4 @@
-"""A running development cluster, told to a person."""
+"""Describes a running development cluster to a person."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print("In another terminal:")
     out.print(f"  export STORM_CONF_DIR={plan.data_dir}")
     out.print("  storm jar examples/wordcount wordcount ...   # see examples/README.md")
-    out.print("  storm list                                   # see it run")
-    out.print("  storm kill wordcount -w 0                    # end it")
+    out.print("  storm list                                   # check that it runs")
+    out.print("  storm kill wordcount -w 0                    # stop it")
     out.print()
-    out.print("Ctrl-C here ends the cluster, its workers included; its data stays where it is.")
+    out.print("Ctrl-C here stops the cluster, including its workers, and keeps its data.")
 
 
 def _ranges(ports: list[int]) -> str:

@@ -83,7 +83,7 @@ async def test_a_server_that_ends_at_once_is_said_with_its_last_words(
 ) -> None:
     monkeypatch.setattr(subject, "_MAIN", "no.such.Main")
     server = DevZooKeeper(tmp_path / "zk")
-    with pytest.raises(SquallError, match="ended at once with status 1") as caught:
+    with pytest.raises(SquallError, match="exited at once with status 1") as caught:
         await server.start()
     assert "no.such.Main" in str(caught.value)
     assert str(server.log_file) in str(caught.value)

@@ -65,7 +65,7 @@ def test_the_clients_conf_carries_overrides_but_no_defaults() -> None:
 
 
 def test_a_key_that_is_decided_here_cannot_be_overridden() -> None:
-    with pytest.raises(ConfigError, match=r"storm dev decides supervisor\.slots\.ports") as caught:
+    with pytest.raises(ConfigError, match=r"storm dev sets supervisor\.slots\.ports") as caught:
         plan(overrides={"supervisor.slots.ports": [1]})
     assert caught.value.hint == "Use --slots instead."
 

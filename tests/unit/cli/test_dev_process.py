@@ -134,7 +134,7 @@ def test_back_off_doubles_up_to_its_bound() -> None:
 
 def test_statuses_in_words() -> None:
     assert describe_status(1) == "exited with status 1"
-    assert describe_status(-9) == "was ended by SIGKILL"
+    assert describe_status(-9) == "was killed by SIGKILL"
 
 
 async def _until(holds: Callable[[], bool]) -> None:

@@ -48,8 +48,8 @@ def test_the_report_says_where_everything_is(capsys: pytest.CaptureFixture[str])
         "In another terminal:",
         "  export STORM_CONF_DIR=/data",
         "  storm jar examples/wordcount wordcount ...   # see examples/README.md",
-        "  storm list                                   # see it run",
-        "  storm kill wordcount -w 0                    # end it",
+        "  storm list                                   # check that it runs",
+        "  storm kill wordcount -w 0                    # stop it",
         "",
-        "Ctrl-C here ends the cluster, its workers included; its data stays where it is.",
+        "Ctrl-C here stops the cluster, including its workers, and keeps its data.",
     ]

@@ -112,7 +112,7 @@ def test_names_are_shown_as_they_are(nimbus: FakeNimbus, command: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "wait_secs", "when"),
     [
-        ([], None, "its message time-out"),
+        ([], None, "its message timeout"),
         (["-w", "0"], 0, "0 s"),
         (["--wait-time-secs", "7"], 7, "7 s"),
     ],
@@ -124,7 +124,7 @@ def test_kill(
     assert command("kill", "wordcount", *options) == (
         0,
         "",
-        f"Killed wordcount: its spouts are off, and it is removed after {when}.\n",
+        f"Killed wordcount: its spouts have stopped, and it is removed after {when}.\n",
     )
     assert asked(nimbus) == [
         ("killTopologyWithOpts", ("wordcount", storm.KillOptions(wait_secs=wait_secs)))
@@ -162,7 +162,7 @@ def test_rebalance(nimbus: FakeNimbus, command: Any) -> None:
         "-r",
         '{"split": {"cpu.pcore.percent": 20}}',
     )
-    assert (status, err) == (0, "Rebalancing wordcount: it is spread anew after 5 s.\n")
+    assert (status, err) == (0, "Rebalancing wordcount: it is redistributed after 5 s.\n")
     ((method, (name, options)),) = asked(nimbus)
     assert (method, name) == ("rebalance", "wordcount")
     assert options.wait_secs == 5
@@ -250,7 +250,7 @@ def test_a_failure_inside_nimbus_is_one_message(nimbus: FakeNimbus, command: Any
     nimbus.answers["activate"] = RuntimeError("no disk")
     status, out, err = command("activate", "wordcount")
     assert (status, out) == (1, "")
-    assert err.startswith("error: Nimbus could not do activate: ")
+    assert err.startswith("error: the call activate failed in Nimbus: ")
     assert "Traceback" not in err
 
 
@@ -368,7 +368,7 @@ def test_a_report_without_a_change_changes_nothing(
     file = report_file(tmp_path, {"split": 2, "count": 4, "": 1})
     status, _, err = command("rebalance", "wordcount", "--from-report", file)
     assert status == 0
-    assert "recommends no change of wordcount" in err
+    assert "recommends no changes to wordcount" in err
     assert not rebalances(reported)
     status, out, _ = command("rebalance", "wordcount", "--from-report", file, "--json")
     assert (status, json.loads(out)["action"]) == (0, "none")
@@ -389,21 +389,21 @@ def test_too_little_to_judge_is_not_called_no_change(
     status, _, err = command("rebalance", "wordcount", "--from-report", file)
     assert status == 0
     # Of count there is no figure at all: its history lies elsewhere.
-    assert "cannot judge count, split: too little was watched" in err
+    assert "too little data to judge count, split" in err
     assert "no change" not in err
     assert not rebalances(reported)
     file = report_file(tmp_path, {"split": 4}, advice=[
         {**advice("split", 2, enough=True), "recommended": 4}, advice("count", 4, enough=False)
     ])  # fmt: skip
     _, _, err = command("rebalance", "wordcount", "--from-report", file, "--yes")
-    assert "cannot judge count, the workers" in err
+    assert "too little data to judge count, the workers" in err
     assert rebalances(reported)[0].num_executors == {"split": 4}
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"topology": {"id": "wordcount-7-1"}}, f"about wordcount-7-1, and what runs is {ID}"),
+        ({"topology": {"id": "wordcount-7-1"}}, f"about wordcount-7-1, but {ID} is running"),
         ({"to_ms": (time.time() - 7200) * 1000}, "hours ago"),
         ({"format": 2}, "another version of squall"),
         ({"advice": [{"component": "split"}]}, "damaged"),
@@ -494,14 +494,18 @@ def test_a_file_that_is_no_report_is_named(
     reported: FakeNimbus, command: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "x.json"
-    for content, said in (("{", "is no JSON"), ("[1]", "is no report"), ("{}", "is no report")):
+    for content, said in (
+        ("{", "is not JSON"),
+        ("[1]", "is not a report"),
+        ("{}", "is not a report"),
+    ):
         file.write_text(content)
         status, _, err = command("rebalance", "wordcount", "--from-report", str(file), "--yes")
         assert status == 1
         assert said in err
     status, _, err = command("rebalance", "wordcount", "--from-report", str(tmp_path / "none"))
     assert status == 1
-    assert "cannot be read" in err
+    assert "cannot read the report" in err
     status, _, err = command("rebalance", "wordcount", "--yes")
     assert status == 2
 

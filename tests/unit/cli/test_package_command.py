@@ -49,4 +49,4 @@ def test_what_cannot_be_packed_or_written_is_one_message(source, tmp_path, capsy
     assert run(["package", str(source), "-o", str(archive)]) == 0
     capsys.readouterr()
     assert run(["package", str(archive)]) == 1
-    assert "is a package already" in capsys.readouterr().err
+    assert "is already a package" in capsys.readouterr().err

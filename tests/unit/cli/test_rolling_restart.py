@@ -153,7 +153,7 @@ def test_one_that_does_not_come_back_spares_the_others(workers: Workers, command
     workers.stuck = {("node-1", 6700)}
     status, _, err = command("count", "--timeout", "1")
     assert status == 1
-    assert "host-node-1:6700 of count: after 1 s it does not run again" in err
+    assert "host-node-1:6700 of count: after 1 s it was not running again" in err
     assert "'storm get-errors count'" in err
     assert workers.restarted == [("node-1", 6700)]
 
@@ -164,7 +164,7 @@ def test_programs_learn_what_was_not_touched(workers: Workers, command: Any) -> 
     assert status == 1
     first, second = json.loads(out)
     assert (first["result"], second["result"]) == ("failed", "waiting")
-    assert "does not run again" in first["error"]
+    assert "was not running again" in first["error"]
 
 
 def test_a_request_that_fails_is_told_with_its_reason(workers: Workers, command: Any) -> None:
@@ -181,14 +181,14 @@ def test_a_supervisor_that_does_nothing_is_named(workers: Workers, command: Any)
     workers.pending = [storm.ProfileRequest(nodeInfo=node, action=action)]
     status, _, err = command("count", "--timeout", "1")
     assert status == 1
-    assert "after 1 s its supervisor has not done it yet, and may still do so" in err
+    assert "after 1 s its supervisor has not carried out the restart yet, but still may" in err
 
 
 def test_nothing_begins_where_a_supervisor_is_away(workers: Workers, command: Any) -> None:
     workers.supervisors = ["node-1"]
     status, _, err = command("count")
     assert status == 1
-    assert "nobody could start host-node-2:6700 again" in err
+    assert "host-node-2:6700 could not be started again: no supervisor is known there" in err
     assert workers.restarted == []
 
 
@@ -207,8 +207,8 @@ def test_a_worker_that_moved_or_was_started_anew_needs_no_restart(
     status, _, err = command("count")
     assert status == 0
     assert workers.restarted == [("node-1", 6700)]
-    assert "host-node-2:6700 of count has moved meanwhile" in err
-    assert "host-node-3:6701 of count was started anew meanwhile" in err
+    assert "host-node-2:6700 of count was moved meanwhile" in err
+    assert "host-node-3:6701 of count was already restarted meanwhile" in err
 
 
 def test_a_topology_that_is_not_there_is_said(workers: Workers, nimbus: Any, command: Any) -> None:
@@ -255,13 +255,13 @@ def test_what_is_meant_must_be_said(workers: Workers, command: Any) -> None:
     for words in ((), ("count", "--all")):
         status, _, err = command(*words)
         assert status == 2
-        assert "name the topologies, or say --all" in err
+        assert "name the topologies, or use --all" in err
 
 
 def test_a_host_without_workers_is_said(workers: Workers, command: Any) -> None:
     status, _, err = command("count", "--host", "elsewhere")
     assert status == 1
-    assert "count: there is no worker on elsewhere" in err
+    assert "count: no worker runs on elsewhere" in err
     assert command("--all", "--host", "elsewhere") == (0, "", "No worker runs on elsewhere.\n")
 
 
