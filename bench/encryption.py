@@ -85,5 +85,5 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "plain: M/s of time",
         "encrypted: M/s of time",
     ]
-    note = f"Medians of {report['pairs']} runs of each, by turns; every count was exact."
+    note = f"Medians of {report['pairs']} alternating runs of each; every count was exact."
     return [Table("What encryption costs", columns, rows, [note])]

@@ -81,15 +81,15 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         us = number(row["cpu_us_a_tuple"])
         rows.append([row["title"], str(row["workers"]), us, cost, spread, share])
     note = (
-        f"Medians of {report['pairs']} runs, by turns, each with one feature cut out in the bench "
-        "alone; the cost is the median difference to the runs with everything on. A middle half "
-        "that spans zero is noise."
+        f"Medians of {report['pairs']} alternating runs, each with one feature removed for the "
+        "bench only; the cost is the median difference from the runs with everything on. A middle "
+        "half that spans zero is noise."
     )
     columns = [
         "word count without",
         "workers",
         "CPU, us a word",
-        "it costs, us",
+        "cost, us",
         "middle half",
         "share",
     ]

@@ -156,7 +156,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         rows.append([row["title"], row["core"], us, rate, ratio, *judge(row)])
     columns = ["case", "core", "CPU, us a tuple", "M/s of a core", "ratio to the plain loop"]
     plain = report.get("plain_us_a_word")
-    notes = [f"Medians of {report['pairs']} runs of each, by turns; every count was exact."]
+    notes = [f"Medians of {report['pairs']} alternating runs of each; every count was exact."]
     if plain is not None:
         notes.append(f"The plain loop took {number(plain)} us a word.")
     return [Table("Headline figures", [*columns, "goal", "limit", "met"], rows, [" ".join(notes)])]

@@ -96,6 +96,6 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
     ]  # fmt: skip
     note = (
         f"The largest memory and the median CPU of {report['pairs']} windows of "
-        f"{report['window_secs']:g} s. Apache Storm's figures were taken apart from these."
+        f"{report['window_secs']:g} s. Apache Storm's figures were measured separately."
     )
     return [Table("An idle cluster", columns, rows, [note])]

@@ -117,6 +117,6 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
     ]  # fmt: skip
     note = (
         f"At {report['rate']:,} messages a second; medians of {report['pairs']} runs. On a busy "
-        "machine the echo is late too: the ratio to it says more than the figure."
+        "machine the echo is also late: compare with it rather than with the goal."
     )
     return [Table("Complete latency", columns, rows, [note])]

@@ -181,10 +181,10 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         )
     columns = [
         "a bolt is stuck", "workers, peak RSS in MB", "Nimbus", "supervisor",
-        "tuples, each taken once", "goal", "met",
+        "tuples, each executed once", "goal", "met",
     ]  # fmt: skip
     note = (
-        f"Stuck for {report['stuck_secs']:g} s, then taken again; without "
-        "`topology.max.spout.pending`. Whatever was sent arrived, once."
+        f"Stuck for {report['stuck_secs']:g} s, then resumed; without "
+        "`topology.max.spout.pending`. Every tuple sent arrived, once."
     )
     return [Table("Memory with a stuck bolt", columns, rows, [note])]

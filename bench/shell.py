@@ -96,5 +96,5 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "a shell bolt that splits", "words/s", "bare pipes, words/s", "of bare pipes",
         "worker's CPU, us a word", "child's CPU, us a word", "of Storm's 15,000 words/s",
     ]  # fmt: skip
-    note = f"Medians of {report['pairs']} rounds, by turns; every word anchored and acked."
+    note = f"Medians of {report['pairs']} alternating rounds; every word anchored and acked."
     return [Table("Shell components", columns, rows, [note])]

@@ -77,13 +77,13 @@ def _credit() -> None:
 
 STUBS: dict[str, Stub] = {
     "statistics": Stub("metrics: counts, latencies, the clock around a slice", _statistics),
-    "time_outs": Stub("message time-outs", _time_outs),
-    "errors": Stub("errors handled, values checked against the fields", cuts=["errors"]),
+    "time_outs": Stub("message timeouts", _time_outs),
+    "errors": Stub("errors handled, values checked against fields", cuts=["errors"]),
     "several_anchors": Stub("several anchors allowed", cuts=["several_anchors"]),
     "calls_of_ack": Stub("the user's `ack` called for each message", _calls_of_ack),
     "credit": Stub("byte credit between workers", _credit, workers=2),
     "sequence_numbers": Stub(
-        "sequence numbers and credit: frames kept, acknowledged, sent again",
+        "sequence numbers and credit: frames kept, acknowledged, resent",
         _sequence_numbers,
         workers=2,
     ),

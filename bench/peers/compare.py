@@ -260,8 +260,8 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "guarantee in this run",
     ]  # fmt: skip
     note = (
-        f"The same {LINES:,} lines of eight words, again and again; medians of {report['pairs']} "
-        "runs by turns, or windows of a cluster that runs; every word's count was exact. CPU of "
-        "all processes that handle words, of a cluster that of its workers."
+        f"The same {LINES:,} lines of eight words, repeated; medians of {report['pairs']} "
+        "alternating runs, or of windows on a running cluster; every word's count was exact. CPU "
+        "of all processes that handle words; for a cluster, of its workers."
     )
     return [Table("Peers", columns, rows, [note, *skipped])]
