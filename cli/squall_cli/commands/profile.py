@@ -63,13 +63,20 @@ class _Asked:
     "--stack",
     "what",
     flag_value="stack",
-    help="Show the stacks of threads and asyncio tasks, and the state of every executor instead.",
+    help="Instead of a flame graph: the stacks of threads and asyncio tasks, and the state of "
+    "every executor.",
 )
 @click.option(
-    "--heap", "what", flag_value="heap", help="Show the objects in memory instead, by type."
+    "--heap",
+    "what",
+    flag_value="heap",
+    help="Instead of a flame graph: the objects in memory, by type.",
 )
 @click.option(
-    "--restart", "what", flag_value="restart", help="Drain the worker and start it again instead."
+    "--restart",
+    "what",
+    flag_value="restart",
+    help="Instead of a flame graph: drain the worker and start it again.",
 )
 @click.option(
     "-o",
