@@ -14,7 +14,7 @@ from squall_common.errors import SquallError
 
 _POLL_SECS = 0.2
 # Whole seconds are reported of a worker's age and of the time: two lives of one slot that began
-# less than two seconds apart cannot be told from one.
+# less than two seconds apart cannot be distinguished.
 _TELLING_SECS = 2
 
 
@@ -65,7 +65,7 @@ class RollingRestart:
     def plan(self, topologies: Sequence[str], hosts: Collection[str], *, named: bool) -> None:
         """Note the workers of the topologies, on these hosts only if there are any. Raises
         SquallError when one cannot be restarted: then nothing has begun. One that is killed is an
-        error only when somebody named it."""
+        error only when it was named."""
         known = {one.supervisor_id for one in call_nimbus(self._conf, "getClusterInfo").supervisors}
         away = []
         for name in topologies:

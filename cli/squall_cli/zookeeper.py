@@ -1,6 +1,6 @@
 """A real ZooKeeper server for development and tests: one child process on loopback.
 
-The server comes from jars that are there already: those that PySpark ships, else Debian's package.
+The server comes from installed jars: those that PySpark ships, else Debian's package.
 Its data survives a restart on the same folder and port, sessions included.
 """
 
@@ -56,7 +56,7 @@ _JAVA_FLAGS = (
 
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
-# How often a server that was told to stop is looked at.
+# How often a stopping server is checked.
 _STOP_LOOK_SECS = 0.001
 
 _FOUR_LETTER_WORDS = "srvr,mntr,envi,ruok,cons,conf"

@@ -1,4 +1,4 @@
-"""Starts the daemons of a plan, waits until all of them answer, keeps them alive, ends them."""
+"""Starts the daemons of a plan, waits until all of them answer, keeps them alive, stops them."""
 
 from __future__ import annotations
 
@@ -185,8 +185,8 @@ class DevCluster:
 
     async def _bring_up(self) -> None:
         plan = self.plan
-        # Only then the others: a client that connects while the server listens but does not serve
-        # yet can wait for its session's time-out.
+        # The others only after this: a client that connects while the server listens but does not
+        # serve yet may wait for its session's timeout.
         await wait_zookeeper(plan.zookeeper_port)
         self._nimbus = self._keep_daemon("nimbus", "squall_nimbus", plan.nimbus_conf())
         for supervisor in plan.supervisors:
@@ -241,7 +241,7 @@ class DevCluster:
     # Stop -------------------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        """End everything. A part that fails to end is reported, and the others end all the same."""
+        """Stop everything. A part that fails to stop is reported, and the others still stop."""
         await self._try_all([s.stop(_STOP_GRACE_SECS) for s in self._supervisors.values()])
         await self._try_all([self._kill_workers(name) for name in self._supervisors])
         for daemon in (self._drpc, self._nimbus, self._zookeeper):

@@ -1,14 +1,14 @@
-"""Ends what a killed keeper could not: its daemons, and the workers, which outlive them by design.
+"""Stops what a killed keeper left: its daemons, and the workers, which outlive them by design.
 
-The keeper holds the other end of this process' standard input. It closes it after writing
-"done\\n" when it has ended everything itself; when it dies (kill -9, out of memory), the pipe ends
+The keeper holds the other end of this process' standard input. It writes "done\\n"
+and closes it after stopping everything itself; when it dies (kill -9, out of memory), the pipe ends
 without that word.
 
-Everything that the keeper starts has a mark in its environment, which children inherit. It is the
-mark that says what belongs to the cluster: no list that somebody must have been able to write. The
-daemons get SIGTERM from the kernel when the keeper dies (`process.KeptProcess`); what still has the
-mark after a grace is killed. Then each supervisor's workers, whose environment is their topology's,
-are ended through the supervisor's own records.
+Every process that the keeper starts has a mark in its environment, which children inherit. The mark
+identifies the processes of the cluster; a list could be missing or out of date. The daemons get
+SIGTERM from the kernel when the keeper dies (`process.KeptProcess`); processes that still have the
+mark after a grace period are killed. Then each supervisor's workers, which have the environment of
+their topology, are stopped through the supervisor's own records.
 
     python -m squall_cli.dev.guardian MARK DATA_DIR
 

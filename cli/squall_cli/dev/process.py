@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 BACKOFF_FIRST_SECS = 0.2
 BACKOFF_MAX_SECS = 5.0
-# A process that ran for so long did start: its next end is a new accident, not the same one again.
+# A process that ran for this long has started: its next exit is a new failure, not the same one.
 STEADY_SECS = 10.0
 
 

@@ -1,4 +1,5 @@
-"""Whether the parts of a development cluster answer. Each waits for ever: the caller bounds it."""
+"""Waits until the parts of a development cluster answer. Each wait is unlimited: the caller bounds
+it."""
 
 from __future__ import annotations
 
