@@ -24,6 +24,7 @@ from tests.simulation.ledger import LEDGERS
 from tests.simulation.loop import current_process
 from tests.simulation.machine import EPOCH_SECS
 from tests.simulation.world import World
+from tests.support.validated import validated_transports
 
 import squall_engine
 import squall_worker.report.statistics
@@ -78,7 +79,7 @@ def _run(
     watch: bool,
     shape: dict[str, object],
 ) -> Outcome:
-    with _repeatable(seed) as clockwork:
+    with _repeatable(seed) as clockwork, validated_transports() as contradictions:
         world = World(seed, folder, **shape)  # type: ignore[arg-type]
         clockwork.append(world)
         if trace is not None:
@@ -98,6 +99,8 @@ def _run(
                 world.violated(f"the run ended: {type(error).__name__}: {error}")
                 if trace is not None:
                     trace(traceback.format_exc())
+        for contradiction in contradictions:
+            world.violated(contradiction)
         for error_text in world.loop.errors:
             world.violated(f"an error that nobody handled: {error_text}")
         return Outcome(

@@ -14,7 +14,8 @@ from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Arrival, Grant, Listener
 from squall_worker.transport.frames import Frame, Session
-from squall_worker.transport.link import Began, Delivered, Granted, Link, Replaced
+from squall_worker.transport.link import Link
+from squall_worker.transport.link_table import Began, Delivered, Granted, Replaced
 
 _TOPOLOGY = b"topology"
 _TICK_SECS = 0.02
@@ -62,6 +63,7 @@ class LinkTransport:
             sessions = (link.session, delivered.session)
             found.append(Arrival(delivered.peer, sessions, delivered.sections))
             link.take(delivered, self._clock.monotonic())
+            link.validate()
         if self._inbox:
             asyncio.get_running_loop().call_soon(self._wakeup)
         return found
@@ -102,14 +104,16 @@ class LinkTransport:
         if self.alive:
             for peer, link in self.links.items():
                 link.tick(self._clock.monotonic())
+                link.validate()
                 self.pump(peer)
             asyncio.get_running_loop().call_later(_TICK_SECS, self._tick)
 
     def arrive(self, data: bytes) -> None:
         frame = Frame.parse(data)
         link = self._link(frame.slot)
-        for event in link.receive(frame, self._clock.monotonic()):
-            link.validate()
+        events = link.receive(frame, self._clock.monotonic())
+        link.validate()
+        for event in events:
             if isinstance(event, Delivered):
                 self._inbox.append((link, event))
             elif self._listener is None:

@@ -46,7 +46,8 @@ from squall_worker.report.history import WorkerHistory
 from squall_worker.report.statistics import StatsReport
 from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
-from squall_worker.transport.zmq import Address, Sockets, ZmqTransport, new_sockets
+from squall_worker.transport.push import Address, Sockets
+from squall_worker.transport.zmq import ZmqTransport, new_sockets
 from squall_worker.watch.watchdog import Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:

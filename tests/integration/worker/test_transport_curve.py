@@ -215,7 +215,7 @@ async def test_unfinished_frames_of_many_strangers_cost_little(
 
 
 async def test_a_silent_peer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall_worker.transport.zmq._HANDSHAKE_MS", 300)
+    monkeypatch.setattr("squall_worker.transport.zmq.HANDSHAKE_MS", 300)
     worker = Worker(B, key=KEY)
     worker.start()
     with socket.create_connection(("127.0.0.1", worker.port)) as silent:

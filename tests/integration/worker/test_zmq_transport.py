@@ -9,18 +9,21 @@ import random
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 import zmq
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.validated import validated_transports
 
 from squall_common.daemon.launch_spec import Incarnation
+from squall_common.daemon.story import ContradictionError
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import WorkerSlot
 from squall_worker.transport.frames import FRAME_BYTES_MAX, SECTION_BYTES_MAX, Frame, Kind, Session
-from squall_worker.transport.link import Event, Left, Replaced
+from squall_worker.transport.link_table import Event, Left, Replaced
 from squall_worker.transport.zmq import PortInUseError, ZmqTransport
+from squall_worker.transport.zmq_table import Reading
 
 pytestmark = pytest.mark.integration
 
@@ -28,6 +31,14 @@ A = WorkerSlot("a", 1)
 B = WorkerSlot("b", 2)
 TOPOLOGY = "wordcount-1-1700000000"
 KEY = CurveKey.make(TOPOLOGY)
+
+
+@pytest.fixture(autouse=True)
+def _validated() -> Iterator[None]:
+    """Every transport of these tests, after every call and callback."""
+    with validated_transports() as contradictions:
+        yield
+    assert not contradictions
 
 
 class Worker:
@@ -155,6 +166,7 @@ async def test_a_full_inbox_stops_reading_and_goes_on_afterwards(
     await wait_until(lambda: pair.b.transport._inbox_bytes >= 1_000_000)
     await asyncio.sleep(0.1)
     assert pair.b.transport._inbox_bytes < 2_000_000
+    assert pair.b.transport._reading is Reading.HELD
     pair.b.reading = True
     pair.b.drain()
     await wait_until(lambda: pair.b.received == sections)
@@ -453,3 +465,17 @@ async def test_idle_links_cost_next_to_nothing(pair: Pair) -> None:
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert pair.a.transport.counts().frames_sent - sent <= 8
     assert cpu < 0.15
+
+
+async def test_a_contradiction_tells_what_led_there() -> None:
+    worker = Worker(A)
+    worker.start()
+    worker.transport._reading = Reading.HELD  # and its inbox is empty: nothing would read again
+    with pytest.raises(ContradictionError) as caught:
+        worker.transport.validate()
+    assert "nothing will read the socket again" in str(caught.value)
+    assert "UNBOUND --PortBound()--> BOUND" in str(caught.value)
+    worker.transport._reading = Reading.WATCHED
+    await worker.transport.close()
+    worker.transport.validate()
+    assert "CLOSED" in str(worker.transport)

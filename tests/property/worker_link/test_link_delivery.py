@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from squall_common.topology.model import WorkerSlot
 from squall_worker.transport.frames import Frame, Kind, Session
-from squall_worker.transport.link import Delivered, Left, Link, Replaced
+from squall_worker.transport.link import Link
+from squall_worker.transport.link_table import Delivered, Left, Replaced
 
 TOPOLOGY = b"topology"
 
@@ -64,6 +65,7 @@ class World:
                 b"%d." % self.number + b"x" * self.random.choice([0, 10, 150_000, 600_000])
             )
         side.link.queue(sections)
+        side.link.validate()
         side.queued += sections
         self.pump(i)
 
@@ -71,8 +73,9 @@ class World:
         side, channel = self.sides[i], self.channels[i]
         for _ in range(min(count, len(channel))):
             frame = Frame.parse(channel.popleft())
-            for event in side.link.receive(frame, self.now):
-                side.link.validate()
+            events = side.link.receive(frame, self.now)
+            side.link.validate()
+            for event in events:
                 if isinstance(event, Delivered):
                     side.inbox.append(event)
                 elif isinstance(event, Replaced):
@@ -89,8 +92,8 @@ class World:
             if side.inbox:
                 delivered = side.inbox.popleft()
                 side.link.take(delivered, self.now)
+                side.link.validate()
                 side.taken += delivered.sections
-        side.link.validate()
         self.pump(i)
 
     def reset(self, i: int) -> None:
@@ -102,6 +105,7 @@ class World:
             channel.clear()
         if self.random.random() < 0.5:
             self.sides[1 - i].link.connected(self.now)
+            self.sides[1 - i].link.validate()
 
     def swap(self, i: int) -> None:
         """What two connections carry is read in turns."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from squall_common.topology.model import WorkerSlot
-from squall_worker.transport.link import Event, Left, Replaced
+from squall_worker.transport.link_table import Event, Left, Replaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import WorkerSlot
 from squall_worker.cluster.membership import Membership
 from squall_worker.cluster.placement import Placement
-from squall_worker.transport.link import Event, Replaced
-from squall_worker.transport.zmq import Address, ZmqTransport
+from squall_worker.transport.link_table import Event, Replaced
+from squall_worker.transport.push import Address
+from squall_worker.transport.zmq import ZmqTransport
 
 log = get_logger(__name__)
 

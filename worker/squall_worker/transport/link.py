@@ -44,10 +44,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
 from itertools import islice
-from typing import NamedTuple
 
+from squall_common.daemon.story import Story
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Grant
 from squall_worker.transport.frames import (
@@ -60,6 +59,21 @@ from squall_worker.transport.frames import (
     Kind,
     Session,
     check_section,
+)
+from squall_worker.transport.link_counts import LinkCounts
+from squall_worker.transport.link_table import (
+    TABLE,
+    Began,
+    Change,
+    Delivered,
+    Event,
+    Granted,
+    Greeted,
+    Left,
+    Owed,
+    Replaced,
+    State,
+    Unconfirmed,
 )
 from squall_worker.transport.out_frames import OutFrame, cut, whole
 
@@ -78,98 +92,10 @@ ACK_BYTES = 64 * 1024
 RESEND_SECS = 0.2
 
 
-class Delivered(NamedTuple):
-    """Sections of one data frame, next in order. The owner calls `Link.take` with it once the
-    engine has them."""
-
-    peer: WorkerSlot
-    session: Session
-    sequence: int
-    sections: tuple[bytes, ...]
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Began:
-    """A new pair of sessions: what was counted in the one before means nothing any more.
-    `waiting` are the sections that go out first."""
-
-    peer: WorkerSlot
-    sessions: tuple[Session, Session]  # ours, the peer's
-    waiting: tuple[bytes, ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The peer tells of its tasks."""
-
-    peer: WorkerSlot
-    grants: tuple[Grant, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Greeted:
-    """The link stands: the peer knows this session, and its frames arrive here."""
-
-    peer: WorkerSlot
-    session: Session
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The peer said goodbye. `drained`: everything that it had sent has arrived here."""
-
-    peer: WorkerSlot
-    session: Session
-    drained: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """A newer session of the peer's slot has greeted; unacknowledged frames for the old one are
-    dropped. `left`: the old one had said a drained goodbye, so that nothing was lost."""
-
-    peer: WorkerSlot
-    old: Session
-    new: Session
-    left: bool
-    dropped_frames: int
-    dropped: tuple[bytes, ...] = field(default=(), repr=False)  # their sections
-
-
-@dataclass(frozen=True, slots=True)
-class Unconfirmed:
-    """A session has greeted that the assignment, as it was read last, cannot hold."""
-
-    peer: WorkerSlot
-    session: Session
-
-
-Event = Began | Delivered | Granted | Greeted | Left | Replaced | Unconfirmed
-
-
-@dataclass(slots=True)
-class LinkCounts:
-    """What happened on a link, for logs and metrics."""
-
-    frames_sent: int = 0
-    frames_resent: int = 0
-    frames_received: int = 0
-    dropped_replaced: int = 0  # from a session that a newer one has replaced
-    dropped_unconfirmed: int = 0  # from a session beyond the assignment that was read last
-    dropped_misaddressed: int = 0  # for another session than ours
-    dropped_repeat: int = 0
-    dropped_gap: int = 0  # beyond the next sequence: asked for again
-    dropped_invalid: int = 0  # acknowledges what was never sent
-    dropped_overflow: int = 0  # sections refused because the backlog was full
-
-    def add(self, other: LinkCounts) -> None:
-        """Add the counts of another link."""
-        for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-_COUNTS = tuple(field.name for field in fields(LinkCounts))
+# Sections go out in these states, and wait in the others.
+_OPEN = (State.GREETING, State.STANDING)
+_UNKNOWN, _STANDING, _LEFT = State.UNKNOWN, State.STANDING, State.LEFT
+_NOTHING, _GAP = Owed.NOTHING, Owed.GAP
 
 
 def _size(section: bytes) -> int:
@@ -208,14 +134,14 @@ class Link:
         self._zxid_max = zxid_max  # of the peer's session; None while no assignment was read
         self._unconfirmed: Session | None = None  # the newest beyond it that has greeted
 
-        self.peer_session: Session | None = None  # None until the peer was heard of
-        self.greeted = False  # a frame for our session has come from `peer_session`
-        self.left = False  # `peer_session` has said goodbye
-        self._drained = False  # ... and nothing of it was missing
+        self.state = State.UNKNOWN
+        self.peer_session: Session | None = None  # None exactly in UNKNOWN
+        self._drained = False  # nothing of `peer_session` is missing; True only in LEFT
+        self._story = Story()
 
         # Out. `_frames` holds the unacknowledged frames, sequences `_acked` + 1 to `_last`.
         self._frames: dict[int, OutFrame] = {}
-        self._waiting: deque[bytes] = deque()  # sections for the next session
+        self._waiting: deque[bytes] = deque()  # for the next session; only in UNKNOWN and LEFT
         self._acked = 0
         self._last = 0
         self._sent_max = 0  # highest sequence that ever went out
@@ -236,8 +162,7 @@ class Link:
         self.granted: dict[int, Grant] = {}  # what the peer told of its tasks
         self._repeat_at = now + IDLE_SECS
 
-        self._due = False  # a control frame is to go out now
-        self._gap_due = False
+        self._owed = Owed.NOTHING
         self._ack_at: float | None = None
         self._greeting_at = now
         self._greeting_secs = GREETING_SECS
@@ -260,10 +185,10 @@ class Link:
             sections = sections[:credited]
             size = sum(map(_size, sections))
         self.backlog_bytes += size
-        if self.peer_session is None or self.left:
-            self._waiting.extend(sections)
-        else:
+        if self.state in _OPEN:
             self._number(sections)
+        else:
+            self._waiting.extend(sections)
         return fits
 
     def _number(self, sections: Iterable[bytes]) -> None:
@@ -289,32 +214,39 @@ class Link:
 
     def grant(self, grants: Iterable[Grant], *, soon: bool) -> None:
         """Tell the peer of our tasks with the next frame; `soon`: have one go out now."""
-        if self.peer_session is None or self.left:
+        if self.state not in _OPEN:
             return
         for grant in grants:
             self._grants[grant.task] = self._grants_due[grant.task] = grant
-            self._due |= soon
+            if soon:
+                self._owe_frame()
+
+    def _owe_frame(self) -> None:
+        if self._owed is Owed.NOTHING:
+            self._owed = Owed.FRAME
 
     @property
     def has_more(self) -> bool:
         """Whether `next_frame` may have something."""
-        return self._due or self._cursor <= self._last
+        return self._owed is not _NOTHING or self._cursor <= self._last
 
     def next_frame(self, now: float) -> Frame | None:
         """The frame to send now, or None. Gives the same one again until `sent` is called."""
-        if self.left:
+        state = self.state
+        if state is _LEFT:
             return None
         if now >= self._repeat_at:
             self._repeat_at = now + IDLE_SECS
             self._grants_due.update(self._grants)
-        if self.peer_session is None:
-            return self._frame(Kind.GREETING, 0) if self._due else None
+        owes = self._owed is not _NOTHING
+        if state is _UNKNOWN:
+            return self._frame(Kind.GREETING, 0) if owes else None
         unsent = self._frames.get(self._cursor)
         if unsent is not None:
             return self._frame(Kind.DATA, self._cursor, tuple(unsent.sections), unsent.more)
-        if not self._due:
+        if not owes:
             return None
-        return self._frame(Kind.IDLE if self.greeted else Kind.GREETING, self._sent_max)
+        return self._frame(Kind.IDLE if state is _STANDING else Kind.GREETING, self._sent_max)
 
     def sent(self, frame: Frame, now: float) -> None:
         """The socket took `frame`."""
@@ -326,12 +258,12 @@ class Link:
                 self._sent_max = frame.sequence
                 self._probe_secs = PROBE_SECS
             self._cursor = frame.sequence + 1
-        if frame.gap:
-            self._gap_due = False
         for grant in frame.grants:
             if self._grants_due.get(grant.task) is grant:
                 del self._grants_due[grant.task]
-        self._due = self._gap_due or (len(frame.grants) == GRANTS_MAX and bool(self._grants_due))
+        if frame.gap or self._owed is not _GAP:
+            more_grants = len(frame.grants) == GRANTS_MAX and self._grants_due
+            self._owed = Owed.FRAME if more_grants else _NOTHING
         self._ack_at = None
         self._taken_bytes = 0
         self._sent_at = now
@@ -339,7 +271,7 @@ class Link:
     def goodbye(self) -> Frame | None:
         """The last frame of this session, for after the engine has stopped. None when the peer
         was never heard of or has left."""
-        if self.peer_session is None or self.left:
+        if self.state not in _OPEN:
             return None
         return self._frame(Kind.GOODBYE, self._sent_max)
 
@@ -354,13 +286,18 @@ class Link:
             self.peer_session or NO_SESSION,
             sequence,
             self._taken,
-            self._gap_due,
+            self._owed is _GAP,
             sections,
             tuple(islice(self._grants_due.values(), GRANTS_MAX)) if self._grants_due else (),
             more,
         )
 
     # -- in -----------------------------------------------------------------------------------
+
+    @property
+    def greeted(self) -> bool:
+        """Whether a frame for our session has come from the peer's, also if that has left since."""
+        return self.state is _STANDING or self.state is _LEFT
 
     @property
     def sessions(self) -> tuple[Session, Session]:
@@ -376,7 +313,7 @@ class Link:
                 self.counts.dropped_unconfirmed += 1
                 self._unconfirmed = max(frame.sender, self._unconfirmed or frame.sender)
                 return [Unconfirmed(self.peer, frame.sender)]
-            self._begin(frame.sender, events)
+            self._begin(frame.sender, now, events)
         elif frame.sender < self.peer_session:
             self.counts.dropped_replaced += 1
             return events
@@ -384,18 +321,17 @@ class Link:
             # It does not know us yet, or takes us for the one before: any frame of ours tells it.
             if frame.receiver != NO_SESSION:
                 self.counts.dropped_misaddressed += 1
-            self._due = True
+            self._owe_frame()
             return events
         self._heard_at = now
-        if self.left:
+        if self.state is _LEFT:
             self.counts.dropped_invalid += 1
             return events
         if frame.acknowledged > self._sent_max:
             self.counts.dropped_invalid += 1
             return events
-        if not self.greeted:
-            self.greeted = True
-            events.append(Greeted(self.peer, frame.sender))
+        if self.state is not _STANDING:
+            self._change(Greeted(self.peer, frame.sender), now, events)
         if frame.grants:
             for grant in frame.grants:
                 known = self.granted.get(grant.task)
@@ -410,14 +346,14 @@ class Link:
             self._receive_data(frame, events)
         else:
             if frame.sequence > self._received:
-                self._gap_due = self._due = True
+                self._owed = Owed.GAP
             if frame.kind is Kind.GREETING:
-                self._due = True
+                self._owe_frame()
             elif frame.kind is Kind.GOODBYE:
-                self._leave(frame, events)
+                self._leave(frame, now, events)
         return events
 
-    def confirm(self, zxid_max: int | None) -> list[Event]:
+    def confirm(self, zxid_max: int | None, now: float) -> list[Event]:
         """The zxid of the assignment as it was read now: sessions up to it count. None when it is
         not known; then all do."""
         self._zxid_max = zxid_max
@@ -426,7 +362,7 @@ class Link:
             self._unconfirmed = None
             known = zxid_max is None or session.assignment_zxid <= zxid_max
             if known and (self.peer_session is None or session > self.peer_session):
-                self._begin(session, events)
+                self._begin(session, now, events)
         return events
 
     def _receive_data(self, frame: Frame, events: list[Event]) -> None:
@@ -443,10 +379,10 @@ class Link:
                 events.append(Delivered(self.peer, frame.sender, frame.sequence, sections, size))
         elif frame.sequence <= self._received:
             self.counts.dropped_repeat += 1
-            self._due = True  # it may not have seen our acknowledgement
+            self._owe_frame()  # it may not have seen our acknowledgement
         else:
             self.counts.dropped_gap += 1
-            self._gap_due = self._due = True
+            self._owed = Owed.GAP
 
     def _fits(self, frame: Frame) -> bool:
         """Whether the frame can be the next part of a section."""
@@ -470,43 +406,47 @@ class Link:
         self._taken = delivered.sequence
         self._taken_bytes += delivered.size_bytes
         if self._taken_bytes >= ACK_BYTES:
-            self._due = True
+            self._owe_frame()
         elif self._ack_at is None:
             self._ack_at = now + ACK_DELAY_SECS
 
-    def _begin(self, session: Session, events: list[Event]) -> None:
+    def _change(self, event: Change, now: float, events: list[Event]) -> None:
+        """Something has happened that changes the state."""
+        following = TABLE.get((self.state, type(event)))
+        self.state = self._story.step(self.state, event, following, now)
+        events.append(event)
+
+    def _begin(self, session: Session, now: float, events: list[Event]) -> None:
         """The peer's slot has a new session."""
         old = self.peer_session
         if old is not None:
-            drained = self.left and self._drained
-            frames = len(self._frames)
-            events.append(Replaced(self.peer, old, session, drained, frames, self._drop_frames()))
+            frames, dropped = len(self._frames), self._drop_frames()
+            replaced = Replaced(self.peer, old, session, self._drained, frames, dropped)
+            self._change(replaced, now, events)
         self.peer_session = session
-        self.greeted = self.left = self._drained = False
+        self._drained = False
         self._acked = self._last = self._sent_max = 0
         self._cursor = 1
         self._resent_at = float("-inf")
         self._received = self._taken = self._taken_bytes = 0
         self._parts.clear()
         self._ack_at = None
-        self._gap_due = False
-        self._due = True
+        self._owed = Owed.FRAME
         self._greeting_secs = GREETING_SECS
         self._grants.clear()
         self.granted.clear()
         self._grants_due.clear()
         waiting, self._waiting = self._waiting, deque()
         self._number(waiting)
-        events.append(Began(self.peer, self.sessions, tuple(waiting)))
+        self._change(Began(self.peer, self.sessions, tuple(waiting)), now, events)
 
-    def _leave(self, frame: Frame, events: list[Event]) -> None:
-        self.left = True
+    def _leave(self, frame: Frame, now: float, events: list[Event]) -> None:
         self._drained = frame.sequence == self._received and not self._parts
         self._waiting.extend(whole(self._frames.values()))  # never taken: for the next session
         self._frames.clear()
-        self._due = self._gap_due = False
+        self._owed = Owed.NOTHING
         self._ack_at = None
-        events.append(Left(self.peer, frame.sender, self._drained))
+        self._change(Left(self.peer, frame.sender, self._drained), now, events)
 
     def _acknowledge(self, sequence: int) -> None:
         for number in range(self._acked + 1, sequence + 1):
@@ -541,8 +481,8 @@ class Link:
         """Let time pass: after this, `next_frame` gives what `deadline` was for."""
         if now < self.deadline():
             return
-        self._due = True
-        if not self.greeted:
+        self._owe_frame()
+        if self.state is not _STANDING:
             self._greeting_at = now + self._greeting_secs
             self._greeting_secs = min(2 * self._greeting_secs, GREETING_MAX_SECS)
         elif self._frames and now >= self._sent_at + self._probe_secs:
@@ -552,16 +492,16 @@ class Link:
 
     def deadline(self) -> float:
         """When `tick` is next worth calling, on the clock of `now`."""
-        if self.left:
+        if self.state is _LEFT:
             return float("inf")
-        if not self.greeted:
+        if self.state is not _STANDING:
             return self._greeting_at
         deadline = self._sent_at + (self._probe_secs if self._frames else IDLE_SECS)
         return deadline if self._ack_at is None else min(deadline, self._ack_at)
 
     def connected(self, now: float) -> None:
         """The socket has (again) a connection: greet or probe at once."""
-        self._due = True
+        self._owe_frame()
         self._repeat_at = now
         self._probe_secs = PROBE_SECS
         self._greeting_secs = GREETING_SECS
@@ -569,32 +509,51 @@ class Link:
     def stands(self, since: float) -> bool:
         """Whether the peer knows us and was heard of since then; an idle peer speaks every
         IDLE_SECS."""
-        return self.greeted and not self.left and self._heard_at >= since
+        return self.state is _STANDING and self._heard_at >= since
 
     def fell_silent(self, since: float) -> bool:
         """Whether the peer knew us, has not left, and was not heard of since then."""
-        return self.greeted and not self.left and self._heard_at < since
+        return self.state is _STANDING and self._heard_at < since
 
     @property
     def settled(self) -> bool:
         """Nothing queued is unacknowledged (or can be: the peer left)."""
-        return self.left or not (self._frames or self._waiting)
+        return self.state is _LEFT or not (self._frames or self._waiting)
 
     def __str__(self) -> str:
         return (
-            f"{self.peer} {self.session}->{self.peer_session or 'unknown'}"
-            f"{' greeted' if self.greeted else ''}{' left' if self.left else ''} "
+            f"{self.peer} {self.session}->{self.peer_session or 'unknown'} {self.state.name} "
             f"out={self._acked}/{self._sent_max}/{self._last} in={self._taken}/{self._received} "
-            f"backlog={self.backlog_bytes}"
+            f"backlog={self.backlog_bytes} owes={self._owed.name}"
         )
 
     def validate(self) -> None:
-        """Assert the invariants; tests call it after each step."""
-        assert self._taken <= self._received
-        assert self._acked <= self._sent_max <= self._last
-        assert self._acked < self._cursor <= self._sent_max + 1
-        assert self.left or list(self._frames) == list(range(self._acked + 1, self._last + 1))
-        assert self.backlog_bytes == sum(out.size_bytes for out in self._frames.values()) + sum(
-            map(_size, self._waiting)
-        )
-        assert not (self.greeted and self.peer_session is None)
+        """Assert what must be true between two events; tests call it after each. Raises
+        ContradictionError, with what led there."""
+        with self._story.checking(self):
+            self._check_session()
+            assert self._taken <= self._received, "more was taken than has arrived"
+            assert self._acked <= self._sent_max <= self._last, "acknowledged, sent, numbered"
+            assert self._acked < self._cursor <= self._sent_max + 1, f"cursor at {self._cursor}"
+            numbers = range(self._acked + 1, self._last + 1) if self.state is not _LEFT else ()
+            assert list(self._frames) == list(numbers), f"it keeps the frames {list(self._frames)}"
+            unacknowledged = sum(out.size_bytes for out in self._frames.values())
+            backlog = unacknowledged + sum(map(_size, self._waiting))
+            assert self.backlog_bytes == backlog, f"{backlog} bytes are unacknowledged"
+            assert self._grants_due.keys() <= self._grants.keys(), "a grant that was not given"
+
+    def _check_session(self) -> None:
+        state, newer = self.state, self._unconfirmed
+        assert (self.peer_session is None) == (state is _UNKNOWN), "a session and no state for it"
+        assert state is _LEFT or not self._drained, "drained, and has not left"
+        assert not (self._drained and self._parts), "drained in the middle of a section"
+        assert state in _OPEN or self._owed is not _GAP, "a gap of a session that does not speak"
+        if state in _OPEN:
+            assert not self._waiting, "sections wait although the session is known"
+        else:
+            assert not self._frames, "frames for no session"
+        if state is _UNKNOWN:
+            assert self._received == self._last == 0, "frames of no session"
+        if newer is not None:
+            assert self._zxid_max is not None, "nothing is confirmed, and a session waits for it"
+            assert newer.assignment_zxid > self._zxid_max, f"{newer} waits, and is confirmed"

@@ -30,6 +30,7 @@ import zmq
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.launch_spec import Incarnation
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.story import Story
 from squall_common.errors import SquallError
 from squall_common.security.curve import CurveKey, require_curve
 from squall_common.topology.model import WorkerSlot
@@ -41,16 +42,32 @@ from squall_worker.transport.frames import (
     Session,
     topology_hash,
 )
-from squall_worker.transport.link import (
-    IDLE_SECS,
+from squall_worker.transport.link import IDLE_SECS, Link
+from squall_worker.transport.link_counts import LinkCounts
+from squall_worker.transport.link_table import (
     Began,
     Delivered,
     Event,
     Granted,
-    Link,
-    LinkCounts,
     Replaced,
     Unconfirmed,
+)
+from squall_worker.transport.push import (
+    HANDSHAKE_MS,
+    Address,
+    Connection,
+    Peer,
+    Sockets,
+    endpoint,
+)
+from squall_worker.transport.zmq_table import (
+    TABLE,
+    Change,
+    CloseRequested,
+    PortBound,
+    Reading,
+    SocketsClosed,
+    State,
 )
 
 if TYPE_CHECKING:
@@ -58,29 +75,15 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-# Frames in a PUSH socket's queue. Few: what waits in the link instead is gathered into full frames.
-_SEND_FRAMES_MAX = 32
 # Frames in the PULL socket's queue, each peer. Above it TCP holds the peer back.
 _RECEIVE_FRAMES_MAX = 1000
 # Received and not yet drained by the engine. Above it the socket is not read.
 _INBOX_BYTES_MAX = 64 * 1024 * 1024
 # Read in one go before other callbacks of the loop have their turn.
 _READ_BYTES = 4 * 1024 * 1024
-# A connection attempt that got no answer is given up and made again.
-_CONNECT_MS = 5_000
-_HANDSHAKE_MS = 5_000
-_RECONNECT_MS = 100
-# A link that does not stand and has no connection for so long is given another socket.
-_RENEW_SECS = 3.0
-# ZMTP heartbeats find dead hosts. Long, since a receiver whose queue is full answers none.
-_HEARTBEAT_MS = 5_000
-_HEARTBEAT_TIMEOUT_MS = 30_000
 _WARN_SECS = 60.0
 # A peer that was not heard of for so long is not waited for when this worker ends.
 _SILENCE_SECS = 2.5 * IDLE_SECS
-
-Address = tuple[str, int]
-Sockets = zmq.Context[zmq.Socket[bytes]]  # what makes sockets: ZeroMQ's context, or a simulation's
 
 
 def new_sockets() -> Sockets:
@@ -105,20 +108,6 @@ class DropCounts:
     @property
     def total(self) -> int:
         return self.malformed + self.multipart + self.foreign + self.unknown
-
-
-class _Peer:
-    """A link, and the PUSH socket that serves it once its address is known."""
-
-    __slots__ = ("address", "connected", "link", "renew_at", "socket", "writable")
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-        self.address: Address | None = None
-        self.socket: zmq.Socket[bytes] | None = None
-        self.writable = False  # the last look found room in the socket
-        self.connected = False
-        self.renew_at = 0.0  # from then on the socket is taken for dead
 
 
 class ZmqTransport:
@@ -164,7 +153,7 @@ class ZmqTransport:
 
             self._guard = Guard(key, self._context, self._refused)
         self._pull: zmq.Socket[bytes] | None = None
-        self._peers: dict[WorkerSlot, _Peer] = {}
+        self._peers: dict[WorkerSlot, Peer] = {}
         self._zxid_max: int | None = None
         self._gone_counts = LinkCounts()
         self._links_opened = 0
@@ -175,12 +164,16 @@ class ZmqTransport:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._flush_due = False
-        self._read_due = False
-        self._read_stopped = False  # reading ended before the socket had nothing left
+        self._reading = Reading.WATCHED
         self._warn_at = 0.0
         self._warn_refused_at = 0.0
         self._settled: asyncio.Event | None = None
-        self._closed = False
+        self._state = State.UNBOUND
+        self._story = Story()
+
+    def _change(self, event: Change) -> None:
+        following = TABLE.get((self._state, type(event)))
+        self._state = self._story.step(self._state, event, following, self._clock.monotonic())
 
     def bind(self, host: str, port: int) -> int:
         """Open the virtual port (0 takes a free one) and return it. Raises PortInUseError."""
@@ -188,12 +181,12 @@ class ZmqTransport:
         pull.setsockopt(zmq.LINGER, 0)
         pull.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
         pull.setsockopt(zmq.RCVHWM, _RECEIVE_FRAMES_MAX)
-        pull.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+        pull.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         pull.setsockopt(zmq.IPV6, int(":" in host))
         if self._guard is not None:
             self._guard.serve(pull)
         try:
-            pull.bind(_endpoint(host, port or "*"))
+            pull.bind(endpoint(host, port or "*"))
         except zmq.ZMQError as error:
             if self._guard is not None:
                 self._guard.close()
@@ -203,6 +196,7 @@ class ZmqTransport:
                 hint=f"See who has it with: ss -ltnp 'sport = :{port}'",
             ) from error
         self._pull = pull
+        self._change(PortBound())
         self._loop.add_reader(pull.fileno(), self._on_readable)
         self._loop.call_soon(self._on_readable)
         return int(pull.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
@@ -215,6 +209,7 @@ class ZmqTransport:
         what they had queued is dropped; links that stay keep everything. `zxid_max` is the zxid of
         the assignment that says so (`Link.confirm`)."""
         self._zxid_max = zxid_max
+        now = self._clock.monotonic()
         for slot in [slot for slot in self._peers if slot not in peers]:
             self._remove(slot)
         for slot, address in peers.items():
@@ -224,10 +219,10 @@ class ZmqTransport:
             if peer.address != address:
                 self._disconnect(peer)
                 self._connect(peer, address)
-            self._happened(peer.link, peer.link.confirm(zxid_max))
+            self._happened(peer.link, peer.link.confirm(zxid_max, now))
         self._reschedule()
 
-    def _add(self, slot: WorkerSlot) -> _Peer:
+    def _add(self, slot: WorkerSlot) -> Peer:
         self._links_opened += 1
         link = Link(
             self._topology,
@@ -238,7 +233,7 @@ class ZmqTransport:
             backlog_bytes_max=self._backlog_bytes_max,
             zxid_max=self._zxid_max,
         )
-        peer = self._peers[slot] = _Peer(link)
+        peer = self._peers[slot] = Peer(link)
         return peer
 
     def _remove(self, slot: WorkerSlot) -> None:
@@ -248,43 +243,22 @@ class ZmqTransport:
         log.info("peer_removed", peer=slot, dropped_bytes=peer.link.backlog_bytes)
         self._tell_dropped(peer.link.queued())
 
-    def _connect(self, peer: _Peer, address: Address) -> None:
-        socket = self._context.socket(zmq.PUSH)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.IMMEDIATE, 1)
-        socket.setsockopt(zmq.SNDHWM, _SEND_FRAMES_MAX)
-        socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
-        socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
-        socket.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT_MS)
-        socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEAT_TIMEOUT_MS)
-        socket.setsockopt(zmq.IPV6, int(":" in address[0]))
-        if self._guard is not None:
-            self._guard.connect(socket)
-        peer.address, peer.socket = address, socket
-        peer.writable = peer.connected = False
-        peer.renew_at = self._clock.monotonic() + _RENEW_SECS
+    def _connect(self, peer: Peer, address: Address) -> None:
+        now = self._clock.monotonic()
+        socket = peer.connect(self._context, address, self._guard, now)
         self._loop.add_reader(socket.fileno(), self._on_push_ready, peer)
-        try:
-            socket.connect(_endpoint(*address))
-        except zmq.ZMQError as error:
-            log.error("peer_address_refused", peer=peer.link.peer, address=address, error=error)
         self._loop.call_soon(self._on_push_ready, peer)
 
-    def _disconnect(self, peer: _Peer, linger_ms: int = 0) -> None:
-        socket, peer.socket, peer.address = peer.socket, None, None
-        peer.writable = peer.connected = False
-        if socket is not None:
-            self._loop.remove_reader(socket.fileno())
-            socket.close(linger_ms)
+    def _disconnect(self, peer: Peer, linger_ms: int = 0) -> None:
+        if peer.socket is not None:
+            self._loop.remove_reader(peer.socket.fileno())
+        peer.disconnect(linger_ms)
 
-    def _renew_if_dead(self, peer: _Peer, now: float) -> None:
+    def _renew_if_dead(self, peer: Peer, now: float) -> None:
         address = peer.address
-        if address is None or peer.writable or peer.link.greeted or now < peer.renew_at:
-            return
-        self._disconnect(peer)
-        self._connect(peer, address)
+        if address is not None and peer.is_dead(now):
+            self._disconnect(peer)
+            self._connect(peer, address)
 
     @property
     def peers(self) -> frozenset[WorkerSlot]:
@@ -331,7 +305,7 @@ class ZmqTransport:
             if link.has_more:
                 self._flush_soon()
         self._inbox_bytes -= size
-        if self._read_stopped:
+        if self._reading is Reading.HELD:
             self._read_soon()
         if inbox and self._wakeup is not None:
             self._loop.call_soon(self._wakeup)
@@ -367,8 +341,7 @@ class ZmqTransport:
 
     def _on_readable(self) -> None:
         """The PULL socket's FD spoke, or reading had stopped early."""
-        self._read_due = False
-        if self._closed or self._pull is None:
+        if self._pull is None:
             return
         granted = self._read(_READ_BYTES)
         if self._wakeup is not None and (self._inbox or granted):
@@ -384,13 +357,13 @@ class ZmqTransport:
         read_bytes = 0
         while True:
             if read_bytes >= limit_bytes or self._inbox_bytes >= _INBOX_BYTES_MAX:
-                self._read_stopped = True
+                self._reading = Reading.HELD
                 self._read_soon()
                 break
             try:
                 data = pull.recv(zmq.NOBLOCK)
             except zmq.Again:
-                self._read_stopped = False
+                self._reading = Reading.WATCHED
                 break
             read_bytes += len(data) + 1
             if pull.getsockopt(zmq.RCVMORE):
@@ -399,7 +372,7 @@ class ZmqTransport:
                 granted |= self._receive(data, now)
             # Half of what a refused recv costs.
             if not int(pull.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-                self._read_stopped = False
+                self._reading = Reading.WATCHED
                 break
         return granted
 
@@ -485,33 +458,28 @@ class ZmqTransport:
 
     def _read_soon(self) -> None:
         """Go on reading after the other callbacks; when the inbox is full, once it is not."""
-        if not self._read_due and self._inbox_bytes < _INBOX_BYTES_MAX:
-            self._read_due = True
+        if self._inbox_bytes < _INBOX_BYTES_MAX:
+            self._reading = Reading.DUE
             self._loop.call_soon(self._on_readable)
 
     # -- out ----------------------------------------------------------------------------------
 
-    def _on_push_ready(self, peer: _Peer) -> None:
+    def _on_push_ready(self, peer: Peer) -> None:
         """A PUSH socket's FD spoke: the connection came or went, or there is room again."""
         if peer.socket is None:
             return
-        peer.writable = bool(int(peer.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
-        if peer.writable and not peer.connected:
+        if peer.look():
+            # Or its queue was full: then one frame too many asks for what is missing.
             peer.link.connected(self._clock.monotonic())
-        # A full queue looks like no connection; then one frame too many asks for what is missing.
-        peer.connected = peer.writable
         self._pump(peer)
 
-    def _pump(self, peer: _Peer) -> None:
+    def _pump(self, peer: Peer) -> None:
         """Send what the link has, as long as the socket takes it."""
-        link, socket = peer.link, peer.socket
-        if socket is not None and peer.writable:
+        link = peer.link
+        if peer.connection is Connection.WRITABLE:
             now = self._clock.monotonic()
             while (frame := link.next_frame(now)) is not None:
-                try:
-                    socket.send(frame.serialize(), zmq.NOBLOCK)
-                except zmq.Again:
-                    peer.writable = peer.connected = False
+                if not peer.push(frame.serialize()):
                     # The send may have eaten the FD's signal: look once more.
                     self._loop.call_soon(self._on_push_ready, peer)
                     break
@@ -528,7 +496,7 @@ class ZmqTransport:
 
     def _flush(self) -> None:
         self._flush_due = False
-        if not self._closed:
+        if self._state is not State.CLOSED:
             for peer in self._peers.values():
                 self._pump(peer)
 
@@ -544,7 +512,7 @@ class ZmqTransport:
             self._timer.cancel()
             self._timer = None
         self._timer_at = deadline
-        if deadline != float("inf") and not self._closed:
+        if deadline != float("inf") and self._state is not State.CLOSED:
             # Whole milliseconds: uvloop turns less into a busy loop.
             delay = max(0.001, deadline - self._clock.monotonic())
             self._timer = self._loop.call_later(delay, self._on_timer)
@@ -575,14 +543,15 @@ class ZmqTransport:
         """Wait at most `drain_secs` until the peers that stand have acknowledged everything, say
         goodbye to them (only when `drain_secs` > 0) and close. Call it after the engine stopped.
         Returns whether all was acknowledged."""
-        if self._closed:
+        if self._state is State.CLOSED:
             return True
+        self._change(CloseRequested())
         self._wakeup = None
         graceful = drain_secs > 0
         settled = await self._wait_settled(drain_secs) if graceful else self._is_settled()
         if graceful:
             self._say_goodbye()
-        self._closed = True
+        self._change(SocketsClosed())
         self._set_timer(float("inf"))
         for peer in self._peers.values():
             self._disconnect(peer, 1000 if graceful else 0)
@@ -596,7 +565,7 @@ class ZmqTransport:
         await self._loop.run_in_executor(None, self._context.term)
         return settled
 
-    def _standing(self) -> Iterable[_Peer]:
+    def _standing(self) -> Iterable[Peer]:
         since = self._clock.monotonic() - _SILENCE_SECS
         return (peer for peer in self._peers.values() if peer.link.stands(since))
 
@@ -618,10 +587,31 @@ class ZmqTransport:
     def _say_goodbye(self) -> None:
         for peer in self._standing():
             frame = peer.link.goodbye()
-            if frame is not None and peer.socket is not None:
-                with contextlib.suppress(zmq.Again):
-                    peer.socket.send(frame.serialize(), zmq.NOBLOCK)
+            if frame is not None and peer.connection is not Connection.NONE:
+                peer.push(frame.serialize())  # a full queue takes none: the peer finds out itself
 
+    def __str__(self) -> str:
+        return (
+            f"{self.slot} {self._state.name}, {self._reading.name}, "
+            f"inbox={self._inbox_bytes} in {len(self._inbox)}, timer at {self._timer_at:.3f}"
+        )
 
-def _endpoint(host: str, port: int | str) -> str:
-    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+    def validate(self) -> None:
+        """Assert what must be true between two callbacks; tests call it. Raises ContradictionError,
+        with what led there."""
+        state, peers = self._state, self._peers.values()
+        with self._story.checking(self):
+            assert state is not State.BOUND or self._pull is not None, "bound without a socket"
+            assert state in (State.BOUND, State.CLOSING) or self._pull is None, "a socket too many"
+            size = sum(delivered.size_bytes for _, delivered in self._inbox)
+            assert self._inbox_bytes == size, f"{size} bytes are in the inbox"
+            if self._reading is Reading.HELD:
+                assert size >= _INBOX_BYTES_MAX, "nothing will read the socket again"
+            if state is State.CLOSED:
+                assert self._timer is None, "a timer after the end"
+                assert all(peer.connection is Connection.NONE for peer in peers), "an open socket"
+            else:
+                due = min((peer.link.deadline() for peer in peers), default=float("inf"))
+                assert self._timer_at <= due, f"a link is due at {due:.3f}"
+        for peer in peers:
+            peer.validate()

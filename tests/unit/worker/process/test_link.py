@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from tests.support.validated import validated_links
 
+from squall_common.daemon.story import ContradictionError, IllegalEventError
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Grant
 from squall_worker.transport.frames import (
@@ -30,18 +32,29 @@ from squall_worker.transport.link import (
     IDLE_SECS,
     PROBE_SECS,
     RESEND_SECS,
+    Link,
+)
+from squall_worker.transport.link_table import (
+    TABLE,
     Began,
     Delivered,
     Granted,
     Greeted,
     Left,
-    Link,
     Replaced,
+    State,
     Unconfirmed,
 )
 
 ME, PEER = WorkerSlot("me", 1), WorkerSlot("peer", 2)
 MINE, THEIRS, NEWER = Session(5, 1, 1), Session(6, 1, 1), Session(6, 2, 1)
+
+
+@pytest.fixture(autouse=True)
+def _validated() -> Iterator[None]:
+    """Every link of these tests, after every call."""
+    with validated_links():
+        yield
 
 
 def make(backlog_bytes_max: int = 10**9) -> Link:
@@ -63,7 +76,6 @@ def send_all(link: Link, now: float) -> list[Frame]:
     sent = []
     while (out := link.next_frame(now)) is not None:
         link.sent(out, now)
-        link.validate()
         sent.append(out)
     return sent
 
@@ -383,7 +395,7 @@ def test_a_peer_stands_while_it_is_heard() -> None:
     assert link.stands(since=1.0)
     link.receive(frame(Kind.GOODBYE), 1.6)
     assert not link.stands(since=1.0)
-    assert str(link) == "peer:2 5.1.1->6.1.1 greeted left out=0/0/0 in=0/0 backlog=0"
+    assert str(link) == "peer:2 5.1.1->6.1.1 LEFT out=0/0/0 in=0/0 backlog=0 owes=NOTHING"
 
 
 GRANTS = (Grant(3, 1000, 0), Grant(4, 50, 7))
@@ -442,7 +454,7 @@ def test_what_the_peer_grants_is_told_and_kept_at_its_highest() -> None:
 def test_a_session_beyond_the_assignment_changes_nothing_until_a_reading_confirms_it() -> None:
     """A stranger's is never confirmed; that of a worker placed since is, and begins at once."""
     link = greeted()
-    link.confirm(6)
+    link.confirm(6, 0.0)
     link.queue([b"a"])
     forged = Session(2**63, 1, 1)
     for _ in range(2):
@@ -452,10 +464,10 @@ def test_a_session_beyond_the_assignment_changes_nothing_until_a_reading_confirm
     assert link.peer_session == THEIRS
     assert link.counts.dropped_unconfirmed == 2
     assert link.receive(data(1), 1.0)[0] == Delivered(PEER, THEIRS, 1, (b"s1",), 2 + LENGTH_BYTES)
-    assert link.confirm(9) == []
+    assert link.confirm(9, 0.0) == []
     placed = Session(10, 1, 1)
     link.receive(frame(sender=placed, receiver=NO_SESSION), 1.0)
-    replaced, began = link.confirm(10)
+    replaced, began = link.confirm(10, 0.0)
     assert isinstance(replaced, Replaced)
     assert (replaced.old, replaced.new) == (THEIRS, placed)
     assert began == Began(PEER, (MINE, placed))
@@ -465,7 +477,7 @@ def test_a_session_beyond_the_assignment_changes_nothing_until_a_reading_confirm
 def test_a_worker_that_its_supervisor_launched_again_needs_no_reading() -> None:
     """ZooKeeper may be away: the same assignment, and a greater launch number."""
     link = greeted()
-    link.confirm(THEIRS.assignment_zxid)
+    link.confirm(THEIRS.assignment_zxid, 0.0)
     events = link.receive(frame(Kind.GREETING, sender=NEWER, receiver=NO_SESSION), 1.0)
     assert isinstance(events[0], Replaced)
     assert link.peer_session == NEWER
@@ -476,3 +488,47 @@ def test_without_a_reading_every_session_counts() -> None:
     link = make()
     assert link.receive(frame(sender=Session(2**40, 1, 1)), 0.0)
     assert link.peer_session == Session(2**40, 1, 1)
+
+
+def test_a_link_is_unknown_greeting_standing_and_left() -> None:
+    link = make()
+    states = [link.state]
+    for happens in (
+        frame(Kind.GREETING, receiver=NO_SESSION),
+        frame(Kind.IDLE),
+        frame(Kind.GOODBYE),
+        frame(Kind.GREETING, sender=NEWER, receiver=NO_SESSION),
+        frame(Kind.GREETING, sender=NEWER),
+    ):
+        link.receive(happens, 1.0)
+        states.append(link.state)
+    assert states == [
+        State.UNKNOWN, State.GREETING, State.STANDING, State.LEFT, State.GREETING, State.STANDING,
+    ]  # fmt: skip
+
+
+def test_every_state_of_a_link_is_entered_and_left_again() -> None:
+    assert {state for state, _ in TABLE} == set(State)
+    assert set(TABLE.values()) == set(State)
+
+
+def test_a_contradiction_tells_what_led_there() -> None:
+    link = greeted()
+    link.receive(frame(Kind.GOODBYE), 2.0)
+    link.backlog_bytes = 7
+    with pytest.raises(ContradictionError) as caught:
+        link.validate()
+    told = str(caught.value)
+    assert "LEFT out=0/0/0 in=0/0 backlog=7" in told
+    assert "0 bytes are unacknowledged" in told
+    assert "UNKNOWN --Began(" in told
+    assert "2.000 STANDING --Left(" in told
+    assert told.index("Began") < told.index("Left(")
+
+
+def test_what_cannot_happen_to_a_link_changes_nothing() -> None:
+    link = make()
+    events: list[Any] = []
+    with pytest.raises(IllegalEventError, match=r"Left.* cannot happen in UNKNOWN"):
+        link._change(Left(PEER, THEIRS, True), 0.0, events)
+    assert (link.state, events) == (State.UNKNOWN, [])

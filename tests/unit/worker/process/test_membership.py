@@ -3,7 +3,7 @@
 from squall_common.topology.model import WorkerSlot
 from squall_worker.cluster.membership import Membership
 from squall_worker.transport.frames import Session
-from squall_worker.transport.link import Greeted, Left, Replaced
+from squall_worker.transport.link_table import Greeted, Left, Replaced
 
 A, B = WorkerSlot("a", 1), WorkerSlot("b", 1)
 OLD, NEW = Session(1, 1, 1), Session(1, 2, 1)

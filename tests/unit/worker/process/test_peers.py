@@ -13,8 +13,9 @@ from squall_common.topology.model import WorkerSlot
 from squall_worker.cluster.peers import Addresses, Peers
 from squall_worker.cluster.placement import Placement
 from squall_worker.transport.frames import Session
-from squall_worker.transport.link import Greeted, Left, Replaced
-from squall_worker.transport.zmq import Address, ZmqTransport
+from squall_worker.transport.link_table import Greeted, Left, Replaced
+from squall_worker.transport.push import Address
+from squall_worker.transport.zmq import ZmqTransport
 
 ME, A, B = WorkerSlot("me", 1), WorkerSlot("a", 6700), WorkerSlot("b", 6701)
 OLD, NEW = Session(1, 1, 1), Session(1, 2, 1)
