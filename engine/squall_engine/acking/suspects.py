@@ -4,7 +4,7 @@ Every worker notes which tree it executes a tuple of (`in_hand`). When it ends u
 in its place reads what that one had in hand, and says it to the workers that have spouts in a
 KILLED section; spouts know the message of a tree. For spouts that died with their worker the notes
 hold the keys of their messages. What is suspected, tried and condemned is the `docket`'s affair;
-here is what it takes to hold a message back, emit it, and bury it.
+what it takes to hold a message of one spout back, emit it and bury it is in `spout_suspects`.
 
 While the docket is closed spouts emit past all this; see docs/decisions/0029-messages-that-kill.md.
 """
@@ -13,43 +13,35 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 
 from squall_common.config.load import component_conf
 from squall_common.daemon.logs import get_logger
-from squall_common.errors import SquallError
 from squall_common.names import DEAD_LETTER_STREAM
 from squall_common.topology.model import ComponentKind
-from squall_engine.acking.dead_letters import DeadLetter, sendable
-from squall_engine.acking.docket import Docket, Held, Verdict
+from squall_engine.acking.dead_letters import DeadLetter
+from squall_engine.acking.docket import Docket
+from squall_engine.acking.spout_suspects import COUNTED_MAX, Place, SpoutSuspects, put_newest
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.sections import KILLED
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.plan import Plan
-from squall_engine.tasks.base import MessageFilter, SpoutTask
-from squall_engine.tasks.in_hand import Before, InHand, key_of
+from squall_engine.tasks.base import SpoutTask
+from squall_engine.tasks.in_hand import Before, InHand
 
 log = get_logger(__name__)
 
 _RECENT_MAX = 20_000  # trees a worker that failed of late, and whose
-_COUNTED_MAX = 20_000
 # Bolts wait so long for the links to the workers with spouts, and then for the word to leave.
 _LINK_SECS = 3.0
 _SPOKEN_SECS = 0.25
 _LOOK_SECS = 0.25  # how often those that are held are looked at
 _UNTOLD_SECS = 5.0  # what a worker has said goes to the next one, too, if this one ends so soon
 _WHY_CHARS_MAX = 300
-_NEVER = 2**62
-_TELL_MAX = 5  # of more suspects than that, those are told of that are suspected again
-
-
-class MessageSuspectedError(SquallError):
-    """A message was in hand when a worker ended unexpectedly."""
 
 
 class _Word(msgspec.Struct, frozen=True, array_like=True):
@@ -62,20 +54,6 @@ class _Word(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Word).decode
-
-
-@dataclass(slots=True, eq=False)
-class _Letter(DeadLetter):
-    """The dead letter of a message that was condemned."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a message was in hand last."""
-
-    task: int | None
-    worker: str
-    why: str
 
 
 class Suspects:
@@ -107,9 +85,9 @@ class Suspects:
         self.wake = wake
         self.docket = Docket(2.0 * float(conf.get("topology.message.timeout.secs") or 30))
         # The docket is the loop's and that of spouts on threads. Taken after a spout's lock.
-        self.lock = threading.RLock()
+        self.lock: AbstractContextManager[Any] = threading.RLock()
         self.spouts: list[SpoutSuspects] = []
-        self.places: dict[int, _Place] = {}  # by key
+        self.places: dict[int, Place] = {}  # by key
         self._recent: dict[int, tuple[SpoutSuspects, Any]] = {}  # root -> whose, message id
         self._counted: dict[int, None] = {}  # roots
         self._before = before
@@ -150,7 +128,7 @@ class Suspects:
         for key, (kills, task) in (before.kills or {}).items():
             if ours:
                 docket.kills[key] = kills
-                self.places[key] = _Place(task, "", "")
+                self.places[key] = Place(task, "", "")
                 hand.note_kills(key, kills, task)
         docket.unknown = ours and before.unknown
         emits = self._emits_before = before.emits or {}
@@ -160,7 +138,7 @@ class Suspects:
             if ours and (before.unrecorded or len(known) < len(before.held)) and not before.careful:
                 docket.unknown = True
             for root, task in known:
-                place = _Place(_signed(task), before.worker, before.why)
+                place = Place(_signed(task), before.worker, before.why)
                 self._count(emits[root], place, now)
         if before.counts or docket.kills or docket.unknown:
             docket.word_came(now)
@@ -227,8 +205,8 @@ class Suspects:
         with self.lock:
             for root, task, key in ours:
                 if root not in self._counted:
-                    _put(self._counted, root, None, _COUNTED_MAX)
-                    place = _Place(_signed(task), word.worker, word.why[:_WHY_CHARS_MAX])
+                    put_newest(self._counted, root, None, COUNTED_MAX)
+                    place = Place(_signed(task), word.worker, word.why[:_WHY_CHARS_MAX])
                     self._count(key, place, now)
             self.docket.word_came(now)
         self._open()
@@ -247,14 +225,14 @@ class Suspects:
                 return spout.key_of(waiting[0])
         return self._emits_before.get(root)
 
-    def _count(self, key: int, place: _Place, now: float) -> None:
+    def _count(self, key: int, place: Place, now: float) -> None:
         self.docket.killed(key, now)
         self.places[key] = place
         self.hand.note_kills(key, self.docket.kills[key], place.task or 0)
 
     def remember(self, root: int, spout: SpoutSuspects, message_id: Any) -> None:
         """A tree has failed; it may turn out to have been in hand somewhere."""
-        _put(self._recent, root, (spout, message_id), _RECENT_MAX)
+        put_newest(self._recent, root, (spout, message_id), _RECENT_MAX)
 
     # -- turns --
 
@@ -290,6 +268,10 @@ class Suspects:
             self._close()
         return worked
 
+    def component_of(self, task: int) -> str | None:
+        """The component of a task; None: the topology has no such task any more."""
+        return self._plan.task_to_component.get(task)
+
     def _look(self) -> None:
         self._timer = None
         self.wake()
@@ -313,211 +295,5 @@ class Suspects:
         self.hand.note_kills(key, 0)
 
 
-class SpoutSuspects:
-    """The messages of one spout task. A `MessageFilter` while the docket is open."""
-
-    def __init__(
-        self, desk: Suspects, task: SpoutTask, calls: Any, limit: int, consumed: bool
-    ) -> None:
-        """`consumed`: a bolt takes the dead letters."""
-        self._desk = desk
-        self.task = task
-        self._calls = calls
-        self._limit = limit
-        # With how many kills it is condemned; never when no bolt takes its dead letters.
-        self._condemn_at = limit if consumed else _NEVER
-        self._inner: MessageFilter | None = None
-        self._letters = 0  # in flight
-        self._again: deque[_Letter] = deque()
-        self._told: dict[int, int] = {}  # kills of a message that were reported
-
-    def key_of(self, message_id: Any) -> int:
-        return key_of(self.task.component, message_id, self._desk.registry)
-
-    def begin(self) -> None:
-        with self.task.lock:
-            if self.task.replays is not self:
-                self._inner, self.task.replays = self.task.replays, self
-            self._calls.set_tap(self._tap)
-
-    def end(self) -> None:
-        with self.task.lock:
-            self._calls.set_tap(None)
-            if not self._letters:
-                self.task.replays = self._inner
-            self._told.clear()
-
-    # -- emitting --
-
-    def _tap(
-        self, values: Sequence[Any], message_id: Any, stream: str, task: int | None
-    ) -> Sequence[int]:
-        """In place of an emit; what is held back was sent to no task yet."""
-        what = (values, message_id, stream, task)
-        if isinstance(message_id, DeadLetter):
-            return self._emit(*what, key=None)
-        key = self.key_of(message_id)
-        desk = self._desk
-        with desk.lock:
-            verdict = desk.docket.judge(key, self._condemn_at)
-            if verdict is Verdict.HELD:
-                desk.docket.hold(Held(self, key, self._condemn_at, what, desk.now()))
-        if verdict is Verdict.FREE:
-            return self._emit(*what, key=key)
-        if verdict is Verdict.CONDEMNED:
-            self._bury(key, *what)
-        else:
-            self._tell(key, message_id)
-        desk.wake()
-        return ()
-
-    def go(self, held: Held, verdict: Verdict) -> None:
-        """A message was held long enough."""
-        with self.task.lock:
-            if verdict is Verdict.CONDEMNED:
-                self._bury(held.key, *held.what)
-            else:
-                self._emit(*held.what, key=held.key)
-        self._desk.wake()
-
-    def _emit(
-        self, values: Sequence[Any], message_id: Any, stream: str, task: int | None, *,
-        key: int | None,
-    ) -> Sequence[int]:  # fmt: skip
-        calls = self._calls
-        calls.set_tap(None)
-        try:
-            ids: Sequence[int]
-            if task is None:
-                ids = calls.emit(values, message_id, stream)
-            else:
-                ids = calls.emit_direct(task, values, message_id, stream)
-        finally:
-            calls.set_tap(self._tap)
-        if key is not None:
-            with self._desk.lock:
-                self._desk.hand.note_emit(calls.last_root(), key)
-        return ids
-
-    def _tell(self, key: int, message_id: Any) -> None:
-        """Report a suspect, once for each end."""
-        desk = self._desk
-        count = desk.docket.count(key)
-        if self._told.get(key) == count or (count < 2 and len(desk.docket.kills) > _TELL_MAX):
-            return
-        _put(self._told, key, count, _COUNTED_MAX)
-        place = desk.places.get(key)
-        where = f" {place.worker} ({place.why})" if place is not None and place.worker else ""
-        text = (
-            f"message {_shown(message_id)} was in hand at the unexpected end of a worker{where}, "
-            f"{count} of topology.max.worker.kills: {self._limit}. It is emitted again alone"
-        )
-        if self._condemn_at == _NEVER and count >= self._limit:
-            text += (
-                "; it cannot become a dead letter, since no bolt consumes the stream "
-                f"{DEAD_LETTER_STREAM} of {self.task.component!r}"
-            )
-        desk.report(self.task.component, self.task.task, MessageSuspectedError(text))
-
-    # -- dead letters --
-
-    def _bury(
-        self, key: int, values: Sequence[Any], message_id: Any, stream: str, task: int | None
-    ) -> None:
-        """Emit the dead letter of a message that was condemned."""
-        desk = self._desk
-        with desk.lock:
-            count = desk.docket.count(key)
-            desk.docket.failed(key)
-            place = desk.places.get(key) or _Place(None, "", "")
-        reason = f"in hand at {count} unexpected ends of a worker"
-        if place.why:
-            reason += f"; the last: {place.why}"
-        component = desk._plan.task_to_component.get(place.task) if place.task else None
-        row = [
-            message_id, list(values), stream, reason,
-            component, place.task if component else None, place.worker or None, count - 1,
-        ]  # fmt: skip
-        letter = _Letter(message_id, sendable(desk.codec, row))
-        self._emit(letter.row, letter, DEAD_LETTER_STREAM, None, key=None)
-        self._letters += 1
-        error = MessageSuspectedError(f"message {_shown(message_id)} is a dead letter: {reason}")
-        desk.report(self.task.component, self.task.task, error)
-
-    def retry(self) -> bool:
-        with self.task.lock:
-            letters = [self._again.popleft() for _ in range(len(self._again))]
-            for letter in letters:
-                self._emit(letter.row, letter, DEAD_LETTER_STREAM, None, key=None)
-        return bool(letters)
-
-    # -- what became of messages (under the spout's lock) --
-
-    def failing(self, roots: Iterable[int]) -> None:
-        """These trees fail, or time out."""
-        for root in roots:
-            waiting = self.task.pending.find_message(root)
-            if waiting is not None and not isinstance(waiting[0], DeadLetter):
-                self._desk.remember(root, self, waiting[0])
-
-    def acked(self, message_ids: Iterable[Any]) -> list[Any]:
-        told = []
-        for message_id in message_ids:
-            one = message_id
-            if isinstance(one, _Letter):
-                self._letters -= 1
-                one = one.message_id
-            told.append(one)
-            self._settled(one.message_id if isinstance(one, DeadLetter) else one, acked=True)
-        return told if self._inner is None else self._inner.acked(told)
-
-    def failed(
-        self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
-    ) -> list[Any]:
-        others = []
-        for message_id in message_ids:
-            if isinstance(message_id, _Letter):
-                self._again.append(message_id)
-            else:
-                others.append(message_id)
-                if not isinstance(message_id, DeadLetter):
-                    self._settled(message_id, acked=False)
-        return others if self._inner is None else self._inner.failed(others, root, lost=lost)
-
-    def _settled(self, message_id: Any, *, acked: bool) -> None:
-        desk = self._desk
-        with desk.lock:
-            docket = desk.docket
-            if not docket.kills:
-                return
-            key = self.key_of(message_id)
-            if not acked:
-                docket.failed(key)
-            elif docket.acked(key):
-                desk.free(key)
-            else:
-                return
-        desk.wake()
-
-    def clear(self) -> None:
-        """The spout's process is gone: message ids mean something else from now on."""
-        if self._inner is not None:
-            self._inner.clear()
-
-
 def _signed(task: int) -> int:
     return task - 2**64 if task >= 2**63 else task
-
-
-def _shown(message_id: Any) -> str:
-    try:
-        return repr(message_id)[:200]
-    except Exception as error:
-        return f"<{type(message_id).__name__}: its repr failed: {type(error).__name__}>"
-
-
-def _put(kept: dict[Any, Any], key: Any, value: Any, size_max: int) -> None:
-    """Keep the newest."""
-    if len(kept) >= size_max and key not in kept:
-        del kept[next(iter(kept))]
-    kept[key] = value

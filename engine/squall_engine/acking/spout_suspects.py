@@ -1,0 +1,269 @@
+"""The messages of one spout task that may kill a worker: held back, emitted alone, buried.
+
+For the whole of it see `suspects`, whose desk of the worker this asks and tells.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from squall_common.errors import SquallError
+from squall_common.names import DEAD_LETTER_STREAM
+from squall_engine.acking.dead_letters import DeadLetter, sendable
+from squall_engine.acking.docket import Docket, Held, Verdict
+from squall_engine.core.codec import ValueCodec
+from squall_engine.tasks.base import MessageFilter, SpoutTask
+from squall_engine.tasks.in_hand import InHand, key_of
+
+COUNTED_MAX = 20_000
+_NEVER = 2**62
+_TELL_MAX = 5  # of more suspects than that, those are told of that are suspected again
+
+
+class MessageSuspectedError(SquallError):
+    """A message was in hand when a worker ended unexpectedly."""
+
+
+@dataclass(slots=True, eq=False)
+class _Letter(DeadLetter):
+    """The dead letter of a message that was condemned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message was in hand last."""
+
+    task: int | None
+    worker: str
+    why: str
+
+
+class Desk(Protocol):
+    """The worker's side, shared by its spouts."""
+
+    docket: Docket
+    lock: AbstractContextManager[Any]  # of the docket; taken after a spout's lock
+    hand: InHand
+    codec: ValueCodec
+    registry: Any
+    places: dict[int, Place]  # by key
+    now: Callable[[], float]
+    report: Callable[[str, int, BaseException], None]
+    wake: Callable[[], None]
+
+    def remember(self, root: int, spout: SpoutSuspects, message_id: Any) -> None:
+        """A tree has failed; it may turn out to have been in hand somewhere."""
+
+    def free(self, key: int) -> None:
+        """A message is under suspicion no longer."""
+
+    def component_of(self, task: int) -> str | None:
+        """The component of a task; None: the topology has no such task any more."""
+
+
+class SpoutSuspects:
+    """The messages of one spout task. A `MessageFilter` while the docket is open."""
+
+    def __init__(self, desk: Desk, task: SpoutTask, calls: Any, limit: int, consumed: bool) -> None:
+        """`consumed`: a bolt takes the dead letters."""
+        self._desk = desk
+        self.task = task
+        self._calls = calls
+        self._limit = limit
+        # With how many kills it is condemned; never when no bolt takes its dead letters.
+        self._condemn_at = limit if consumed else _NEVER
+        self._inner: MessageFilter | None = None
+        self._letters = 0  # in flight
+        self._again: deque[_Letter] = deque()
+        self._told: dict[int, int] = {}  # kills of a message that were reported
+
+    def key_of(self, message_id: Any) -> int:
+        return key_of(self.task.component, message_id, self._desk.registry)
+
+    def begin(self) -> None:
+        with self.task.lock:
+            if self.task.replays is not self:
+                self._inner, self.task.replays = self.task.replays, self
+            self._calls.set_tap(self._tap)
+
+    def end(self) -> None:
+        with self.task.lock:
+            self._calls.set_tap(None)
+            if not self._letters:
+                self.task.replays = self._inner
+            self._told.clear()
+
+    # -- emitting --
+
+    def _tap(
+        self, values: Sequence[Any], message_id: Any, stream: str, task: int | None
+    ) -> Sequence[int]:
+        """In place of an emit; what is held back was sent to no task yet."""
+        what = (values, message_id, stream, task)
+        if isinstance(message_id, DeadLetter):
+            return self._emit(*what, key=None)
+        key = self.key_of(message_id)
+        desk = self._desk
+        with desk.lock:
+            verdict = desk.docket.judge(key, self._condemn_at)
+            if verdict is Verdict.HELD:
+                desk.docket.hold(Held(self, key, self._condemn_at, what, desk.now()))
+        if verdict is Verdict.FREE:
+            return self._emit(*what, key=key)
+        if verdict is Verdict.CONDEMNED:
+            self._bury(key, *what)
+        else:
+            self._tell(key, message_id)
+        desk.wake()
+        return ()
+
+    def go(self, held: Held, verdict: Verdict) -> None:
+        """A message was held long enough."""
+        with self.task.lock:
+            if verdict is Verdict.CONDEMNED:
+                self._bury(held.key, *held.what)
+            else:
+                self._emit(*held.what, key=held.key)
+        self._desk.wake()
+
+    def _emit(
+        self, values: Sequence[Any], message_id: Any, stream: str, task: int | None, *,
+        key: int | None,
+    ) -> Sequence[int]:  # fmt: skip
+        calls = self._calls
+        calls.set_tap(None)
+        try:
+            ids: Sequence[int]
+            if task is None:
+                ids = calls.emit(values, message_id, stream)
+            else:
+                ids = calls.emit_direct(task, values, message_id, stream)
+        finally:
+            calls.set_tap(self._tap)
+        if key is not None:
+            with self._desk.lock:
+                self._desk.hand.note_emit(calls.last_root(), key)
+        return ids
+
+    def _tell(self, key: int, message_id: Any) -> None:
+        """Report a suspect, once for each end."""
+        desk = self._desk
+        count = desk.docket.count(key)
+        if self._told.get(key) == count or (count < 2 and len(desk.docket.kills) > _TELL_MAX):
+            return
+        put_newest(self._told, key, count, COUNTED_MAX)
+        place = desk.places.get(key)
+        where = f" {place.worker} ({place.why})" if place is not None and place.worker else ""
+        text = (
+            f"message {_shown(message_id)} was in hand at the unexpected end of a worker{where}, "
+            f"{count} of topology.max.worker.kills: {self._limit}. It is emitted again alone"
+        )
+        if self._condemn_at == _NEVER and count >= self._limit:
+            text += (
+                "; it cannot become a dead letter, since no bolt consumes the stream "
+                f"{DEAD_LETTER_STREAM} of {self.task.component!r}"
+            )
+        desk.report(self.task.component, self.task.task, MessageSuspectedError(text))
+
+    # -- dead letters --
+
+    def _bury(
+        self, key: int, values: Sequence[Any], message_id: Any, stream: str, task: int | None
+    ) -> None:
+        """Emit the dead letter of a message that was condemned."""
+        desk = self._desk
+        with desk.lock:
+            count = desk.docket.count(key)
+            desk.docket.failed(key)
+            place = desk.places.get(key) or Place(None, "", "")
+        reason = f"in hand at {count} unexpected ends of a worker"
+        if place.why:
+            reason += f"; the last: {place.why}"
+        component = desk.component_of(place.task) if place.task else None
+        row = [
+            message_id, list(values), stream, reason,
+            component, place.task if component else None, place.worker or None, count - 1,
+        ]  # fmt: skip
+        letter = _Letter(message_id, sendable(desk.codec, row))
+        self._emit(letter.row, letter, DEAD_LETTER_STREAM, None, key=None)
+        self._letters += 1
+        error = MessageSuspectedError(f"message {_shown(message_id)} is a dead letter: {reason}")
+        desk.report(self.task.component, self.task.task, error)
+
+    def retry(self) -> bool:
+        with self.task.lock:
+            letters = [self._again.popleft() for _ in range(len(self._again))]
+            for letter in letters:
+                self._emit(letter.row, letter, DEAD_LETTER_STREAM, None, key=None)
+        return bool(letters)
+
+    # -- what became of messages (under the spout's lock) --
+
+    def failing(self, roots: Iterable[int]) -> None:
+        """These trees fail, or time out."""
+        for root in roots:
+            waiting = self.task.pending.find_message(root)
+            if waiting is not None and not isinstance(waiting[0], DeadLetter):
+                self._desk.remember(root, self, waiting[0])
+
+    def acked(self, message_ids: Iterable[Any]) -> list[Any]:
+        told = []
+        for message_id in message_ids:
+            one = message_id
+            if isinstance(one, _Letter):
+                self._letters -= 1
+                one = one.message_id
+            told.append(one)
+            self._settled(one.message_id if isinstance(one, DeadLetter) else one, acked=True)
+        return told if self._inner is None else self._inner.acked(told)
+
+    def failed(
+        self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
+    ) -> list[Any]:
+        others = []
+        for message_id in message_ids:
+            if isinstance(message_id, _Letter):
+                self._again.append(message_id)
+            else:
+                others.append(message_id)
+                if not isinstance(message_id, DeadLetter):
+                    self._settled(message_id, acked=False)
+        return others if self._inner is None else self._inner.failed(others, root, lost=lost)
+
+    def _settled(self, message_id: Any, *, acked: bool) -> None:
+        desk = self._desk
+        with desk.lock:
+            docket = desk.docket
+            if not docket.kills:
+                return
+            key = self.key_of(message_id)
+            if not acked:
+                docket.failed(key)
+            elif docket.acked(key):
+                desk.free(key)
+            else:
+                return
+        desk.wake()
+
+    def clear(self) -> None:
+        """The spout's process is gone: message ids mean something else from now on."""
+        if self._inner is not None:
+            self._inner.clear()
+
+
+def _shown(message_id: Any) -> str:
+    try:
+        return repr(message_id)[:200]
+    except Exception as error:
+        return f"<{type(message_id).__name__}: its repr failed: {type(error).__name__}>"
+
+
+def put_newest(kept: dict[Any, Any], key: Any, value: Any, size_max: int) -> None:
+    """Keep the newest."""
+    if len(kept) >= size_max and key not in kept:
+        del kept[next(iter(kept))]
+    kept[key] = value
