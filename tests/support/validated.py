@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from squall_engine.multilang.life import ChildLife
 from squall_worker.transport.link import Link
 from squall_worker.transport.zmq import ZmqTransport
 
@@ -18,6 +19,10 @@ TRANSPORT = (
 )  # fmt: skip
 LINK = (
     "queue", "grant", "next_frame", "sent", "receive", "confirm", "take", "tick", "connected",
+)  # fmt: skip
+CHILD = (
+    "started", "start_failed", "told_pid", "heard", "asked", "answered", "killed", "exited", "stop",
+    "warns", "tick",
 )  # fmt: skip
 
 
@@ -63,3 +68,8 @@ def validated_transports() -> AbstractContextManager[list[str]]:
 def validated_links() -> AbstractContextManager[list[str]]:
     """Every link."""
     return validated(Link, LINK)
+
+
+def validated_children() -> AbstractContextManager[list[str]]:
+    """The life of every child."""
+    return validated(ChildLife, CHILD)

@@ -2,46 +2,34 @@
 
 A child is *silent* from the last byte that we had of it, for as long as it owes us something: its
 pid; the answer to a heartbeat (bolts get one a second, and any message answers it); the end of a
-command (spouts). A silence as long as the time-out ends the child.
-
-    state      what happened        next state    what to do
-    STARTING   its pid came         RUNNING       Ready
-    STARTING   silent too long      DYING         Kill
-    RUNNING    a second has passed  RUNNING       Beat (bolts)
-    RUNNING    silent too long      DYING         Kill
-    any living exited               WAITING       (told by the caller)
-    WAITING    the pause is over    STARTING      Start
-    any        stop                 STOPPED
+command (spouts). A silence as long as the time-out ends the child. What can happen in which state
+is in `life_table`.
 """
 
 from __future__ import annotations
 
-import enum
+from squall_common.daemon.story import Story
+from squall_engine.multilang.life_table import (
+    TABLE,
+    BeatDue,
+    ChildExited,
+    ChildKilled,
+    ChildStarted,
+    Do,
+    Event,
+    PauseOver,
+    PidReceived,
+    SilenceExceeded,
+    StartFailed,
+    State,
+    StopRequested,
+)
 
 BEAT_SECS = 1.0
 # A child that lived for so long and then died is replaced at once.
 _SETTLED_SECS = 10.0
 _PAUSE_SECS_MIN = 0.1
 _PAUSE_SECS_MAX = 30.0
-
-
-class State(enum.Enum):
-    """What is true of the child."""
-
-    STARTING = "runs, and has not told its pid"
-    RUNNING = "runs"
-    DYING = "was killed, and its end was not seen yet"
-    WAITING = "there is none; the next is started after a pause"
-    STOPPED = "there is none, and there will be none"
-
-
-class Do(enum.Enum):
-    """What the caller is to do."""
-
-    NOTHING = "nothing"
-    BEAT = "send a heartbeat"
-    KILL = "kill the child: it was silent for too long"
-    START = "start a child"
 
 
 class ChildLife:
@@ -53,26 +41,35 @@ class ChildLife:
         self.timeout_secs = timeout_secs
         self.beats = beats
         self.state = State.WAITING
-        self._resume_at = 0.0
+        self._resume_at = 0.0  # when the next may be started; matters in WAITING
         self._started_at = 0.0
         self._owes_since: float | None = None  # None: it owes nothing
-        self._beat_at = 0.0
+        self._beat_at = 0.0  # when the next heartbeat is due; matters in RUNNING
         self._ticked_at: float | None = None
         self._pause_secs = 0.0
-        self._warned = False
+        self._warned = False  # of the present silence
+        self._story = Story()
+
+    # -- what the caller reports --
 
     def started(self, now: float) -> None:
         """A child was started."""
-        self.state = State.STARTING
+        self._happened(ChildStarted(), now)
         self._started_at = self._owes_since = self._ticked_at = now
         self._warned = False
+
+    def start_failed(self, now: float) -> None:
+        """None could be started: another try after a pause."""
+        self._happened(StartFailed(), now)
+        self._pause(now)
 
     def told_pid(self, now: float) -> bool:
         """Its pid came. False when it had come before."""
         self.heard(now)
-        if self.state is not State.STARTING:
+        before = self.state
+        self._happened(PidReceived(), now)
+        if self.state is before:
             return False
-        self.state = State.RUNNING
         self._beat_at = now + BEAT_SECS
         self._owes_since = None
         return True
@@ -94,29 +91,28 @@ class ChildLife:
         return self._owes_since is not None
 
     def answered(self) -> None:
-        """It has answered the command."""
-        self._owes_since = None
+        """It has answered the command. (One that was not asked yet still owes its pid.)"""
+        if self.state is not State.STARTING:
+            self._owes_since = None
         self._warned = False
 
-    def killed(self) -> None:
+    def killed(self, now: float) -> None:
         """It was sent SIGKILL."""
-        self.state = State.DYING
+        self._happened(ChildKilled(), now)
 
     def exited(self, now: float) -> float:
-        """It is gone, or could not be started. Returns the seconds until the next is due."""
-        if self.state is not State.STOPPED:
-            self.state = State.WAITING
-            if now - self._started_at >= _SETTLED_SECS:
-                self._pause_secs = 0.0
-            pause = self._pause_secs
-            self._pause_secs = min(max(2 * pause, _PAUSE_SECS_MIN), _PAUSE_SECS_MAX)
-            self._resume_at = now + pause
+        """It is gone. Returns the seconds until the next is due."""
+        self._happened(ChildExited(), now)
+        if self.state is State.WAITING:
+            self._pause(now)
         self._owes_since = None
         return max(0.0, self._resume_at - now)
 
-    def stop(self) -> None:
+    def stop(self, now: float) -> None:
         """No child is wanted any more."""
-        self.state = State.STOPPED
+        self._happened(StopRequested(), now)
+
+    # -- what follows from the time --
 
     def silent_secs(self, now: float) -> float:
         """How long it has owed us something."""
@@ -131,20 +127,60 @@ class ChildLife:
 
     def tick(self, now: float) -> Do:
         """To be called at least once a second."""
-        before = self._ticked_at
-        self._ticked_at = now
+        before, self._ticked_at = self._ticked_at, now
+        event = self._due(now, 0.0 if before is None else now - before)
+        return Do.NOTHING if event is None else self._happened(event, now)
+
+    # -- inside --
+
+    def _due(self, now: float, passed_secs: float) -> Event | None:
+        """The event that the time has brought about; `passed_secs` since this was last asked."""
         if self.state is State.WAITING:
-            return Do.START if now >= self._resume_at else Do.NOTHING
+            return PauseOver() if now >= self._resume_at else None
         if self.state not in (State.STARTING, State.RUNNING):
-            return Do.NOTHING
-        if before is not None and self._owes_since is not None and now - before > 3 * BEAT_SECS:
+            return None
+        if self._owes_since is not None and passed_secs > 3 * BEAT_SECS:
             # We were away (stopped, or held by a component) and have not read what it wrote.
-            self._owes_since = min(now, self._owes_since + now - before - BEAT_SECS)
+            self._owes_since = min(now, self._owes_since + passed_secs - BEAT_SECS)
         if self.silent_secs(now) >= self.timeout_secs:
-            return Do.KILL
+            return SilenceExceeded()
         if self.beats and self.state is State.RUNNING and now >= self._beat_at:
             self._beat_at = now + BEAT_SECS
-            if self._owes_since is None:
-                self._owes_since = now
-                return Do.BEAT
-        return Do.NOTHING
+            return BeatDue() if self._owes_since is None else None
+        return None
+
+    def _happened(self, event: Event, now: float) -> Do:
+        """Take an event by the table. Raises IllegalEventError, with nothing changed, for one that
+        cannot happen in this state."""
+        row = TABLE.get((self.state, type(event)))
+        self.state = self._story.step(self.state, event, row and row[0], now)
+        do = row[1] if row else Do.NOTHING
+        if do is Do.BEAT:
+            self._owes_since = now  # the answer
+        return do
+
+    def _pause(self, now: float) -> None:
+        if now - self._started_at >= _SETTLED_SECS:
+            self._pause_secs = 0.0
+        self._resume_at = now + self._pause_secs
+        self._pause_secs = min(max(2 * self._pause_secs, _PAUSE_SECS_MIN), _PAUSE_SECS_MAX)
+
+    def __str__(self) -> str:
+        since = "nothing" if self._owes_since is None else f"since {self._owes_since:.3f}"
+        return (
+            f"child {self.state.name} started={self._started_at:.3f} owes {since} "
+            f"next={self._resume_at:.3f} pause={self._pause_secs:g}"
+        )
+
+    def validate(self) -> None:
+        """Assert what must be true between two events; tests call it after each. Raises
+        ContradictionError, with what led there."""
+        state, since = self.state, self._owes_since
+        with self._story.checking(self):
+            if state is State.STARTING:
+                assert since is not None, "it owes no pid: it would never be found silent"
+            if state is State.WAITING:
+                assert since is None, "there is no child that owes anything"
+            if since is not None:
+                assert since >= self._started_at, "it owes since before it was started"
+            assert 0.0 <= self._pause_secs <= _PAUSE_SECS_MAX, "the pause is out of its bounds"

@@ -19,7 +19,8 @@ from squall_common.component.shell_logs import ShellLogHandler
 from squall_common.component.shell_metrics import ShellMetric
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_engine.multilang.life import BEAT_SECS, ChildLife, Do, State
+from squall_engine.multilang.life import BEAT_SECS, ChildLife
+from squall_engine.multilang.life_table import Do, State
 from squall_engine.multilang.linger import Linger
 from squall_engine.multilang.messages import HEARTBEAT, Command, Fault, Serializer, Wrong, shown
 from squall_engine.multilang.outbox import Outbox
@@ -189,6 +190,7 @@ class Shell:
 
     def _tick(self) -> None:
         now = self._now()
+        starting = self.life.state is State.STARTING
         todo = self.life.tick(now)
         if todo is Do.KILL:
             self._kill(
@@ -196,7 +198,7 @@ class Shell:
                 "(topology.subprocess.timeout.secs): it "
                 + (
                     "never told its pid"
-                    if self.life.state is State.STARTING
+                    if starting
                     else "answered no heartbeat"
                     if self.life.beats
                     else "did not end its turn with sync"
@@ -209,7 +211,7 @@ class Shell:
             try:
                 self._start()
             except ShellError as error:
-                self.life.exited(now)
+                self.life.start_failed(now)
                 self._owner.child_fault(error)
         elif self.life.warns(now):
             log.warning(
@@ -232,8 +234,7 @@ class Shell:
     def _kill(self, why: str) -> None:
         if self._process is not None and self._killed_why is None:
             self._killed_why = why
-            if self.life.state is not State.STOPPED:
-                self.life.killed()
+            self.life.killed(self._now())
             self._process.kill()
 
     def _exited(self, status: int) -> None:
@@ -267,7 +268,7 @@ class Shell:
 
     async def close(self, secs: float = _STOP_SECS) -> None:
         """End the child: it sees the end of its input and SIGTERM, `secs` later SIGKILL."""
-        self.life.stop()
+        self.life.stop(self._now())
         self._schedule_tick(0)  # none any more
         if self._process is None:
             return

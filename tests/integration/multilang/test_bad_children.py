@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.devcluster import is_alive
 from tests.support.shells import raw_bolt, running
+from tests.support.validated import validated_children
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _validated() -> Iterator[None]:
+    """Every child's life, after everything that happens in it."""
+    with validated_children() as contradictions:
+        yield
+    assert not contradictions
+
 
 # What a child does all the time, and what the error must say. It is not killed for it.
 FORGIVEN = {

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from squall_engine.multilang.life import ChildLife, Do, State
+from collections.abc import Iterator
+
+import pytest
+from tests.support.validated import validated_children
+
+from squall_common.daemon.story import ContradictionError, IllegalEventError
+from squall_engine.multilang.life import ChildLife
+from squall_engine.multilang.life_table import TABLE, Do, State
 from squall_engine.multilang.linger import Linger
 from squall_engine.multilang.outbox import CHUNK_BYTES, Outbox
+
+
+@pytest.fixture(autouse=True)
+def _validated() -> Iterator[None]:
+    """Every life of these tests, after every call."""
+    with validated_children():
+        yield
 
 
 def bolt(*, timeout: float = 10.0) -> ChildLife:
@@ -100,17 +114,65 @@ def test_one_that_has_lived_a_while_is_replaced_at_once() -> None:
 
 def test_a_stopped_one_is_not_started() -> None:
     life = bolt()
-    life.stop()
+    life.stop(0.0)
     life.exited(1.0)
     assert seconds(life, 1, 100) == []
 
 
 def test_a_child_that_was_killed_is_waited_for() -> None:
     life = bolt()
-    life.killed()
+    life.killed(0.0)
     assert seconds(life, 1, 100) == []
     life.exited(100.0)
     assert life.tick(100.0) is Do.START
+
+
+def test_one_that_says_something_else_first_still_owes_its_pid() -> None:
+    """A child that never tells it is killed, whatever else it says: here the end of a command that
+    it was never given."""
+    life = ChildLife(timeout_secs=10.0, beats=False)
+    life.started(0.0)
+    life.heard(2.0)
+    life.answered()
+    assert seconds(life, 3, 13) == [(12, Do.KILL)]
+
+
+def test_one_that_cannot_be_started_is_tried_again_after_a_pause() -> None:
+    life = ChildLife(timeout_secs=10.0, beats=True)
+    assert life.tick(1.0) is Do.START
+    life.start_failed(1.0)
+    assert life.tick(1.0) is Do.START
+    life.start_failed(1.0)
+    assert life.tick(1.05) is Do.NOTHING
+    assert life.tick(1.1) is Do.START
+
+
+def test_every_state_of_a_child_has_a_way_in_and_stopped_has_no_way_out() -> None:
+    for state in State:
+        assert state is State.WAITING or any(row[0] is state for row in TABLE.values())
+    assert {row[0] for (state, _), row in TABLE.items() if state is State.STOPPED} == {
+        State.STOPPED
+    }
+
+
+def test_a_second_child_beside_the_first_is_refused_with_what_led_there() -> None:
+    life = bolt()
+    life.told_pid(1.0)
+    with pytest.raises(IllegalEventError) as caught:
+        life.started(2.0)
+    told = str(caught.value)
+    assert told.startswith("ChildStarted() cannot happen in RUNNING; what led here:")
+    assert "0.000 WAITING --ChildStarted()--> STARTING" in told
+    assert "1.000 STARTING --PidReceived()--> RUNNING" in told
+    assert life.state is State.RUNNING
+
+
+def test_a_contradiction_tells_what_led_there() -> None:
+    life = bolt()
+    life._owes_since = None
+    with pytest.raises(ContradictionError, match="it owes no pid") as caught:
+        life.validate()
+    assert "WAITING --ChildStarted()--> STARTING" in str(caught.value)
 
 
 def test_task_ids_go_ahead_of_queued_tuples_and_after_what_is_half_written() -> None:
