@@ -21,7 +21,6 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_engine.multilang.life import BEAT_SECS, ChildLife
 from squall_engine.multilang.life_table import Do, State
-from squall_engine.multilang.linger import Linger
 from squall_engine.multilang.messages import HEARTBEAT, Command, Fault, Serializer, Wrong, shown
 from squall_engine.multilang.outbox import Outbox
 from squall_engine.multilang.process import ChildProcess
@@ -39,6 +38,8 @@ _LEVELS = {
 # Faults of a child that are reported, at most one in so many seconds.
 _FAULT_SECS = 1.0
 _STOP_SECS = 1.0  # from SIGTERM to SIGKILL
+# The loop has other work: whatever a child says, it is left after so long.
+_CONVERSE_SECS_MAX = 0.002
 _METRICS_MAX = 1_000
 
 
@@ -63,7 +64,7 @@ class ShellSetting:
     handshake: Mapping[str, Any]
     timeout_secs: float  # of silence
     message_bytes_max: int
-    linger_secs: float = 0.0  # see `linger`
+    linger_secs: float = 0.0  # for one message, after an answer; 0: never
     dies_with_us: bool = False  # when this process is killed; in a worker the supervisor sees to it
 
 
@@ -125,7 +126,6 @@ class Shell:
         self._killed_why: str | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] | None = None
-        self._linger = Linger(setting.linger_secs)
         self._answered = False  # it was just given what it waits for
         self._answers: list[bytes] = []  # to what is being heard
         self._fault_at = float("-inf")
@@ -342,19 +342,14 @@ class Shell:
             self._converse()
 
     def _converse(self) -> None:
-        """It was just given what it waits for. Stay for its next word, if that pays (`linger`);
-        also when it has finished one tuple of several."""
-        linger, clock = self._linger, perf_counter
-        now = clock()
-        if not linger.begins(now):
+        """It was just given what it waits for: stay a moment for its next word, which spares the
+        loop's way around and waking a sleeper. Also when it has finished one tuple of several."""
+        secs, owner = self.setting.linger_secs, self._owner
+        if secs <= 0:
             return
-        end = now + linger.TOTAL_SECS
-        secs = linger.secs
-        answers = 0
-        owner = self._owner
+        end = perf_counter() + _CONVERSE_SECS_MAX
         while (
             (self._answered or owner.child_works)
-            and now < end
             and (process := self._process)
             and not process.is_full
         ):
@@ -362,9 +357,8 @@ class Shell:
             if not data:
                 break
             self._hear(data)
-            answers += self._answered
-            now = clock()
-        linger.goes_on(answers)
+            if perf_counter() >= end:
+                break
 
     def _hear(self, data: bytes) -> None:
         if self._killed_why is not None:

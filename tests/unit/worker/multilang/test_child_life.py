@@ -10,7 +10,6 @@ from tests.support.validated import validated_children
 from squall_common.daemon.story import ContradictionError, IllegalEventError
 from squall_engine.multilang.life import ChildLife
 from squall_engine.multilang.life_table import TABLE, Do, State
-from squall_engine.multilang.linger import Linger
 from squall_engine.multilang.outbox import CHUNK_BYTES, Outbox
 
 
@@ -224,49 +223,3 @@ def test_nothing_is_written_twice() -> None:
         assert not box.chunk()
     box.add_urgent(b"ids|")
     assert bytes(box.chunk()) == b"ids|"
-
-
-def stays(*, loop: int, staying: int, secs: float = 20.0) -> bool:
-    """What most of the time is done with a child that makes so many answers a second each way."""
-    linger = Linger(0.00005)
-    now, spent = 1.0, {False: 0.0, True: 0.0}
-    staying_now = False
-    while now < 1.0 + secs:
-        step = 1.0 / (staying if staying_now else loop)
-        now += step
-        spent[staying_now] += step
-        staying_now = linger.begins(now)
-    most = max(spent, key=lambda choice: spent[choice])
-    assert spent[most] > 0.85 * secs
-    return most
-
-
-def test_lingering_is_chosen_where_it_pays() -> None:
-    assert stays(loop=16_000, staying=44_000)
-
-
-def test_lingering_is_chosen_where_it_makes_no_difference_for_it_takes_less_cpu() -> None:
-    assert stays(loop=16_000, staying=16_000)
-    assert stays(loop=3_000, staying=3_000), "on a busy machine"
-
-
-def test_lingering_is_left_where_it_costs_answers() -> None:
-    assert not stays(loop=16_000, staying=9_000)
-
-
-def test_a_child_that_has_little_to_say_is_not_waited_for() -> None:
-    assert not stays(loop=500, staying=5_000)
-
-
-def test_answers_that_are_given_in_one_go_count() -> None:
-    linger = Linger(0.00005)
-    now = 1.0
-    for _ in range(3_000):
-        now += 0.001
-        linger.goes_on(30 if linger.begins(now) else 10)
-    assert linger.begins(now)
-
-
-def test_lingering_can_be_turned_off() -> None:
-    linger = Linger(0)
-    assert not any(linger.begins(float(now)) for now in range(100))

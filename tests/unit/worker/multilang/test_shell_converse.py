@@ -33,21 +33,6 @@ class Child:
         return len(data)
 
 
-class Always:
-    """Stands for `Linger`: it always pays."""
-
-    TOTAL_SECS = 60.0
-    secs = 1.0
-    answers = 0
-
-    def begins(self, now: float) -> bool:
-        self.answers += 1
-        return True
-
-    def goes_on(self, answers: int) -> None:
-        self.answers += answers
-
-
 class Handler:
     """Stands for the log."""
 
@@ -80,7 +65,9 @@ class Owner:
         pass
 
 
-def spoken(child: Child, *, tuples: int, tmp_path: Path, says: bytes = EMIT) -> Always:
+def spoken(
+    child: Child, *, tuples: int, tmp_path: Path, says: bytes = EMIT, linger_secs: float = 1.0
+) -> None:
     """The worker after it has read a first emit."""
     owner: Any = Owner(tuples)
     setting = ShellSetting(
@@ -93,22 +80,41 @@ def spoken(child: Child, *, tuples: int, tmp_path: Path, says: bytes = EMIT) -> 
         handshake={},
         timeout_secs=10.0,
         message_bytes_max=1_000_000,
+        linger_secs=linger_secs,
     )
     handler: Any = Handler()
     shell: Any = Shell(setting, JsonSerializer(), owner, {}, handler, beats=True, now=lambda: 0.0)
     owner.shell = shell
     shell._process = child
-    linger = shell._linger = Always()
     shell._said(says)
-    return linger
 
 
 def test_the_end_of_one_tuple_of_several_is_no_reason_to_leave(tmp_path: Path) -> None:
     child = Child(EMIT, ACK, EMIT, EMIT, ACK, EMIT)
-    linger = spoken(child, tuples=2, tmp_path=tmp_path)
+    spoken(child, tuples=2, tmp_path=tmp_path)
     assert child.says == [EMIT]  # after its last ack it may say nothing for long
     assert child.heard == [b"[3]\nend\n"] * 4
-    assert linger.answers == 4
+
+
+@pytest.fixture(autouse=True)
+def _no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, no conversation lasts too long."""
+    monkeypatch.setattr("squall_engine.multilang.shell._CONVERSE_SECS_MAX", 60.0)
+
+
+def test_a_child_that_never_stops_is_left_for_the_loops_other_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_engine.multilang.shell._CONVERSE_SECS_MAX", 0.0)
+    child = Child(EMIT, EMIT)
+    spoken(child, tuples=5, tmp_path=tmp_path)
+    assert child.says == [EMIT]
+
+
+def test_staying_can_be_turned_off(tmp_path: Path) -> None:
+    child = Child(EMIT)
+    spoken(child, tuples=5, tmp_path=tmp_path, linger_secs=0.0)
+    assert child.says == [EMIT]
 
 
 @pytest.mark.parametrize("tuples", [0, 1])
