@@ -48,6 +48,7 @@ from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
 from squall_worker.transport.push import Address, Sockets
 from squall_worker.transport.zmq import ZmqTransport, new_sockets
+from squall_worker.watch.messages import answer_questions, ask_aside
 from squall_worker.watch.watchdog import Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class Worker:
             self._clock,
             record=self._errors.record,
             send=send_aside(dict(spec.daemon_conf), spec.topology_id),
+            ask=ask_aside(spec.daemon_conf, spec.topology_id),
         )
         self._dumps = Dumps(
             spec.worker_dir,
@@ -369,6 +371,8 @@ class Worker:
     ) -> int:
         """Follow the cluster state until the end."""
         self._tasks.start("ready", self._get_ready(engine))
+        if any(map(engine.plan.is_spout, engine.plan.local_user_tasks())):
+            self._tasks.start("questions", self._answer_questions(engine))
         self._tasks.every("silent peers", LOOK_SECS, self._peers.look_for_ended)
         ownership = Ownership(first.placement.executors, self.settings.refresh_secs)
         if first.base is not None:
@@ -438,6 +442,12 @@ class Worker:
             status = "gone" if base is None else base.status.name
             log.info("topology_status", status=status, spouts_run=active)
             engine.set_active(active)
+
+    async def _answer_questions(self, engine: Engine) -> None:
+        """Say which messages trees are of, to workers that ask."""
+        await self._connected.wait()
+        assert self._state is not None
+        await answer_questions(self._state.store, self.spec.topology_id, engine.built)
 
     async def _get_ready(self, engine: Engine) -> None:
         """Let spouts emit once the peers are linked. A peer that never comes is not waited for: its

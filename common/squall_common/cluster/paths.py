@@ -1,5 +1,7 @@
 """Where everything lies in the cluster state: Storm's paths (ClusterUtils), below the root."""
 
+import re
+
 from squall_common.names import encode_znode
 from squall_common.topology.model import WorkerSlot
 
@@ -17,6 +19,8 @@ BLOBSTORE = "/blobstore"
 
 # Ours: its version is the number of the present leader's term (see `leader`).
 LEADER_EPOCH = "/leader-epoch"
+
+_ROOT = re.compile("[0-9a-f]{16}")
 
 # Made when a daemon starts, so that what lies below needs no care for parents.
 LAYOUT = (
@@ -77,6 +81,20 @@ def slot_of_workerbeat(name: str) -> WorkerSlot | None:
     if not dash or not node or not port.isdecimal() or not port.isascii():
         return None
     return WorkerSlot(node, int(port))
+
+
+def questions(topology_id: str) -> str:
+    """Beside the heartbeats, where workers may write; no slot has this name."""
+    return f"{WORKERBEATS}/{topology_id}/questions"
+
+
+def question(topology_id: str, root: int) -> str:
+    return f"{questions(topology_id)}/{root:016x}"
+
+
+def root_of_question(name: str) -> int | None:
+    """The root that a question's node is named for; None when it is no such name."""
+    return int(name, 16) if _ROOT.fullmatch(name) else None
 
 
 def errors(topology_id: str) -> str:

@@ -39,6 +39,7 @@ _TUPLE_NAMES = ("tup", "current")  # what the engine's functions call the tuple 
 _TELLING = (SpoutTask.call_user.__code__, SpoutTask.lifecycle.__code__)
 
 Frames = list[tuple[FrameType, int]]
+Names = Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,10 @@ class CallUnderWay:
     component: str
     task: int
     name: str  # as `Split.execute`
-    given: Callable[[], str]  # what it was called with, in words; values are left out
+    # What it was called with, in words; values are left out. Messages that this worker does not
+    # know are called what the names given say, by root.
+    given: Callable[[Names], str]
+    roots: Sequence[int]  # of the trees that are named in it
     limits: CallLimits
     holds: tuple[object, ...]
     frames: Callable[[], Frames]  # innermost last
@@ -101,7 +105,12 @@ def calls_on_threads(built: Sequence[Built]) -> Iterator[CallUnderWay]:
             if tup is not None:
                 frame = frames.get(task.thread_id)
                 yield _call(
-                    one, "execute", partial(_describe, tup, built), (tup,), _of_thread(frame)
+                    one,
+                    "execute",
+                    partial(_describe, tup, built),
+                    (tup,),
+                    _of_thread(frame),
+                    roots_of(tup),
                 )
         elif isinstance(task, ThreadSpout):
             frame = frames.get(task.thread_id)
@@ -117,7 +126,7 @@ def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
     for frame in _chain(innermost):
         if frame.f_code in _TELLING:
             message_id = frame.f_locals.get("message_id")
-            given = _nothing if message_id is None else partial(_message_id, message_id)
+            given = _nothing if message_id is None else partial(_told, message_id)
             name = str(frame.f_locals.get("what") or "activate or deactivate")
             yield _call(one, name, given, (frame, message_id), _of_thread(innermost))
             return
@@ -130,7 +139,8 @@ def calls_in_coroutines(built: Sequence[Built]) -> Iterator[CallUnderWay]:
         if isinstance(task, AsyncBolt):
             for tup, flying in list(task._flying.items())[:_COROUTINES_MAX]:
                 frames = _of_coroutine(flying)
-                yield _call(one, "execute", partial(_describe, tup, built), (tup,), frames)
+                given = partial(_describe, tup, built)
+                yield _call(one, "execute", given, (tup,), frames, roots_of(tup))
         elif isinstance(task, AsyncSpout) and _has_own_limit(one):
             asking = task._asking
             waits = None if asking is None else getattr(asking.get_coro(), "cr_await", None)
@@ -156,7 +166,8 @@ def call_on_loop(built: Sequence[Built], thread_id: int) -> CallUnderWay | None:
         given = partial(_given, task, ours, tup, built)
         name = users[0].f_code.co_name if users else ours[-1].f_code.co_name
         first = users[0] if users else ours[-1]
-        return _call(one, name, given, (first, tup), _of_thread(innermost, first))
+        roots = _roots_of_batch(ours) if tup is None else roots_of(tup)
+        return _call(one, name, given, (first, tup), _of_thread(innermost, first), roots)
     return None
 
 
@@ -175,14 +186,24 @@ def is_idle(thread_id: int) -> bool:
 def _call(
     one: Built,
     name: str,
-    given: Callable[[], str],
+    given: Callable[[Names], str],
     holds: tuple[object, ...],
     frames: Callable[[], Frames],
+    roots: Sequence[int] = (),
 ) -> CallUnderWay:
     task = one.task
     user = type(task.user).__name__
     limits = CallLimits.of(one.conf)
-    return CallUnderWay(task.component, task.task, f"{user}.{name}", given, limits, holds, frames)
+    return CallUnderWay(
+        task.component,
+        task.task,
+        f"{user}.{name}",
+        given,
+        tuple(roots[:_ROOTS_MAX]),
+        limits,
+        holds,
+        frames,
+    )
 
 
 def _has_own_limit(one: Built) -> bool:
@@ -220,59 +241,81 @@ def _tuple_of(frames: Sequence[FrameType]) -> Tuple | None:
 
 
 def _given(
-    task: Task, frames: Sequence[FrameType], tup: Tuple | None, built: Sequence[Built]
+    task: Task,
+    frames: Sequence[FrameType],
+    tup: Tuple | None,
+    built: Sequence[Built],
+    names: Names,
 ) -> str:
     if tup is not None:
-        return _describe(tup, built)
+        return _describe(tup, built, names)
     if isinstance(task, SpoutTask):
         for frame in frames:
             if "message_id" in frame.f_locals:
                 return _message_id(frame.f_locals["message_id"])
     elif isinstance(task, SlicedBolt):
-        return _given_batch(frames, built)
+        return _given_batch(frames, built, names)
     return ""
 
 
-def _given_batch(frames: Sequence[FrameType], built: Sequence[Built]) -> str:
-    for frame in reversed(frames):  # BatchBolt.work, then SlicedBolt.run
-        tuples = frame.f_locals.get("tuples")
-        if isinstance(tuples, list) and tuples and isinstance(tuples[0], Tuple):
-            roots = [root for tup in tuples[: _ROOTS_MAX + 1] for root in roots_of(tup)]
-            source = tuples[0].source
-            text = f"{len(tuples)} tuple(s) of {source.component}, stream {source.stream}"
-            return f"{text}, {_messages(roots, built)}"
+def _given_batch(frames: Sequence[FrameType], built: Sequence[Built], names: Names) -> str:
+    tuples = _batch_of(frames)
+    if tuples:
+        source = tuples[0].source
+        text = f"{len(tuples)} tuple(s) of {source.component}, stream {source.stream}"
+        return f"{text}, {_messages(_roots_of_batch(frames), built, names)}"
+    for frame in reversed(frames):
         key, count = frame.f_locals.get("key"), frame.f_locals.get("n")
         if isinstance(key, tuple) and isinstance(count, int):
             return f"{count} tuple(s) of {key[0]}, stream {key[1]}"
     return ""
 
 
-def _describe(tup: Tuple, built: Sequence[Built]) -> str:
+def _batch_of(frames: Sequence[FrameType]) -> list[Tuple]:
+    for frame in reversed(frames):  # BatchBolt.work, then SlicedBolt.run
+        tuples = frame.f_locals.get("tuples")
+        if isinstance(tuples, list) and tuples and isinstance(tuples[0], Tuple):
+            return tuples
+    return []
+
+
+def _roots_of_batch(frames: Sequence[FrameType]) -> list[int]:
+    return [root for tup in _batch_of(frames)[: _ROOTS_MAX + 1] for root in roots_of(tup)]
+
+
+def _describe(tup: Tuple, built: Sequence[Built], names: Names) -> str:
     """Where a tuple is from and which messages it belongs to."""
     source = tup.source
     text = f"a tuple of {source.component} (task {source.task}), stream {source.stream}"
-    return f"{text}, {_messages(roots_of(tup), built)}"
+    return f"{text}, {_messages(roots_of(tup), built, names)}"
 
 
-def _messages(roots: Sequence[int], built: Sequence[Built]) -> str:
+def _messages(roots: Sequence[int], built: Sequence[Built], names: Names) -> str:
     if not roots:
         return "of no message"
-    shown = ", ".join(_message(root, built) for root in roots[:_ROOTS_MAX])
+    shown = ", ".join(
+        message_of(root, built) or names.get(root) or f"tree {root:016x}"
+        for root in roots[:_ROOTS_MAX]
+    )
     return f"{shown} and others" if len(roots) > _ROOTS_MAX else shown
 
 
-def _message(root: int, built: Sequence[Built]) -> str:
-    """A message by its id, which the worker of its spout knows, else by the root of its tree."""
+def message_of(root: int, built: Sequence[Built]) -> str | None:
+    """The message of a tree, when it is in flight from a spout of this worker: `message id 7`."""
     for one in built:
         if isinstance(one.task, SpoutTask):
             found = one.task.pending.find_message(root)
             if found is not None:
                 return _message_id(found[0])
-    return f"tree {root:016x}"
+    return None
 
 
-def _nothing() -> str:
+def _nothing(names: Names) -> str:
     return ""
+
+
+def _told(message_id: Any, names: Names) -> str:
+    return _message_id(message_id)
 
 
 def _message_id(message_id: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -463,6 +464,30 @@ async def test_a_call_that_does_not_return_is_an_error_and_ends_its_worker(
     assert "in execute\n" in overdue.error
     assert (overdue.host, overdue.port) == ("localhost", port)
     assert "its worker is restarted" in restarted.error
+
+
+async def test_the_error_of_a_stuck_call_names_a_message_of_another_workers_spout(
+    zookeeper: DevZooKeeper,  # noqa: F811
+    open_cluster: Opener,
+) -> None:
+    """The spout's worker is asked, while the message is in flight."""
+    conf = {"topology.message.timeout.secs": 6}
+    cluster = await open_cluster(zookeeper, lines_into("Stuck"), **conf)
+    ports = (free_port(), free_port())
+    await cluster.assign(lambda _, component: ports[component == "bolt"])
+    spout, stuck = cluster.launch(ports[0]), cluster.launch(ports[1])
+    await spout.wait_running()
+    await stuck.wait_running()
+
+    async def reported() -> bool:
+        return bool(await cluster.state.errors(TOPOLOGY_ID, "bolt"))
+
+    await wait_until(reported, 30, "an error")
+    (overdue,) = await cluster.state.errors(TOPOLOGY_ID, "bolt")
+    assert overdue.port == ports[1]
+    said = overdue.error.splitlines()[-1]
+    assert re.search(r"a tuple of lines \(task \d+\), stream default, message id \d+ ", said), said
+    (cluster.out / "go").write_text("")
 
 
 async def test_a_call_that_holds_the_interpreter_leaves_its_stack(

@@ -5,6 +5,8 @@ which the process ran; it returns what is to be done. A call is known by its key
 has returned is forgotten, and another of the same task begins anew.
 
     1 s                                    named in the log, at most one call a task and minute
+    10 s, or half of what follows          its messages are looked up, while they are in flight: at
+                                           most one call a component and minute
     topology.message.timeout.secs          an error, once, at most one a component and minute
     topology.worker.stall.timeout.secs     the worker ends
 """
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 NAME_SECS = 1.0
+LOOK_UP_SECS = 10.0
 AGAIN_SECS = 60.0
 
 
@@ -53,6 +56,7 @@ class Step(enum.Enum):
     """What a call has come to."""
 
     NAMED = "Say in the log that it is under way."
+    LOOKED_UP = "Find out which messages it was given: an error will name them."
     OVERDUE = "Report it as an error of its component."
     STALLED = "Report it and end the worker."
 
@@ -68,6 +72,7 @@ class Notice(Generic[C]):
 class _Known(Generic[C]):
     call: C  # kept, so that its key stays its own
     since: float
+    looked_up: bool = False
     overdue: bool = False
 
 
@@ -78,6 +83,7 @@ class StallWatch(Generic[C]):
         self._now = 0.0  # time that counts
         self._known: dict[tuple[object, ...], _Known[C]] = {}
         self._named: dict[object, float] = {}  # task -> when one of its calls was named
+        self._looked_up: dict[object, float] = {}  # component -> when messages of one were
         self._reported: dict[object, float] = {}  # component -> when one was reported
 
     def observe(self, calls: Iterable[C], elapsed_secs: float) -> list[Notice[C]]:
@@ -98,6 +104,11 @@ class StallWatch(Generic[C]):
         if secs >= NAME_SECS and self._is_time(self._named, (call.component, call.task)):
             yield Notice(Step.NAMED, call, secs)
         restart, error = call.limits.restart_secs, call.limits.error_secs
+        first = min((limit for limit in (restart, error) if limit is not None), default=None)
+        if first is not None and not seen.looked_up and secs >= min(LOOK_UP_SECS, first / 2):
+            seen.looked_up = self._is_time(self._looked_up, call.component)
+            if seen.looked_up:
+                yield Notice(Step.LOOKED_UP, call, secs)
         if restart is not None and secs >= restart:
             yield Notice(Step.STALLED, call, secs)
         elif error is not None and secs >= error and not seen.overdue:

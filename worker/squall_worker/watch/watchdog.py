@@ -29,6 +29,7 @@ from squall_common.cluster.values import ErrorInfo
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_worker.watch.messages import ASK_SECS, Ask, MessageNames
 from squall_worker.watch.stalls import Notice, StallWatch, Step, counted_secs
 
 if TYPE_CHECKING:
@@ -74,15 +75,17 @@ class Watchdog:
         *,
         record: Callable[[str, int, str], ErrorInfo],
         send: Send,
+        ask: Ask,
         end: Callable[[int], None] = os._exit,
     ) -> None:
         """On the thread of `loop`. `record` makes of a component, a task and a text what is stored,
-        on any thread."""
+        on any thread. `ask` is for messages of other workers' spouts."""
         self._loop = loop
         self._thread_id = threading.get_ident()
         self._clock = clock
         self._record = record
         self._send = send
+        self._messages = MessageNames(ask)
         self._end = end
         self._built: Sequence[Built] | None = None  # None: nothing to look after
         self._conf: Mapping[str, Any] = {}
@@ -133,9 +136,13 @@ class Watchdog:
         errors = []
         for notice in self._watch.observe(calls, elapsed_secs):
             if notice.step is Step.NAMED:
-                _name(notice)
+                _name(notice, self._messages.names)
+            elif notice.step is Step.LOOKED_UP:
+                self._messages.look_up(notice.call.roots, built)
             else:
-                errors.append(self._error(notice))
+                self._ending |= notice.step is Step.STALLED
+                errors.append((notice, notice.call.stack()))
+        self._messages.ask()
         if errors:
             threading.Thread(
                 target=self._report, args=(errors, self._ending), name="stalled calls", daemon=True
@@ -165,19 +172,19 @@ class Watchdog:
             SYSTEM_COMPONENT,
             SYSTEM_TASK,
             "a callback",
-            lambda: "",
+            lambda names: "",
+            (),
             under_way.CallLimits.of(self._conf),
             (self._question,),
             under_way.loop_frames(self._thread_id),
         )
 
-    def _error(self, notice: Notice[CallUnderWay]) -> tuple[str, ErrorInfo]:
+    def _error(self, notice: Notice[CallUnderWay], stack: str) -> tuple[str, ErrorInfo]:
         call = notice.call
         what = f"{call.name} of task {call.task} has not returned for {notice.secs:.0f} s"
-        given = call.given()
+        given = call.given(self._messages.names)
         what += f", given {given}" if given else ""
         if notice.step is Step.STALLED:
-            self._ending = True
             what = (
                 f"CallStalled: {what}; its worker is restarted (topology.worker.stall.timeout.secs)"
             )
@@ -188,33 +195,35 @@ class Watchdog:
             what = f"CallOverdue: {what} (topology.message.timeout.secs)"
             log.error("call_overdue", component=call.component, task=call.task, what=what)
         # As a traceback, which ends with what it is about: lists show the last line.
-        text = f"The stack of the call, the innermost line last:\n{call.stack().rstrip()}\n{what}"
+        text = f"The stack of the call, the innermost line last:\n{stack.rstrip()}\n{what}"
         return call.component, self._record(call.component, call.task, text)
 
-    def _report(self, errors: Errors, ending: bool) -> None:
-        """On a thread of its own: the heartbeats go on."""
+    def _report(self, found: Sequence[tuple[Notice[CallUnderWay], str]], ending: bool) -> None:
+        """On a thread of its own: the heartbeats go on. Each call comes with its stack."""
         if ending:
             timer = threading.Timer(_REPORT_SECS, self._end, (EXIT_STALLED,))
             timer.daemon = True
             timer.start()  # whatever else hangs, a lock of the log's too
         try:
+            self._messages.wait_answered(ASK_SECS)
+            errors = [self._error(notice, stack) for notice, stack in found]
             self._send(errors, _REPORT_SECS / 2 if ending else _REPORT_SECS)
         except Exception as error:
-            components = [component for component, _ in errors]
+            components = [notice.call.component for notice, _ in found]
             log.error("error_report_failed", components=components, error=error)
         if ending:
             logging.shutdown()
             self._end(EXIT_STALLED)
 
 
-def _name(notice: Notice[CallUnderWay]) -> None:
+def _name(notice: Notice[CallUnderWay], names: Mapping[int, str]) -> None:
     call = notice.call
     log.warning(
         "call_under_way",
         component=call.component,
         task=call.task,
         call=call.name,
-        given=call.given(),
+        given=call.given(names),
         secs=round(notice.secs, 1),
         at=call.place(),
     )

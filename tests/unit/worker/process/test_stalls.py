@@ -71,13 +71,40 @@ def test_a_hundred_calls_that_wait_for_one_server_are_an_error_a_minute():
     assert errors == [30, 90, 150]
 
 
+def test_messages_are_looked_up_before_they_time_out():
+    """At the message timeout itself the tree of what is stuck has failed, and its name is gone."""
+    for limits, second in [
+        (Limits(30.0, 300.0), 10),
+        (Limits(4.0, 300.0), 2),
+        (Limits(None, 6.0), 3),
+        (Limits(None, None), None),
+    ]:
+        found = steps_by_second(StallWatch(), [Call(limits=limits)], 200)
+        looked_up = [at for at, steps in found.items() if Step.LOOKED_UP in steps]
+        assert looked_up == ([] if second is None else [second])
+
+
+def test_messages_are_looked_up_for_one_call_a_component_and_minute():
+    calls = [Call(("ask", number), "ask", Limits(30.0, None)) for number in range(100)]
+    watch: StallWatch[Call] = StallWatch()
+    looked_up = [
+        second
+        for second in range(200)
+        for notice in watch.observe(calls, 1.0)
+        if notice.step is Step.LOOKED_UP
+    ]
+    assert looked_up == [10, 70, 130, 190]
+
+
 def test_limits_are_each_components_own_and_null_is_never():
     patient = Call(("a",), "a", Limits(error_secs=None, restart_secs=None))
     hasty = Call(("b",), "b", Limits(error_secs=30.0, restart_secs=5.0))
     watch: StallWatch[Call] = StallWatch()
     watch.observe([patient, hasty], 0.0)
     steps = {(n.call.component, n.step) for n in watch.observe([patient, hasty], 5.0)}
-    assert steps == {("a", Step.NAMED), ("b", Step.NAMED), ("b", Step.STALLED)}
+    assert steps == {
+        ("a", Step.NAMED), ("b", Step.NAMED), ("b", Step.LOOKED_UP), ("b", Step.STALLED)
+    }  # fmt: skip
     assert {n.step for n in watch.observe([patient], 10_000.0)} == {Step.NAMED}
 
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from squall import Bolt, Spout, TopologyBuilder
+from squall_common.cluster.store import ConnectionLostError
 from squall_common.cluster.values import ErrorInfo
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
@@ -109,10 +110,19 @@ class Setup:
         self.clock = ManualClock()
         self.errors: list[tuple[str, str]] = []
         self.ended: list[int] = []
+        self.asked: list[int] = []
+        self.answer: str | None = None
         self.dog: Watchdog
+        self.engine: Engine
 
     def send(self, errors: Sequence[tuple[str, ErrorInfo]], secs: float) -> None:
         self.errors += [(component, info.error) for component, info in errors]
+
+    def ask(self, roots: Collection[int], secs: float) -> dict[int, str]:
+        self.asked += roots
+        if self.answer is None:
+            raise ConnectionLostError("ZooKeeper is away")
+        return dict.fromkeys(roots, self.answer)
 
     def let_pass(self, secs: float) -> None:
         """Look as the heartbeat thread does."""
@@ -162,8 +172,10 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
             setup.clock,
             record=lambda component, task, text: ErrorInfo(text, 0, "h", 1),
             send=setup.send,
+            ask=setup.ask,
             end=setup.ended.append,
         )
+        setup.engine = engine
         setup.dog.begin(engine.built, engine.conf)
         engine.set_active(True)
         while not done.is_set():  # noqa: ASYNC110
@@ -231,6 +243,33 @@ def test_the_error_names_the_source_and_the_message(bolt: type[Bolt]) -> None:
         line = stuck.errors[0][1].splitlines()[-1]  # which `storm get-errors` shows
         assert "of words" in line
         assert "stream default, message id 'message-1'" in line
+
+
+def without_spout(stuck: Setup) -> None:
+    """Let the watchdog look after the bolt only, as in a worker that has no spout."""
+    bolts = [one for one in stuck.engine.built if one.task.component != "words"]
+    stuck.dog.begin(bolts, stuck.engine.conf)
+
+
+@pytest.mark.parametrize("bolt", [StuckBolt, StuckBatch, StuckThread, WaitingCoroutine])
+def test_a_message_of_another_workers_spout_is_asked_for_once(bolt: type[Bolt]) -> None:
+    with running(Words(), bolt()) as stuck:
+        stuck.answer = "message id 'from afar'"
+        without_spout(stuck)
+        stuck.let_pass(35)
+        wait_until(lambda: stuck.errors)
+        assert len(stuck.asked) == 1
+        assert "stream default, message id 'from afar'" in stuck.errors[0][1].splitlines()[-1]
+
+
+def test_without_an_answer_the_error_has_the_trees_number(caplog: pytest.LogCaptureFixture) -> None:
+    with running(Words(), StuckBolt()) as stuck:
+        without_spout(stuck)
+        stuck.let_pass(35)
+        wait_until(lambda: stuck.errors)
+        (root,) = stuck.asked
+        assert f"stream default, tree {root:016x}" in stuck.errors[0][1].splitlines()[-1]
+        assert "messages_not_known" in caplog.text
 
 
 def test_a_component_has_its_own_limit() -> None:

@@ -1,0 +1,132 @@
+"""Names the messages of trees, for errors about calls that do not return.
+
+A worker knows the messages of its own spouts. Those of others it asks for, through the cluster
+state (see `squall_common.cluster.questions`): its run loop may be what is stuck. In turn it
+answers the questions of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from squall_common.cluster import questions
+from squall_common.cluster.state import ClusterState
+from squall_common.cluster.store import Store, StoreError
+from squall_common.daemon.logs import get_logger
+
+if TYPE_CHECKING:
+    from squall_engine.build.build import Built
+
+log = get_logger(__name__)
+
+ASK_SECS = 3.0
+_NAMES_MAX = 100
+_AGAIN_SECS = 5.0  # after a reading that failed
+
+# Asks which messages trees are of, for at most about the seconds given.
+Ask = Callable[[Collection[int], float], Mapping[int, str]]
+
+
+class MessageNames:
+    """What is known of messages, by the root of their tree. `look_up` and `names` belong to one
+    thread; asking is done on another."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._names: dict[int, str] = {}
+        self._wanted: dict[int, None] = {}
+        self._asking: threading.Thread | None = None
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        return self._names
+
+    def look_up(self, roots: Sequence[int], built: Sequence[Built]) -> None:
+        """Find out about these, and keep it: a tree may fail before its name is needed."""
+        from squall_engine.observe.under_way import message_of
+
+        for root in roots:
+            name = message_of(root, built)
+            if name is not None:
+                self._keep({root: name})
+            elif root not in self._names and len(self._wanted) < _NAMES_MAX:
+                self._wanted[root] = None
+
+    def ask(self) -> None:
+        """Ask for what is wanted, one question at a time. Does not wait."""
+        if self._wanted and not self.is_asking:
+            roots = list(self._wanted)
+            self._wanted.clear()
+            self._asking = threading.Thread(
+                target=self._ask_for, args=(roots,), name="ask for messages", daemon=True
+            )
+            self._asking.start()
+
+    @property
+    def is_asking(self) -> bool:
+        return self._asking is not None and self._asking.is_alive()
+
+    def wait_answered(self, secs: float) -> None:
+        """From any thread."""
+        asking = self._asking
+        if asking is not None:
+            asking.join(secs)
+
+    def _ask_for(self, roots: Sequence[int]) -> None:
+        try:
+            self._keep(self._ask(roots, ASK_SECS))
+        except Exception as error:
+            log.warning("messages_not_known", trees=len(roots), error=error)
+
+    def _keep(self, names: Mapping[int, str]) -> None:
+        with self._lock:
+            kept = {**self._names, **names}
+            self._names = dict(list(kept.items())[-_NAMES_MAX:])
+
+
+def ask_aside(daemon_conf: Mapping[str, Any], topology_id: str) -> Ask:
+    """Asks by a loop and a session with ZooKeeper of their own, for a moment."""
+
+    def ask(roots: Collection[int], secs: float) -> Mapping[int, str]:
+        async def run() -> Mapping[int, str]:
+            state = ClusterState.from_conf(daemon_conf)
+            try:
+                async with asyncio.timeout(secs):
+                    await state.store.start()
+                return await questions.ask(state.store, topology_id, roots, secs)
+            finally:
+                await state.close()
+
+        return asyncio.run(run())
+
+    return ask
+
+
+async def answer_questions(store: Store, topology_id: str, built: Sequence[Built]) -> None:
+    """Answer what other workers ask for, until the topology is gone. `built` are tasks of this
+    worker."""
+    from squall_engine.observe.under_way import message_of
+
+    changed = asyncio.Event()
+
+    def fired(path: str) -> None:
+        changed.set()
+
+    while True:
+        changed.clear()
+        try:
+            roots = await questions.asked(store, topology_id, fired)
+            if roots is None:
+                return
+            for root in roots:
+                name = message_of(root, built)
+                if name is not None:
+                    await questions.answer(store, topology_id, root, name)
+        except StoreError:
+            await asyncio.sleep(_AGAIN_SECS)
+        else:
+            await changed.wait()
