@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from squall_common.cluster import slot_reports
+from squall_common.cluster import slot_reports, worker_exits
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo
@@ -62,6 +62,7 @@ from squall_supervisor.records.worker_record import read_launch
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slots.slots import Slots
+from squall_supervisor.slots.worker_end import RecentExits
 from squall_supervisor.watch.log_files import clean_up_logs
 from squall_supervisor.watch.memory import MemoryWatch
 from squall_supervisor.watch.profiling import Profiling
@@ -195,6 +196,7 @@ class Supervisor:
             clock=self._clock,
             topology_conf=lambda topology_id: _conf_of(localizer, topology_id),
         )
+        self._exits = RecentExits()
         self._slots = Slots(
             Node(
                 settings=settings,
@@ -213,6 +215,7 @@ class Supervisor:
                 machine=self._machine,
                 tell=self._history.tell,
                 last_known=self._give_last_known,
+                exits=self._exits,
             ),
             changed=self._on_slot_change,
         )
@@ -404,6 +407,9 @@ class Supervisor:
                 **settings.scheduler_meta,
                 META_KEY: self._blobs.sealing_key,
                 slot_reports.META_KEY: slot_reports.serialize(self._slots.reports()),
+                worker_exits.META_KEY: worker_exits.serialize(
+                    self._exits.listed(self._clock.time())
+                ),
             },
             uptime_secs=int(self._clock.monotonic() - self._started),
             version=_version(),

@@ -345,3 +345,5 @@ def test_a_submit_waits_until_its_topology_runs_or_says_why_it_does_not(
     # One that starts well, and ends at its first tuple.
     jar("--wait", "exits", "exits", 1)
     wait_for("the loop to be noticed", lambda: health("exits") == "crash loop", 60)
+    ended = cluster.topologies()["exits"]["last_exit"]
+    assert ended["reason"] == "exited with status 3"

@@ -126,6 +126,7 @@ def test_messages_that_kill_their_worker_alone_become_dead_letters(tmp_path: Pat
     with DevCluster.start(tmp_path / "cluster", slots=2, overrides=options) as cluster:
         cluster.storm("jar", package, "shop.py", tmp_path, str(MESSAGES), json.dumps(bad))
         wait_for("all acks", lambda: set(numbers(acks)) == set(range(MESSAGES)), 120, 0.2)
+        (listed,) = json.loads(cluster.storm("list", "--json").stdout)
         errors = json.loads(cluster.storm("get-errors", "shop", "--json").stdout)["Comp-Errors"]
         cluster.storm("kill", "shop", "-w", "0")
         cluster.wait_gone("shop")
@@ -141,4 +142,8 @@ def test_messages_that_kill_their_worker_alone_become_dead_letters(tmp_path: Pat
         assert "unexpected ends of a worker" in str(row["reason"])
     assert "ended unexpectedly: " in errors["__system"]
     assert "about to die of" in errors["__system"]
+    ended = listed["last_exit"]
+    crash = "Fatal Python error: Segmentation fault: File "
+    said = {"killed by SIGSEGV": crash, "exited with status 0": "about to die of "}
+    assert ended["last_line"].startswith(said[ended["reason"]]), ended
     assert "is a dead letter: in hand at 3 unexpected ends" in errors["orders"]

@@ -191,6 +191,21 @@ class StormTopology:
         shared_memory: dict[str, SharedMemory] | None = ...,
     ) -> None: ...
 
+class WorkerExit:
+    time_secs: int
+    host: str
+    port: int
+    reason: str
+    last_line: str
+    def __init__(
+        self,
+        time_secs: int,
+        host: str,
+        port: int,
+        reason: str,
+        last_line: str,
+    ) -> None: ...
+
 class TopologySummary:
     id: str
     name: str
@@ -213,6 +228,7 @@ class TopologySummary:
     requested_generic_resources: dict[str, float] | None
     assigned_generic_resources: dict[str, float] | None
     health: str | None
+    last_exit: WorkerExit | None
     def __init__(
         self,
         id: str,
@@ -236,6 +252,7 @@ class TopologySummary:
         requested_generic_resources: dict[str, float] | None = ...,
         assigned_generic_resources: dict[str, float] | None = ...,
         health: str | None = ...,
+        last_exit: WorkerExit | None = ...,
     ) -> None: ...
 
 class SupervisorSummary:

@@ -134,6 +134,15 @@ exception KeyAlreadyExistsException {
 
 // Summaries and statistics
 
+/* Squall's own. */
+struct WorkerExit {
+    1: required i64 time_secs;
+    2: required string host;
+    3: required i32 port;
+    4: required string reason;
+    5: required string last_line;
+}
+
 struct TopologySummary {
     1: required string id;
     2: required string name;
@@ -157,6 +166,8 @@ struct TopologySummary {
     528: optional map<string, double> assigned_generic_resources;
     /* Squall's own: what is the matter, "ok" when every task runs (squall_nimbus/views/health.py). */
     10001: optional string health;
+    /* Squall's own: the last exit of a worker that was not asked for, of the last day. */
+    10002: optional WorkerExit last_exit;
 }
 
 struct SupervisorSummary {

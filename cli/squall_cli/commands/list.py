@@ -1,10 +1,18 @@
 """`storm list`: the topologies that the cluster runs."""
 
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import duration, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from squall_thrift import storm
 
 
 @click.command("list")
@@ -16,6 +24,9 @@ def command(settings: Settings, as_json: bool) -> None:
     HEALTH is `ok` when every task runs; otherwise it gives the reason: `starting`, `no free slot`,
     `no supervisor`, `crash loop`, `package refused`, `launch failed`, `waiting for blobs`,
     `supervisor away`. `storm get-errors NAME` shows details.
+
+    Lines below the table name the last worker of each topology that ended unexpectedly within a
+    day.
     """
     topologies = sorted(
         call_nimbus(settings.load(), "getTopologySummaries"), key=lambda topology: topology.name
@@ -27,6 +38,7 @@ def command(settings: Settings, as_json: bool) -> None:
                     "name": topology.name,
                     "status": topology.status,
                     "health": topology.health,
+                    "last_exit": _as_json(topology.last_exit),
                     "tasks": topology.num_tasks,
                     "executors": topology.num_executors,
                     "workers": topology.num_workers,
@@ -58,3 +70,31 @@ def command(settings: Settings, as_json: bool) -> None:
             for topology in topologies
         ),
     )
+    ended = [topology for topology in topologies if topology.last_exit is not None]
+    if ended:
+        click.echo()
+        now = time.time()
+        print_table(
+            ("UNEXPECTED EXIT", "AGO", "WORKER", "REASON", "LAST LINE"),
+            (
+                (
+                    topology.name,
+                    duration(max(0, int(now - topology.last_exit.time_secs))),
+                    f"{topology.last_exit.host}:{topology.last_exit.port}",
+                    topology.last_exit.reason,
+                    topology.last_exit.last_line,
+                )
+                for topology in ended
+            ),
+        )
+
+
+def _as_json(found: storm.WorkerExit | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "time_secs": found.time_secs,
+        "worker": f"{found.host}:{found.port}",
+        "reason": found.reason,
+        "last_line": found.last_line,
+    }

@@ -8,10 +8,12 @@ ZooKeeper and are small, so that every line of `storm list` can say it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from squall_common.cluster import worker_exits
 from squall_common.cluster.slot_reports import META_KEY, Condition, SlotReport, digest, parse
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
+from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.topology.model import Executor, WorkerSlot
 
 OK = "ok"
@@ -36,11 +38,13 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of the whole cluster. `reports` has None for a supervisor that publishes none."""
+    """The slots of the whole cluster. `reports` has None for a supervisor that publishes none;
+    `exits` is the last unexpected exit of a worker, by topology id."""
 
     offered: Set[WorkerSlot]
     used: Set[WorkerSlot]
     reports: Mapping[str, Mapping[int, SlotReport] | None]
+    exits: Mapping[str, WorkerExit] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -50,6 +54,7 @@ class Slots:
             {WorkerSlot(i, port) for i, info in supervisors.items() for port in info.meta},
             {slot for one in assignments for slot in set(one.executor_slot.values())},
             {i: parse(info.scheduler_meta.get(META_KEY)) for i, info in supervisors.items()},
+            worker_exits.latest(supervisors.values()),
         )
 
 

@@ -18,6 +18,7 @@ from squall_common.cluster import convert, values
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
+from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.names import is_system_id
 from squall_common.topology.model import ComponentKind, Executor, WorkerSlot
 from squall_nimbus.store.catalog import StoredTopology
@@ -144,6 +145,19 @@ def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.Topolog
         owner=view.base.owner or "",
         replication_count=view.replication_count,
         health=health.health(view.id, view.base, slots, cluster),
+        last_exit=_worker_exit(cluster.exits.get(view.id)),
+    )
+
+
+def _worker_exit(found: WorkerExit | None) -> storm.WorkerExit | None:
+    if found is None:
+        return None
+    return storm.WorkerExit(
+        time_secs=found.time_secs,
+        host=found.host,
+        port=found.port,
+        reason=found.reason,
+        last_line=found.last_line,
     )
 
 

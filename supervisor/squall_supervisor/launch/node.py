@@ -13,7 +13,7 @@ from squall_supervisor.confine.cgroups import Cgroups
 from squall_supervisor.launch.launcher import WorkerCommand, worker_command
 from squall_supervisor.launch.machine import Machine
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.slots.worker_end import EndReports
+from squall_supervisor.slots.worker_end import EndReports, RecentExits
 
 
 class LaunchNumbers(Protocol):
@@ -39,6 +39,7 @@ class Node:
     # Shows a message among a topology's errors: its id, a port, the message.
     trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
     ends: EndReports = field(default_factory=EndReports)
+    exits: RecentExits = field(default_factory=RecentExits)
     cgroups: Cgroups | None = None  # None: workers have none
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
 from squall_common.daemon.launch_spec import Incarnation
 from squall_common.daemon.logs import get_logger
@@ -57,7 +58,9 @@ from squall_supervisor.slots.worker_end import (
     Heritage,
     cause_of,
     describe_end,
+    headline,
     last_lines,
+    reason_of,
     size_of,
 )
 
@@ -346,6 +349,7 @@ class SlotRunner:
         end = None
         if assignment is not None:
             end = self._end_of(process, assignment.topology_id, status)
+            self._note_exit(end)  # before the step below, which publishes it
         self._node.tasks.start(
             f"clean-up of {process.worker_id}",
             self._clean_up(process, limits, end),
@@ -370,6 +374,18 @@ class SlotRunner:
             last_lines(self._stderr(topology_id), self._stderr_begin),
         )
 
+    def _note_exit(self, end: _End, oom_kills: int = 0) -> None:
+        """For `storm list`, which shows exits that were not asked for."""
+        if not end.cause.asked:
+            noted = WorkerExit(
+                int(self._node.clock.time()),
+                self._node.settings.hostname,
+                self.port,
+                reason_of(end.cause, end.status, oom_kills),
+                headline(end.lines),
+            )
+            self._node.exits.note(end.topology_id, noted)
+
     def _stderr(self, topology_id: str) -> Path:
         folder = self._node.settings.artifacts_dir / topology_id / str(self.port)
         return folder / "worker.log.err"
@@ -382,6 +398,9 @@ class SlotRunner:
         if end is not None:
             self.tell_of_kills(process, limits, end.topology_id, kills)
             by_kernel = kills > 0 and end.status in (-signal.SIGKILL, None)
+            if by_kernel:
+                self._note_exit(end, kills)
+                self._changed()
             self._tell_of_end(process, end, kills, told=by_kernel or end.cause.told)
         self._kills_told.pop(process.worker_id, None)
 

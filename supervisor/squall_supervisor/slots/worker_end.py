@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon.heartbeat_file import Beat, Phase
 from squall_common.daemon.launch_spec import IN_HAND_FILE
 from squall_supervisor.slots.slot import Step
@@ -66,6 +67,12 @@ def cause_of(steps: Sequence[Step], beat: Beat | None) -> Cause:
     # `os._exit(0)` in a component is no stop: a worker that was asked to stop says so first.
     stopped = beat is not None and beat.phase is Phase.STOPPING
     return Cause(asked=stopped and last.event.status in _STATUS_ASKED)
+
+
+def reason_of(cause: Cause, status: int | None, oom_kills: int = 0) -> str:
+    """Why a worker ended, in a line: `killed by SIGSEGV`."""
+    why = cause.why or ("the kernel killed it for its memory" if oom_kills else "")
+    return f"{exit_text(status)}; {why}" if why else exit_text(status)
 
 
 def describe_end(
@@ -126,6 +133,27 @@ class EndReports:
         return ""
 
 
+class RecentExits:
+    """The last unexpected exit of each topology on this node, for `kept_secs`, of at most
+    `topologies_max`: that of a topology that was killed is shown nowhere, and goes by age."""
+
+    def __init__(self, kept_secs: float = 86_400.0, topologies_max: int = 50) -> None:
+        self._kept_secs = kept_secs
+        self._topologies_max = topologies_max
+        self._exits: dict[str, WorkerExit] = {}  # the newest last
+
+    def note(self, topology_id: str, end: WorkerExit) -> None:
+        self._exits.pop(topology_id, None)
+        self._exits[topology_id] = end
+        if len(self._exits) > self._topologies_max:
+            del self._exits[next(iter(self._exits))]
+
+    def listed(self, now_secs: float) -> dict[str, WorkerExit]:
+        """By topology id; `now_secs` since 1970."""
+        since = now_secs - self._kept_secs
+        return {id_: one for id_, one in self._exits.items() if one.time_secs >= since}
+
+
 @dataclass(frozen=True, slots=True)
 class Heritage:
     """What a worker leaves to the one that takes its place: its `in_hand` file, which only a worker
@@ -142,8 +170,7 @@ class Heritage:
         data = _last_bytes(worker_dir / IN_HAND_FILE, 0, _IN_HAND_BYTES_MAX)
         if not data.strip(b"\0"):
             return None
-        why = exit_text(status) if not cause.why else f"{exit_text(status)}; {cause.why}"
-        head = {"counts": not cause.asked, "why": why, "worker": worker}
+        head = {"counts": not cause.asked, "why": reason_of(cause, status), "worker": worker}
         return cls(topology_id, json.dumps(head).encode() + b"\n" + data)
 
     def of(self, topology_id: str) -> bytes | None:
@@ -180,6 +207,15 @@ def last_lines(path: Path, begin: int) -> list[str]:
         del lines[0]  # begins in its middle
     kept = _without_other_threads(line for line in lines if line.strip())
     return [escaped(line)[:_ERR_LINE_CHARS] for line in kept][-_ERR_LINES:]
+
+
+def headline(lines: Sequence[str]) -> str:
+    """The one of the last lines that says most: the last, or where faulthandler saw a crash."""
+    for at, line in enumerate(lines):
+        if line.startswith("Fatal Python error: "):
+            frames = [one.strip() for one in lines[at:] if one.startswith('  File "')]
+            return f"{line}: {frames[0]}" if frames else line
+    return lines[-1].strip() if lines else ""
 
 
 def _without_other_threads(lines: Iterable[str]) -> list[str]:

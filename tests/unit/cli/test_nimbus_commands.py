@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,6 +78,37 @@ def test_list_is_a_table(nimbus: FakeNimbus, command: Any) -> None:
     )
 
 
+def test_list_shows_the_last_unexpected_exit_of_a_worker(nimbus: FakeNimbus, command: Any) -> None:
+    ended = storm.WorkerExit(
+        time_secs=int(time.time()) - 95,
+        host="node-1",
+        port=6700,
+        reason="killed by SIGSEGV",
+        last_line="about to die of \x1b[7m",
+    )
+    nimbus.answers["getTopologySummaries"] = [
+        summary(),
+        summary(name="alarms", id="a-2-17", health="crash loop", last_exit=ended),
+    ]
+    status, out, err = command("list")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[3:5] == [
+        "",
+        "UNEXPECTED EXIT  AGO     WORKER       REASON             LAST LINE              ",
+    ]
+    assert re.split(" {2,}", out.splitlines()[5]) == [
+        "alarms", "1m 35s", "node-1:6700", "killed by SIGSEGV", "about to die of \\x1b[7m"
+    ]  # fmt: skip
+    (alarms, wordcount) = json.loads(command("list", "--json")[1])
+    assert wordcount["last_exit"] is None
+    assert alarms["last_exit"] == {
+        "time_secs": ended.time_secs,
+        "worker": "node-1:6700",
+        "reason": "killed by SIGSEGV",
+        "last_line": "about to die of \x1b[7m",
+    }
+
+
 def test_list_for_programs(nimbus: FakeNimbus, command: Any) -> None:
     nimbus.answers["getTopologySummaries"] = [summary()]
     status, out, err = command("list", "--json")
@@ -86,6 +118,7 @@ def test_list_for_programs(nimbus: FakeNimbus, command: Any) -> None:
             "name": "wordcount",
             "status": "ACTIVE",
             "health": "ok",
+            "last_exit": None,
             "tasks": 10,
             "executors": 9,
             "workers": 2,

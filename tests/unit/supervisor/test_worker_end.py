@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon.heartbeat_file import Beat, Phase
 from squall_supervisor.slots.slot import Step
 from squall_supervisor.slots.table import (
@@ -16,7 +17,16 @@ from squall_supervisor.slots.table import (
     Unassigned,
     WorkerExited,
 )
-from squall_supervisor.slots.worker_end import Cause, EndReports, cause_of, describe_end, last_lines
+from squall_supervisor.slots.worker_end import (
+    Cause,
+    EndReports,
+    RecentExits,
+    cause_of,
+    describe_end,
+    headline,
+    last_lines,
+    reason_of,
+)
 
 RUNS, RELAUNCH = State.RUNNING, State.KILL_AND_RELAUNCH
 
@@ -142,3 +152,45 @@ def test_a_crash_loop_is_reported_a_few_times_and_says_so() -> None:
     later = reports.suffix("t", 301.0)
     assert later is not None
     assert "2 more ends" in later
+
+
+def test_a_reason_is_one_line() -> None:
+    assert reason_of(Cause(asked=False), -11) == "killed by SIGSEGV"
+    assert reason_of(Cause(asked=False, why="its heartbeats stopped"), 1) == (
+        "exited with status 1; its heartbeats stopped"
+    )
+    assert reason_of(Cause(asked=False), -9, oom_kills=1) == (
+        "killed by SIGKILL; the kernel killed it for its memory"
+    )
+
+
+def test_the_line_that_says_most_is_shown() -> None:
+    assert headline([]) == ""
+    assert headline(["Traceback (most recent call last):", "ValueError: no database"]) == (
+        "ValueError: no database"
+    )
+    crash = [
+        "about to die",
+        "Fatal Python error: Segmentation fault",
+        "Current thread 0x00007f (most recent call first):",
+        '  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at',
+        '  File "shop.py", line 58 in execute',
+        "Extension modules: msgspec._core (total: 1)",
+    ]
+    assert headline(crash) == (
+        'Fatal Python error: Segmentation fault: File "/usr/lib/python3.11/ctypes/__init__.py", '
+        "line 519 in string_at"
+    )
+    assert headline(crash[:2]) == crash[1]
+
+
+def test_the_last_exit_of_each_topology_is_kept_for_a_day() -> None:
+    exits = RecentExits(topologies_max=2)
+    old, new = (WorkerExit(at, "h", 6700, "killed by SIGSEGV", "") for at in (1000, 2000))
+    exits.note("a", old)
+    exits.note("b", old)
+    exits.note("a", new)
+    assert exits.listed(2001) == {"b": old, "a": new}
+    assert exits.listed(1001 + 86_400) == {"a": new}
+    exits.note("c", new)
+    assert set(exits.listed(2001)) == {"a", "c"}
