@@ -331,21 +331,22 @@ class Assigner:
             failed[topology_id] = error
             return
         if assignment is not None:
-            self._report(seen, topology_id, assignment, placed)
+            await self._report(seen, topology_id, assignment, placed)
 
-    def _report(
+    async def _report(
         self, seen: _Round, topology_id: str, assignment: Assignment, placed: frozenset[Executor]
     ) -> None:
         """Say what was written: to the monitor, the log and the topology's history."""
-        slots = set(assignment.executor_slot.values())
-        if placed:
-            self._monitor.put(
-                topology_id,
-                assignment.executor_slot,
-                placed,
-                seen.beats[topology_id],
-                self._clock.monotonic(),
-            )
+        now = self._clock.monotonic()
+
+        def note() -> Set[WorkerSlot]:
+            placement = assignment.executor_slot
+            if placed:
+                self._monitor.put(topology_id, placement, placed, seen.beats[topology_id], now)
+            return set(placement.values())
+
+        large = len(assignment.executor_slot) > _EXECUTORS_ON_LOOP_MAX
+        slots = await off_loop_if(large, note)
         log.info(
             "assignment_changed",
             topology_id=topology_id,

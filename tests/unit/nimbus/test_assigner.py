@@ -1,10 +1,13 @@
 """Rounds of scheduling over a whole Nimbus: who is moved, when, and what is written."""
 
+import threading
+
 import pytest
 from tests.support.nimbus_service import LocalNimbus, eventually
 
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import WorkerSlot
+from squall_nimbus.scheduler import assigner
 from squall_thrift import storm
 
 A, A2, B = WorkerSlot("sup-a", 6700), WorkerSlot("sup-a", 6701), WorkerSlot("sup-b", 6700)
@@ -46,6 +49,24 @@ async def beat(nimbus: LocalNimbus, topology_id: str, slot: WorkerSlot) -> None:
         return (await nimbus.state.worker_beats(topology_id)).get(slot) != before
 
     await eventually(newer, "the heartbeat is written")
+
+
+async def test_a_large_assignment_is_noted_beside_the_loop(nimbus, monkeypatch) -> None:
+    """60,000 executors held it for 200 ms, after everything else had gone to the thread."""
+    monkeypatch.setattr(assigner, "_EXECUTORS_ON_LOOP_MAX", 1)
+    monitor = nimbus.nimbus.assigner._monitor
+    put, threads = monitor.put, []
+
+    def noted(*args) -> None:
+        threads.append(threading.get_ident())
+        put(*args)
+
+    monkeypatch.setattr(monitor, "put", noted)
+    await nimbus.supervisor("sup-a", [6700])
+    topology_id = await nimbus.submit()
+    assert await slots(nimbus, topology_id) == {A}
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 async def test_a_hung_worker_is_moved_after_the_task_timeout(nimbus, clock) -> None:
