@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.simulation.campaign import regressions, replay
@@ -17,6 +18,7 @@ from tests.simulation.run import simulate
 from tests.simulation.sabotage import BUGS
 
 from squall_engine import core
+from squall_worker.transport.link import Link
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,3 +58,16 @@ def test_a_seed_that_was_not_made_for_it_finds_a_bug(bug: str) -> None:
     assert simulate(1, virtual_secs=200.0).violations == []
     with BUGS[bug]():
         assert simulate(1, virtual_secs=200.0).violations
+
+
+def test_a_contradiction_in_a_link_is_a_violation() -> None:
+    """Whatever the worker makes of the error."""
+
+    def forgets_the_backlog(link: Link, sequence: int) -> None:
+        real(link, sequence)
+        link.backlog_bytes += 1
+
+    real = Link._acknowledge
+    with mock.patch.object(Link, "_acknowledge", forgets_the_backlog):
+        violations = simulate(1, virtual_secs=60).violations
+    assert any("bytes are unacknowledged" in found for found in violations)
