@@ -557,6 +557,7 @@ class Worker:
             left = deadline - self._clock.monotonic()
             settled = await self._transport.close(max(0.1, left) if graceful else 0.0)
             log.info("transport_closed", settled=settled, counts=self._transport.counts())
+        self._peers.close()
         if self._engine is not None and self._engine.events is not None:
             self._engine.events.close()
         await self._errors.close(_REPORT_SECS)

@@ -17,7 +17,7 @@ from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import NimbusInfo, SupervisorInfo
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
-from squall_supervisor.node.addresses import Addresses
+from squall_common.daemon.resolver import Resolver
 from squall_supervisor.node.isolation import Address, Isolation, Neighbours
 
 log = get_logger(__name__)
@@ -73,7 +73,7 @@ class Neighbourhood:
         session_secs = cluster.store.session_timeout_secs
         self._decision = Isolation(timeout_secs, session_secs, clock.monotonic())
         self._decision.neighbours = known
-        self._addresses = Addresses()
+        self._resolver = Resolver()
         self._read_at = float("-inf")
 
     @property
@@ -86,7 +86,7 @@ class Neighbourhood:
         try:
             await self._run()
         finally:
-            self._addresses.close()
+            self._resolver.close()
 
     async def _run(self) -> None:
         decision = self._decision
@@ -137,8 +137,10 @@ class Neighbourhood:
         infos = await asyncio.gather(*(self._supervisor(i) for i in sample))
         supervisors = {(i.hostname, i.server_port) for i in infos if i is not None}
         nimbuses = {(i.host, i.port) for i in await self._nimbuses()}
-        named = sorted((host, port) for host, port in supervisors | nimbuses if port)
-        daemons = self._sample(await self._addresses.of(named, self._decision.look_secs / 2))
+        named = [(host, port) for host, port in supervisors | nimbuses if port]
+        secs = self._decision.look_secs / 2
+        found = await self._resolver.resolve({host for host, _ in named}, secs)
+        daemons = self._sample({(found[host], port) for host, port in named if host in found})
         return Neighbours(tuple(sorted(daemons)), bool(supervisors))
 
     async def _supervisor(self, supervisor_id: str) -> SupervisorInfo | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.resolver import Resolver
 from squall_common.topology.model import WorkerSlot
 from squall_worker.cluster.membership import Membership
 from squall_worker.cluster.placement import Placement
@@ -42,16 +41,15 @@ class Addresses:
     """
 
     def __init__(self) -> None:
+        self._resolver = Resolver()
         self._known: dict[WorkerSlot, Address] = {}
 
     async def resolve(self, hosts: Mapping[WorkerSlot, str]) -> None:
         """Look up the hosts of these workers."""
-        names = sorted(set(hosts.values()))
-        found = dict(zip(names, await asyncio.gather(*map(_look_up, names)), strict=True))
+        found = await self._resolver.resolve(set(hosts.values()), _RESOLVE_SECS)
         for slot, host in hosts.items():
-            address = found[host]
-            if address is not None:
-                self._known[slot] = (address, slot.port)
+            if host in found:
+                self._known[slot] = (found[host], slot.port)
 
     def of(self, slots: Iterable[WorkerSlot]) -> dict[WorkerSlot, Address]:
         """The workers of `slots` whose address is known; all others are forgotten."""
@@ -59,23 +57,9 @@ class Addresses:
         self._known = {slot: known for slot, known in self._known.items() if slot in wanted}
         return dict(self._known)
 
-
-async def _look_up(host: str) -> str | None:
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    loop = asyncio.get_running_loop()
-    try:
-        found = await asyncio.wait_for(
-            loop.getaddrinfo(host, None, type=socket.SOCK_STREAM), _RESOLVE_SECS
-        )
-    except (OSError, TimeoutError) as error:
-        log.warning("host_not_resolved", host=host, error=error)
-        return None
-    # IPv4 first: workers bind what storm.bind.host says, 127.0.0.1 by default.
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return str(found[0][4][0])
+    def close(self) -> None:
+        """Wait for no look-up any more."""
+        self._resolver.close()
 
 
 async def refuses(address: Address, secs: float) -> bool:
@@ -149,6 +133,10 @@ class Peers:
         for slot, address in self._transport.silent().items():
             if await self._refuses(address, _REFUSE_SECS):
                 self._lose(self._membership.ended(slot))
+
+    def close(self) -> None:
+        """Wait for no host name any more; the links are the transport's to close."""
+        self._addresses.close()
 
     def deadline(self) -> float:
         """When `update` is next due."""

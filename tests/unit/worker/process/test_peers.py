@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from typing import cast
 
@@ -174,3 +175,31 @@ async def test_names_are_resolved_and_the_last_address_is_kept(
     assert addresses.of([A]) == {A: ("127.0.0.1", 6700)}
     assert addresses.of([]) == {}
     assert addresses.of([A]) == {}
+    addresses.close()
+
+
+async def test_a_host_whose_name_server_is_silent_is_looked_up_once_not_at_each_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An abandoned look-up keeps its thread; those of ten readings would take all of them."""
+    asked: list[str] = []
+    answered = asyncio.Event()
+
+    async def silent(host: str, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        # As the thread of the real one: it does not end because its caller stopped waiting.
+        await asyncio.shield(asyncio.create_task(answered.wait()))
+        return [(socket.AF_INET, 0, 0, "", ("10.0.0.7", 0))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", silent)
+    monkeypatch.setattr("squall_worker.cluster.peers._RESOLVE_SECS", 0.01)
+    scene = Scene()
+    for _ in range(10):
+        await scene.peers.follow(placement(A, host="silent"))
+    assert asked == ["silent"]
+    assert scene.transport.peers == {}
+    answered.set()
+    await asyncio.sleep(0.01)
+    await scene.peers.follow(placement(A, host="silent"))
+    assert scene.transport.peers == {A: ("10.0.0.7", 6700)}, "the late answer counts"
+    scene.peers.close()
