@@ -26,7 +26,6 @@ import os
 import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ from squall_engine.core.inspectors import (
 )
 from squall_engine.core.known_classes import component_modules
 from squall_engine.core.sections import ACKS, TUPLES, AcksSection, TuplesSection
-from squall_engine.core.stats import TaskCounts, Totals, Windows, add_output, executor_stats
+from squall_engine.core.stats import TaskCounts, Totals
 from squall_engine.dataflow.flow import Flow
 from squall_engine.dataflow.outgoing import Waiting
 from squall_engine.dataflow.remote import Exchange
@@ -62,6 +61,7 @@ from squall_engine.grouping.routing import Balancers
 from squall_engine.loading import ComponentStartError, describe, make_user_object
 from squall_engine.observe.error_log import ErrorLogThrottle
 from squall_engine.observe.event_log import EventLog
+from squall_engine.observe.readings import ExecutorReadings, add_totals
 from squall_engine.plan import Plan
 from squall_engine.tasks.base import BoltTask, SpoutTask
 from squall_engine.tasks.in_hand import Before, InHand
@@ -196,7 +196,13 @@ class Engine:
         self.balancers: Balancers | None = None
         if not conf.get("topology.disable.loadaware.messaging"):
             self.balancers = Balancers(conf, self.rng)
-        self._windows = {executor: Windows(now) for executor in self.plan.executors}
+        self._readings = ExecutorReadings(
+            self.plan.executors,
+            self._add_totals,
+            is_spout=lambda executor: self.plan.is_spout(executor.task_start),
+            component_of=lambda executor: self.plan.component_of(executor.task_start).id,
+            now=now,
+        )
 
         self._turn_secs = float(conf.get("topology.run.turn.ms") or 2) / 1000.0
         timeout = float(conf.get("topology.message.timeout.secs") or 30)
@@ -417,28 +423,17 @@ class Engine:
         """Let another object stand between the tasks' buffers and the way out: see `Flow.tap`."""
         self._flow.tap(wrap)
 
-    def stats(self) -> dict[Executor, ExecutorStats]:
-        """Statistics of this worker's executors for the heartbeat; counts are exact."""
-        return {
-            executor: executor_stats(
-                windows.values(self._totals(executor)),
-                spout=self.plan.is_spout(executor.task_start),
-            )
-            for executor, windows in self._windows.items()
-        }
+    def stats(self, executors_max: int | None = None) -> dict[Executor, ExecutorStats]:
+        """Statistics of this worker's executors for the heartbeat; counts are exact. Of more than
+        `executors_max`: sums by component, see `ExecutorReadings.stats`."""
+        return self._readings.stats(executors_max)
 
-    def _totals(self, executor: Executor) -> Totals:
-        totals: Totals = {}
-        for task_id in executor.tasks:
-            task = self._flow.task_of.get(task_id)
-            if task is not None:
-                with task.lock:
-                    task.counts.add_to(totals)
-                    for output in task.outputs:
-                        add_output(totals, output)
-            elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
-                self._desk.add_to(totals, task_id)
-        return totals
+    def _add_totals(self, task_id: int, totals: Totals) -> None:
+        task = self._flow.task_of.get(task_id)
+        if task is not None:
+            add_totals(task, totals)
+        elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
+            self._desk.add_to(totals, task_id)
 
     # ---- what tasks tell ----
 
@@ -574,8 +569,7 @@ class Engine:
                 self.balancers.update(self._flow.loads(self.balancers.targets))
             self._stirred = True  # once a second a whole turn, whatever nobody told
         if self._stats_due.is_due(now):
-            for executor, windows in self._windows.items():
-                windows.tick(now, partial(self._totals, executor))
+            self._readings.tick(now)
         self._clock_due = self._ticks.next_due(self._stats_due.due)
         self._due = min(self._rotation.due, self._loads_due.due, self._clock_due)
         return worked

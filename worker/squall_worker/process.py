@@ -20,6 +20,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall_common.cluster.state import ClusterState
@@ -43,7 +44,7 @@ from squall_worker.report.dumps import Dumps, heading
 from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
 from squall_worker.report.history import WorkerHistory
-from squall_worker.report.statistics import StatsReport
+from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
 from squall_worker.settings import Settings
 from squall_worker.stored import StoredTopology, load, put_on_path
 from squall_worker.transport.push import Address, Sockets
@@ -230,11 +231,10 @@ class Worker:
         self._report = StatsReport(
             spec.topology_id,
             placement.executors,
-            engine.stats,
+            partial(engine.stats, EXECUTORS_MAX),
             loop=self._loop,
             clock=self._clock,
             began=self._began,
-            component_of=lambda executor: engine.plan.component_of(executor.task_start).id,
         )
         self._watchdog.begin(engine.built, engine.conf)
         self._heartbeats.enter(Phase.RUNNING)

@@ -26,9 +26,10 @@ from squall_common.names import is_system_id
 from squall_common.topology.model import GroupingKind
 from squall_engine.build.build import Built
 from squall_engine.core import Batch, Edge, Source
-from squall_engine.core.stats import Key, TaskCounts, Totals, add_output
+from squall_engine.core.stats import Key, TaskCounts
+from squall_engine.observe.readings import Gains, key_name, waiting
 from squall_engine.plan import Plan
-from squall_engine.tasks.base import BoltTask, SpoutTask
+from squall_engine.tasks.base import SpoutTask
 
 _KEYS_TOLD = 50  # of a grouping, worker and interval
 _COUNTS = ("emitted", "transferred", "acked", "failed", "executed")
@@ -175,19 +176,14 @@ class TaskRows:
 
     def __init__(self, built: Built) -> None:
         self._task = built.task
-        self._totals: Totals = {}
+        self._gains = Gains(built.task)
         self._histograms: dict[tuple[str, Key], Histogram] = {}
 
     def rows(self, at_ms: int, secs: float) -> list[Row]:
         task = self._task
-        totals: Totals = {}
-        with task.lock:
-            task.counts.add_to(totals)
-            for output in task.outputs:
-                add_output(totals, output)
+        with task.lock:  # counts and histograms of one moment
+            gained = self._gains.read()
             now = self._copy(task.counts)
-        gained = {key: value - self._totals.get(key, 0) for key, value in totals.items()}
-        self._totals = totals
         before, self._histograms = self._histograms, now
 
         def row(kind: str, name: str, **more: Any) -> Row:
@@ -196,15 +192,13 @@ class TaskRows:
 
         spout = isinstance(task, SpoutTask)
         found = []
-        if isinstance(task, SpoutTask):
-            found.append(row("gauge", "pending", value=float(len(task.pending))))
-        elif isinstance(task, BoltTask):
-            found.append(row("gauge", "receive", value=float(task.queued)))
+        if (held := waiting(task)) is not None:
+            found.append(row("gauge", held[0], value=float(held[1])))
         for (measure, key), value in gained.items():
             if not value or (isinstance(key, str) and is_system_id(key)):
                 continue
             if measure in _COUNTS:
-                found.append(row("count", measure, stream=_text(key), n=int(value)))
+                found.append(row("count", measure, stream=key_name(key), n=int(value)))
         for what in ("execute", "process"):
             for (measure, key), events in gained.items():
                 if measure == f"{what}_events" and events:
@@ -213,7 +207,7 @@ class TaskRows:
                         row(
                             "latency",
                             "complete" if spout else what,
-                            stream=_text(key),
+                            stream=key_name(key),
                             n=int(events),
                             value=gained.get((f"{what}_secs", key), 0.0),
                             buckets=buckets,
@@ -237,10 +231,6 @@ class TaskRows:
 
 def _less(now: Mapping[int, int], before: Mapping[int, int]) -> Histogram:
     return {b: n - before.get(b, 0) for b, n in now.items() if n > before.get(b, 0)}
-
-
-def _text(key: Key) -> str:
-    return ":".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 class Recorder:

@@ -25,8 +25,8 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.build.build import Built
-from squall_engine.core.stats import Totals, add_output
 from squall_engine.loading import describe
+from squall_engine.observe.readings import Gains, key_name, waiting
 from squall_engine.tasks.base import BoltTask, SpoutTask
 
 log = get_logger(__name__)
@@ -189,23 +189,17 @@ class TaskMetrics:
 
     def __init__(self, built: Built) -> None:
         self._task = built.task
+        self._gains = Gains(built.task)
         self._shell = built.context.shell_metrics
         self._shell_totals: dict[str, float] = {}
-        self._last: Totals = {}
 
     def points(self) -> list[DataPoint]:
         task = self._task
-        totals: Totals = {}
-        with task.lock:
-            task.counts.add_to(totals)
-            for output in task.outputs:
-                add_output(totals, output)
-        gained = {key: value - self._last.get(key, 0) for key, value in totals.items()}
-        self._last = totals
+        gained = self._gains.read()
 
         def of(measure: str) -> dict[str, Any]:
             return {
-                _key(key): value for (name, key), value in gained.items()
+                key_name(key): value for (name, key), value in gained.items()
                 if name == measure and value
             }  # fmt: skip
 
@@ -222,12 +216,12 @@ class TaskMetrics:
         }
         if isinstance(task, SpoutTask):
             found["__complete-latency"] = mean_ms("process")
-            found["__pending"] = {"population": len(task.pending)}
         elif isinstance(task, BoltTask):
             found["__execute-count"] = of("executed")
             found["__execute-latency"] = mean_ms("execute")
             found["__process-latency"] = mean_ms("process")
-            found["__receive"] = {"population": task.queued}
+        if (held := waiting(task)) is not None:
+            found[f"__{held[0]}"] = {"population": held[1]}
         return [DataPoint(name, value) for name, value in found.items()] + self._shell_points()
 
     def _shell_points(self) -> list[DataPoint]:
@@ -239,10 +233,6 @@ class TaskMetrics:
             plain = metric.last is None or isinstance(metric.last, int | float)
             found.append(DataPoint(name, gained if plain else metric.last))
         return found
-
-
-def _key(key: object) -> str:
-    return ":".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 @dataclass(slots=True)

@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from squall_common.cluster.values import ExecutorStats, WorkerHeartbeat
 from squall_common.daemon.clock import Clock
 from squall_common.topology.model import Executor
-from squall_worker.report.sums import fitting_stats
 
 # How long a snapshot of the statistics may take; a stuck loop reports its last one.
 _SNAPSHOT_SECS = 0.1
 # Reading the statistics of thousands of executors takes the loop a while: at most a twentieth of
 # its time.
 _READ_SHARE = 20
+# Of more executors a worker reports sums by component. The full statistics of one take over a
+# kilobyte, and a heartbeat is one node of ZooKeeper: those of 500 take some 110 kB of its 1 MB,
+# those of 10,000 would never fit.
+EXECUTORS_MAX = 500
 
 
 class StatsReport:
@@ -31,17 +34,15 @@ class StatsReport:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         began: float,
-        component_of: Callable[[Executor], str] = lambda executor: "",
     ) -> None:
-        """`stats` is called on `loop`; `began` is when the worker did, on the clock's monotonic
-        time. `component_of` is asked when there are too many executors for one heartbeat."""
+        """`stats` is called on `loop`, and fits a heartbeat (EXECUTORS_MAX); `began` is when the
+        worker did, on the clock's monotonic time."""
         self._topology_id = topology_id
         self._executors = tuple(executors)
         self._read_stats = stats
         self._loop = loop
         self._clock = clock
         self._began = began
-        self._component_of = component_of
         self._next_read = 0.0  # of the statistics, on the clock's monotonic time
         self._stats: Mapping[Executor, ExecutorStats] = {}
 
@@ -61,7 +62,7 @@ class StatsReport:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(snapshot)
             taken.wait(_SNAPSHOT_SECS)
-        stats = fitting_stats(self._executors, self._stats, self._component_of)
+        stats = self._stats
         return WorkerHeartbeat(
             self._topology_id,
             {executor: stats.get(executor) for executor in self._executors},

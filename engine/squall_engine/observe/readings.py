@@ -1,0 +1,114 @@
+"""The one reader of what tasks have counted: heartbeats, metrics and the history start from it.
+
+Tasks only count up (`TaskCounts`, the outputs of the core, the tables of the ackers). A reading is
+a copy of those totals, taken under the task's lock. Everything reported is made of readings: a
+heartbeat of the totals within time windows, a metric or a row of the history of what was gained
+between two readings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from squall_common.cluster.values import ExecutorStats
+from squall_common.topology.model import Executor
+from squall_engine.core.stats import Key, Totals, Windows, add_output, executor_stats
+from squall_engine.tasks.base import BoltTask, SpoutTask, Task
+
+# What a task of the plan (an acker, too) has counted is added to some totals.
+AddTotals = Callable[[int, Totals], None]
+
+
+def add_totals(task: Task, totals: Totals) -> None:
+    """Add what a task has counted, up to now."""
+    with task.lock:
+        task.counts.add_to(totals)
+        for output in task.outputs:
+            add_output(totals, output)
+
+
+class Gains:
+    """What one task's totals have gained, from reading to reading."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._last: Totals = {}
+
+    def read(self) -> Totals:
+        """The gain since the last reading, or since the beginning; zeros are among it."""
+        totals: Totals = {}
+        add_totals(self._task, totals)
+        gained = {key: value - self._last.get(key, 0) for key, value in totals.items()}
+        self._last = totals
+        return gained
+
+
+def waiting(task: Task) -> tuple[str, int] | None:
+    """How many tuples wait in a task, under Storm's name for it: a spout's `pending` messages, a
+    bolt's `receive` queue."""
+    if isinstance(task, SpoutTask):
+        return "pending", len(task.pending)
+    if isinstance(task, BoltTask):
+        return "receive", task.queued
+    return None
+
+
+def key_name(key: Key) -> str:
+    """A stream, or a bolt's input as `component:stream`."""
+    return ":".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+class ExecutorReadings:
+    """The totals of a worker's executors within Storm's windows, for its heartbeat.
+
+    `is_spout` and `component_of` say of an executor what it runs.
+    """
+
+    def __init__(
+        self,
+        executors: Iterable[Executor],
+        add: AddTotals,
+        *,
+        is_spout: Callable[[Executor], bool],
+        component_of: Callable[[Executor], str],
+        now: float,
+    ) -> None:
+        self._windows = {executor: Windows(now) for executor in executors}
+        self._add = add
+        self._is_spout = is_spout
+        self._component_of = component_of
+
+    def tick(self, now: float) -> None:
+        """Let the windows move on; see `Windows.tick`."""
+        for executor, windows in self._windows.items():
+            windows.tick(now, partial(self._totals, executor))
+
+    def stats(self, executors_max: int | None = None) -> dict[Executor, ExecutorStats]:
+        """The statistics of each executor. Of more than `executors_max`: what the executors of one
+        component did together, under the first of them, so that the figures of components and of
+        the topology stay exact while those of single executors are missing."""
+        if executors_max is None or len(self._windows) <= executors_max:
+            return {executor: self._together([executor]) for executor in self._windows}
+        by_component: defaultdict[str, list[Executor]] = defaultdict(list)
+        for executor in sorted(self._windows):
+            by_component[self._component_of(executor)].append(executor)
+        return {members[0]: self._together(members) for members in by_component.values()}
+
+    def _together(self, executors: Sequence[Executor]) -> ExecutorStats:
+        sums: dict[str, Totals] = {}
+        for executor in executors:
+            for window, totals in self._windows[executor].values(self._totals(executor)).items():
+                if (sum_ := sums.get(window)) is None:
+                    sums[window] = totals
+                else:
+                    for key, value in totals.items():
+                        sum_[key] = sum_.get(key, 0) + value
+        return executor_stats(sums, spout=self._is_spout(executors[0]))
+
+    def _totals(self, executor: Executor) -> Totals:
+        totals: Totals = {}
+        for task_id in executor.tasks:
+            self._add(task_id, totals)
+        return totals
