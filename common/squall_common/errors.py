@@ -24,6 +24,11 @@ class SquallError(Exception):
         return self.message if self.hint is None else f"{self.message}\n{self.hint}"
 
 
+def describe(error: BaseException) -> str:
+    """Any exception in a few words: its class and its message, if it has one."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 class ConfigError(SquallError):
     """A configuration value of the wrong type or range, or a file that cannot be read."""
 

@@ -34,6 +34,7 @@ from squall_common.component.context import WorkerContext
 from squall_common.config.load import component_conf
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
+from squall_common.errors import describe
 from squall_common.names import ACKER_COMPONENT
 from squall_common.topology.model import Component, Executor, Topology, WorkerSlot
 from squall_common.topology.serialization import Registry
@@ -58,7 +59,7 @@ from squall_engine.dataflow.flow import Flow
 from squall_engine.dataflow.outgoing import Waiting
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.grouping.routing import Balancers
-from squall_engine.loading import ComponentStartError, describe, make_user_object
+from squall_engine.loading import ComponentStartError, make_user_object
 from squall_engine.observe.error_log import ErrorLogThrottle
 from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.readings import ExecutorReadings, add_totals

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from squall_common.component.component import Bolt, ShellWrapper, Spout
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import (
     Component,
@@ -110,8 +110,3 @@ def feed_of(user: Any, component_id: str, task: int) -> InvocationMode:
 def _defines(user: object, name: str, base: type) -> bool:
     mine = getattr(type(user), name, None)
     return mine is not None and mine is not getattr(base, name, None)
-
-
-def describe(error: BaseException) -> str:
-    """An exception in one line."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

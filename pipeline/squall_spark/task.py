@@ -26,11 +26,11 @@ import uvloop
 from squall_common.component.component import Spout
 from squall_common.component.state import KeyValueState, StatefulBolt
 from squall_common.config.load import default_conf
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 from squall_common.topology.model import Component, ComponentKind, Executor, WorkerSlot
 from squall_engine import ComponentStartError, Engine
 from squall_engine.build.build import on_thread
-from squall_engine.loading import describe, make_user_object
+from squall_engine.loading import make_user_object
 from squall_engine.tasks.base import BoltTask
 from squall_engine.tasks.thread import ThreadBolt
 from squall_engine.transport import Arrival, Grant, Listener

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 from squall_common.topology.model import Topology
 
 
@@ -45,7 +45,7 @@ def load(stormdist: Path) -> StoredTopology:
         tasks = component_tasks(topology, conf)
     except (OSError, ValueError, KeyError, TypeError, SquallError) as error:
         raise StoredTopologyError(
-            f"the topology in {stormdist} cannot be read: {type(error).__name__}: {error}",
+            f"the topology in {stormdist} cannot be read: {describe(error)}",
             hint="The supervisor downloads it again when the folder is removed.",
         ) from error
     environment = stormdist / "environment"

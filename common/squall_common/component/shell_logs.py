@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 from squall_common.topology.serialization import load_class
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def make_log_handler(path: object, context: TopologyContext) -> ShellLogHandler:
                 raise TypeError("its log or its set_up_context cannot be called")
         except Exception as error:
             raise SquallError(
-                f"{KEY}: {path!r} cannot be used: {type(error).__name__}: {error}",
+                f"{KEY}: {path!r} cannot be used: {describe(error)}",
                 hint="name a class of the package as module:Class, with the methods "
                 "set_up_context(context) and log(level, message)",
             ) from error

@@ -27,13 +27,13 @@ import msgspec
 
 from squall_common.config.load import component_conf
 from squall_common.daemon.logs import get_logger
+from squall_common.errors import describe
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
 from squall_common.topology.model import ComponentKind
 from squall_engine.core import UNANCHORED, Batch
 from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
 from squall_engine.core.sections import NOTES
 from squall_engine.dataflow.remote import TUPLE_BYTES_MAX, Exchange
-from squall_engine.loading import describe
 from squall_engine.plan import Plan
 
 log = get_logger(__name__)

@@ -14,7 +14,7 @@ from squall_common.component.component import Spout
 from squall_common.component.context import TopologyContext, WorkerContext
 from squall_common.component.groupings import CustomGrouping
 from squall_common.config.load import component_conf
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import Component, GlobalStreamId, Grouping
@@ -39,7 +39,7 @@ from squall_engine.core.inspectors import Observer
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.core.stats import TaskCounts
 from squall_engine.grouping.routing import Balancers, make_grouper
-from squall_engine.loading import ComponentStartError, describe, feed_of
+from squall_engine.loading import ComponentStartError, feed_of
 from squall_engine.plan import Plan
 from squall_engine.tasks.async_ import CURRENT, AsyncBolt, AsyncSpout, asked_to_end
 from squall_engine.tasks.base import (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from squall_common.daemon.logs import get_logger
+from squall_engine.observe.error_throttle import ErrorThrottle
 
 log = get_logger("squall_engine")
 
@@ -24,25 +25,20 @@ class ErrorLogThrottle:
     ) -> None:
         self._now = now
         # A component that fails with every tuple must not fill the disk.
-        self._interval_secs = float(conf.get("topology.error.throttle.interval.secs") or 10)
-        self._errors_max = int(conf.get("topology.max.error.report.per.interval") or 5)
+        self._throttle = ErrorThrottle.of(conf)
         self._report_error = report_error
         self._held: dict[str, float] = {}  # component -> when it was last named
-        self._logged: dict[str, tuple[float, int]] = {}  # begin of the interval, errors in it
 
     def report(self, component: str, task: int, error: BaseException) -> None:
         """An error of a component."""
-        now = self._now()
-        start, count = self._logged.get(component, (-self._interval_secs, 0))
-        if now - start >= self._interval_secs:
-            start, count = now, 0
-        self._logged[component] = (start, count + 1)
-        if count < self._errors_max:
+        throttle = self._throttle
+        if throttle.passes(component, self._now()):
+            throttle.take_missed(component)
             log.error(
                 "component_error", component=component, task=task, error=error, exc_info=error
             )
-        elif count == self._errors_max:
-            log.error("component_errors_not_logged", component=component, secs=self._interval_secs)
+        elif throttle.missed(component) == 1:
+            log.error("component_errors_not_logged", component=component, secs=throttle.secs)
         if self._report_error is not None:
             self._report_error(component, task, error)
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import make_dirs, sync_dir, write_atomic
 from squall_common.daemon.logs import get_logger
-from squall_common.errors import PackageError
+from squall_common.errors import PackageError, describe
 from squall_common.names import (
     code_blob_key,
     conf_blob_key,
@@ -296,7 +296,7 @@ class Localizer:
             self._on_bad_package(topology_id, str(error))
             raise LocalizeError(str(error)) from error
         except (BlobError, OSError) as error:
-            raise LocalizeError(f"{type(error).__name__}: {error}") from error
+            raise LocalizeError(describe(error)) from error
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         log.info(

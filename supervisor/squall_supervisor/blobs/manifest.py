@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 
 from squall_common.daemon.files import write_atomic
+from squall_common.errors import describe
 
 # path -> sha256 of a file's bytes and whether it is executable, or where a link leads
 Manifest = dict[str, list[object]]
@@ -46,13 +47,13 @@ def first_difference(root: Path, manifest_file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        return f"{type(error).__name__}: {error}"
+        return describe(error)
     try:
         for name, described in manifest.items():
             if _describe(root / name) != described:
                 return f"{name} has changed"
     except (OSError, AttributeError) as error:
-        return f"{type(error).__name__}: {error}"
+        return describe(error)
     return None
 
 

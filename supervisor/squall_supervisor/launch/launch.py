@@ -9,6 +9,7 @@ from pathlib import Path
 
 from squall_common.config.for_workers import worker_conf
 from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
+from squall_common.errors import describe
 from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.confine.confinement import Confinement, WorkerUser
 from squall_supervisor.confine.ownership import let_in
@@ -75,7 +76,7 @@ class Launch:
         except UserRefusedError as error:
             raise LaunchError(str(error)) from error
         except OSError as error:
-            raise LaunchError(f"{type(error).__name__}: {error}") from error
+            raise LaunchError(describe(error)) from error
 
     def _user(self) -> WorkerUser | None:
         """Whose process the worker is to be; None: the supervisor's own user."""

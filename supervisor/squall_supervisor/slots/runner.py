@@ -20,6 +20,7 @@ from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
 from squall_common.daemon.launch_spec import Incarnation
 from squall_common.daemon.logs import get_logger
+from squall_common.errors import describe
 from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.blobs.source import LocalizeError
 from squall_supervisor.confine.limits import NO_LIMITS, WorkerLimits, explain_kill
@@ -261,7 +262,7 @@ class SlotRunner:
             except Exception as error:  # ours; the other slots go on
                 self._log_unexpected("topology_not_localized", error)
                 self._localizing = None
-                self._feed(BlobsFailed(f"{type(error).__name__}: {error}"))
+                self._feed(BlobsFailed(describe(error)))
             else:
                 self._localizing = None
                 self._feed(BlobsLocalized())
@@ -287,7 +288,7 @@ class SlotRunner:
             return
         except Exception as error:  # something in this topology; the other slots go on
             self._log_unexpected("worker_not_launched", error)
-            self._launch_failed(assignment, f"{type(error).__name__}: {error}")
+            self._launch_failed(assignment, describe(error))
             return
         if self._closed:
             process.close()

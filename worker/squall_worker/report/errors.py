@@ -11,8 +11,9 @@ from typing import Any
 from squall_common.cluster.values import ErrorInfo
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_TASK
+from squall_engine.observe.error_throttle import ErrorThrottle
 
 log = get_logger(__name__)
 
@@ -22,30 +23,11 @@ _TEXT_CHARS_MAX = 16_000
 _WAITING_MAX = 100
 
 
-class Throttle:
-    """At most `limit` passes per key in each interval of `secs`. Pure."""
-
-    def __init__(self, limit: int, secs: float) -> None:
-        self._limit = limit
-        self._secs = secs
-        self._windows: dict[str, tuple[float, int]] = {}
-
-    def passes(self, key: str, now: float) -> bool:
-        """Whether this one passes; one that passes is counted."""
-        began, count = self._windows.get(key, (now, 0))
-        if now - began >= self._secs:
-            began, count = now, 0
-        if count >= self._limit:
-            return False
-        self._windows[key] = (began, count + 1)
-        return True
-
-
-def describe(error: BaseException) -> str:
+def report_text(error: BaseException) -> str:
     """An error as text for a person, in bounded length: its traceback with the message at the end,
     or the message alone of an expected failure."""
     if isinstance(error, SquallError):
-        return f"{type(error).__name__}: {error}"
+        return describe(error)
     text = "".join(traceback.format_exception(error)).rstrip()
     if len(text) > _TEXT_CHARS_MAX:
         half = _TEXT_CHARS_MAX // 2
@@ -70,25 +52,20 @@ class ErrorReporter:
         self._clock = clock
         self._send = send
         self.note: Note | None = None  # also told; from any thread
-        self._suppressed: dict[str, int] = {}
         self._waiting: set[asyncio.Task[None]] = set()
 
     def throttle_by(self, conf: Mapping[str, Any]) -> None:
         """Take the limits from a topology's configuration (Storm's defaults until then)."""
-        self._throttle = Throttle(
-            int(conf.get("topology.max.error.report.per.interval") or 5),
-            float(conf.get("topology.error.throttle.interval.secs") or 10),
-        )
+        self._throttle = ErrorThrottle.of(conf)
 
     def report(self, component: str, task: int, error: BaseException) -> None:
         """Take an error, on any thread; never blocks or raises."""
         if not self._throttle.passes(component, self._clock.monotonic()):
-            self._suppressed[component] = self._suppressed.get(component, 0) + 1
             return
-        suppressed = self._suppressed.pop(component, 0)
+        suppressed = self._throttle.take_missed(component)
         if suppressed:
             log.warning("component_errors_not_reported", component=component, errors=suppressed)
-        info = self.record(component, task, describe(error), count=1 + suppressed)
+        info = self.record(component, task, report_text(error), count=1 + suppressed)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._start, component, info)
 
@@ -102,8 +79,8 @@ class ErrorReporter:
         """Tell `note` of what was not reported since a component's last report."""
         if self.note is None:
             return
-        for component in list(self._suppressed):
-            errors = self._suppressed.pop(component, 0)  # another thread may have
+        for component in self._throttle.components_missed():
+            errors = self._throttle.take_missed(component)  # another thread may have
             if errors:
                 self.note(component, SYSTEM_TASK, "(not reported one by one)", errors)
 

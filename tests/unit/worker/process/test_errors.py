@@ -8,14 +8,7 @@ import pytest
 
 from squall_common.cluster.values import ErrorInfo
 from squall_common.daemon.clock import ManualClock
-from squall_worker.report.errors import ErrorReporter, Throttle, describe
-
-
-def test_a_component_passes_so_often_in_an_interval() -> None:
-    throttle = Throttle(limit=2, secs=10)
-    assert [throttle.passes("a", t) for t in (0, 1, 2, 9.9)] == [True, True, False, False]
-    assert throttle.passes("b", 2)
-    assert [throttle.passes("a", t) for t in (10, 10, 10)] == [True, True, False]
+from squall_worker.report.errors import ErrorReporter, report_text
 
 
 def test_the_text_is_bounded_and_keeps_the_message() -> None:
@@ -26,7 +19,7 @@ def test_the_text_is_bounded_and_keeps_the_message() -> None:
 
     with pytest.raises(ValueError) as caught:
         deep(50)
-    text = describe(caught.value)
+    text = report_text(caught.value)
     assert len(text) < 16_100
     assert text.startswith("Traceback")
     assert text.endswith("at the end")

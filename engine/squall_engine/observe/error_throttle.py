@@ -1,0 +1,53 @@
+"""How many errors of a component are let through: a few in an interval, not thousands a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ErrorThrottle:
+    """At most `limit` errors of each component in an interval of `secs`; those held back are
+    counted. Pure, and safe to call from any thread (a race may let one more through).
+
+        throttle = ErrorThrottle.of(conf)
+        if throttle.passes("split", now):
+            missed = throttle.take_missed("split")
+    """
+
+    def __init__(self, limit: int, secs: float) -> None:
+        self._limit = limit
+        self.secs = secs
+        self._intervals: dict[str, tuple[float, int]] = {}  # began, how many have passed
+        self._missed: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any]) -> ErrorThrottle:
+        """As a topology's configuration says; {} stands for Storm's defaults."""
+        return cls(
+            int(conf.get("topology.max.error.report.per.interval") or 5),
+            float(conf.get("topology.error.throttle.interval.secs") or 10),
+        )
+
+    def passes(self, component: str, now: float) -> bool:
+        """Whether an error at `now` (seconds, monotonic) passes; either way it is counted."""
+        began, count = self._intervals.get(component, (now, 0))
+        if now - began >= self.secs:
+            began, count = now, 0
+        if count >= self._limit:
+            self._missed[component] = self._missed.get(component, 0) + 1
+            return False
+        self._intervals[component] = (began, count + 1)
+        return True
+
+    def missed(self, component: str) -> int:
+        """How many errors did not pass since `take_missed`."""
+        return self._missed.get(component, 0)
+
+    def take_missed(self, component: str) -> int:
+        """The same, and they are counted from 0 again."""
+        return self._missed.pop(component, 0)
+
+    def components_missed(self) -> list[str]:
+        """The components of which some did not pass."""
+        return list(self._missed)

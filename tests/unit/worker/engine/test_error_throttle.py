@@ -1,0 +1,38 @@
+"""Errors of a component that fails all the time."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall_common.daemon.clock import ManualClock
+from squall_engine.observe.error_log import ErrorLogThrottle
+from squall_engine.observe.error_throttle import ErrorThrottle
+
+
+def test_a_component_passes_so_often_in_an_interval() -> None:
+    throttle = ErrorThrottle(limit=2, secs=10)
+    assert [throttle.passes("a", t) for t in (0, 1, 2, 9.9)] == [True, True, False, False]
+    assert throttle.passes("b", 2)
+    assert throttle.components_missed() == ["a"]
+    assert [throttle.passes("a", t) for t in (10, 10, 10)] == [True, True, False]
+    assert throttle.take_missed("a") == 3
+    assert throttle.missed("a") == 0
+
+
+def test_the_log_gets_the_first_errors_of_an_interval_and_the_worker_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    reported: list[str] = []
+    conf = {
+        "topology.max.error.report.per.interval": 2,
+        "topology.error.throttle.interval.secs": 5,
+    }
+    complaints = ErrorLogThrottle(clock.monotonic, lambda c, t, e: reported.append(str(e)), conf)
+    for _ in range(2):
+        for n in range(4):
+            complaints.report("split", 3, ValueError(f"bad line {n}"))
+        clock.advance(5)
+    assert len(reported) == 8
+    logged = [record.getMessage().partition(" ")[0] for record in caplog.records]
+    assert logged == 2 * ["component_error", "component_error", "component_errors_not_logged"]
