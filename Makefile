@@ -18,7 +18,7 @@ help: ## List the commands
 setup: $(STAMP) ## Install the project's requirements into .venv (other targets do so if needed)
 
 # A changed core is recompiled.
-$(STAMP): pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx
+$(STAMP): pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx engine/squall_engine/core/wire_format.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "hint: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import runpy
 import shutil
 import sys
 import sysconfig
@@ -21,6 +22,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULE = "squall_engine.core.compiled"
 SOURCE = Path("engine/squall_engine/core/compiled.pyx")
+FORMAT = SOURCE.with_name("wire_format.py")
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[misc]
@@ -56,19 +58,31 @@ class CompiledCore(BuildHookInterface):  # type: ignore[misc]
 
 
 def compile_core(root: Path, folder: Path) -> Path:
-    """Compile into `folder`; returns the extension module. Raises whatever went wrong."""
+    """Compile into `folder`; returns the extension module. Raises whatever went wrong.
+
+    What the core includes of the format of sections is made for it in `folder`, from the module
+    that declares it for Python: nothing generated lies in the checkout, where it could be stale."""
     with contextlib.chdir(root / "engine"), _quiet():
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension
 
         source = SOURCE.relative_to("engine").as_posix()
+        folder.mkdir(parents=True, exist_ok=True)
+        declared = runpy.run_path(str(_format_of(Path(source))))["cython"]()
+        (folder / FORMAT.with_suffix(".pxi").name).write_text(declared)
         extension = Extension(
             MODULE,
             [source],
             extra_compile_args=["-O3"],
             define_macros=[("SQUALL_SOURCE_HASH", f'"{source_hash(Path(source))}"')],
         )
-        extensions = cythonize([extension], build_dir=str(folder), language_level=3, quiet=True)
+        extensions = cythonize(
+            [extension],
+            build_dir=str(folder),
+            include_path=[str(folder)],
+            language_level=3,
+            quiet=True,
+        )
         distribution = Distribution({"name": "squall-core", "ext_modules": extensions})
         command: Any = distribution.get_command_obj("build_ext")
         command.build_lib = str(folder / "lib")
@@ -82,8 +96,14 @@ def compile_core(root: Path, folder: Path) -> Path:
 
 
 def source_hash(source: Path) -> str:
-    """What `squall_engine.core` knows a module by: whether it was made of this source."""
-    return hashlib.blake2b(source.read_bytes(), digest_size=16).hexdigest()
+    """What `squall_engine.core` knows a module by: whether it was made of this source, and
+    of this format of sections."""
+    data = source.read_bytes() + _format_of(source).read_bytes()
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _format_of(source: Path) -> Path:
+    return source.with_name(FORMAT.name)
 
 
 @contextlib.contextmanager

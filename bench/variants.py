@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "engine/squall_engine/core/compiled.pyx"
 MODULE = "squall_engine.core.compiled"
+FORMAT = "wire_format.py"
 BUILT = ROOT / "build" / "bench" / "cores"
 
 # variant -> (what stands there, what is to stand there)
@@ -99,7 +101,8 @@ def build(variants: Sequence[str]) -> Path:
     text = SOURCE.read_text()
     for variant in variants:
         text = cut(text, variant)
-    name = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}-{sys.implementation.cache_tag}"
+    made_of = text.encode() + SOURCE.with_name(FORMAT).read_bytes()
+    name = f"{hashlib.sha256(made_of).hexdigest()[:16]}-{sys.implementation.cache_tag}"
     made = BUILT / name / "compiled.so"
     if not made.exists():
         print(f"compiling a core without {', '.join(variants)} ...", file=sys.stderr, flush=True)
@@ -111,6 +114,7 @@ def build(variants: Sequence[str]) -> Path:
             copy = Path(folder) / "tree" / RELATIVE
             copy.parent.mkdir(parents=True)
             copy.write_text(text)
+            shutil.copy(SOURCE.with_name(FORMAT), copy.with_name(FORMAT))
             built = compile_core(Path(folder) / "tree", Path(folder) / "made")
             made.parent.mkdir(parents=True, exist_ok=True)
             fresh = made.with_name(f".{os.getpid()}")

@@ -77,7 +77,7 @@ def is_stale(module: Any) -> bool:
     installation has none there.)"""
     source = Path(module.__file__).with_name("compiled.pyx")
     try:
-        data = source.read_bytes()
+        data = source.read_bytes() + source.with_name("wire_format.py").read_bytes()
     except OSError:
         return False
     # As hatch_build.source_hash.

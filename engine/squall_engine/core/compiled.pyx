@@ -28,6 +28,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+# The format of sections, in C: made of wire_format.py by hatch_build.py.
+include "wire_format.pxi"
+
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*)
     void PyErr_Clear()
@@ -69,14 +72,12 @@ from squall_engine.core.sections import FAILS, RESETS, acker_of, serialize_roots
 if sys.byteorder != "little":
     raise ImportError("the compiled core is for little-endian machines")
 
-# Of this file, when it was compiled: whoever loads the module compares it.
+# Of this file and wire_format.py, when it was compiled: whoever loads the module compares it.
 SOURCE_HASH = SQUALL_SOURCE_HASH.decode()
 
 cdef object DEFAULT_STREAM = sys.intern(_DEFAULT_STREAM)
 
-cdef uint64_t MANY = 1
-cdef uint64_t ACKER_MASK = 0xFFFF
-cdef int ACKER_BITS = 16
+cdef uint64_t ACKER_MASK = (1 << ACKER_INDEX_BITS) - 1
 cdef int TIMEOUT_BUCKETS = 10
 cdef Py_ssize_t TABLE_MIN = 1024
 
@@ -510,7 +511,7 @@ cdef class RootTable:
 
     cdef inline Entry* find(self, uint64_t root) noexcept nogil:
         """The entry of a root, or the free one where it belongs."""
-        cdef Py_ssize_t i = <Py_ssize_t>(root >> 16) & self.mask
+        cdef Py_ssize_t i = <Py_ssize_t>(root >> ACKER_INDEX_BITS) & self.mask
         while self.entries[i].root and self.entries[i].root != root:
             i = (i + 1) & self.mask
         return &self.entries[i]
@@ -548,7 +549,7 @@ cdef class RootTable:
             j = (j + 1) & self.mask
             if not self.entries[j].root:
                 break
-            home = <Py_ssize_t>(self.entries[j].root >> 16) & self.mask
+            home = <Py_ssize_t>(self.entries[j].root >> ACKER_INDEX_BITS) & self.mask
             if ((j - home) & self.mask) >= ((j - i) & self.mask):
                 self.entries[i] = self.entries[j]
                 i = j
@@ -586,7 +587,7 @@ cdef class RootTable:
     cdef bytes section(self, uint32_t acker):
         """An ACKS section (see `sections`) of all that is here."""
         cdef Py_ssize_t i, acks = self.count, inits = 0
-        cdef uint32_t[3] head
+        cdef AcksHead head
         cdef bytes data
         cdef char* at
         cdef Entry* entry
@@ -594,31 +595,36 @@ cdef class RootTable:
             entry = &self.entries[i]
             if entry.root and entry.owner >= 0:
                 inits += 1
-        data = PyBytes_FromStringAndSize(NULL, 14 + 16 * acks + 12 * inits)
+        data = PyBytes_FromStringAndSize(
+            NULL,
+            ACKS_HEAD_BYTES + (ROOT_BYTES + XOR_BYTES) * acks + (ROOT_BYTES + TASK_BYTES) * inits,
+        )
         at = PyBytes_AS_STRING(data)
-        at[0] = 2  # ACKS
-        at[1] = 0
-        head[0], head[1], head[2] = acker, <uint32_t>acks, <uint32_t>inits
-        memcpy(at + 2, head, 12)
-        at += 14
+        head.kind = KIND_ACKS
+        head.flags = 0
+        head.acker = acker
+        head.acks = <uint32_t>acks
+        head.inits = <uint32_t>inits
+        memcpy(at, &head, ACKS_HEAD_BYTES)
+        at += ACKS_HEAD_BYTES
         for i in range(self.mask + 1):
             entry = &self.entries[i]
             if entry.root:
-                memcpy(at, &entry.root, 8)
-                memcpy(at + 8 * acks, &entry.xor, 8)
-                at += 8
-        at += 8 * acks
+                memcpy(at, &entry.root, ROOT_BYTES)
+                memcpy(at + ROOT_BYTES * acks, &entry.xor, XOR_BYTES)
+                at += ROOT_BYTES
+        at += XOR_BYTES * acks
         if inits:
             for i in range(self.mask + 1):
                 entry = &self.entries[i]
                 if entry.root and entry.owner >= 0:
-                    memcpy(at, &entry.root, 8)
-                    at += 8
+                    memcpy(at, &entry.root, ROOT_BYTES)
+                    at += ROOT_BYTES
             for i in range(self.mask + 1):
                 entry = &self.entries[i]
                 if entry.root and entry.owner >= 0:
-                    memcpy(at, &entry.owner, 4)
-                    at += 4
+                    memcpy(at, &entry.owner, TASK_BYTES)
+                    at += TASK_BYTES
         return data
 
 
@@ -678,7 +684,7 @@ cdef class PendingRoots:
         free(self.places)
 
     cdef inline Place* find(self, uint64_t root) noexcept nogil:
-        cdef Py_ssize_t i = <Py_ssize_t>(root >> 16) & self.mask
+        cdef Py_ssize_t i = <Py_ssize_t>(root >> ACKER_INDEX_BITS) & self.mask
         while self.places[i].root and self.places[i].root != root:
             i = (i + 1) & self.mask
         return &self.places[i]
@@ -750,7 +756,7 @@ cdef class PendingRoots:
             j = (j + 1) & self.mask
             if not self.places[j].root:
                 break
-            home = <Py_ssize_t>(self.places[j].root >> 16) & self.mask
+            home = <Py_ssize_t>(self.places[j].root >> ACKER_INDEX_BITS) & self.mask
             if ((j - home) & self.mask) >= ((j - i) & self.mask):
                 self.places[i] = self.places[j]
                 i = j
@@ -1018,24 +1024,33 @@ cdef class AckerTable:
     def apply_section(self, bytes data):
         cdef const char* at = PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-        cdef uint32_t[3] head
+        cdef AcksHead head
+        cdef const char* xors
+        cdef const char* new_roots
+        cdef const char* owners
         cdef Py_ssize_t acks, inits, i
         cdef uint64_t root, xor
         cdef int32_t owner
         cdef Entry* entry
         cdef set skip = None
-        if size < 14:
-            raise CodecError(f"a section ends after {size} bytes; 14 were expected")
-        memcpy(head, at + 2, 12)
-        acks, inits = head[1], head[2]
-        if size != 14 + 16 * acks + 12 * inits:
-            raise CodecError(f"a section of {acks} acks and {inits} inits has {size} bytes")
-        at += 14
+        if size < ACKS_HEAD_BYTES:
+            raise CodecError(f"a section ends after {size} bytes; {ACKS_HEAD_BYTES} were expected")
+        memcpy(&head, at, ACKS_HEAD_BYTES)
+        at += ACKS_HEAD_BYTES
+        size -= ACKS_HEAD_BYTES
+        acks, inits = head.acks, head.inits
+        if size != (ROOT_BYTES + XOR_BYTES) * acks + (ROOT_BYTES + TASK_BYTES) * inits:
+            raise CodecError(
+                f"a section of {acks} acks and {inits} inits has {size + ACKS_HEAD_BYTES} bytes"
+            )
+        xors = at + ROOT_BYTES * acks
+        new_roots = xors + XOR_BYTES * acks
+        owners = new_roots + ROOT_BYTES * inits
         # An init that is known already is a repetition, and its XOR is left out. (The other XORs
         # go first: without its init no root is complete.)
         for i in range(inits):
-            memcpy(&root, at + 16 * acks + 8 * i, 8)
-            memcpy(&owner, at + 16 * acks + 8 * inits + 4 * i, 4)
+            memcpy(&root, new_roots + ROOT_BYTES * i, ROOT_BYTES)
+            memcpy(&owner, owners + TASK_BYTES * i, TASK_BYTES)
             if root == 0 or owner < 0:
                 raise CodecError("a section has an init without a root or a task")
             entry = self.table.find(root)
@@ -1046,13 +1061,13 @@ cdef class AckerTable:
                 if entry.owner == FAILED_EARLY:
                     self.init(root, 0, owner)
         for i in range(acks):
-            memcpy(&root, at + 8 * i, 8)
-            memcpy(&xor, at + 8 * acks + 8 * i, 8)
+            memcpy(&root, at + ROOT_BYTES * i, ROOT_BYTES)
+            memcpy(&xor, xors + XOR_BYTES * i, XOR_BYTES)
             if root and (skip is None or root not in skip):
                 self.xor(root, xor)
         for i in range(inits):
-            memcpy(&root, at + 16 * acks + 8 * i, 8)
-            memcpy(&owner, at + 16 * acks + 8 * inits + 4 * i, 4)
+            memcpy(&root, new_roots + ROOT_BYTES * i, ROOT_BYTES)
+            memcpy(&owner, owners + TASK_BYTES * i, TASK_BYTES)
             if skip is None or root not in skip:
                 self.init(root, 0, owner)
         return self.take_settled()
@@ -2592,13 +2607,6 @@ def bind_spout(Emitter emitter, Ledger ledger, PendingRoots pending, TurnState t
 
 # ---- on the wire ----
 
-cdef int TUPLES = 1
-cdef int SAME_TASK = 1
-cdef int ANCHORED = 2
-cdef int SEVERAL_ROOTS = 4
-cdef int SEVERAL_SOURCES = 8
-cdef Py_ssize_t TUPLES_HEAD = 12
-
 _pack = msgspec.msgpack.Encoder().encode
 _unpack_anchors = msgspec.msgpack.Decoder(list[tuple[int, dict[int, int]]]).decode
 
@@ -2645,10 +2653,11 @@ def encode_batches(Source source, batches, codec):
     cdef char* roots_at
     cdef char* tasks_at
     cdef char* sources_at
-    cdef bytes name = source.stream.encode(), head, packed = b""
+    cdef bytes name = source.stream.encode(), start, packed = b""
     cdef uint8_t flags = 0
     cdef uint16_t name_size = len(name)
-    cdef uint32_t number
+    cdef uint32_t packed_size
+    cdef TuplesHead head
     if len(batches) == 1:
         batch = batches[0][1]
         rows = batch.values if batch.start == 0 else batch.rows()
@@ -2671,58 +2680,57 @@ def encode_batches(Source source, batches, codec):
                 if i >= batch.start
             )
         total += n
-    size = TUPLES_HEAD + name_size + (4 if flags & SAME_TASK else 4 * total)
+    size = TUPLES_HEAD_BYTES + name_size + (TASK_BYTES if flags & SAME_TASK else TASK_BYTES * total)
     if flags & SEVERAL_SOURCES:
-        size += 4 * total
+        size += TASK_BYTES * total
     if anchored:
         flags |= ANCHORED
-        size += 16 * total
+        size += (ID_BYTES + ROOT_BYTES) * total
         if several:
             flags |= SEVERAL_ROOTS
             packed = _pack(several)
-            size += 4
-    head = PyBytes_FromStringAndSize(NULL, size)
-    at = PyBytes_AS_STRING(head)
-    at[0] = TUPLES
-    at[1] = flags
-    task = source.task
-    memcpy(at + 2, &task, 4)
-    memcpy(at + 6, &name_size, 2)
-    number = <uint32_t>total
-    memcpy(at + 8, &number, 4)
-    memcpy(at + TUPLES_HEAD, PyBytes_AS_STRING(name), name_size)
-    at += TUPLES_HEAD + name_size
+            size += SIZE_BYTES
+    start = PyBytes_FromStringAndSize(NULL, size)
+    at = PyBytes_AS_STRING(start)
+    head.kind = KIND_TUPLES
+    head.flags = flags
+    head.source_task = source.task
+    head.stream_bytes = name_size
+    head.count = <uint32_t>total
+    memcpy(at, &head, TUPLES_HEAD_BYTES)
+    memcpy(at + TUPLES_HEAD_BYTES, PyBytes_AS_STRING(name), name_size)
+    at += TUPLES_HEAD_BYTES + name_size
     tasks_at = at
-    at += 4 if flags & SAME_TASK else 4 * total
+    at += TASK_BYTES if flags & SAME_TASK else TASK_BYTES * total
     sources_at = at
     if flags & SEVERAL_SOURCES:
-        at += 4 * total
+        at += TASK_BYTES * total
     ids_at = at
-    roots_at = at + 8 * total
+    roots_at = at + ID_BYTES * total
     for to, batch in batches:
         n = PyList_GET_SIZE(batch.values) - batch.start
         if flags & SEVERAL_SOURCES:
             for offset in range(n):
                 task = batch.source_at(batch.start + offset).task
-                memcpy(sources_at, &task, 4)
-                sources_at += 4
+                memcpy(sources_at, &task, TASK_BYTES)
+                sources_at += TASK_BYTES
         task = to
         if flags & SAME_TASK:
-            memcpy(tasks_at, &task, 4)
+            memcpy(tasks_at, &task, TASK_BYTES)
         else:
             for offset in range(n):
-                memcpy(tasks_at, &task, 4)
-                tasks_at += 4
+                memcpy(tasks_at, &task, TASK_BYTES)
+                tasks_at += TASK_BYTES
         if anchored:
-            memcpy(ids_at, batch._ids + batch.start, 8 * n)
-            memcpy(roots_at, batch._roots + batch.start, 8 * n)
-            ids_at += 8 * n
-            roots_at += 8 * n
+            memcpy(ids_at, batch._ids + batch.start, ID_BYTES * n)
+            memcpy(roots_at, batch._roots + batch.start, ROOT_BYTES * n)
+            ids_at += ID_BYTES * n
+            roots_at += ROOT_BYTES * n
     if flags & SEVERAL_ROOTS:
-        number = <uint32_t>len(packed)
-        memcpy(roots_at, &number, 4)
-        return b"".join((head, packed, data))
-    return head + data
+        packed_size = <uint32_t>len(packed)
+        memcpy(roots_at, &packed_size, SIZE_BYTES)
+        return b"".join((start, packed, data))
+    return start + data
 
 
 cdef object too_short(Py_ssize_t size):
@@ -2732,43 +2740,43 @@ cdef object too_short(Py_ssize_t size):
 def decode_batches(bytes data, codec, source_of):
     cdef const char* start = PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-    cdef Py_ssize_t at = TUPLES_HEAD, total, i, tasks_at, sources_at = 0, ids_at = 0
+    cdef Py_ssize_t total, at, i, tasks_at, sources_at = 0, ids_at = 0, roots_at = 0
     cdef uint8_t flags
     cdef int32_t task, source_task, batch_task = -1
-    cdef uint16_t name_size
-    cdef uint32_t count, packed_size
+    cdef uint32_t packed_size
+    cdef TuplesHead head
     cdef uint64_t id_ = 0, root = 0
     cdef list rows
     cdef dict anchors = {}, by_task = {}
     cdef Batch batch = None
     cdef Source source, one
     cdef list sources = None
-    if size < TUPLES_HEAD or start[0] != TUPLES:
+    if size < TUPLES_HEAD_BYTES or start[0] != KIND_TUPLES:
         raise too_short(size)
-    flags = start[1]
-    memcpy(&source_task, start + 2, 4)
-    memcpy(&name_size, start + 6, 2)
-    memcpy(&count, start + 8, 4)
-    total = count
+    memcpy(&head, start, TUPLES_HEAD_BYTES)
+    flags = head.flags
+    source_task = head.source_task
+    total = head.count
     if flags & ~(SAME_TASK | ANCHORED | SEVERAL_ROOTS | SEVERAL_SOURCES):
         raise CodecError(f"a section has flags that are unknown: {flags:#04x}")
-    tasks_at = at + name_size
-    at = tasks_at + (4 if flags & SAME_TASK else 4 * total)
+    tasks_at = TUPLES_HEAD_BYTES + head.stream_bytes
+    at = tasks_at + (TASK_BYTES if flags & SAME_TASK else TASK_BYTES * total)
     if flags & SEVERAL_SOURCES:
         sources_at = at
-        at += 4 * total
+        at += TASK_BYTES * total
     if flags & ANCHORED:
         ids_at = at
-        at += 16 * total
-    if at + (4 if flags & SEVERAL_ROOTS else 0) > size:
+        roots_at = ids_at + ID_BYTES * total
+        at = roots_at + ROOT_BYTES * total
+    if at + (SIZE_BYTES if flags & SEVERAL_ROOTS else 0) > size:
         raise too_short(size)
     try:
-        name = data[TUPLES_HEAD:tasks_at].decode()
+        name = data[TUPLES_HEAD_BYTES:tasks_at].decode()
     except ValueError as error:
         raise CodecError(f"a section of {size} bytes cannot be read: {error}") from error
     if flags & SEVERAL_ROOTS:
-        memcpy(&packed_size, start + at, 4)
-        at += 4
+        memcpy(&packed_size, start + at, SIZE_BYTES)
+        at += SIZE_BYTES
         if at + <Py_ssize_t>packed_size > size:
             raise too_short(size)
         try:
@@ -2782,7 +2790,7 @@ def decode_batches(bytes data, codec, source_of):
     if flags & ANCHORED:
         several = 0
         for i in range(total):
-            memcpy(&root, start + ids_at + 8 * (total + i), 8)
+            memcpy(&root, start + roots_at + ROOT_BYTES * i, ROOT_BYTES)
             if root == MANY:
                 several += 1
                 if i not in anchors:
@@ -2799,7 +2807,7 @@ def decode_batches(bytes data, codec, source_of):
         sources = []
         known = {source_task: source}
         for i in range(total):
-            memcpy(&task, start + sources_at + 4 * i, 4)
+            memcpy(&task, start + sources_at + TASK_BYTES * i, TASK_BYTES)
             if task != source_task:
                 source_task = task
                 if source_task not in known:
@@ -2809,24 +2817,24 @@ def decode_batches(bytes data, codec, source_of):
                     return {}
             sources.append(one)
     if flags & SAME_TASK:
-        memcpy(&task, start + tasks_at, 4)
+        memcpy(&task, start + tasks_at, TASK_BYTES)
         batch = new_batch(source, total)
         batch.values = rows
         batch.sources = sources
         if flags & ANCHORED:
-            memcpy(batch._ids, start + ids_at, 8 * total)
-            memcpy(batch._roots, start + ids_at + 8 * total, 8 * total)
+            memcpy(batch._ids, start + ids_at, ID_BYTES * total)
+            memcpy(batch._roots, start + roots_at, ROOT_BYTES * total)
             batch.anchored = True
             batch.several = anchors or None
         else:
-            memset(batch._ids, 0, 8 * total)
-            memset(batch._roots, 0, 8 * total)
+            memset(batch._ids, 0, ID_BYTES * total)
+            memset(batch._roots, 0, ROOT_BYTES * total)
         return {task: batch}
     for i in range(total):
-        memcpy(&task, start + tasks_at + 4 * i, 4)
+        memcpy(&task, start + tasks_at + TASK_BYTES * i, TASK_BYTES)
         if flags & ANCHORED:
-            memcpy(&id_, start + ids_at + 8 * i, 8)
-            memcpy(&root, start + ids_at + 8 * (total + i), 8)
+            memcpy(&id_, start + ids_at + ID_BYTES * i, ID_BYTES)
+            memcpy(&root, start + roots_at + ROOT_BYTES * i, ROOT_BYTES)
         # (A section holds the tuples of one task in a row.)
         if batch is None or batch_task != task:
             batch = by_task.get(task)

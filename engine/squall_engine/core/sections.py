@@ -16,6 +16,8 @@ All numbers are little-endian. The first byte is the kind:
     NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `replays`
     KILLED        <B kind>  msgpack [worker, why, [[root, task] ...]]   see `suspects`
 
+The numbers and heads are declared in `core.wire_format`, for the compiled core as well.
+
 The init of a root and its XOR travel in one ACKS section, so that an acker takes both in one step.
 """
 
@@ -32,20 +34,33 @@ import msgspec
 
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.values import MANY, UNANCHORED
+from squall_engine.core.wire_format import (
+    ACKS_HEAD,
+    ID,
+    ROOT,
+    ROOTS_HEAD,
+    SIZE,
+    TASK,
+    TUPLES_HEAD,
+    XOR,
+    Flag,
+    Kind,
+)
 
-TUPLES, ACKS, FAILS, RESETS, DONE, FAILED, RESET = range(1, 8)
-NOTES = 16  # for the spouts of a worker
-KILLED = 17  # likewise
+# The kinds as plain numbers: what a section is gets compared on the path of every tuple.
+TUPLES, ACKS, FAILS, RESETS, DONE, FAILED, RESET = map(int, list(Kind)[:7])
+NOTES = int(Kind.NOTES)  # for the spouts of a worker
+KILLED = int(Kind.KILLED)  # likewise
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})
 
-_SAME_TASK, _ANCHORED, _SEVERAL_ROOTS, _SEVERAL_SOURCES = 1, 2, 4, 8
+_SAME_TASK, _ANCHORED, _SEVERAL_ROOTS, _SEVERAL_SOURCES = map(int, Flag)
 _FLAGS = _SAME_TASK | _ANCHORED | _SEVERAL_ROOTS | _SEVERAL_SOURCES
-_TUPLES_HEAD = struct.Struct("<BBiHI")
-_ACKS_HEAD = struct.Struct("<BBIII")
-_ROOTS_HEAD = struct.Struct("<BBII")
-_I32 = struct.Struct("<i")
-_U32 = struct.Struct("<I")
+_TUPLES_HEAD = TUPLES_HEAD.struct
+_ACKS_HEAD = ACKS_HEAD.struct
+_ROOTS_HEAD = ROOTS_HEAD.struct
+_TASK = struct.Struct("<" + TASK)
+_SIZE = struct.Struct("<" + SIZE)
 _SWAP = sys.byteorder == "big"
 _pack = msgspec.msgpack.Encoder().encode
 _unpack_anchors = msgspec.msgpack.Decoder(list[tuple[int, dict[int, int]]]).decode
@@ -119,23 +134,23 @@ def serialize_tuples(
     name = stream.encode()
     if len(set(tasks)) == 1:
         flags |= _SAME_TASK
-        receivers = _I32.pack(tasks[0])
+        receivers = _TASK.pack(tasks[0])
     else:
-        receivers = _bytes(array("i", tasks))
+        receivers = _bytes(array(TASK, tasks))
     parts = [b"", name, receivers]
     if any(task != source_task for task in sources):
         flags |= _SEVERAL_SOURCES
-        parts.append(_bytes(array("i", sources)))
+        parts.append(_bytes(array(TASK, sources)))
     roots = [tup.root for tup in tuples]
     if any(roots):
         flags |= _ANCHORED
         several = [(i, tup.anchors) for i, tup in enumerate(tuples) if tup.anchors is not None]
-        parts.append(_bytes(array("Q", [tup.id for tup in tuples])))
-        parts.append(_bytes(array("Q", roots)))
+        parts.append(_bytes(array(ID, [tup.id for tup in tuples])))
+        parts.append(_bytes(array(ROOT, roots)))
         if several:
             flags |= _SEVERAL_ROOTS
             anchors = _pack(several)
-            parts += (_U32.pack(len(anchors)), anchors)
+            parts += (_SIZE.pack(len(anchors)), anchors)
     parts.append(rows)
     parts[0] = _TUPLES_HEAD.pack(TUPLES, flags, source_task, len(name), len(tuples))
     return b"".join(parts)
@@ -145,16 +160,16 @@ def serialize_acks(acker: int, acks: Mapping[int, int], inits: Mapping[int, int]
     return b"".join(
         (
             _ACKS_HEAD.pack(ACKS, 0, acker, len(acks), len(inits)),
-            _bytes(array("Q", acks.keys())),
-            _bytes(array("Q", acks.values())),
-            _bytes(array("Q", inits.keys())),
-            _bytes(array("i", inits.values())),
+            _bytes(array(ROOT, acks.keys())),
+            _bytes(array(XOR, acks.values())),
+            _bytes(array(ROOT, inits.keys())),
+            _bytes(array(TASK, inits.values())),
         )
     )
 
 
 def serialize_roots(kind: int, target: int, roots: Iterable[int]) -> bytes:
-    numbers = array("Q", roots)
+    numbers = array(ROOT, roots)
     return _ROOTS_HEAD.pack(kind, 0, target, len(numbers)) + _bytes(numbers)
 
 
@@ -167,7 +182,7 @@ def addressee(data: bytes) -> tuple[int, int]:
             return -1, 0
         if not flags & _SAME_TASK:
             return -1, count
-        return _I32.unpack_from(data, _TUPLES_HEAD.size + name_bytes)[0], count
+        return _TASK.unpack_from(data, _TUPLES_HEAD.size + name_bytes)[0], count
     except struct.error:
         return -1, 0
 
@@ -199,7 +214,7 @@ def parse_roots(data: bytes) -> RootsSection:
     try:
         kind, _, target, count = _ROOTS_HEAD.unpack_from(data)
         reader = _Reader(data, _ROOTS_HEAD.size)
-        roots = reader.numbers("Q", count)
+        roots = reader.numbers(ROOT, count)
         reader.end()
     except (struct.error, ValueError) as error:
         raise _unreadable(data, error) from error
@@ -242,18 +257,18 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
     stream = bytes(reader.take(name_bytes)).decode()
     tasks: Sequence[int]
     if flags & _SAME_TASK:
-        tasks = [_I32.unpack(reader.take(4))[0]] * min(count, len(data))
+        tasks = [_TASK.unpack(reader.take(_TASK.size))[0]] * min(count, len(data))
     else:
-        tasks = reader.numbers("i", count)
+        tasks = reader.numbers(TASK, count)
     sources: Sequence[int] = ()
     if flags & _SEVERAL_SOURCES:
-        sources = reader.numbers("i", count)
+        sources = reader.numbers(TASK, count)
     anchors: dict[int, dict[int, int]] = {}
     if flags & _ANCHORED:
-        ids = reader.numbers("Q", count)
-        roots = reader.numbers("Q", count)
+        ids = reader.numbers(ID, count)
+        roots = reader.numbers(ROOT, count)
         if flags & _SEVERAL_ROOTS:
-            size = _U32.unpack(reader.take(4))[0]
+            size = _SIZE.unpack(reader.take(_SIZE.size))[0]
             anchors = dict(_unpack_anchors(reader.take(size)))
         if {i for i, root in enumerate(roots) if root == MANY} != anchors.keys():
             raise CodecError("a section has tuples of several roots that it does not name")
@@ -276,8 +291,8 @@ def parse_acks(data: bytes) -> AcksSection:
 def _parse_acks(data: bytes) -> AcksSection:
     _, _, acker, acks, inits = _ACKS_HEAD.unpack_from(data)
     reader = _Reader(data, _ACKS_HEAD.size)
-    roots, xors = reader.numbers("Q", acks), reader.numbers("Q", acks)
-    new_roots, spouts = reader.numbers("Q", inits), reader.numbers("i", inits)
+    roots, xors = reader.numbers(ROOT, acks), reader.numbers(XOR, acks)
+    new_roots, spouts = reader.numbers(ROOT, inits), reader.numbers(TASK, inits)
     reader.end()
     return AcksSection(
         acker, dict(zip(roots, xors, strict=True)), dict(zip(new_roots, spouts, strict=True))

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM
+from squall_engine.core import wire_format
 
-UNANCHORED = 0  # root of a tuple that belongs to no tree: nobody waits for it
-MANY = 1  # root of a tuple that belongs to several: look at `anchors`. (No root is this small.)
-
-# The low bits of a root are the index of its acker among the topology's acker tasks.
-ACKER_INDEX_BITS = 16
+UNANCHORED = wire_format.UNANCHORED
+MANY = wire_format.MANY
+ACKER_INDEX_BITS = wire_format.ACKER_INDEX_BITS
 ACKER_INDEX_MASK = (1 << ACKER_INDEX_BITS) - 1
 
 ID_BITS = 64

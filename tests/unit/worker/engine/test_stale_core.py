@@ -23,12 +23,17 @@ def module(folder: Path, **attributes: object) -> SimpleNamespace:
 
 def test_it_is_known_by_the_hash_of_its_source(tmp_path: Path) -> None:
     source = tmp_path / "compiled.pyx"
+    format_ = tmp_path / "wire_format.py"
     source.write_text("x = 1\n")
+    format_.write_text("y = 1\n")
     made_of = hatch_build.source_hash(source)
-    assert made_of == hashlib.blake2b(b"x = 1\n", digest_size=16).hexdigest()
+    assert made_of == hashlib.blake2b(b"x = 1\ny = 1\n", digest_size=16).hexdigest()
     assert not core.is_stale(module(tmp_path, SOURCE_HASH=made_of))
     source.write_text("x = 2\n")
     assert core.is_stale(module(tmp_path, SOURCE_HASH=made_of))
+    source.write_text("x = 1\n")
+    format_.write_text("y = 2\n")
+    assert core.is_stale(module(tmp_path, SOURCE_HASH=made_of)), "of another format"
     assert core.is_stale(module(tmp_path)), "made before there was a hash"
 
 
@@ -56,6 +61,7 @@ def test_a_stale_one_is_not_run(choice: str, tmp_path: Path) -> None:
     )
     (tmp_path / "compiled.so").write_bytes(Path(compiled.__file__).read_bytes())
     (tmp_path / "compiled.pyx").write_bytes(PYX.read_bytes() + b"# changed\n")
+    (tmp_path / "wire_format.py").write_bytes(PYX.with_name("wire_format.py").read_bytes())
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "SQUALL_CORE": choice, "PYTHONPATH": os.pathsep.join(sys.path)},
