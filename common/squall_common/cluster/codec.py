@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from squall_common.cluster import convert, values
 from squall_common.errors import SquallError
@@ -198,31 +198,3 @@ decode_supervisor_assignments = _decoder(
 
 encode_topology_history = _plain_encoder(_to_history)
 decode_topology_history = _decoder(storm.LSTopoHistoryList, _from_history)
-
-
-def encode_local_state(parts: Mapping[str, Any]) -> bytes:
-    """Storm's LocalState: Thrift structs by key, each with the name of its struct."""
-    return to_bytes(
-        storm.LocalStateData(
-            serialized_parts={
-                key: storm.ThriftSerializedObject(name=type(part).__name__, bits=to_bytes(part))
-                for key, part in parts.items()
-            }
-        )
-    )
-
-
-def decode_local_state(path: str, data: bytes) -> dict[str, Any]:
-    """The structs of a LocalState by key. Raises CorruptStateError."""
-    try:
-        state = from_bytes(storm.LocalStateData, data)
-        parts = {}
-        for key, part in state.serialized_parts.items():
-            # Storm writes the Java class's full name.
-            name = part.name.rpartition(".")[2]
-            if not name.startswith("LS") or not hasattr(storm, name):
-                raise ValueError(f"{key!r} holds an unknown struct {part.name!r}")
-            parts[key] = from_bytes(getattr(storm, name), part.bits)
-        return parts
-    except ValueError as error:
-        raise CorruptStateError(path, f"LocalStateData: {error}") from error

@@ -236,10 +236,6 @@ class ClusterState:
         value = codec.encode_supervisor(info)
         await self._put_ephemeral(paths.supervisor(supervisor_id), value)
 
-    async def unregister_supervisor(self, supervisor_id: str) -> None:
-        """Take a supervisor's node away; fine when it is not there."""
-        await self._delete_tree(paths.supervisor(supervisor_id), None)
-
     # Heartbeats of workers
 
     async def setup_heartbeats(self, topology_id: str, *, guard: Guard | None = None) -> None:

@@ -290,11 +290,6 @@ def log_dir(conf: Mapping[str, Any]) -> Path:
     return local_dir(conf) / "logs" if configured is None else Path(configured).absolute()
 
 
-def workers_artifacts_dir(conf: Mapping[str, Any]) -> Path:
-    """The folder of the workers' logs: `storm.workers.artifacts.dir` in the log folder."""
-    return log_dir(conf) / str(conf["storm.workers.artifacts.dir"])
-
-
 def unknown_keys(conf: Mapping[str, Any]) -> dict[str, str | None]:
     """Keys that are no option, each with the option that it may be a misspelling of. A topology's
     keys are its own affair: one is reported only when it is a misspelling."""

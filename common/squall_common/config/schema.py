@@ -108,11 +108,6 @@ def map_of(kind: Kind) -> Kind:
     )
 
 
-def _one_or_list(kind: Kind) -> Kind:
-    many = list_of(kind)
-    return Kind(f"{kind.expected}, or {many.expected}", lambda v: kind.check(v) or many.check(v))
-
-
 TEXT = Kind(
     f"text of at most {_TEXT_CHARS_MAX} characters",
     lambda v: isinstance(v, str) and 0 < len(v) <= _TEXT_CHARS_MAX,

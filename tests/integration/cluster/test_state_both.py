@@ -250,9 +250,6 @@ async def test_a_supervisor_registers_again_after_its_session_was_lost(
     await states.wait(ConnectionState.LOST, ConnectionState.CONNECTED)
     await daemon.register_supervisor("sup-1", supervisor())
     assert set(await state.supervisors()) == {"sup-1"}
-    await daemon.unregister_supervisor("sup-1")
-    await daemon.unregister_supervisor("sup-1")
-    assert await state.supervisors() == {}
 
 
 async def test_nimbuses_are_listed_in_order(servers: Ensemble, state: ClusterState) -> None:

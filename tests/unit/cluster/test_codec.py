@@ -36,7 +36,7 @@ from squall_common.cluster.values import (
 )
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_thrift import storm
-from squall_thrift.codec import from_bytes, to_bytes
+from squall_thrift.codec import to_bytes
 
 SPOUT = ExecutorStats(
     specific=SpoutStats(
@@ -337,27 +337,3 @@ def test_credentials_are_not_shown() -> None:
 def test_what_nimbus_answers_comes_from_the_same_functions() -> None:
     assert convert.to_executor_stats(SPOUT).specific.spout is not None
     assert convert.from_executor_stats(convert.to_executor_stats(BOLT)) == BOLT
-
-
-def test_local_state_keeps_structs_by_key() -> None:
-    parts = {"supervisor-id": storm.LSSupervisorId(supervisor_id="s")}
-    data = codec.encode_local_state(parts)
-    assert codec.decode_local_state("/f", data) == parts
-    [part] = from_bytes(storm.LocalStateData, data).serialized_parts.values()
-    assert part.name == "LSSupervisorId"
-
-
-def test_local_state_of_storm_itself_is_read() -> None:
-    bits = to_bytes(storm.LSSupervisorId(supervisor_id="s"))
-    name = "org.apache.storm.generated.LSSupervisorId"
-    part = storm.ThriftSerializedObject(name=name, bits=bits)
-    data = to_bytes(storm.LocalStateData(serialized_parts={"supervisor-id": part}))
-    assert codec.decode_local_state("/f", data)["supervisor-id"].supervisor_id == "s"
-
-
-@pytest.mark.parametrize("name", ["Nimbus", "codec", "", "LSNothing", "StormTopology"])
-def test_local_state_with_an_unknown_struct_is_corrupt(name: str) -> None:
-    part = storm.ThriftSerializedObject(name=name, bits=b"\0")
-    data = to_bytes(storm.LocalStateData(serialized_parts={"k": part}))
-    with pytest.raises(CorruptStateError, match="/f"):
-        codec.decode_local_state("/f", data)

@@ -16,7 +16,6 @@ from squall_common.config.load import (
     parse_override,
     unknown_keys,
     validate_conf,
-    workers_artifacts_dir,
 )
 from squall_common.config.schema import COMPONENT_KEYS, SCHEMA
 from squall_common.errors import ConfigError
@@ -173,7 +172,6 @@ def test_folders_are_absolute(tmp_path, monkeypatch):
     assert conf["storm.local.dir"] == str(tmp_path / "here")
     assert local_dir(conf) == tmp_path / "here"
     assert log_dir(conf) == tmp_path / "here" / "logs"
-    assert workers_artifacts_dir(conf) == tmp_path / "here" / "logs" / "workers-artifacts"
     assert log_dir(load_conf(overrides=["storm.log.dir=l"], env={})) == tmp_path / "l"
 
 
