@@ -6,7 +6,6 @@ so that nothing holds a call's bytes while its handler works: a handler may take
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from squall_thrift import codec, idl, messages, storm, wire
 from squall_thrift.authorization import Authorizer, Call, permission_of
+from squall_thrift.event_log import EventLog
 from squall_thrift.messages import (
     ApplicationErrorType,
     Message,
@@ -24,7 +24,7 @@ from squall_thrift.off_loop import LARGE_BYTES, off_loop
 from squall_thrift.throttle import Throttle
 from squall_thrift.wire import EncodeError, ProtocolError, TooManyPartsError
 
-log = logging.getLogger(__name__)
+log = EventLog(__name__)
 
 _throttle = Throttle()
 
@@ -152,7 +152,7 @@ class Processor:
             # We are: the server stops, or the caller has hung up.
             if task is not None and task.cancelling():
                 raise
-            log.error("call_failed operation=%s", method.name, exc_info=error)
+            log.error("call_failed", operation=method.name, exc_info=error)
             raise _internal(f"{method.name} was given up") from error
         except Exception as error:
             _set_exception(result, method, error)
@@ -171,7 +171,7 @@ class Processor:
                 del result, value
                 return (await off_loop(_encode, large)).parts
         except EncodeError as error:
-            log.error("result_cannot_be_sent operation=%s error=%s", method.name, error)
+            log.error("result_cannot_be_sent", operation=method.name, error=error)
             raise _internal("the result cannot be sent") from error
 
 
@@ -180,11 +180,11 @@ def refusal(call: Call, message: Message, error: ThriftApplicationError) -> byte
     left_out = _throttle.left_out((call.address, call.operation))
     if left_out is not None:
         log.warning(
-            "call_refused operation=%r peer=%s error=%r left_out=%d",
-            call.operation,
-            call.peer,
-            error.message,
-            left_out,
+            "call_refused",
+            operation=call.operation,
+            peer=call.peer,
+            error=error.message,
+            left_out=left_out,
         )
     body = messages.serialize_application_error(error)
     return messages.serialize(MessageType.EXCEPTION, message.name, message.sequence_id, body)
@@ -225,7 +225,7 @@ def _set_exception(result: Any, method: idl.Method, error: Exception) -> None:
         raise error
     if isinstance(error, storm.AuthorizationException):
         raise _internal(f"not authorized: {error.msg}") from error
-    log.error("call_failed operation=%s", method.name, exc_info=error)
+    log.error("call_failed", operation=method.name, exc_info=error)
     raise _internal(f"internal error in {method.name}: {type(error).__name__}") from error
 
 

@@ -25,13 +25,13 @@ that closes only its half of the connection counts as one that hung up.
 import asyncio
 import contextlib
 import ipaddress
-import logging
 import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from squall_thrift import frames, idl, messages
 from squall_thrift.authorization import Authorizer, Call, OpenAuthorizer
+from squall_thrift.event_log import EventLog
 from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
 from squall_thrift.off_loop import CALLER
 from squall_thrift.processor import Processor, refusal
@@ -39,7 +39,7 @@ from squall_thrift.throttle import Throttle
 from squall_thrift.turns import Key, Turns
 from squall_thrift.wire import ProtocolError
 
-log = logging.getLogger(__name__)
+log = EventLog(__name__)
 
 
 class InsecureListenerError(Exception):
@@ -187,9 +187,7 @@ class ThriftServer:
             lambda: _Protocol(self._accept), address, self._port, backlog=512
         )
         self._port = self._server.sockets[0].getsockname()[1]
-        log.info(
-            "thrift_server_started service=%s address=%s port=%d", self._name, address, self._port
-        )
+        log.info("thrift_server_started", service=self._name, address=address, port=self._port)
 
     async def _address(self) -> str:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -226,7 +224,7 @@ class ThriftServer:
                 await connection.writer.wait_closed()
         if self._server is not None:
             await self._server.wait_closed()
-        log.info("thrift_server_stopped service=%s port=%d", self._name, self._port)
+        log.info("thrift_server_stopped", service=self._name, port=self._port)
 
     def _accept(
         self,
@@ -251,10 +249,10 @@ class ThriftServer:
             return True
         oldest = next(iter(self._waiting), None)
         log.warning(
-            "thrift_connections_full service=%s connections=%d closed=%s",
-            self._name,
-            len(self._connections),
-            "new" if oldest is None else oldest.peer,
+            "thrift_connections_full",
+            service=self._name,
+            connections=len(self._connections),
+            closed="new" if oldest is None else oldest.peer,
         )
         if oldest is None:
             return False
@@ -273,7 +271,7 @@ class ThriftServer:
         self._forget(connection)
         connection.writer.transport.abort()
         if not connection.task.cancelled() and (error := connection.task.exception()):
-            log.error("thrift_connection_crashed peer=%s", connection.peer, exc_info=error)
+            log.error("thrift_connection_crashed", peer=connection.peer, exc_info=error)
 
     def _hold(self, connection: _Connection, length: int) -> None:
         """Count a frame that is under way; close the slowest when all hold too much together."""
@@ -283,10 +281,10 @@ class ThriftServer:
         while self._held_bytes > self._held_bytes_max:
             slowest = next(iter(self._held))
             log.warning(
-                "thrift_held_bytes_full service=%s closed=%s bytes=%d",
-                self._name,
-                slowest.peer,
-                self._release(slowest),
+                "thrift_held_bytes_full",
+                service=self._name,
+                closed=slowest.peer,
+                bytes=self._release(slowest),
             )
             slowest.task.cancel()
 
@@ -308,11 +306,11 @@ class ThriftServer:
             left_out = self._throttle.left_out(connection.key[0])
             if left_out is not None:
                 log.warning(
-                    "thrift_peer_dropped service=%s peer=%s reason=%r left_out=%d",
-                    self._name,
-                    connection.peer,
-                    str(error),
-                    left_out,
+                    "thrift_peer_dropped",
+                    service=self._name,
+                    peer=connection.peer,
+                    reason=str(error),
+                    left_out=left_out,
                 )
         except (OSError, asyncio.IncompleteReadError):
             pass  # the peer went away

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from squall_common.daemon import fast_json
 from squall_common.errors import SquallError, describe
 from squall_common.topology.model import Topology
 
@@ -36,7 +36,7 @@ def load(stormdist: Path) -> StoredTopology:
     from squall_thrift.codec import from_bytes
 
     try:
-        conf = json.loads((stormdist / "stormconf.ser").read_bytes())
+        conf = fast_json.loads((stormdist / "stormconf.ser").read_bytes())
         if not isinstance(conf, dict):
             raise ValueError("stormconf.ser holds no JSON object")
         code = (stormdist / "stormcode.ser").read_bytes()

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from squall_common.daemon import fast_json
 from squall_common.topology.model import Executor
 
 META_KEY = "squall.slots"
@@ -68,7 +69,7 @@ def parse(text: str | None) -> dict[int, SlotReport] | None:
     try:
         return {
             int(port): SlotReport(str(topology_id), int(executors), _CONDITIONS[condition])
-            for port, (topology_id, executors, condition) in json.loads(text).items()
+            for port, (topology_id, executors, condition) in fast_json.loads(text).items()
             if condition in _CONDITIONS
         }
     except (ValueError, TypeError, AttributeError):

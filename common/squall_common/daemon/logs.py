@@ -12,6 +12,7 @@ import logging
 import logging.handlers
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ def _show(value: object) -> str:
     return text
 
 
+def _keys(keys: Mapping[str, object]) -> str:
+    return "".join(f" {key}={_show(value)}" for key, value in keys.items())
+
+
 class Logger:
     """A logger of events with keys."""
 
@@ -41,8 +46,7 @@ class Logger:
 
     def _log(self, level: int, event: str, exc_info: Any, keys: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
-            message = event + "".join(f" {key}={_show(value)}" for key, value in keys.items())
-            self._logger.log(level, "%s", message, exc_info=exc_info)
+            self._logger.log(level, "%s", event + _keys(keys), exc_info=exc_info)
 
     def debug(self, event: str, /, *, exc_info: Any = None, **keys: object) -> None:
         self._log(logging.DEBUG, event, exc_info, keys)
@@ -65,7 +69,8 @@ def get_logger(name: str) -> Logger:
 class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
-        message = record.getMessage()
+        # (Those of squall_thrift, which cannot use `Logger`, come as an attribute.)
+        message = record.getMessage() + _keys(getattr(record, "event_keys", {}))
         if not message.isprintable():
             message = "".join(
                 c if c.isprintable() else c.encode("unicode_escape").decode() for c in message

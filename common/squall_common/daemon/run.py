@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import json
 import logging
 import os
 import signal
@@ -18,6 +17,7 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from squall_common.daemon import fast_json
 from squall_common.daemon.logs import set_up_logging
 from squall_common.daemon.printing import hold_standard_streams
 from squall_common.daemon.watched_loop import WatchedLoop
@@ -49,7 +49,7 @@ def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
     if not path:
         raise ConfigError(f"{CONF_VARIABLE} is not set", hint=f"Start it with `{command}`.")
     try:
-        conf = json.loads(Path(path).read_bytes())
+        conf = fast_json.loads(Path(path).read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the configuration {path}: {error}") from error
     if not isinstance(conf, dict):

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
 
+from squall_common.daemon import fast_json
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.security.web_origin import host_error, page_error
@@ -73,8 +73,8 @@ class HttpError(Exception):
 
 def error_response(status: int, error: str, message: str) -> web.Response:
     """An error as JSON."""
-    body = json.dumps({"error": error, "errorMessage": message})
-    return web.Response(status=status, text=body, content_type="application/json")
+    body = fast_json.dumps({"error": error, "errorMessage": message})
+    return web.Response(status=status, text=body.decode(), content_type="application/json")
 
 
 class WebServer:

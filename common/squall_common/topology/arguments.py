@@ -28,6 +28,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from squall_common.daemon import fast_json
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.construction import (
     Constructed,
@@ -57,7 +58,7 @@ def decode_arguments(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inverse of `encode_arguments`; imports the modules that the arguments name. Raises
     InvalidTopologyError when the bytes are none of ours or name what is not there."""
     try:
-        value = json.loads(data)
+        value = fast_json.loads(data)
         args = tuple(_decode(arg) for arg in value["args"])
         kwargs = {str(name): _decode(arg) for name, arg in value["kwargs"].items()}
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:

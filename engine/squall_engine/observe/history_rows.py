@@ -10,7 +10,6 @@ cost nothing.
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from squall_common.component.metrics import DataPoint, TaskInfo
 from squall_common.daemon.clock import Clock
+from squall_common.daemon.own_memory import memory_bytes
 from squall_common.history.heavy import HeavyKeys, key_text
 from squall_common.history.histogram import Histogram, bucket_of
 from squall_common.history.schema import TEXT_CHARS_MAX, Row
@@ -33,7 +33,6 @@ from squall_engine.tasks.base import SpoutTask
 
 _KEYS_TOLD = 50  # of a grouping, worker and interval
 _COUNTS = ("emitted", "transferred", "acked", "failed", "executed")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class TimedCounts(TaskCounts):
@@ -251,7 +250,7 @@ class Recorder:
         cpu_secs = time.process_time()
         rows = [
             Row(at_ms, "worker", "cpu_secs", secs=secs, value=cpu_secs - self._cpu_secs),
-            Row(at_ms, "worker", "rss_bytes", secs=secs, value=float(_rss_bytes())),
+            Row(at_ms, "worker", "rss_bytes", secs=secs, value=float(memory_bytes()[1])),
         ]
         self._cpu_secs = cpu_secs
         for task in self._tasks:
@@ -296,8 +295,3 @@ def _json(value: Any) -> str:
     except Exception:  # the topology's own __str__, among others
         text = str(type(value))
     return text[:TEXT_CHARS_MAX]
-
-
-def _rss_bytes() -> int:
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * _PAGE_BYTES

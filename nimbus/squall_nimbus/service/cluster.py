@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
+from squall_common.daemon import fast_json
 from squall_common.packaging.platforms import common_platform, platform_texts
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.views import views
@@ -19,7 +19,7 @@ class ClusterCalls(Calls):
 
     @operation("getNimbusConf")
     async def getNimbusConf(self, call: Call) -> str:
-        return json.dumps(redact(self.nimbus.conf), sort_keys=True)
+        return fast_json.dumps(redact(self.nimbus.conf), sort_keys=True).decode()
 
     @operation("getClusterInfo")
     async def getClusterInfo(self, call: Call) -> storm.ClusterSummary:

@@ -19,6 +19,7 @@ from typing import Any
 
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import Access, StormBase
+from squall_common.daemon import fast_json
 from squall_common.daemon.files import make_private_dirs, sync_dir, write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -219,7 +220,7 @@ class Catalog:
             return cached[1]
         try:
             submitted = codec.from_bytes(storm.StormTopology, self._blobs.read(code_key))
-            conf = json.loads(self._blobs.read(conf_key))
+            conf = fast_json.loads(self._blobs.read(conf_key))
             if not isinstance(conf, dict):
                 raise ValueError("its configuration is no JSON object")
             topology = compile_topology(topology_id, submitted, conf)

@@ -9,7 +9,6 @@ one worker at a time, and what an answer has for each executor is encoded at onc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
 from squall_common.cluster.worker_exits import WorkerExit
+from squall_common.daemon import fast_json
 from squall_common.names import is_system_id
 from squall_common.topology.model import ComponentKind, Executor, WorkerSlot
 from squall_nimbus.store.catalog import StoredTopology
@@ -306,4 +306,4 @@ def component_type(kind: ComponentKind) -> storm.ComponentType:
 
 def shown_conf(conf: Mapping[str, Any]) -> str:
     """A configuration as JSON, without secrets."""
-    return json.dumps(redact(conf), sort_keys=True)
+    return fast_json.dumps(redact(conf), sort_keys=True).decode()

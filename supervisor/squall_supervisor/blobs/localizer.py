@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall_common.daemon import fast_json
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import make_dirs, sync_dir, write_atomic
 from squall_common.daemon.logs import get_logger
@@ -143,7 +144,7 @@ class Localizer:
         its configuration."""
         path = self.path_of(topology_id)
         try:
-            conf = json.loads((path / _CONF).read_bytes())
+            conf = fast_json.loads((path / _CONF).read_bytes())
             if not isinstance(conf, dict):
                 raise ValueError(f"{_CONF} holds no JSON object")
             complete = (path / _CODE).is_file() and (path / "code").is_dir()
@@ -308,7 +309,7 @@ class Localizer:
     async def _fetch_key(self, topology_id: str, folder: Path) -> None:
         """The topology's key, if its configuration says that there is one."""
         try:
-            if not has_key(json.loads(await asyncio.to_thread((folder / _CONF).read_bytes))):
+            if not has_key(fast_json.loads(await asyncio.to_thread((folder / _CONF).read_bytes))):
                 return
         except (ValueError, AttributeError, RecursionError):
             return  # a damaged configuration: `_complete` says so
@@ -331,7 +332,7 @@ class Localizer:
             (folder / "resources").mkdir()
             open_tree(folder / "resources")
         try:
-            if not isinstance(json.loads((folder / _CONF).read_bytes()), dict):
+            if not isinstance(fast_json.loads((folder / _CONF).read_bytes()), dict):
                 raise ValueError("no JSON object")
         except (ValueError, RecursionError) as error:
             raise BlobError(f"the configuration of {topology_id} is damaged: {error}") from error

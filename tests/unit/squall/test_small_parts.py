@@ -18,6 +18,7 @@ from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
 from squall_common.topology.system import validate_topology
+from squall_thrift.event_log import EventLog
 
 
 @pytest.fixture
@@ -37,6 +38,12 @@ def test_a_log_line_is_an_event_with_its_keys(log_file: Path) -> None:
     logs.get_logger("squall.x").info("worker_started", pid=7, why='said "no"', empty="")
     line = log_file.read_text()
     assert line.endswith('INFO  squall.x worker_started pid=7 why="said \\"no\\"" empty=""\n')
+
+
+def test_the_thrift_package_logs_by_keys_as_all_others(log_file: Path) -> None:
+    EventLog("squall_thrift.x").warning("call_refused", peer="10.0.0.1:9", error="a b")
+    line = log_file.read_text()
+    assert line.endswith('WARNING squall_thrift.x call_refused peer=10.0.0.1:9 error="a b"\n')
 
 
 def test_a_value_can_neither_forge_a_line_nor_reach_a_terminal(log_file: Path) -> None:

@@ -21,6 +21,7 @@ from types import FrameType
 from squall_common.daemon.dump_request import DumpKind, take
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.own_memory import memory_bytes
 
 log = get_logger(__name__)
 
@@ -128,9 +129,7 @@ def _tasks(loop: asyncio.AbstractEventLoop) -> Iterable[str]:
 def heap() -> str:
     """The process's memory, and the container objects that the garbage collector follows, by type
     (numbers and texts count with neither: `sys.getsizeof` is of the container alone)."""
-    import psutil  # only here: every worker would pay for it
-
-    memory = psutil.Process().memory_info()
+    virtual, resident = memory_bytes()
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     # What exists when the worker has started is frozen: the collector no longer lists it.
@@ -143,7 +142,7 @@ def heap() -> str:
         except Exception:
             continue  # a user's own __sizeof__
     lines = [
-        f"Resident {memory.rss:,} bytes, virtual {memory.vms:,} bytes",
+        f"Resident {resident:,} bytes, virtual {virtual:,} bytes",
         f"Objects made since the start and alive: {sum(counts.values()):,}; "
         f"before it: {gc.get_freeze_count():,}",
         "",

@@ -1,0 +1,123 @@
+"""pyproject.toml's lists against what is imported, run, and written in docs/dependencies.md."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = [
+    Path(path) for path in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+]
+# What the benchmarks compare with is installed apart.
+PEERS = (ROOT / "bench" / "peers", ROOT / "bench" / "multilang_children")
+OURS = {path.name for path in PACKAGES} | {"tests", "bench", "examples", "hatch_build"}
+# Modules that lie beside who imports them.
+OURS |= {file.stem for folder in ("tests", "examples") for file in (ROOT / folder).rglob("*.py")}
+# A statement, not a docstring's example: nothing but indentation before it, a known end after it.
+_IMPORT = re.compile(r"^ *(?:import|from) ([a-zA-Z_]\w*)(?=[.\w]*(?: import | as |,|  #|$))", re.M)
+# Distributions whose modules have other names.
+MODULES = {
+    "pynacl": {"nacl"},
+    "pyyaml": {"yaml"},
+    "pyzmq": {"zmq"},
+    "kubernetes-validate": {"kubernetes_validate"},
+}
+# What is run, or used by a tool that is, and where that can be read.
+RUN = {
+    "py-spy": ("supervisor/squall_supervisor/settings.py", '"py-spy"'),
+    "editables": ("hatch_build.py", "editable"),  # hatchling's, for editable wheels
+    "mypy": ("pyproject.toml", "[tool.mypy]"),
+    "ruff": ("pyproject.toml", "[tool.ruff]"),
+    "pytest-asyncio": ("pyproject.toml", "asyncio_mode"),
+    "pytest-rerunfailures": ("tests/run_all.py", "--reruns"),
+    "pytest-timeout": ("pyproject.toml", "timeout_method"),
+    "pytest-xdist": ("tests/run_all.py", "-n"),
+    "types-pyyaml": ("pyproject.toml", "strict = true"),  # mypy's
+    "pandas": ("docs/dependencies.md", "pandas, which PySpark's Arrow"),
+}
+# Their versions are dates, or say nothing of what breaks.
+UNBOUNDED = {"packaging", "fsspec", "pyarrow", "setuptools"}
+
+
+def listed(name: str) -> dict[str, Requirement]:
+    """The requirements of an extra, without what it includes of others; "" is the project's."""
+    project = PROJECT["project"]
+    texts = project["optional-dependencies"][name] if name else project["dependencies"]
+    found = {canonicalize_name((one := Requirement(text)).name): one for text in texts}
+    return {key: one for key, one in found.items() if key != "squall"}
+
+
+LISTS = {name: listed(name) for name in ("", *PROJECT["project"]["optional-dependencies"])}
+
+
+def imported(folders: Iterable[Path]) -> dict[str, str]:
+    """The modules of others that the files import, each with a file that does."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        for file in [folder] if folder.is_file() else folder.rglob("*.py"):
+            if any(file.is_relative_to(peers) for peers in PEERS):
+                continue
+            for name in _IMPORT.findall(file.read_text()):
+                if name not in sys.stdlib_module_names and name not in OURS:
+                    found[name] = file.relative_to(ROOT).as_posix()
+    return found
+
+
+PRODUCT = imported(ROOT / path for path in PACKAGES)
+TOOLS = imported(ROOT / path for path in ("bench", "hatch_build.py", "tests"))
+# (Tests hold programs as text.)
+FOR_ALL = imported(ROOT / path for path in ("bench", "hatch_build.py", "tests/support"))
+
+
+def modules(distribution: str) -> set[str]:
+    return MODULES.get(distribution, {distribution, distribution.title()})
+
+
+@pytest.mark.parametrize(
+    ("extra", "name"), [(extra, name) for extra in LISTS for name in LISTS[extra]]
+)
+def test_what_is_listed_is_imported_or_run(extra: str, name: str) -> None:
+    if name in RUN:
+        file, words = RUN[name]
+        assert words in (ROOT / file).read_text(), f"{name}: {file} does not say {words!r}"
+        return
+    users = PRODUCT if extra in ("", "history", "spark") else TOOLS
+    assert modules(name) & users.keys(), f"nothing imports {name}"
+
+
+def test_what_is_imported_is_listed() -> None:
+    for_users = {
+        m for extra in ("", "history", "spark") for one in LISTS[extra] for m in modules(one)
+    }
+    assert {m: file for m, file in PRODUCT.items() if m not in for_users} == {}
+    for_all = for_users | {m for one in (*LISTS["bench"], *LISTS["dev"]) for m in modules(one)}
+    assert {m: file for m, file in FOR_ALL.items() if m not in for_all} == {}
+
+
+@pytest.mark.parametrize("extra", LISTS)
+def test_versions_are_bounded(extra: str) -> None:
+    for name, requirement in LISTS[extra].items():
+        kinds = {one.operator for one in requirement.specifier}
+        assert ">=" in kinds, f"{name} has no lower bound"
+        assert name in UNBOUNDED or "<" in kinds, f"{name} has no upper bound"
+
+
+def test_each_is_explained() -> None:
+    text = (
+        (ROOT / "docs" / "dependencies.md")
+        .read_text()
+        .lower()
+        .replace("type stubs", "types-pyyaml")
+    )
+    words = set(re.findall(r"[a-z0-9-]+", text))
+    missing = {one for names in LISTS.values() for one in names} - words
+    assert missing == set()
