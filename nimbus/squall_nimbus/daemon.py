@@ -30,7 +30,7 @@ from squall_common.daemon.run import (
     watch_loop,
 )
 from squall_common.errors import SquallError
-from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.composition import build_nimbus
 from squall_nimbus.service import NimbusService
 from squall_nimbus.service.limits import LIMITS
 from squall_thrift import storm
@@ -140,7 +140,7 @@ async def _serve(
     conf: Mapping[str, Any], state: ClusterState, bind: str, port: int, stop: asyncio.Event
 ) -> int:
     host = reachable_host(conf)
-    nimbus = Nimbus(conf, state, address=(host, port))
+    nimbus = build_nimbus(conf, state, address=(host, port))
     server = ThriftServer(
         storm.Nimbus,
         NimbusService(nimbus),

@@ -33,29 +33,39 @@ class LeaderDesk:
         participant: str,
         *,
         clock: Clock,
-        on_gained: Callable[[Leadership], None],
-        on_lost: Callable[[], None],
     ) -> None:
         self.participant = participant
         self._store = state.store
         self._clock = clock
         self._gained = asyncio.Event()
 
-        def gained(leadership: Leadership) -> None:
-            on_gained(leadership)
-            self._gained.set()
-
-        def lost() -> None:
-            self._gained.clear()
-            on_lost()
-
+        self._on_gained: Callable[[Leadership], None] | None = None
+        self._on_lost: Callable[[], None] | None = None
         self._election = LeaderElection(
-            state.store, participant, on_gained=gained, on_lost=lost, clock=clock
+            state.store,
+            participant,
+            on_gained=self._election_won,
+            on_lost=self._election_lost,
+            clock=clock,
         )
 
-    async def start(self) -> None:
-        """Stand for election."""
+    async def start(
+        self, on_gained: Callable[[Leadership], None], on_lost: Callable[[], None]
+    ) -> None:
+        """Stand for election. The two are called at the begin and the end of each term."""
+        self._on_gained = on_gained
+        self._on_lost = on_lost
         await self._election.start()
+
+    def _election_won(self, leadership: Leadership) -> None:
+        assert self._on_gained is not None  # `start` begins the election
+        self._on_gained(leadership)
+        self._gained.set()
+
+    def _election_lost(self) -> None:
+        assert self._on_lost is not None
+        self._gained.clear()
+        self._on_lost()
 
     async def close(self) -> None:
         """Step down, so that another can lead at once."""

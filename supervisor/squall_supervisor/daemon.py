@@ -10,10 +10,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from squall_common.config.load import local_dir
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import run_daemon, set_up_daemon_log, stop_signals, watch_loop
 from squall_common.errors import ConfigError, SquallError
+from squall_supervisor.composition import build_supervisor
 from squall_supervisor.confine.root import root_warning
 from squall_supervisor.node.lock import NodeLock
 from squall_supervisor.settings import SupervisorSettings
@@ -52,9 +54,9 @@ def run(conf: Mapping[str, Any]) -> int:
 
 async def _supervise(conf: Mapping[str, Any]) -> int:
     stop = stop_signals()
-    supervisor = Supervisor(conf)
-    log.info("supervisor_starting", pid=os.getpid(), local_dir=supervisor.settings.local_dir)
+    log.info("supervisor_starting", pid=os.getpid(), local_dir=local_dir(conf))
     try:
+        supervisor = await build_supervisor(conf)
         await supervisor.start()
     except InsecureListenerError as error:
         raise ConfigError(str(error)) from error

@@ -10,12 +10,8 @@ then nothing changes until it is back, but workers that die are started again.
 from __future__ import annotations
 
 import asyncio
-import functools
-import os
-import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from squall_common.cluster import slot_reports, worker_exits
@@ -23,24 +19,16 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo
 from squall_common.daemon.background import BackgroundTasks
-from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.history.events import EXPIRE_EVERY_SECS, DaemonHistory
 from squall_common.history.settings import history_url
 from squall_common.security.sealing import META_KEY
-from squall_supervisor.blobs.cache import BlobCache
-from squall_supervisor.blobs.environments import Environments
 from squall_supervisor.blobs.localizer import Localizer
-from squall_supervisor.blobs.nimbus import NimbusBlobs
 from squall_supervisor.blobs.source import BlobSource
-from squall_supervisor.confine.cgroups import cgroups_of
-from squall_supervisor.confine.ownership import open_passage
-from squall_supervisor.confine.users import check_possible
-from squall_supervisor.launch.environment import import_path
-from squall_supervisor.launch.launcher import WorkerCommand, make_private, worker_command
-from squall_supervisor.launch.machine import Machine
 from squall_supervisor.launch.node import Node
-from squall_supervisor.node.neighbourhood import Neighbourhood, Probe, connects
+from squall_supervisor.node.installed_version import installed_version
+from squall_supervisor.node.neighbourhood import Neighbourhood, Probe
 from squall_supervisor.node.registration import Registration
 from squall_supervisor.node.sync import AssignmentSync
 from squall_supervisor.node.topology_errors import TopologyErrors
@@ -52,17 +40,10 @@ from squall_supervisor.records.assignments import (
 )
 from squall_supervisor.records.last_known import LastKnownTopologies
 from squall_supervisor.records.saved_state import Memory
-from squall_supervisor.records.state_file import (
-    LocalState,
-    LocalStateError,
-    LocalStateFile,
-    recover,
-)
-from squall_supervisor.records.worker_record import read_launch
+from squall_supervisor.records.state_file import LocalState
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slots.slots import Slots
-from squall_supervisor.slots.worker_end import RecentExits
 from squall_supervisor.watch.log_files import clean_up_logs
 from squall_supervisor.watch.memory import MemoryWatch
 from squall_supervisor.watch.profiling import Profiling
@@ -83,166 +64,109 @@ _STALL_SECS = 2.0
 _ALIVE_SECS = 2.0
 
 
+class FirstCrash:
+    """The first background task that failed without anybody expecting it."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.happened = asyncio.Event()
+
+    def note(self, name: str, error: BaseException) -> None:
+        """For `BackgroundTasks`: the task `name` failed."""
+        log.error("task_crashed", task=name, error=error, exc_info=error)
+        self.error = self.error or error
+        self.happened.set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a supervisor is made of; `composition.build_supervisor` puts it together."""
+
+    settings: SupervisorSettings
+    conf: Mapping[str, Any]
+    clock: Clock
+    cluster: ClusterState
+    blobs: BlobSource
+    tasks: BackgroundTasks
+    crash: FirstCrash
+    state: LocalState  # as the supervisor before this one left it
+    memory: Memory
+    last_known: LastKnownTopologies
+    errors: TopologyErrors
+    localizer: Localizer
+    history: DaemonHistory
+    node: Node
+    probe: Probe
+    server: Callable[..., ThriftServer]
+
+
 class Supervisor:
-    """`start`, then `wait_ready`; `close` leaves the workers running.
+    """`start`, then `wait_ready`; `close` leaves the workers running."""
 
-    Tests pass their own store, blobs, worker command and, for a simulation, machine and network.
-    """
-
-    def __init__(
-        self,
-        conf: Mapping[str, Any],
-        *,
-        cluster: ClusterState | None = None,
-        blobs: BlobSource | None = None,
-        command: WorkerCommand = worker_command,
-        clock: Clock | None = None,
-        environ: Mapping[str, str] = os.environ,
-        probe: Probe = connects,
-        machine: Machine | None = None,
-        server: Callable[..., ThriftServer] = ThriftServer,
-    ) -> None:
-        self.settings = SupervisorSettings.from_conf(conf)
-        self._conf = conf
-        self._clock = clock or SystemClock()
-        self._cluster = cluster or ClusterState.from_conf(conf)
-        self._blobs = blobs or NimbusBlobs.from_conf(
-            conf, retries_max=self.settings.download_retries_max
-        )
-        self._command = command
-        self._environ = environ
-        self._probe = probe
-        self._machine = machine or Machine()
-        self._make_server = server
+    def __init__(self, parts: Parts) -> None:
+        settings = self.settings = parts.settings
+        self.id = parts.state.supervisor_id
+        self._conf = parts.conf
+        self._clock = parts.clock
+        self._cluster = parts.cluster
+        self._blobs = parts.blobs
+        self._tasks = parts.tasks
+        self._crashes = parts.crash
+        self._memory = parts.memory
+        self._last_known = parts.last_known
+        self._localizer = parts.localizer
+        self._history = parts.history
+        self._probe = parts.probe
+        self._neighbours = parts.state.neighbours  # as last known
         self._started = self._clock.monotonic()
-        self._tasks = BackgroundTasks(self._on_crash)
         self._assignments: dict[str, Assignment] = {}  # as last read
-        self._last_ports: dict[int, PortAssignment] = {}  # what the ports were last to run
         self._problems: tuple[str, ...] = ()
         self._synced = asyncio.Event()
         self._clean_up_due = asyncio.Event()
-        self._crash: BaseException | None = None
-        self._crashed = asyncio.Event()
 
-    # Life.
-
-    async def start(self) -> None:
-        """Adopt workers, serve, and begin to connect. Raises OSError (the port is in use, the disk
-        fails), InsecureListenerError, and ConfigError when workers cannot be confined as asked."""
-        settings = self.settings
-        if settings.users is not None:
-            await asyncio.to_thread(
-                check_possible,
-                settings.users,
-                settings.local_dir,
-                [settings.artifacts_dir, *map(Path, import_path(self._environ))],
-            )
-        for folder in (settings.supervisor_dir, settings.workers_dir):
-            make_private(folder)
-        cgroups = cgroups_of(settings)
-        if cgroups is not None:
-            await asyncio.to_thread(cgroups.prepare)
-            log.info("cgroups", version=cgroups.version)
-        state = await asyncio.to_thread(self._load_state)
-        self.id = state.supervisor_id
-        self._memory = Memory(LocalStateFile(settings.state_file), state, self._tasks)
-        self._last_known = await asyncio.to_thread(self._make_last_known)
-        await asyncio.to_thread(self._memory.save_now)
-        errors = TopologyErrors(self._cluster, settings.hostname, self._clock, self._tasks)
+        self._exits = parts.node.exits
+        self._slots = Slots(parts.node, changed=self._on_slot_change)
+        # What the ports were last to run.
+        self._last_ports: dict[int, PortAssignment] = {
+            port: one for port, one in parts.state.ports.items() if port in self._slots.runners
+        }
         self._registration = Registration(
             self._cluster, self.id, self._info, every_secs=settings.heartbeat_secs
         )
-        localizer = Localizer(
-            settings.stormdist_dir,
-            settings.temporary_dir,
-            self._blobs,
-            self._clock,
-            limits=settings.package_limits,
-            downloads_max=settings.downloads_max,
-            environments=Environments(
-                settings.environments_dir,
-                settings.temporary_dir,
-                self._blobs,
-                version=_version(),
-            ),
-            cache=BlobCache(
-                settings.blobs_dir,
-                settings.temporary_dir,
-                settings.workers_dir,
-                self._blobs,
-                target_bytes=settings.cache_bytes,
-            ),
-            on_bad_package=lambda topology_id, message: errors.begin(
-                topology_id,
-                None,
-                f"The package cannot be unpacked on {settings.hostname}: {message}",
-            ),
-            supervisor_id=self.id,
-        )
-        await asyncio.to_thread(localizer.prepare)
-        if settings.users is not None:
-            for folder in (
-                settings.supervisor_dir,
-                settings.workers_dir,
-                settings.stormdist_dir,
-                settings.environments_dir,
-                settings.blobs_dir,
-            ):
-                open_passage(folder)
-        self._localizer = localizer
-        self._history = DaemonHistory(
-            self._conf,
-            name=f"supervisor {settings.hostname}",
-            clock=self._clock,
-            topology_conf=lambda topology_id: _conf_of(localizer, topology_id),
-        )
-        self._exits = RecentExits()
-        self._slots = Slots(
-            Node(
-                settings=settings,
-                conf=self._conf,
-                supervisor_id=self.id,
-                import_path=import_path(self._environ),
-                environ=self._environ,
-                clock=self._clock,
-                localizer=localizer,
-                launch_numbers=self._memory,
-                tasks=self._tasks,
-                crashed=self._on_crash,
-                trouble=errors.begin,
-                cgroups=cgroups,
-                command=self._command,
-                machine=self._machine,
-                tell=self._history.tell,
-                last_known=self._give_last_known,
-                exits=self._exits,
-            ),
-            changed=self._on_slot_change,
-        )
-        self._last_ports = {p: a for p, a in state.ports.items() if p in self._slots.runners}
         self._profiling = Profiling(
             self._cluster,
             self._slots.runners,
             settings,
-            errors,
+            parts.errors,
             supervisor_id=self.id,
             clock=self._clock,
             tasks=self._tasks,
         )
         self._memory_watch = MemoryWatch(
-            self._slots.runners, self._machine, settings, errors.begin, cgroups
+            self._slots.runners,
+            parts.node.machine,
+            settings,
+            parts.errors.begin,
+            parts.node.cgroups,
         )
         self._sync = AssignmentSync(
             self._cluster, self._take, node=self.id, every_secs=settings.sync_secs
         )
-        self._server = self._make_server(
+        self._server = parts.server(
             storm.Supervisor,
-            SupervisorService(lambda: self._assignments, self._sync.request),
+            SupervisorService(self._last_assignments, self._sync.request),
             host=settings.thrift_host,
             port=settings.thrift_port,
             frame_bytes_max=settings.thrift_frame_bytes_max,
             insecure=settings.insecure,
         )
+
+    # Life.
+
+    async def start(self) -> None:
+        """Serve, adopt workers, and begin to connect. Raises OSError (the port is in use) and
+        InsecureListenerError."""
+        settings = self.settings
         await self._server.start()
         await self._slots.adopt()
         self._last_ports.update(self._slots.wanted)
@@ -251,7 +175,7 @@ class Supervisor:
             self._cluster,
             supervisor_id=self.id,
             timeout_secs=settings.worker_timeout_secs,
-            known=state.neighbours,
+            known=self._neighbours,
             on_known=self._memory.set_neighbours,
             on_isolated=self._on_isolated,
             clock=self._clock,
@@ -266,7 +190,7 @@ class Supervisor:
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
-        self._tasks.every("blob clean-up", settings.cache_clean_up_secs, localizer.clean_up)
+        self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:
             self._tasks.every("log clean-up", settings.log_retention.every_secs, self._clean_logs)
         if "://" not in history_url(self._conf):  # else Nimbus does it for all
@@ -280,12 +204,12 @@ class Supervisor:
     async def wait_crashed(self, until: asyncio.Task[Any]) -> BaseException | None:
         """Wait until something fails that nobody expected, and return it: this process is to end
         then, and be started again. None when `until` is done first."""
-        crashed = asyncio.create_task(self._crashed.wait())
+        crashed = asyncio.create_task(self._crashes.happened.wait())
         try:
             await asyncio.wait({crashed, until}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             crashed.cancel()
-        return self._crash
+        return self._crashes.error
 
     async def close(self) -> None:
         """Stop supervising. The workers run on."""
@@ -307,57 +231,11 @@ class Supervisor:
     def slots(self) -> Slots:
         return self._slots
 
-    def _on_crash(self, name: str, error: BaseException) -> None:
-        log.error("task_crashed", task=name, error=error, exc_info=error)
-        self._crash = self._crash or error
-        self._crashed.set()
-
-    # Local state.
-
-    def _load_state(self) -> LocalState:
-        settings = self.settings
-        file = LocalStateFile(settings.state_file)
-        try:
-            state = file.load()
-        except LocalStateError as error:
-            aside = file.put_aside()
-            log.error(
-                "local_state_unreadable",
-                path=settings.state_file,
-                why=error,
-                kept_as=aside,
-                what_now="starting from what the workers' folders say",
-            )
-            state = recover(
-                self._launches(), fresh_id=str(uuid.uuid4()), epoch_secs=self._clock.time()
-            )
-        if state is None:
-            state = recover(self._launches(), fresh_id=str(uuid.uuid4()), epoch_secs=0.0)
-        if settings.supervisor_id is not None:
-            state = replace(state, supervisor_id=settings.supervisor_id)
-        return state
-
-    def _make_last_known(self) -> LastKnownTopologies:
-        made = LastKnownTopologies(
-            self.settings.last_known_dir,
-            self._tasks,
-            boot_id=self._machine.boot_id(),
-            away_secs_max=self._cluster.store.session_timeout_secs,
-        )
-        made.live(self._clock.boottime())
-        return made
-
-    def _give_last_known(self, topology_id: str) -> bytes | None:
-        """For a worker that is launched now, in a thread: perhaps the first thing after a sleep."""
-        self._last_known.live(self._clock.boottime())
-        return self._last_known.of(topology_id)
+    def _last_assignments(self) -> dict[str, Assignment]:
+        return self._assignments
 
     async def _note_alive(self) -> None:
         await asyncio.to_thread(self._last_known.live, self._clock.boottime())
-
-    def _launches(self) -> list[Any]:
-        found = [read_launch(folder) for folder in self.settings.workers_dir.iterdir()]
-        return [launch for launch in found if launch is not None]
 
     # Cluster state.
 
@@ -412,7 +290,7 @@ class Supervisor:
                 ),
             },
             uptime_secs=int(self._clock.monotonic() - self._started),
-            version=_version(),
+            version=installed_version(),
             resources=settings.resources,
             server_port=self.port,
         )
@@ -499,21 +377,3 @@ class Supervisor:
                 log.warning("supervisor_was_stopped", secs=round(stopped_secs, 1))
                 self._slots.forgive()
                 self._sync.request()
-
-
-def _conf_of(localizer: Localizer, topology_id: str) -> Mapping[str, Any]:
-    """Raises LookupError for a topology that is not on this disk."""
-    found = localizer.read(topology_id)
-    if found is None:
-        raise LookupError(topology_id)
-    return found.conf
-
-
-@functools.cache  # it reads files, and the entry is written again at every change of a slot
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("squall")
-    except PackageNotFoundError:
-        return "0.1.0"

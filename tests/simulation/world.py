@@ -35,10 +35,10 @@ from squall_common.config.load import default_conf
 from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.errors import NimbusError, SquallError
 from squall_common.topology.thrift import to_thrift
-from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.composition import build_nimbus
 from squall_nimbus.service import NimbusService
 from squall_supervisor.blobs.nimbus import NimbusBlobs
-from squall_supervisor.supervisor import Supervisor
+from squall_supervisor.composition import build_supervisor
 from squall_thrift import storm
 from squall_thrift.messages import ThriftApplicationError
 from squall_worker.process import EXIT_NOT_OURS, Worker
@@ -191,7 +191,7 @@ class World:
             return
         starting.result()
         conf = self.conf_of(host)
-        nimbus = Nimbus(
+        nimbus = build_nimbus(
             conf,
             state,
             address=(host.address, NIMBUS_PORT),
@@ -213,7 +213,7 @@ class World:
 
     async def _supervisor(self, host: SimHost, process: Process) -> None:
         stop = _on_sigterm()
-        supervisor = Supervisor(
+        supervisor = await build_supervisor(
             self.conf_of(host),
             cluster=self.store(host),
             blobs=NimbusBlobs(

@@ -22,6 +22,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.packaging.platforms import META_KEY
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.blobs.replication import PeerError
+from squall_nimbus.composition import build_nimbus
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
 from squall_thrift import codec, storm
@@ -140,7 +141,7 @@ class LocalNimbus:
 
     async def __aenter__(self) -> Self:
         await self.state.start()
-        self.nimbus = Nimbus(
+        self.nimbus = build_nimbus(
             self.conf,
             self.state,
             address=("127.0.0.1", self.port),

@@ -13,7 +13,7 @@ right.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 
 from squall_common.cluster.leader import NotLeaderError
 from squall_common.cluster.state import ClusterState
@@ -37,7 +37,7 @@ _DEPENDENCY = "dep-"
 
 
 class Cleanup:
-    """`submitting()` gives ids that are being submitted: nothing of theirs is left over."""
+    """`submitting` holds the ids that are being submitted: nothing of theirs is left over."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Cleanup:
         *,
         clock: Clock,
         delay_secs: float,
-        submitting: Callable[[], Collection[str]],
+        submitting: Collection[str],
     ) -> None:
         self._state = state
         self._catalog = catalog
@@ -86,13 +86,13 @@ class Cleanup:
         }
         # Read after both: what a submit has made meanwhile has its /storms/ID by now, or is in
         # `submitting`.
-        busy = set(self._submitting())
+        busy = set(self._submitting)
         live = set(await self._state.storms())
         for topology_id in sorted(kept - live - busy):
             if topology_name_of_or_none(topology_id) is None:
                 continue
             async with _alone(topology_id):
-                if topology_id in self._submitting() or await self._state.storm(topology_id):
+                if topology_id in self._submitting or await self._state.storm(topology_id):
                     continue
                 await self._state.remove_topology(topology_id, guard=fence)
                 log.info("leftover_state_removed", topology_id=topology_id)
@@ -100,7 +100,7 @@ class Cleanup:
         ownerless = with_code - live - busy
         self._ownerless_since = {i: self._ownerless_since.get(i, now) for i in ownerless}
         for topology_id, since in sorted(self._ownerless_since.items()):
-            if now - since < self._delay_secs or topology_id in self._submitting():
+            if now - since < self._delay_secs or topology_id in self._submitting:
                 continue
             async with _alone(topology_id):
                 if await self._state.storm(topology_id) is None:
@@ -123,7 +123,7 @@ class Cleanup:
         unused = {key for key in blob_keys if key.startswith(_DEPENDENCY)} - used
         self._unused_since = {key: self._unused_since.get(key, now) for key in unused}
         for key, since in sorted(self._unused_since.items()):
-            if now - since >= self._delay_secs and not self._submitting():
+            if now - since >= self._delay_secs and not self._submitting:
                 async with _alone(key):
                     await self._replication.delete([key], fence)
                     log.info("unused_dependency_removed", key=key)

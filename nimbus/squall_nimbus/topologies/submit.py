@@ -79,7 +79,8 @@ class Submission:
 
 
 class Submitter:
-    """Takes submissions; those of one name one after the other."""
+    """Takes submissions; those of one name one after the other. `submitting` gets the ids of those
+    that are being stored."""
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class Submitter:
         conf: Mapping[str, Any],
         clock: Clock,
         fence: Callable[[], Awaitable[Fence]],
+        submitting: set[str],
         tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
         self._tell = tell
@@ -108,7 +110,7 @@ class Submitter:
         self._packages = PackageChecks()
         self._count = 0
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
-        self.submitting: set[str] = set()
+        self.submitting = submitting  # shared with who cleans up
 
     async def submit(self, submission: Submission) -> str:
         """The new topology's id. Raises InvalidTopologyError, TopologyAliveError, SquallError and

@@ -20,6 +20,7 @@ from squall_common.names import code_blob_key, conf_blob_key, jar_blob_key
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_supervisor.blobs.source import BlobError
+from squall_supervisor.composition import build_supervisor
 from squall_supervisor.records import processes
 from squall_supervisor.slots.runner import SlotRunner
 from squall_supervisor.slots.table import State
@@ -132,7 +133,7 @@ class TestNode:
 
     async def start(self, *, store: MemoryStore | None = None, ready: bool = True) -> Supervisor:
         cluster = ClusterState(store or MemoryStore(self.ensemble))
-        self.supervisor = Supervisor(
+        self.supervisor = await build_supervisor(
             self.conf, cluster=cluster, blobs=self.blobs, command=self.command
         )
         await self.supervisor.start()

@@ -11,6 +11,7 @@ from tests.integration.supervisor.standin import WAIT_SECS, TestNode, wait_until
 from squall_common.cluster.memory import MemoryStore
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import NimbusInfo, SupervisorInfo
+from squall_supervisor.composition import build_supervisor
 from squall_supervisor.node.isolation import Address
 from squall_supervisor.node.neighbourhood import connects
 from squall_supervisor.supervisor import Supervisor
@@ -43,7 +44,7 @@ class _Cluster:
     async def start(self) -> Supervisor:
         node = self.node
         self.store = MemoryStore(node.ensemble, session_timeout_secs=1.0)
-        node.supervisor = Supervisor(
+        node.supervisor = await build_supervisor(
             node.conf,
             cluster=ClusterState(self.store),
             blobs=node.blobs,

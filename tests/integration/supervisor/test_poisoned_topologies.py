@@ -67,7 +67,7 @@ async def test_none_of_them_stops_anything_of_a_healthy_one(tmp_path: Path) -> N
             )
 
         await wait_until("all were tried", tried)
-        assert supervisor._crash is None
+        assert supervisor._crashes.error is None
 
         os.kill(pid, signal.SIGKILL)
         await wait_until("it is replaced", lambda: node.runner().process is not None
@@ -95,7 +95,7 @@ async def test_none_of_them_stops_anything_of_a_healthy_one(tmp_path: Path) -> N
         await wait_until(
             "it is removed", lambda: not supervisor._localizer.path_of(HEALTHY).exists()
         )
-        assert supervisor._crash is None
+        assert supervisor._crashes.error is None
         for topology_id in ids:
             await node.unassign(topology_id)
         await asyncio.gather(*(node.wait_empty(port) for port in ports))

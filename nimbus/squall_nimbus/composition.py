@@ -1,0 +1,201 @@
+"""Puts one Nimbus together: what each part is given, in the order in which they need each other."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from squall_common.cluster.state import ClusterState
+from squall_common.daemon.background import BackgroundTasks
+from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.logs import get_logger
+from squall_common.history.events import DaemonHistory
+from squall_common.security.sealing import Receiver
+from squall_nimbus.blobs import disk_reserve
+from squall_nimbus.blobs.blob_sessions import BlobSessions
+from squall_nimbus.blobs.disk_reserve import DiskReserve
+from squall_nimbus.blobs.peers import ThriftPeers
+from squall_nimbus.blobs.replication import Peers, Replication
+from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
+from squall_nimbus.blobs.uploads import Inbox
+from squall_nimbus.leader import LeaderDesk
+from squall_nimbus.nimbus import Nimbus
+from squall_nimbus.scheduler.assigner import Assigner, Fence
+from squall_nimbus.scheduler.monitor import Monitor
+from squall_nimbus.store.catalog import Catalog
+from squall_nimbus.topologies.cleanup import Cleanup
+from squall_nimbus.topologies.finished import History
+from squall_nimbus.topologies.lifecycle_shell import Control
+from squall_nimbus.topologies.submit import Submitter
+from squall_nimbus.topologies.user_changes import Settings
+from squall_nimbus.views.reader import Reader
+from squall_nimbus.views.worker_metrics import WorkerMetrics
+
+log = get_logger(__name__)
+
+
+def build_nimbus(
+    conf: Mapping[str, Any],
+    state: ClusterState,
+    *,
+    address: tuple[str, int],
+    clock: Clock | None = None,
+    peers: Peers | None = None,
+) -> Nimbus:
+    """A Nimbus that has not started, on the running loop. `conf` is the merged configuration;
+    `address` the host and port under which others reach it; `peers` the other Nimbus nodes, by
+    Thrift unless a test says otherwise."""
+    host, port = address
+    clock = clock or SystemClock()
+    # What others are told of us, and what topologies are given, is what is true of us.
+    conf = {**conf, "nimbus.thrift.port": port}
+    local = Path(conf["storm.local.dir"])
+    stormdist, inbox_dir = local / "nimbus" / "stormdist", local / "nimbus" / "inbox"
+    blobs_dir = conf.get("blobstore.dir")
+    upload_bytes_max = int(conf.get("nimbus.upload.bytes.max") or 2**31)
+    reserve_mb = float(conf.get(disk_reserve.KEY, 512))
+    delay_secs = float(conf.get("nimbus.topology.blobstore.deletion.delay.ms", 300_000)) / 1000
+
+    crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    tasks = BackgroundTasks(functools.partial(_note_crash, crashed))
+    wake = asyncio.Event()
+    submitting: set[str] = set()  # ids that the submitter is at work on
+    desk = LeaderDesk(state, f"{host}:{port}", clock=clock)
+    receiver = Receiver()
+    monitor = Monitor(
+        task_timeout_secs=float(conf.get("nimbus.task.timeout.secs", 45)),
+        launch_secs=float(conf.get("nimbus.task.launch.secs", 120)),
+        session_timeout_secs=float(conf.get("storm.zookeeper.session.timeout", 20_000)) / 1000,
+    )
+    history = History(
+        local / "nimbus" / "history.json",
+        age_secs_max=60 * float(conf.get("logviewer.cleanup.age.mins") or 10_080),
+    )
+    blobs = BlobStore(Path(blobs_dir) if blobs_dir else local / "nimbus" / "blobs")
+    blob_sessions = BlobSessions(
+        blobs,
+        idle_secs=float(conf.get("nimbus.blobstore.expiration.secs", 600)),
+        chunk_bytes=int(conf.get("storm.blobstore.inputstream.buffer.size.bytes") or 262_144),
+        blob_bytes_max=upload_bytes_max,
+        clock=clock.monotonic,
+        reserve=DiskReserve(blobs.folder, reserve_mb),
+    )
+    inbox = Inbox(
+        inbox_dir,
+        idle_secs=float(conf.get("nimbus.file.copy.expiration.secs", 600)),
+        keep_secs=float(conf.get("nimbus.inbox.jar.expiration.secs", 3600)),
+        upload_bytes_max=upload_bytes_max,
+        clock=clock.monotonic,
+        reserve=DiskReserve(inbox_dir, reserve_mb),
+    )
+    replication = Replication(
+        blobs,
+        state,
+        peers or ThriftPeers(),
+        receiver=receiver,
+        address=address,
+        clock=clock,
+        fence=desk.leadership,
+        wait_secs=float(conf.get("topology.max.replication.wait.time.sec", 60)),
+        copies=int(conf.get("topology.min.replication.count") or 1),
+        keep_aside_secs=delay_secs,
+    )
+    catalog = Catalog(blobs, stormdist, ensure=replication.ensure)
+    chronicle = DaemonHistory(
+        conf,
+        name=f"nimbus {host}:{port}",
+        clock=clock,
+        topology_conf=functools.partial(_conf_of, catalog),
+    )
+    assigner = Assigner(
+        state,
+        catalog,
+        monitor,
+        clock=clock,
+        master_code_dir=str(stormdist),
+        tell=chronicle.tell,
+    )
+    cleanup = Cleanup(
+        state,
+        catalog,
+        replication,
+        monitor,
+        history,
+        clock=clock,
+        delay_secs=delay_secs,
+        submitting=submitting,
+    )
+
+    async def remove(topology_id: str, base: Any, fence: Fence) -> None:
+        await cleanup.remove(topology_id, base, fence)
+        chronicle.forget(topology_id)
+        wake.set()  # its slots are free for others
+
+    control = Control(
+        state,
+        catalog,
+        replication,
+        assigner,
+        fence=desk.require,
+        remove=remove,
+        tasks=tasks,
+        tell=chronicle.tell,
+    )
+    submitter = Submitter(
+        state,
+        catalog,
+        blobs,
+        replication,
+        inbox,
+        control,
+        conf=conf,
+        clock=clock,
+        fence=desk.require,
+        tell=chronicle.tell,
+        submitting=submitting,
+    )
+    return Nimbus(
+        conf=conf,
+        state=state,
+        host=host,
+        port=port,
+        clock=clock,
+        tasks=tasks,
+        crashed=crashed,
+        wake=wake,
+        blobs=blobs,
+        blob_sessions=blob_sessions,
+        receiver=receiver,
+        replication=replication,
+        catalog=catalog,
+        inbox=inbox,
+        chronicle=chronicle,
+        history=history,
+        monitor=monitor,
+        metrics=WorkerMetrics(),
+        assigner=assigner,
+        control=control,
+        submitter=submitter,
+        cleanup=cleanup,
+        desk=desk,
+        reader=Reader(state, catalog, desk, copies=replication.holders, clock=clock),
+        settings=Settings(state, control, clock=clock, fence=desk.require),
+    )
+
+
+def _conf_of(catalog: Catalog, topology_id: str) -> Mapping[str, Any]:
+    """Raises LookupError for a topology that this Nimbus does not have, and SquallError when what
+    it has cannot be read."""
+    try:
+        return catalog.get(topology_id).conf
+    except BlobNotFoundError as error:
+        raise LookupError(topology_id) from error
+
+
+def _note_crash(crashed: asyncio.Future[BaseException], task: str, error: BaseException) -> None:
+    log.error("task_crashed", task=task, error=error, exc_info=error)
+    if not crashed.done():
+        crashed.set_result(error)
