@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -120,6 +121,17 @@ def _pids(data_dir: Path, process: subprocess.Popen[bytes]) -> bool:
 
 def _restarted(cluster: DevCluster, part: str, pid: int) -> bool:
     return cluster.state()[part]["pid"] not in (None, pid)
+
+
+def test_it_ends_when_its_data_folder_is_removed(tmp_path: Path) -> None:
+    """Each daemon would end, and be started without its files again and again."""
+    cluster = DevCluster.launch(tmp_path / "dev", supervisors=1, slots=1)
+    try:
+        shutil.rmtree(tmp_path / "dev", ignore_errors=True)
+        assert cluster.process.wait(60) == 1
+        wait_for("every process to end", lambda: not processes_of(tmp_path / "dev"), 30)
+    finally:
+        cluster.destroy()
 
 
 def test_killing_it_leaves_no_process(tmp_path: Path) -> None:

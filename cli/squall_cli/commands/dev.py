@@ -12,6 +12,7 @@ import click
 
 from squall_cli.options import Settings, json_option, settings_options
 from squall_common.daemon.printing import drop_unwritten, hold_standard_streams, print_if_possible
+from squall_common.errors import SquallError
 
 if TYPE_CHECKING:
     from squall_cli.dev.plan import DevPlan
@@ -97,7 +98,8 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
                 print_if_possible(json.dumps(cluster.state()), sys.stdout)
             else:
                 _report(plan, cluster.state())
-            await asyncio.get_running_loop().create_future()
+            await cluster.wait_removed()
+        raise SquallError(f"the data folder {plan.data_dir} was removed: the cluster has ended")
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     loop = asyncio.get_running_loop()

@@ -28,6 +28,7 @@ from squall_common.daemon.run import CONF_VARIABLE
 from squall_common.errors import ConfigError, SquallError
 
 START_TIMEOUT_SECS = 60.0
+_LOOK_SECS = 2.0  # how often it is looked whether the data folder is still there
 # A daemon that ends so often before the cluster stands will not come up: say so instead of trying
 # on. One end can be an accident, such as a port that a dying predecessor still holds.
 _ENDS_BEFORE_GIVING_UP = 3
@@ -141,6 +142,12 @@ class DevCluster:
             os.close(self._lock_fd)
             raise SquallError(f"cannot write {self.plan.conf_file}: {error.strerror}") from error
         self._write_state()
+
+    async def wait_removed(self) -> None:
+        """Until the data folder is gone. No daemon can start without its files: each start of one
+        that ends would fail, again and again."""
+        while os.fstat(self._lock_fd).st_nlink:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(_LOOK_SECS)
 
     def _write_state(self) -> None:
         """Write down what runs. A disk that does not take it is said, and stops nothing."""
