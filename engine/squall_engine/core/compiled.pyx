@@ -1477,6 +1477,13 @@ cdef class RoundRobin(Picker):
         return <Edge>PyList_GET_ITEM(self.edges, i)
 
 
+cdef RoundRobin only(list edges):
+    """Of one edge: there is no order to draw."""
+    cdef RoundRobin ring = RoundRobin.__new__(RoundRobin)
+    ring.set_ring(edges)
+    return ring
+
+
 @cython.final
 cdef class ByFields(Picker):
     cdef list edges
@@ -1558,7 +1565,7 @@ cdef class Output:
         if isinstance(grouper, Picker):
             self.one = grouper
         elif isinstance(grouper, Fixed) and len(self.edges) == 1:
-            self.one = RoundRobin(self.edges, _NoShuffle)
+            self.one = only(self.edges)
 
     cpdef tuple route(self, values):
         cdef list groupers = self.groupers
@@ -1574,12 +1581,6 @@ cdef class Output:
 
     def transferred_total(self):
         return <int64_t>self.emitted + self.beyond
-
-
-class _NoShuffle:
-    @staticmethod
-    def sample(edges, count):
-        return edges
 
 
 cdef inline int check_values(Output output, object values) except -1:

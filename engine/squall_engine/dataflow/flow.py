@@ -215,7 +215,8 @@ class Flow:
             if way.droppable and target.local > target.hard:
                 self.dropped[way.stream] += n
                 continue
-            if way.inner and target.local > target.hard_max and self._overflows(way, batch):
+            if way.inner and target.local > target.hard_max:
+                self._overflow(way, batch)
                 continue
             target.samples -= 1
             if target.samples <= 0:
@@ -249,7 +250,8 @@ class Flow:
             if fit < n:
                 way.rest = batch
                 batch = batch.take(fit)
-            if way.inner and -left > self._budget and self._overflows(way, batch):
+            if way.inner and -left > self._budget:
+                self._overflow(way, batch)
                 continue
             assert way.slot is not None
             used = self._exchange.send_tuples(way.slot, way.task, batch)
@@ -280,8 +282,8 @@ class Flow:
                 moved |= self._send(exit_, way)
         return moved
 
-    def _overflows(self, way: OutgoingEdge, batch: Batch) -> bool:
-        """Fail what a cycle makes beyond all bounds. (Always true.)"""
+    def _overflow(self, way: OutgoingEdge, batch: Batch) -> None:
+        """Fail what a cycle makes beyond all bounds."""
         source = batch.source
         cycle = ", ".join(map(repr, self._plan.cycle_of(source.component)))
         consumer = self._plan.task_to_component[way.task]
@@ -291,7 +293,6 @@ class Flow:
             f"topology.worker.buffer.bytes ({self._budget}) of them wait there already"
         )
         self._exchange.reject(source.component, source.task, error, batch.roots())
-        return True
 
     def catch_up(self, ledger: Ledger) -> bool:
         """What was emitted between two turns, by coroutines, callbacks and threads, and in ack,
