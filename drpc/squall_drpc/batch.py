@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from squall import Bolt, TopologyContext, Tuple
+from squall_common.component.collector import BoltCollector
 from squall_common.component.component import Component
 from squall_common.topology.arguments import decode_arguments
 from squall_common.topology.construction import python_object
@@ -73,7 +74,7 @@ class BatchBolt(Component):
 class BatchBoltExecutor(Bolt):
     """Runs a batch bolt: one object for each request that is under way at its task."""
 
-    _collector: Any
+    _collector: BoltCollector[Tuple]
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from squall import Bolt, ShellBolt, Stream, TopologyContext, Tuple
+from squall_common.component.collector import BoltCollector, DelegatingBoltCollector
 from squall_common.component.component import Outputs
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
@@ -46,6 +47,7 @@ class CoordinatedBolt(Bolt):
     """Wraps a bolt of one step (see `LinearDRPCTopologyBuilder`)."""
 
     auto_ack = False
+    _collector: BoltCollector[Tuple]
 
     def __init__(
         self,
@@ -290,15 +292,13 @@ def coordinated_class(delegate: Bolt) -> type[CoordinatedBolt]:
     return AsyncCoordinatedBolt if is_async else CoordinatedBolt
 
 
-class Collector:
-    """The delegate's way out: counts what it emits, and hears of what it acks and fails."""
+class Collector(DelegatingBoltCollector[Tuple]):
+    """The delegate's way out: counts what it emits, and hears of what it acks and fails. Made once
+    the coordinated bolt is bound."""
 
     def __init__(self, bolt: CoordinatedBolt) -> None:
+        super().__init__(bolt._collector)
         self._bolt = bolt
-        self.reset_timeout = bolt.reset_timeout
-        self.report_error = bolt.report_error
-        self.ack = bolt.ack_for_delegate
-        self.fail = bolt.fail_for_delegate
 
     def emit(
         self,
@@ -307,7 +307,7 @@ class Collector:
         stream: str = DEFAULT_STREAM,
     ) -> Sequence[int]:
         bolt = self._bolt
-        tasks = bolt.emit(values, anchors=bolt.anchors_of(anchors), stream=stream)
+        tasks = self._inner.emit(values, bolt.anchors_of(anchors), stream)
         bolt.emitted(values, tasks)
         return tasks
 
@@ -319,9 +319,15 @@ class Collector:
         stream: str = DEFAULT_STREAM,
     ) -> Sequence[int]:
         bolt = self._bolt
-        tasks = bolt.emit_direct(task, values, anchors=bolt.anchors_of(anchors), stream=stream)
+        tasks = self._inner.emit_direct(task, values, bolt.anchors_of(anchors), stream)
         bolt.emitted(values, tasks)
         return tasks
+
+    def ack(self, tup: Tuple) -> None:
+        self._bolt.ack_for_delegate(tup)
+
+    def fail(self, tup: Tuple) -> None:
+        self._bolt.fail_for_delegate(tup)
 
 
 def _streams(outputs: Outputs) -> dict[str, Sequence[str] | Stream]:

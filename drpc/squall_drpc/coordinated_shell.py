@@ -39,7 +39,7 @@ class CoordinatedShellBolt(CoordinatedBolt, ShellWrapper):
     def cleanup(self) -> Any:
         return None  # and ends it
 
-    def calls_of_child(self) -> Any:
+    def calls_of_child(self) -> Collector:
         return Collector(self)
 
     def admits(self, tup: Tuple) -> bool:

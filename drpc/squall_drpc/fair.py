@@ -14,6 +14,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
 from squall import Bolt, TopologyContext, Tuple
+from squall_common.component.collector import BoltCollector
 from squall_common.errors import InvalidTopologyError
 
 _T = TypeVar("_T")
@@ -45,7 +46,7 @@ class KeyedRoundRobin(Generic[_T]):
 class KeyedFairBolt(Bolt):
     """Wraps a bolt with a plain `execute`; each of its tuples waits for its key's turn."""
 
-    _collector: Any
+    _collector: BoltCollector[Tuple]
 
     def __init__(self, delegate: Bolt) -> None:
         if not isinstance(delegate, Bolt) or type(delegate).execute is Bolt.execute:

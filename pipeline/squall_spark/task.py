@@ -34,6 +34,7 @@ from squall_engine.loading import make_user_object
 from squall_engine.tasks.base import BoltTask
 from squall_engine.tasks.thread import ThreadBolt
 from squall_engine.transport import Arrival, Grant, Listener
+from squall_spark.hiding import hiding
 from squall_spark.plan import SparkPlan, near_tasks
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
@@ -392,23 +393,6 @@ def _hide_tasks(component: Any, hidden: frozenset[int]) -> None:
     bind = component._bind
 
     def bind_hiding(collector: Any, context: Any) -> None:
-        bind(collector, context)
-        for name in ("emit", "emit_direct"):
-            if name in vars(component):
-                object.__setattr__(component, name, _without(vars(component)[name], hidden))
+        bind(hiding(collector, hidden), context)
 
     object.__setattr__(component, "_bind", bind_hiding)
-
-
-def _without(emit: Callable[..., Sequence[int]], hidden: frozenset[int]) -> Callable[..., Any]:
-    known: dict[Sequence[int], tuple[int, ...]] = {}
-
-    def emit_hiding(*args: Any, **kwargs: Any) -> Sequence[int]:
-        ids = emit(*args, **kwargs)
-        try:
-            return known[ids]
-        except KeyError:
-            shown = known[ids] = tuple(task for task in ids if task not in hidden)
-            return shown
-
-    return emit_hiding

@@ -62,6 +62,7 @@ class Component(Remembering):
     #: What `_bind` takes from the collector.
     _calls: ClassVar[tuple[str, ...]] = ()
 
+    # Any: a spout's or a bolt's, as Spout and Bolt declare it.
     def _bind(self, collector: Any, context: TopologyContext) -> None:
         """Give the component its collector, in the worker. The collector's bound methods become
         attributes of the component: a call costs no more than it must. A method that a subclass
@@ -369,7 +370,7 @@ class Bolt(Component):
 
     if TYPE_CHECKING:
 
-        def _bind(self, collector: BoltCollector, context: TopologyContext) -> None: ...
+        def _bind(self, collector: BoltCollector[Tuple], context: TopologyContext) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +423,7 @@ class ShellWrapper:
 
     shell: ShellBolt
 
-    def calls_of_child(self) -> Any:
+    def calls_of_child(self) -> BoltCollector[Any]:
         """Makes what the child emits, acks and fails. Asked once the bolt is bound."""
         raise NotImplementedError
 

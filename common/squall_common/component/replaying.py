@@ -31,6 +31,7 @@ from squall_common.component.component import Spout
 from squall_common.errors import InvalidTopologyError
 
 if TYPE_CHECKING:
+    from squall_common.component.collector import SpoutCollector
     from squall_common.component.context import TopologyContext
 
 
@@ -68,7 +69,7 @@ class ReplayingSpout(Spout):
                 hint="set blocking = True, and it may wait for its source",
             )
 
-    def _bind(self, collector: Any, context: TopologyContext) -> None:
+    def _bind(self, collector: SpoutCollector, context: TopologyContext) -> None:
         super()._bind(collector, context)
         # Here, so that a subclass need not call `super()` in its constructor or in `open`.
         self._kept: dict[int, Sequence[Any]] = {}

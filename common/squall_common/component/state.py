@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from squall_common.component.component import Bolt
 
 if TYPE_CHECKING:
+    from squall_common.component.collector import BoltCollector
     from squall_common.component.context import TopologyContext
+    from squall_common.component.tuples import Tuple
 
 
 class KeyValueState(Protocol):
@@ -71,6 +73,6 @@ class StatefulBolt(Bolt):
 
     state: KeyValueState
 
-    def _bind(self, collector: Any, context: TopologyContext) -> None:
+    def _bind(self, collector: BoltCollector[Tuple], context: TopologyContext) -> None:
         super()._bind(collector, context)
         object.__setattr__(self, "state", MemoryState())

@@ -18,19 +18,24 @@ Nothing of this exists while `topology.max.replays` is not set.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
+from squall_common.component.collector import (
+    BoltCollector,
+    DelegatingBoltCollector,
+    DelegatingSpoutCollector,
+    SpoutCollector,
+)
 from squall_common.config.load import component_conf
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
 from squall_common.topology.model import ComponentKind
-from squall_engine.core import UNANCHORED, Batch
+from squall_engine.core import UNANCHORED, Batch, Columns, PendingRoots, Tuple
 from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
 from squall_engine.core.sections import NOTES
 from squall_engine.dataflow.remote import TUPLE_BYTES_MAX, Exchange
@@ -80,6 +85,53 @@ class _Failing:
     reason: Reason | None = None  # of the last fail that counts
 
 
+class RecordingCollector(DelegatingSpoutCollector):
+    """Of a spout whose messages are remembered while they are in flight."""
+
+    def __init__(
+        self, inner: SpoutCollector, in_flight: dict[Any, tuple[Sequence[Any], str]]
+    ) -> None:
+        """`in_flight`: message id -> values and stream."""
+        self._in_flight = in_flight
+        self._emit = inner.emit  # at hand: it is called for each message
+        super().__init__(inner)
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        message_id: Hashable | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        if message_id is not None:
+            self._in_flight[message_id] = (values, stream)
+        return self._emit(values, message_id, stream)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        message_id: Hashable | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> Sequence[int]:
+        if message_id is not None:
+            self._in_flight[message_id] = (values, stream)
+        return self._inner.emit_direct(task, values, message_id, stream)
+
+    def emit_columns(
+        self,
+        columns: Sequence[Sequence[Any]],
+        message_ids: Sequence[Hashable] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        self._inner.emit_columns(columns, message_ids, stream)
+        if message_ids is not None:
+            rows = zip(*columns, strict=True)
+            self._in_flight.update(
+                (message_id, (list(row), stream))
+                for message_id, row in zip(message_ids, rows, strict=True)
+            )
+
+
 class SpoutReplays:
     """The messages of one spout task."""
 
@@ -87,8 +139,8 @@ class SpoutReplays:
         self,
         desk: Replays,
         limit: int,
-        calls: Any,
-        pending: Any,
+        calls: SpoutCollector,
+        pending: PendingRoots,
         timed_out: Reason,
         wake: Callable[[], None],
     ) -> None:
@@ -107,48 +159,9 @@ class SpoutReplays:
 
     # -- emitting --
 
-    def recording(self) -> Any:
+    def recording(self) -> SpoutCollector:
         """The spout's calls, with a memory of what is emitted."""
-        calls, in_flight = self._calls, self._in_flight
-
-        def emit(
-            values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
-        ) -> Sequence[int]:
-            if message_id is not None:
-                in_flight[message_id] = (values, stream)
-            ids: Sequence[int] = calls.emit(values, message_id, stream)
-            return ids
-
-        def emit_direct(
-            task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
-        ) -> Sequence[int]:
-            if message_id is not None:
-                in_flight[message_id] = (values, stream)
-            ids: Sequence[int] = calls.emit_direct(task, values, message_id, stream)
-            return ids
-
-        def emit_columns(
-            columns: Sequence[Sequence[Any]],
-            message_ids: Sequence[Any] | None = None,
-            stream: str = DEFAULT_STREAM,
-        ) -> None:
-            calls.emit_columns(columns, message_ids, stream)
-            if message_ids is not None:
-                rows = zip(*columns, strict=True)
-                in_flight.update(
-                    (message_id, (list(row), stream))
-                    for message_id, row in zip(message_ids, rows, strict=True)
-                )
-
-        return SimpleNamespace(
-            emit=emit,
-            emit_direct=emit_direct,
-            emit_columns=emit_columns,
-            report_error=calls.report_error,
-            emitted=calls.emitted,
-            run=calls.run,
-            untracked=calls.untracked,
-        )
+        return RecordingCollector(self._calls, self._in_flight)
 
     # -- what became of messages --
 
@@ -307,7 +320,11 @@ class Replays:
         return int(limit)
 
     def of_spout(
-        self, component: str, calls: Any, pending: Any, wake: Callable[[], None]
+        self,
+        component: str,
+        calls: SpoutCollector,
+        pending: PendingRoots,
+        wake: Callable[[], None],
     ) -> SpoutReplays | None:
         """For one spout task of this worker; None when it does not count."""
         limit = self._limit_of(component)
@@ -428,10 +445,10 @@ class Blame:
     def _note_failed(self, roots: Collection[int]) -> None:
         self._desk.note(roots, self._reason("failed by the bolt: fail() was called"))
 
-    def guard(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def guard(self, execute: Callable[[Tuple], Any]) -> Callable[[Tuple], Any]:
         """`execute` that notes what it raises."""
 
-        def guarded(tup: Any) -> None:
+        def guarded(tup: Tuple) -> None:
             try:
                 execute(tup)
             except Exception as error:
@@ -440,34 +457,33 @@ class Blame:
 
         return guarded
 
-    def guard_columns(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def guard_columns(self, execute: Callable[[Columns], Any]) -> Callable[[Columns], Any]:
         """`execute_columns` before which nothing has failed."""
 
-        def guarded(columns: Any) -> None:
+        def guarded(columns: Columns) -> None:
             self._failed.clear()
             execute(columns)
 
         return guarded
 
-    def noting(self, calls: Any, names: Iterable[str], *, settles: bool) -> Any:
+    def noting(self, calls: BoltCollector[Tuple], *, settles: bool) -> BoltCollector[Tuple]:
         """Calls whose `fail` is told from that of an error. `settles`: `settled` is called, too."""
-        fail = calls.fail
+        return NotingCollector(calls, self.fail_settled if settles else self.fail_unsettled)
 
-        def explicit_fail(tup: Any) -> None:
-            if settles:
-                self._explicit = True
-                try:
-                    fail(tup)
-                finally:
-                    self._explicit = False
-            else:
-                fail(tup)
-                self._note_failed(roots_of(tup))
+    def fail_settled(self, fail: Callable[[Tuple], None], tup: Tuple) -> None:
+        """The bolt calls fail(), of which `settled` hears."""
+        self._explicit = True
+        try:
+            fail(tup)
+        finally:
+            self._explicit = False
 
-        found = {name: getattr(calls, name) for name in names if hasattr(calls, name)}
-        return SimpleNamespace(**{**found, "fail": explicit_fail})
+    def fail_unsettled(self, fail: Callable[[Tuple], None], tup: Tuple) -> None:
+        """The bolt calls fail(), of which `settled` does not hear."""
+        fail(tup)
+        self._note_failed(roots_of(tup))
 
-    def settled(self, tup: Any, failed: bool) -> None:
+    def settled(self, tup: Tuple, failed: bool) -> None:
         """A tuple was acked or failed."""
         if failed:
             roots = roots_of(tup)
@@ -483,7 +499,22 @@ class Blame:
             self._failed = []
 
 
-def roots_of(tup: Any) -> list[int]:
+class NotingCollector(DelegatingBoltCollector[Tuple]):
+    """Of a bolt whose calls of `fail` are noted: `noting(fail, tup)` makes them."""
+
+    def __init__(
+        self,
+        inner: BoltCollector[Tuple],
+        noting: Callable[[Callable[[Tuple], None], Tuple], None],
+    ) -> None:
+        self._noting = noting
+        super().__init__(inner)
+
+    def fail(self, tup: Tuple) -> None:
+        self._noting(self._inner.fail, tup)
+
+
+def roots_of(tup: Tuple) -> list[int]:
     """The trees that a tuple belongs to."""
     return [root for root in Batch.of(tup.source, [tup]).roots() if root != UNANCHORED]
 

@@ -68,11 +68,11 @@ class Desk(Protocol):
 class SpoutSuspects:
     """The messages of one spout task. A `MessageFilter` while the docket is open."""
 
-    def __init__(self, desk: Desk, task: SpoutTask, calls: Any, limit: int, consumed: bool) -> None:
+    def __init__(self, desk: Desk, task: SpoutTask, limit: int, consumed: bool) -> None:
         """`consumed`: a bolt takes the dead letters."""
         self._desk = desk
         self.task = task
-        self._calls = calls
+        self._calls = task.calls
         self._limit = limit
         # With how many kills it is condemned; never when no bolt takes its dead letters.
         self._condemn_at = limit if consumed else _NEVER

@@ -106,13 +106,12 @@ class Suspects:
             return None
         return int(limit)
 
-    def of_spout(self, spout: SpoutTask, core_calls: Any) -> None:
-        """Watch over a spout task of this worker, if it wants that. `core_calls` are those that
-        emit."""
+    def of_spout(self, spout: SpoutTask) -> None:
+        """Watch over a spout task of this worker, if it wants that."""
         limit = self.limit_of(spout.component)
         if limit is not None:
             consumed = bool(self._plan.consumers_of(spout.component, DEAD_LETTER_STREAM))
-            watched = SpoutSuspects(self, spout, core_calls, limit, consumed)
+            watched = SpoutSuspects(self, spout, limit, consumed)
             spout.on_failing = watched.failing
             self.spouts.append(watched)
 

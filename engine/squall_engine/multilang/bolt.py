@@ -14,7 +14,7 @@ from typing import Any
 
 from squall_common.daemon.logs import get_logger
 from squall_common.names import DEFAULT_STREAM
-from squall_engine.core import CarefulCalls, Tuple
+from squall_engine.core import Tuple
 from squall_engine.multilang.messages import Command, UnserializableError, shown
 from squall_engine.multilang.shell import (
     ReportedError,
@@ -26,6 +26,7 @@ from squall_engine.multilang.shell import (
     values_of,
 )
 from squall_engine.tasks.async_ import AsyncBolt
+from squall_engine.tasks.base import TaskParts
 
 log = get_logger(__name__)
 
@@ -41,14 +42,13 @@ _REFUSED_MAX = 1_000
 class ShellBolt(AsyncBolt):
     """A task whose work is done between turns, as that of coroutines."""
 
-    calls: CarefulCalls
     shell: Shell
     waiting_max: int  # tuples between inbox and pipe
     keep_secs: float | None  # what is not acked for so long has timed out; None: never
     dies: bool  # the worker dies with the child
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self.admits: Callable[[Tuple], bool] | None = None  # others the child does not get
         self._given: dict[str, tuple[Tuple, float]] = {}  # id -> tuple, when; oldest first
         self._open = 0  # of them, without ticks (which many children never ack)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from squall_common.daemon.logs import get_logger
+from squall_common.names import DEFAULT_STREAM
 from squall_engine.core import Tuple
 from squall_engine.multilang.messages import Command, UnserializableError
 from squall_engine.multilang.shell import (
@@ -24,6 +25,7 @@ from squall_engine.multilang.shell import (
     values_of,
 )
 from squall_engine.tasks.async_ import AsyncSpout
+from squall_engine.tasks.base import TaskParts
 
 log = get_logger(__name__)
 
@@ -38,8 +40,8 @@ class ShellSpout(AsyncSpout):
 
     shell: Shell
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self._queue: deque[dict[str, Any]] = deque()  # bounded by the messages that are pending
         self._asked: str | None = None  # the command that it works on
         self._knows_activation = True  # the child answers `activate` and `deactivate`
@@ -140,15 +142,14 @@ class ShellSpout(AsyncSpout):
         message_id = command.id
         try:
             values = values_of(command)
-            stream = stream_of(command)
+            named = stream_of(command)
+            stream = DEFAULT_STREAM if named is None else named
             task = task_of(command)
             direct = task
-            emit = self.calls.emit if task is None else self.calls.emit_direct
-            head = (values,) if task is None else (task, values)
-            if stream is None:
-                ids = emit(*head, message_id=message_id)
+            if task is None:
+                ids = self.collector.emit(values, message_id, stream)
             else:
-                ids = emit(*head, message_id=message_id, stream=stream)
+                ids = self.collector.emit_direct(task, values, message_id, stream)
             self._emits += 1
         except Exception as error:
             if message_id is not None:

@@ -8,12 +8,21 @@ started, is anchored to the right one. A spout has one coroutine that asks for t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import ParamSpec, TypeVar
 
+from squall_common.component.collector import (
+    BoltCollector,
+    DelegatingSpoutCollector,
+    SpoutCollector,
+)
 from squall_common.daemon.logs import get_logger
-from squall_engine.core import CarefulCalls, Tuple
-from squall_engine.tasks.base import BoltTask, SpoutTask, trees_of
+from squall_engine.core import Tuple
+from squall_engine.tasks.base import BoltTask, SpoutTask, TaskParts, trees_of
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 log = get_logger(__name__)
 
@@ -30,12 +39,12 @@ def asked_to_end() -> bool:
 class AsyncBolt(BoltTask):
     """`async def execute(tup)`."""
 
-    calls: CarefulCalls
+    calls: BoltCollector[Tuple]
     auto_ack: bool
     concurrency: int
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self._flying: dict[Tuple, asyncio.Task[None]] = {}
         self._left: list[Tuple] = []  # in flight when the worker began to end
 
@@ -118,8 +127,8 @@ class AsyncSpout(SpoutTask):
 
     _GATE_SECS = 0.001
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self._asking: asyncio.Task[None] | None = None
 
     def run(self, deadline: float) -> bool:
@@ -167,3 +176,23 @@ class AsyncSpout(SpoutTask):
         if self._asking is not None:
             log.warning("coroutines_stuck", component=self.component, task=self.task, coroutines=1)
         return []
+
+
+class WakingSpoutCollector(DelegatingSpoutCollector):
+    """Of an async spout: what it emits between two turns must be sent."""
+
+    def __init__(self, inner: SpoutCollector, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        super().__init__(inner)
+
+    def _around(self, name: str, call: Callable[_P, _R]) -> Callable[_P, _R]:
+        if name == "report_error":
+            return call
+        wake = self._wake
+
+        def waking(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            result = call(*args, **kwargs)
+            wake()
+            return result
+
+        return waking

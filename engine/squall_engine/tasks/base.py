@@ -8,6 +8,7 @@ are one. Each kind of bolt is a subclass with its own way to feed the component:
     ColumnBolt  execute_columns(columns)
     AsyncBolt   async execute(tup), several in flight       (executors_async)
     ThreadBolt  execute(tup) on a thread of its own         (executors_thread)
+    OneByOneBolt  execute(tup) on the loop, anchored by hand    (executors_one_by_one)
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from squall_common.component.collector import BoltCollector, SpoutCollector
 from squall_common.topology.model import Executor
 from squall_engine.backpressure.inbox import Received
 from squall_engine.core import (
@@ -89,24 +92,28 @@ class MessageFilter(Protocol):
         """The spout's process is gone, and what it had emitted with it."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What a task of any kind is made of."""
+
+    host: Host
+    component: str
+    task: int
+    executor: Executor
+    outputs: Sequence[Output]
+    counts: TaskCounts
+
+
 class Task:
     """One task: its place in the topology, its outputs and its counts."""
 
-    def __init__(
-        self,
-        host: Host,
-        component: str,
-        task: int,
-        executor: Executor,
-        outputs: Sequence[Output],
-        counts: TaskCounts,
-    ) -> None:
-        self.host = host
-        self.component = component
-        self.task = task
-        self.executor = executor
-        self.outputs = outputs
-        self.counts = counts
+    def __init__(self, parts: TaskParts) -> None:
+        self.host = parts.host
+        self.component = parts.component
+        self.task = parts.task
+        self.executor = parts.executor
+        self.outputs = parts.outputs
+        self.counts = parts.counts
         self.user: Any = None  # the user's object, once made
         self.stirred = False  # it may have emitted, acked ... between two turns
         self.hand: InHand | None = None  # for what is in hand; not of a SyncBolt
@@ -117,10 +124,10 @@ class Task:
 class BoltTask(Task):
     """A bolt's task: batches of tuples wait in `inbox`."""
 
-    calls: Any
+    calls: BoltCollector[Tuple]
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self.inbox: deque[Batch | Received] = deque()
         self.queued = 0  # tuples in `inbox`
         self.local = 0  # of them, from tasks of this worker
@@ -230,8 +237,8 @@ class BoltTask(Task):
 class SlicedBolt(BoltTask):
     """A bolt that runs on the loop: its slices adapt to how long a tuple takes."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self._slice = 16
         # Asked between two slices: True when what it emits into is full.
         self.pause: Callable[[], bool] | None = None
@@ -384,10 +391,11 @@ class SpoutTask(Task):
     _CHUNK_MAX = 32
     _ERROR_WAIT_SECS_MAX = 1.0
 
-    calls: SpoutCalls
+    calls: SpoutCalls  # the core's
+    collector: SpoutCollector  # for what the component emits: `calls`, or what stands before it
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self.pending = PendingRoots()
         self.pending_max: int | None = None
         self.calls_max = 1  # of next_tuple in a turn

@@ -12,50 +12,67 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from squall_common.component.collector import (
+    BoltCollector,
+    DelegatingBoltCollector,
+    DelegatingCollector,
+    DelegatingSpoutCollector,
+    SpoutCollector,
+)
 from squall_engine.core import CarefulCalls, Tuple
-from squall_engine.tasks.base import BoltTask, SpoutTask, trees_of
+from squall_engine.tasks.base import BoltTask, SpoutTask, TaskParts, trees_of
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 # Tuples handed to a thread ahead of time, so that it does not wait for the loop between two.
 _AHEAD = 64
 _IDLE_SECS_MAX = 0.05
 
 
-class Locked:
+class Locked(DelegatingCollector):
     """Calls of a component on a thread: each under the lock, and each wakes the loop."""
 
-    def __init__(self, calls: Any, lock: AbstractContextManager[Any], wake: Callable[[], None]):
-        self._calls = calls
-        self._lock = lock
-        self._wake = wake
-        self.report_error = calls.report_error  # thread-safe by itself
+    _lock: AbstractContextManager[Any]
+    _wake: Callable[[], None]
 
-    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        with self._lock:
-            result = getattr(self._calls, name)(*args, **kwargs)
-        self._wake()
-        return result
+    def _around(self, name: str, call: Callable[_P, _R]) -> Callable[_P, _R]:
+        if name == "report_error":
+            return call  # thread-safe by itself
+        lock, wake = self._lock, self._wake
 
-    def emit(self, *args: Any, **kwargs: Any) -> Sequence[int]:
-        result: Sequence[int] = self._call("emit", *args, **kwargs)
-        return result
+        def locked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with lock:
+                result = call(*args, **kwargs)
+            wake()
+            return result
 
-    def emit_direct(self, *args: Any, **kwargs: Any) -> Sequence[int]:
-        result: Sequence[int] = self._call("emit_direct", *args, **kwargs)
-        return result
+        return locked
 
-    def emit_columns(self, *args: Any, **kwargs: Any) -> None:
-        self._call("emit_columns", *args, **kwargs)
 
-    def ack(self, tup: Tuple) -> None:
-        self._call("ack", tup)
+class LockedSpoutCollector(Locked, DelegatingSpoutCollector):
+    """Of a `ThreadSpout`."""
 
-    def fail(self, tup: Tuple) -> None:
-        self._call("fail", tup)
+    def __init__(
+        self, inner: SpoutCollector, lock: AbstractContextManager[Any], wake: Callable[[], None]
+    ) -> None:
+        self._lock, self._wake = lock, wake
+        super().__init__(inner)
 
-    def reset_timeout(self, tup: Tuple) -> None:
-        self._call("reset_timeout", tup)
+
+class LockedBoltCollector(Locked, DelegatingBoltCollector[Tuple]):
+    """Of a `ThreadBolt`."""
+
+    def __init__(
+        self,
+        inner: BoltCollector[Tuple],
+        lock: AbstractContextManager[Any],
+        wake: Callable[[], None],
+    ) -> None:
+        self._lock, self._wake = lock, wake
+        super().__init__(inner)
 
 
 class ThreadBolt(BoltTask):
@@ -64,8 +81,8 @@ class ThreadBolt(BoltTask):
     calls: CarefulCalls
     auto_ack: bool
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self.lock = threading.RLock()
         self.current: Tuple | None = None
         self._work: queue.SimpleQueue[Tuple | Callable[[], Any] | None] = queue.SimpleQueue()
@@ -179,8 +196,8 @@ class ThreadSpout(SpoutTask):
     """`next_tuple()` on a thread; it may wait there for as long as it likes, but acks and fails
     are told between two calls, so a wait without end keeps them back."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
         self.lock = threading.RLock()
         self._events: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self._wakeup = threading.Event()

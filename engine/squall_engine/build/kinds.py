@@ -1,0 +1,399 @@
+"""The kinds of tasks, one function each: how a component's object is fed, and what it is bound to.
+
+The task's calls are the core's. The component is bound to these very calls where it can be; where
+something has to stand between (a lock, a wake-up, a memory of messages), to a collector that
+delegates to them (`squall_common.component.collector`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from squall_common.component.collector import BoltCollector, SpoutCollector
+from squall_common.component.component import Spout
+from squall_common.component.context import TopologyContext
+from squall_engine.acking.dead_letters import Blame, Replays
+from squall_engine.acking.suspects import Suspects
+from squall_engine.core import (
+    CarefulCalls,
+    ColumnCalls,
+    Emitter,
+    Ledger,
+    Tuple,
+    bind_spout,
+    bind_sync_bolt,
+)
+from squall_engine.core.invocation import InvocationMode
+from squall_engine.plan import Plan
+from squall_engine.tasks.async_ import CURRENT, AsyncBolt, AsyncSpout, WakingSpoutCollector
+from squall_engine.tasks.base import (
+    BatchBolt,
+    BoltTask,
+    ColumnBolt,
+    Host,
+    SpoutTask,
+    SyncBolt,
+    Task,
+    TaskParts,
+)
+from squall_engine.tasks.in_hand import InHand
+from squall_engine.tasks.one_by_one import OneByOneBolt
+from squall_engine.tasks.thread import (
+    LockedBoltCollector,
+    LockedSpoutCollector,
+    ThreadBolt,
+    ThreadSpout,
+)
+
+_CALLS_MIN = 256
+_SLEEP_KEY = "topology.sleep.spout.wait.strategy.time.ms"
+
+Anchors = Callable[[], tuple[Tuple, ...]]  # those of an emit that names none
+OnSettled = Callable[[Tuple, bool], None]  # the tuple, and whether it failed
+
+
+class KindHost(Host, Protocol):
+    """The engine, as far as the kinds of tasks differ in what they need of it."""
+
+    plan: Plan
+    replays: Replays | None
+    hand: InHand | None
+    suspects: Suspects | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A task in the making: what is there before its kind matters."""
+
+    host: KindHost
+    feed: InvocationMode
+    parts: TaskParts
+    user: Any  # the component's object, or what runs it as a child process: of any class
+    conf: Mapping[str, Any]
+    emitter: Emitter
+    ledger: Ledger
+    context: TopologyContext
+
+    @property
+    def blame(self) -> Blame | None:
+        """Notes why tuples fail here; None without `topology.max.replays`."""
+        replays = self.host.replays
+        if replays is None:
+            return None
+        return Blame(replays, self.parts.component, self.parts.task)
+
+    @property
+    def auto_ack(self) -> bool:
+        return bool(self.user.auto_ack)
+
+    @property
+    def auto_anchor(self) -> bool:
+        return bool(self.user.auto_anchor)
+
+    @property
+    def dies(self) -> bool:
+        """Whether the worker ends when the user's code raises."""
+        return bool(self.conf.get("topology.bolt.die.on.error"))
+
+
+# -- spouts --
+
+
+def make_spout(fresh: Fresh) -> SpoutTask:
+    """Make a spout's task and bind its component."""
+    return _SPOUTS[fresh.feed](fresh)
+
+
+def _plain_spout(fresh: Fresh) -> SpoutTask:
+    spout = SpoutTask(fresh.parts)
+    _set_up(fresh, spout)
+    _bind_spout(fresh, spout, spout.collector)
+    return spout
+
+
+def _async_spout(fresh: Fresh) -> SpoutTask:
+    spout = AsyncSpout(fresh.parts)
+    _set_up(fresh, spout)
+    _bind_spout(fresh, spout, WakingSpoutCollector(spout.collector, fresh.host.wake))
+    return spout
+
+
+def _thread_spout(fresh: Fresh) -> SpoutTask:
+    spout = ThreadSpout(fresh.parts)
+    _set_up(fresh, spout)
+    locked = LockedSpoutCollector(spout.collector, spout.lock, fresh.host.wake)
+    _bind_spout(fresh, spout, locked)
+    return spout
+
+
+def _shell_spout(fresh: Fresh) -> SpoutTask:
+    from squall_engine.multilang.spout import ShellSpout
+
+    spout = ShellSpout(fresh.parts)
+    _set_up(fresh, spout)
+    fresh.user._bind(spout.collector, fresh.context)
+    return spout
+
+
+_SPOUTS: dict[InvocationMode, Callable[[Fresh], SpoutTask]] = {
+    InvocationMode.NEXT_TUPLE: _plain_spout,
+    InvocationMode.ASYNC_NEXT_TUPLE: _async_spout,
+    InvocationMode.THREAD_NEXT_TUPLE: _thread_spout,
+    InvocationMode.SHELL_SPOUT: _shell_spout,
+}
+
+
+def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
+    """What all spouts have in common: their calls, and how often they may be asked."""
+    host, conf, user = fresh.host, fresh.conf, fresh.user
+    spout.calls = bind_spout(
+        fresh.emitter,
+        fresh.ledger,
+        spout.pending,
+        host.turn,
+        acker=host.plan.acker_of_spout(spout.task),
+        on_error=_reporter(fresh, spout),
+    )
+    spout.collector = spout.calls
+    if host.replays is not None:
+        replays = host.replays.of_spout(spout.component, spout.calls, spout.pending, host.wake)
+        if replays is not None:
+            spout.replays, spout.collector = replays, replays.recording()
+    if host.suspects is not None:
+        host.suspects.of_spout(spout)
+    pending_max = conf.get("topology.max.spout.pending")
+    spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
+    # A turn visits every task that has something: a message for each makes it worth its while.
+    many = max(_CALLS_MIN, len(host.plan.local_tasks))
+    spout.calls_max = int(conf.get("topology.spout.batch") or many)
+    spout.listens = frozenset(
+        call
+        for call in ("ack", "fail")
+        if getattr(getattr(user, call), "__func__", None) is not getattr(Spout, call)
+    )
+    spout.idle_secs_min = float(conf.get(_SLEEP_KEY) or 0) / 1000
+    spout.dies = fresh.dies
+    spout.downstream = host.plan.downstream_of(spout.component)
+
+
+def _bind_spout(fresh: Fresh, spout: SpoutTask, collector: SpoutCollector) -> None:
+    fresh.user._bind(collector, fresh.context)
+    object.__setattr__(fresh.user, "_squall_pending", spout.pending)  # as `_bind` sets its own
+
+
+# -- bolts --
+
+
+def make_bolt(fresh: Fresh) -> BoltTask:
+    """Make a bolt's task and bind its component."""
+    return _BOLTS[fresh.feed](fresh)
+
+
+def _plain_bolt(fresh: Fresh) -> BoltTask:
+    return _sync_bolt(fresh) if fresh.auto_anchor else _one_by_one_bolt(fresh)
+
+
+def _sync_bolt(fresh: Fresh) -> BoltTask:
+    host, user, blame = fresh.host, fresh.user, fresh.blame
+    bolt = SyncBolt(fresh.parts)
+    bolt.auto_ack = fresh.auto_ack
+    bolt.calls = bind_sync_bolt(
+        fresh.emitter,
+        fresh.ledger,
+        bolt.counts,
+        user.execute if blame is None else blame.guard(user.execute),
+        auto_ack=bolt.auto_ack,
+        on_error=_reporter(fresh, bolt, die=fresh.dies),
+        now=host.now,
+        on_outside=bolt.stir,
+        on_settled=_observing(fresh, bolt),
+        hand=None if host.hand is None else host.hand.loop,
+    )
+    bound: BoltCollector[Tuple] = bolt.calls
+    if blame is not None:
+        bound = blame.noting(bound, settles=False)
+    user._bind(bound, fresh.context)
+    return bolt
+
+
+def _column_bolt(fresh: Fresh) -> BoltTask:
+    host, user, blame = fresh.host, fresh.user, fresh.blame
+    bolt = ColumnBolt(fresh.parts)
+    bolt.auto_ack = fresh.auto_ack
+    bolt.hand = host.hand
+    bolt.calls = ColumnCalls(
+        fresh.emitter,
+        fresh.ledger,
+        bolt.counts,
+        user.execute_columns if blame is None else blame.guard_columns(user.execute_columns),
+        auto_ack=bolt.auto_ack,
+        auto_anchor=fresh.auto_anchor,
+        default_anchors=_must_name(
+            fresh,
+            "in execute_columns, use emit_columns, or emit(values, anchors=()) for a tuple "
+            "that is anchored to none",
+        ),
+        on_error=_reporter(fresh, bolt, die=fresh.dies, blame=blame),
+        on_settled=_observing(fresh, bolt, blame),
+        on_outside=bolt.stir,
+    )
+    user._bind(bolt.calls, fresh.context)
+    return bolt
+
+
+def _batch_bolt(fresh: Fresh) -> BoltTask:
+    bolt, blame = BatchBolt(fresh.parts), fresh.blame
+    anchors = _must_name(
+        fresh,
+        "in execute_batch, emit(values, anchors=...) must name the tuples that the values "
+        "come from, or () for none",
+    )
+    bolt.auto_ack = fresh.auto_ack
+    bolt.calls = _careful_calls(fresh, bolt, blame, anchors)
+    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    return bolt
+
+
+def _one_by_one_bolt(fresh: Fresh) -> BoltTask:
+    bolt, blame = OneByOneBolt(fresh.parts), fresh.blame
+    bolt.auto_ack = fresh.auto_ack
+    bolt.calls = _careful_calls(fresh, bolt, blame, _no_anchors)
+    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    return bolt
+
+
+def _async_bolt(fresh: Fresh) -> BoltTask:
+    bolt, blame = AsyncBolt(fresh.parts), fresh.blame
+    bolt.auto_ack = fresh.auto_ack
+    bolt.concurrency = int(fresh.conf.get("topology.bolt.async.concurrency") or 100)
+    anchors = _current(fresh, CURRENT.get)
+    bolt.calls = _careful_calls(fresh, bolt, blame, anchors, own=bolt.on_settled)
+    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    return bolt
+
+
+def _thread_bolt(fresh: Fresh) -> BoltTask:
+    bolt, blame = ThreadBolt(fresh.parts), fresh.blame
+    anchors = _current(fresh, lambda: bolt.current)
+    bolt.auto_ack = fresh.auto_ack
+    bolt.calls = _careful_calls(fresh, bolt, blame, anchors)
+    noting = _noting(bolt.calls, blame)
+    locked = LockedBoltCollector(noting, bolt.lock, fresh.host.wake)
+    fresh.user._bind(locked, fresh.context)
+    return bolt
+
+
+def _shell_bolt(fresh: Fresh) -> BoltTask:
+    from squall_engine.multilang.bolt import ShellBolt
+
+    bolt, blame = ShellBolt(fresh.parts), fresh.blame
+    bolt.auto_ack = fresh.auto_ack
+    bolt.calls = _careful_calls(fresh, bolt, blame, _no_anchors)
+    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    return bolt
+
+
+_BOLTS: dict[InvocationMode, Callable[[Fresh], BoltTask]] = {
+    InvocationMode.SYNC: _plain_bolt,
+    InvocationMode.COLUMNS: _column_bolt,
+    InvocationMode.BATCH: _batch_bolt,
+    InvocationMode.ASYNC: _async_bolt,
+    InvocationMode.THREAD: _thread_bolt,
+    InvocationMode.SHELL_BOLT: _shell_bolt,
+}
+
+
+def _careful_calls(
+    fresh: Fresh,
+    bolt: BoltTask,
+    blame: Blame | None,
+    anchors: Anchors,
+    *,
+    own: OnSettled | None = None,
+) -> CarefulCalls:
+    """The calls of a bolt that may have several tuples in flight. `own` is the task's, to be called
+    when a tuple was acked or failed."""
+    bolt.hand = fresh.host.hand
+    return CarefulCalls(
+        fresh.emitter,
+        fresh.ledger,
+        bolt.counts,
+        default_anchors=anchors,
+        on_error=_reporter(fresh, bolt, die=fresh.dies, blame=blame),
+        on_settled=_observing(fresh, bolt, blame, own),
+        # A thread's calls wake the engine themselves, and its buffers are looked at every turn.
+        on_change=None if isinstance(bolt, ThreadBolt) else bolt.stir,
+    )
+
+
+def _noting(calls: BoltCollector[Tuple], blame: Blame | None) -> BoltCollector[Tuple]:
+    return calls if blame is None else blame.noting(calls, settles=True)
+
+
+def _no_anchors() -> tuple[Tuple, ...]:
+    return ()
+
+
+def _current(fresh: Fresh, current: Callable[[], Tuple | None]) -> Anchors:
+    """An emit that names no anchors is anchored to the tuple that is executed."""
+    if not fresh.auto_anchor:
+        return _no_anchors
+
+    def of_current() -> tuple[Tuple, ...]:
+        tup = current()
+        return () if tup is None else (tup,)
+
+    return of_current
+
+
+def _must_name(fresh: Fresh, rule: str) -> Anchors:
+    """An emit that names no anchors is refused, with this rule: several tuples are executed."""
+    if not fresh.auto_anchor:
+        return _no_anchors
+
+    def refuse() -> tuple[Tuple, ...]:
+        raise TypeError(f"{fresh.parts.component!r}: {rule}")
+
+    return refuse
+
+
+def _observing(
+    fresh: Fresh, task: BoltTask, blame: Blame | None = None, own: OnSettled | None = None
+) -> OnSettled | None:
+    """What to call when a tuple was acked or failed: observer, blame and task, as there are any."""
+    found: list[OnSettled] = []
+    observer = fresh.host.observer
+    if observer is not None:
+        observed, component, number = observer.settled, task.component, task.task
+        found.append(lambda tup, failed: observed(component, number, tup, failed))
+    if blame is not None:
+        found.append(blame.settled)
+    if own is not None:
+        found.append(own)
+    if len(found) < 2:
+        return found[0] if found else None
+
+    def settled(tup: Tuple, failed: bool) -> None:
+        for each in found:
+            each(tup, failed)
+
+    return settled
+
+
+def _reporter(
+    fresh: Fresh, task: Task, *, die: bool = False, blame: Blame | None = None
+) -> Callable[[BaseException], None]:
+    host = fresh.host
+
+    def report(error: BaseException) -> None:
+        if blame is not None:
+            blame.raised(error)
+        host.report(task.component, task.task, error)
+        if die:
+            if host.hand is not None:
+                host.hand.keep_last()
+            host.die(error)
+
+    return report

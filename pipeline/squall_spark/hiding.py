@@ -1,0 +1,79 @@
+"""Collectors whose `emit` does not name the sinks: a task sees the ids that it would on a cluster.
+
+What `storm spark run` writes to a data set is one more consumer of the stream, which the topology
+does not have anywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar, cast
+
+from squall import Tuple
+from squall_common.component.collector import (
+    BoltCollector,
+    ColumnCollector,
+    DelegatingBoltCollector,
+    DelegatingCollector,
+    DelegatingColumnCollector,
+    DelegatingSpoutCollector,
+    SpoutCollector,
+)
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def hiding(collector: SpoutCollector | BoltCollector[Tuple], hidden: frozenset[int]) -> Hiding:
+    """A collector like this one, that does not name these tasks."""
+    if isinstance(collector, ColumnCollector):
+        return HidingColumnCollector(collector, hidden)
+    if isinstance(collector, BoltCollector):
+        return HidingBoltCollector(collector, hidden)
+    return HidingSpoutCollector(collector, hidden)
+
+
+class Hiding(DelegatingCollector):
+    """Calls of which `emit` and `emit_direct` leave out some of the ids that they would return."""
+
+    _hidden: frozenset[int]
+
+    def _around(self, name: str, call: Callable[_P, _R]) -> Callable[_P, _R]:
+        if name not in ("emit", "emit_direct"):
+            return call
+        emit = cast("Callable[_P, Sequence[int]]", call)
+        return cast("Callable[_P, _R]", _without(emit, self._hidden))
+
+
+class HidingSpoutCollector(Hiding, DelegatingSpoutCollector):
+    def __init__(self, inner: SpoutCollector, hidden: frozenset[int]) -> None:
+        self._hidden = hidden
+        super().__init__(inner)
+
+
+class HidingBoltCollector(Hiding, DelegatingBoltCollector[Tuple]):
+    def __init__(self, inner: BoltCollector[Tuple], hidden: frozenset[int]) -> None:
+        self._hidden = hidden
+        super().__init__(inner)
+
+
+class HidingColumnCollector(Hiding, DelegatingColumnCollector[Tuple]):
+    def __init__(self, inner: ColumnCollector[Tuple], hidden: frozenset[int]) -> None:
+        self._hidden = hidden
+        super().__init__(inner)
+
+
+def _without(
+    emit: Callable[_P, Sequence[int]], hidden: frozenset[int]
+) -> Callable[_P, Sequence[int]]:
+    known: dict[Sequence[int], tuple[int, ...]] = {}
+
+    def emit_hiding(*args: _P.args, **kwargs: _P.kwargs) -> Sequence[int]:
+        ids = emit(*args, **kwargs)
+        try:
+            return known[ids]
+        except KeyError:
+            shown = known[ids] = tuple(task for task in ids if task not in hidden)
+            return shown
+
+    return emit_hiding
