@@ -34,12 +34,7 @@ import uvloop
 from squall import Bolt
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-)
+from squall_common.topology.prepared import prepare
 from squall_drpc import LinearDRPCTopologyBuilder
 from squall_drpc.coordinated import CoordinatedBolt
 from squall_engine import Engine, core, tune_garbage_collector
@@ -94,15 +89,14 @@ async def work(conf: Mapping[str, Any]) -> None:
     builder = LinearDRPCTopologyBuilder("exclaim")
     builder.add_bolt(Exclaim())
     stored = normalize_topology_conf(dict(conf), default_conf(), name="bench")
-    compiled = system_topology(builder.create_remote_topology(), stored)
-    tasks = component_tasks(compiled, stored)
+    prepared = prepare(builder.create_remote_topology(), stored)
     errors: list[str] = []
     engine = Engine(
-        compiled,
+        prepared.topology,
         stored,
         topology_id="bench-1-1",
-        task_to_component=tasks,
-        executors=compute_executors(tasks, component_parallelism(compiled, stored)),
+        task_to_component=prepared.task_to_component,
+        executors=prepared.executors,
         slot=WorkerSlot("bench", 1),
         report_error=lambda component, task, error: errors.append(f"{component}: {error}"),
     )

@@ -28,12 +28,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.launch_spec import Incarnation
 from squall_common.security.curve import CurveKey, encrypts
 from squall_common.topology.model import Executor, WorkerSlot
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-)
+from squall_common.topology.prepared import prepare
 
 _POLL_SECS = 0.005
 
@@ -98,10 +93,9 @@ async def run(options: Mapping[str, Any]) -> None:
     topology = make(**options["arguments"])
     conf = {"topology.max.spout.pending": 2_000, "topology.workers": workers, **options["conf"]}
     stored = normalize_topology_conf(conf, default_conf(), name="bench")
-    compiled = system_topology(topology, stored)
-    tasks = component_tasks(compiled, stored)
-    executors = compute_executors(tasks, component_parallelism(compiled, stored))
-    placed = place(tasks, executors, workers, options["first_worker"])
+    prepared = prepare(topology, stored)
+    tasks = prepared.task_to_component
+    placed = place(tasks, prepared.executors, workers, options["first_worker"])
     slots = [WorkerSlot(f"bench-{i}", 1) for i in range(workers)]
     transport = None
     if workers > 1:
@@ -130,7 +124,7 @@ async def run(options: Mapping[str, Any]) -> None:
 
         more["make_counts"] = TimedCounts
     engine = Engine(
-        compiled,
+        prepared.topology,
         stored,
         topology_id="bench-1-1",
         task_to_component=tasks,

@@ -28,13 +28,8 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import make_topology_id, topology_name_error
 from squall_common.topology.model import Executor, Topology, WorkerSlot
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-    validate_topology,
-)
+from squall_common.topology.prepared import prepare
+from squall_common.topology.system import validate_topology
 
 if TYPE_CHECKING:
     from squall_common.cluster.values import ExecutorStats
@@ -114,8 +109,7 @@ class LocalTopologies:
             components=topology.component_confs,
         )
         validate_topology(topology, stored)
-        compiled = system_topology(topology, stored)
-        tasks = component_tasks(compiled, stored)
+        prepared = prepare(topology, stored)
         self._submitted += 1
         topology_id = make_topology_id(name, self._submitted, int(time.time()))
         errors: list[LocalError] = []
@@ -125,17 +119,17 @@ class LocalTopologies:
             del errors[: -self._ERRORS_KEPT]
 
         engine = Engine(
-            compiled,
+            prepared.topology,
             {**self._conf, **stored},
             topology_id=topology_id,
-            task_to_component=tasks,
-            executors=compute_executors(tasks, component_parallelism(compiled, stored)),
+            task_to_component=prepared.task_to_component,
+            executors=prepared.executors,
             slot=_SLOT,
             report_error=report,
             on_fatal=lambda error: self._died(name, error),
             code_dir=self._code_dir,
         )
-        running = _Running(topology_id, stored, compiled, engine, False, errors)
+        running = _Running(topology_id, stored, prepared.topology, engine, False, errors)
         self._running[name] = running
         try:
             await engine.start()
@@ -152,7 +146,7 @@ class LocalTopologies:
             if running.metrics is not None:
                 running.metrics.start()
         self._set_active(running, initial_status == "ACTIVE")
-        log.info("topology_started", topology_id=topology_id, tasks=len(tasks))
+        log.info("topology_started", topology_id=topology_id, tasks=len(prepared.task_to_component))
         return topology_id
 
     async def kill_topology(self, name: str, wait_secs: float | None = None) -> None:

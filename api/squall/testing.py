@@ -44,13 +44,8 @@ from squall_common.topology.model import (
     Topology,
     WorkerSlot,
 )
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-    validate_topology,
-)
+from squall_common.topology.prepared import prepare
+from squall_common.topology.system import validate_topology
 
 if TYPE_CHECKING:
     from squall_common.component.tuples import Tuple
@@ -159,8 +154,7 @@ class TopologyTest:
         )
         if not self._objects:
             validate_topology(self._submitted, stored)
-        compiled = system_topology(self._submitted, stored)
-        tasks = component_tasks(compiled, stored)
+        prepared = prepare(self._submitted, stored)
         self._recorder = recorder = _recorder(self._now)
 
         def make(component: Component, task: int) -> Any:
@@ -174,11 +168,11 @@ class TopologyTest:
             return make_user_object(component, task) if given is None else given
 
         self._engine = Engine(
-            compiled,
+            prepared.topology,
             {**base, **stored},
             topology_id="test-1-0",
-            task_to_component=tasks,
-            executors=compute_executors(tasks, component_parallelism(compiled, stored)),
+            task_to_component=prepared.task_to_component,
+            executors=prepared.executors,
             slot=WorkerSlot("test", 1),
             report_error=self._report,
             on_fatal=self._on_fatal,

@@ -33,7 +33,7 @@ from squall_common.topology.model import (
     PythonObject,
     Topology,
 )
-from squall_common.topology.system import component_tasks, system_topology
+from squall_common.topology.prepared import prepare
 from squall_spark.bindings import Format, Source, StreamName, Target
 from squall_spark.traits import Traits
 
@@ -117,7 +117,7 @@ def make_plan(
     ]
     if problems:
         raise InvalidTopologyError.listing(problems)
-    numbered = component_tasks(topology, conf)
+    numbered = prepare(topology, conf).task_to_component
     tasks = {task: id_ for task, id_ in numbered.items() if id_ not in _NOT_ON_SPARK}
     sinks = _sinks(topology, outputs, first_task=max(numbered, default=0) + 1)
     return SparkPlan(
@@ -324,7 +324,7 @@ def _sink_id(sink: Sink) -> str:
 def _for_the_engine(topology: Topology, conf: Mapping[str, Any], sinks: Sequence[Sink]) -> Topology:
     """The compiled topology without acking and ticks, and with the sinks."""
     untracked = {**conf, "topology.acker.executors": 0, "topology.eventlogger.executors": 0}
-    compiled = system_topology(topology, untracked)
+    compiled = prepare(topology, untracked).topology
     components = {
         id_: replace(c, conf={**c.conf, _TICKS: None}) if not is_system_id(id_) else c
         for id_, c in compiled.components.items()

@@ -13,12 +13,7 @@ from squall.testing import _VirtualLoop
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, Topology, WorkerSlot
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-)
+from squall_common.topology.prepared import prepare
 from squall_engine import Engine
 from squall_engine.transport import Arrival, Grant
 
@@ -132,11 +127,10 @@ class EngineCluster:
         stored = normalize_topology_conf(
             {"topology.workers": workers, **(conf or {})}, base, name="test"
         )
-        compiled = system_topology(topology, stored)
-        self.tasks = component_tasks(compiled, stored)
-        executors = compute_executors(self.tasks, component_parallelism(compiled, stored))
+        prepared = prepare(topology, stored)
+        compiled, self.tasks = prepared.topology, prepared.task_to_component
         by_worker: dict[int, list[Executor]] = {i: [] for i in range(workers)}
-        for number, executor in enumerate(executors):
+        for number, executor in enumerate(prepared.executors):
             component = self.tasks[executor.task_start]
             index = number % workers if place is None else place(executor, component)
             by_worker[index].append(executor)

@@ -26,12 +26,7 @@ from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
 from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
 from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.topology.model import Executor, Topology, WorkerSlot
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-)
+from squall_common.topology.prepared import prepare
 from squall_common.topology.thrift import to_thrift
 from squall_thrift.codec import to_bytes
 
@@ -252,11 +247,10 @@ class Cluster:
             submitted = build(module, str(self.out))
         (self.stormdist / "stormcode.ser").write_bytes(to_bytes(to_thrift(submitted)))
         (self.stormdist / "stormconf.ser").write_text(json.dumps(self.topology_conf))
-        self.topology = system_topology(submitted, self.topology_conf)
-        self.task_to_component = component_tasks(self.topology, self.topology_conf)
-        self.executors = compute_executors(
-            self.task_to_component, component_parallelism(self.topology, self.topology_conf)
-        )
+        prepared = prepare(submitted, self.topology_conf)
+        self.topology = prepared.topology
+        self.task_to_component = prepared.task_to_component
+        self.executors = prepared.executors
         self.state = ClusterState.from_conf(conf)
         self.workers: list[WorkerProcess] = []
         self.launches = 0

@@ -330,10 +330,10 @@ class Worker:
 
             make_counts = TimedCounts
         return Engine(
-            stored.topology,
+            stored.prepared.topology,
             {**self.spec.daemon_conf, **stored.conf},
             topology_id=self.spec.topology_id,
-            task_to_component=stored.task_to_component,
+            task_to_component=stored.prepared.task_to_component,
             executors=placement.executors,
             slot=self.slot,
             transport=transport,

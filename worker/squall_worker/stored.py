@@ -6,11 +6,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from squall_common.daemon import fast_json
 from squall_common.errors import SquallError, describe
-from squall_common.topology.model import Topology
+
+if TYPE_CHECKING:
+    from squall_common.topology.prepared import PreparedTopology
 
 
 class StoredTopologyError(SquallError):
@@ -21,28 +22,23 @@ class StoredTopologyError(SquallError):
 class StoredTopology:
     """A topology as its workers run it."""
 
-    topology: Topology  # with what the system adds
-    conf: Mapping[str, Any]  # the topology's own, normalized
-    task_to_component: Mapping[int, str]
+    prepared: PreparedTopology
     code_dir: Path
     environment: Path | None  # what it depends on
+
+    @property
+    def conf(self) -> Mapping[str, Any]:
+        """The topology's own, normalized."""
+        return self.prepared.conf
 
 
 def load(stormdist: Path) -> StoredTopology:
     """Read stormcode.ser and stormconf.ser. Raises StoredTopologyError."""
-    from squall_common.topology.system import component_tasks, system_topology
-    from squall_common.topology.thrift import from_thrift
-    from squall_thrift import storm
-    from squall_thrift.codec import from_bytes
+    from squall_common.topology.prepared import prepare
 
     try:
-        conf = fast_json.loads((stormdist / "stormconf.ser").read_bytes())
-        if not isinstance(conf, dict):
-            raise ValueError("stormconf.ser holds no JSON object")
-        code = (stormdist / "stormcode.ser").read_bytes()
-        submitted = from_thrift(from_bytes(storm.StormTopology, code))
-        topology = system_topology(submitted, conf)
-        tasks = component_tasks(topology, conf)
+        conf = (stormdist / "stormconf.ser").read_bytes()
+        prepared = prepare((stormdist / "stormcode.ser").read_bytes(), conf)
     except (OSError, ValueError, KeyError, TypeError, SquallError) as error:
         raise StoredTopologyError(
             f"the topology in {stormdist} cannot be read: {describe(error)}",
@@ -50,7 +46,7 @@ def load(stormdist: Path) -> StoredTopology:
         ) from error
     environment = stormdist / "environment"
     return StoredTopology(
-        topology, conf, tasks, stormdist / "code", environment if environment.is_dir() else None
+        prepared, stormdist / "code", environment if environment.is_dir() else None
     )
 
 

@@ -19,15 +19,14 @@ from typing import Any
 
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import Access, StormBase
-from squall_common.daemon import fast_json
 from squall_common.daemon.files import make_private_dirs, sync_dir, write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import code_blob_key, conf_blob_key, curve_blob_key, jar_blob_key
 from squall_common.security.curve import has_key
 from squall_common.topology.model import Executor, Topology
-from squall_common.topology.system import component_tasks, compute_executors, system_topology
-from squall_common.topology.thrift import from_thrift
+from squall_common.topology.prepared import prepare
+from squall_common.topology.system import compute_executors
 from squall_nimbus.blobs.keys import NOBODY, new_key
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore, disk_errors
 from squall_thrift import codec, storm
@@ -78,11 +77,11 @@ class StoredTopology:
 
 
 def compile_topology(
-    topology_id: str, submitted: storm.StormTopology, conf: Mapping[str, Any]
+    topology_id: str, submitted: storm.StormTopology, conf: Mapping[str, Any] | bytes
 ) -> StoredTopology:
-    """Derive everything. Raises InvalidTopologyError."""
-    compiled = system_topology(from_thrift(submitted), conf)
-    return StoredTopology(topology_id, submitted, compiled, conf, component_tasks(compiled, conf))
+    """Derive everything. Raises what `squall_common.topology.prepared.prepare` does."""
+    made = prepare(submitted, conf)
+    return StoredTopology(topology_id, submitted, made.topology, made.conf, made.task_to_component)
 
 
 def topology_of_blob(key: str) -> str | None:
@@ -220,10 +219,7 @@ class Catalog:
             return cached[1]
         try:
             submitted = codec.from_bytes(storm.StormTopology, self._blobs.read(code_key))
-            conf = fast_json.loads(self._blobs.read(conf_key))
-            if not isinstance(conf, dict):
-                raise ValueError("its configuration is no JSON object")
-            topology = compile_topology(topology_id, submitted, conf)
+            topology = compile_topology(topology_id, submitted, self._blobs.read(conf_key))
         except Exception as error:
             # What is stored was checked once. Whatever it is now (a damaged disk, a newer version's
             # way to write it), it is this topology's trouble and nobody else's.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall_common.topology.model import Executor, Topology
-from squall_common.topology.system import component_tasks
+from squall_common.topology.prepared import PreparedTopology
 
 MIB = 1024 * 1024
 
@@ -44,7 +44,7 @@ NO_LIMITS = WorkerLimits()
 
 
 def worker_limits(
-    topology: Topology | None,
+    prepared: PreparedTopology | None,
     conf: Mapping[str, Any],
     executors: Iterable[Executor],
     *,
@@ -52,12 +52,12 @@ def worker_limits(
     cpu_percent_min: float = 0.0,
 ) -> WorkerLimits:
     """The limits of a worker that runs these executors. `conf` is the topology's; without a
-    `topology`, only what the conf says counts. What is no positive number counts as not declared:
+    `prepared`, only what the conf says counts. What is no positive number counts as not declared:
     Nimbus has refused it before, and a worker that cannot be limited still has to run."""
     memory, key = _positive(conf.get(_OF_WORKER)), _OF_WORKER
     cpu = None
-    if topology is not None:
-        tasks = component_tasks(topology, conf)
+    if prepared is not None:
+        topology, tasks = prepared.topology, prepared.task_to_component
         ranges = list(executors)
         if memory is None and any(
             _positive(component.conf.get(name))

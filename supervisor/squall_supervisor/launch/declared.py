@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.topology.model import Topology
+from squall_common.topology.prepared import PreparedTopology, prepare
 from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.confine.limits import WorkerLimits, worker_limits
 from squall_supervisor.records.assignments import PortAssignment
@@ -26,15 +26,9 @@ def declared_limits(
     )
 
 
-def _structure(topology: LocalTopology) -> Topology | None:
-    from squall_common.topology.system import system_topology
-    from squall_common.topology.thrift import from_thrift
-    from squall_thrift import storm
-    from squall_thrift.codec import from_bytes
-
+def _structure(topology: LocalTopology) -> PreparedTopology | None:
     try:
-        code = from_bytes(storm.StormTopology, (topology.path / "stormcode.ser").read_bytes())
-        return system_topology(from_thrift(code), topology.conf)
+        return prepare((topology.path / "stormcode.ser").read_bytes(), topology.conf)
     except (OSError, ValueError, KeyError, TypeError, SquallError) as error:
         # The worker will say what is wrong with it; here it only means that nothing is declared.
         log.warning("declared_limits_unknown", topology_id=topology.topology_id, error=error)

@@ -26,12 +26,7 @@ from squall.testing import _VirtualLoop
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-)
+from squall_common.topology.prepared import prepare
 from squall_engine import Engine
 
 CHILDREN = 3
@@ -120,10 +115,9 @@ class Cluster:
         base = default_conf()
         stored = normalize_topology_conf(conf, base, name="test")
         self.conf = {**base, **stored}
-        self.topology = system_topology(builder.build(), stored)
-        self.tasks = component_tasks(self.topology, stored)
-        parallelism = component_parallelism(self.topology, stored)
-        self.executors = compute_executors(self.tasks, parallelism)
+        prepared = prepare(builder.build(), stored)
+        self.topology, self.tasks = prepared.topology, prepared.task_to_component
+        self.executors = prepared.executors
         self.network = network
         self.seed = seed
         self.clock = ManualClock()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from squall_common.topology.model import Component, ComponentKind, Executor, ShellObject, Topology
+from squall_common.topology.prepared import prepare
 from squall_supervisor.confine.limits import MIB, MemoryGuard, Verdict, WorkerLimits, worker_limits
 
 ON_HEAP = "topology.component.resources.onheap.memory.mb"
@@ -31,7 +32,9 @@ def limits(
     made: Topology | None, *executors: Executor, conf: dict[str, Any] | None = None, **node: Any
 ) -> WorkerLimits:
     node.setdefault("node_memory_mb", None)
-    return worker_limits(made, {**CONF, **(conf or {})}, executors, **node)
+    merged = {**CONF, **(conf or {})}
+    prepared = None if made is None else prepare(made, merged)
+    return worker_limits(prepared, merged, executors, **node)
 
 
 def test_who_declares_nothing_has_no_limit() -> None:

@@ -18,12 +18,7 @@ from squall_common.cluster.values import ErrorInfo
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import WorkerSlot
-from squall_common.topology.system import (
-    component_parallelism,
-    component_tasks,
-    compute_executors,
-    system_topology,
-)
+from squall_common.topology.prepared import prepare
 from squall_engine import Engine
 from squall_worker.watch.watchdog import EXIT_STALLED, Watchdog
 
@@ -150,19 +145,17 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
     settings = normalize_topology_conf(
         {"topology.acker.executors": 1}, default_conf(), name="stall"
     )
-    topology = system_topology(builder.build(), settings)
-    tasks = component_tasks(topology, settings)
-    parallelism = component_parallelism(topology, settings)
+    prepared = prepare(builder.build(), settings)
     setup = Setup()
     done = threading.Event()
 
     async def run() -> None:
         engine = Engine(
-            topology,
+            prepared.topology,
             {**default_conf(), **settings},
             topology_id="stall-1-1",
-            task_to_component=tasks,
-            executors=compute_executors(tasks, parallelism),
+            task_to_component=prepared.task_to_component,
+            executors=prepared.executors,
             slot=WorkerSlot("node", 6700),
         )
         await engine.start()
