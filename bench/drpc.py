@@ -37,7 +37,13 @@ from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_drpc import LinearDRPCTopologyBuilder
 from squall_drpc.coordinated import CoordinatedBolt
-from squall_engine import Engine, core, tune_garbage_collector
+from squall_engine import core
+from squall_engine.embed import (
+    EmbeddedEngine,
+    EngineCallbacks,
+    EngineSettings,
+    tune_garbage_collector,
+)
 from squall_thrift import codec, messages, storm
 from squall_thrift.authorization import PUBLIC, Call, permission
 from squall_thrift.messages import MessageType
@@ -91,25 +97,26 @@ async def work(conf: Mapping[str, Any]) -> None:
     stored = normalize_topology_conf(dict(conf), default_conf(), name="bench")
     prepared = prepare(builder.create_remote_topology(), stored)
     errors: list[str] = []
-    engine = Engine(
-        prepared.topology,
-        stored,
+    settings = EngineSettings(
+        prepared=prepared,
         topology_id="bench-1-1",
-        task_to_component=prepared.task_to_component,
-        executors=prepared.executors,
         slot=WorkerSlot("bench", 1),
-        report_error=lambda component, task, error: errors.append(f"{component}: {error}"),
+        executors=prepared.executors,
+    )
+    engine = EmbeddedEngine(
+        settings,
+        EngineCallbacks(
+            on_reported=lambda component, task, error: errors.append(f"{component}: {error}")
+        ),
     )
     await engine.start()
     engine.set_active(True)
     tune_garbage_collector()
     say({"core": core.NAME})
     await hear()
-    while not engine.is_drained():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await engine.run_until_drained()
     left = 0
-    for built in engine.built:
-        user = built.task.user
+    for user in engine.users():
         if isinstance(user, CoordinatedBolt):
             left += len(user.coordination) + user.coordination.remembered
         left += getattr(user, "waiting", 0)

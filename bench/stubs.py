@@ -4,7 +4,7 @@ benchmark alone: `apply` changes the classes of this process."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -40,11 +40,14 @@ def _statistics() -> None:
 
 def _time_outs() -> None:
     from squall_engine.engine import Engine
+    from squall_engine.settings import EngineSettings
 
     init = Engine.__init__
 
-    def without(self: Engine, topology: Any, conf: Any, **kwargs: Any) -> None:
-        init(self, topology, {**conf, "topology.enable.message.timeouts": False}, **kwargs)
+    def without(self: Engine, settings: EngineSettings, *args: Any, **kwargs: Any) -> None:
+        prepared = settings.prepared
+        conf = {**prepared.conf, "topology.enable.message.timeouts": False}
+        init(self, replace(settings, prepared=replace(prepared, conf=conf)), *args, **kwargs)
 
     Engine.__init__ = without  # type: ignore[method-assign]
 

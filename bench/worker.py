@@ -85,7 +85,13 @@ def history_of(conf: Mapping[str, Any]) -> Any:
 async def run(options: Mapping[str, Any]) -> None:
     workers, index = options["workers"], options["index"]
     # Here, because `main` may have chosen another core and changed classes before.
-    from squall_engine import Engine, core, tune_garbage_collector
+    from squall_engine import core
+    from squall_engine.embed import (
+        EmbeddedEngine,
+        EngineCallbacks,
+        EngineSettings,
+        tune_garbage_collector,
+    )
     from squall_worker.transport.zmq import ZmqTransport
 
     module, _, function = options["topology"].partition(".")
@@ -117,24 +123,19 @@ async def run(options: Mapping[str, Any]) -> None:
             }
         )
     errors: list[str] = []
-    more: dict[str, Any] = {}
     history = history_of(stored)
-    if history is not None:
-        from squall_engine.observe.history_rows import TimedCounts
-
-        more["make_counts"] = TimedCounts
-    engine = Engine(
-        prepared.topology,
-        stored,
+    settings = EngineSettings(
+        prepared=prepared,
         topology_id="bench-1-1",
-        task_to_component=tasks,
-        executors=placed[index],
         slot=slots[index],
-        transport=transport,
-        report_error=lambda component, task, error: errors.append(f"{component}: {error}"),
+        executors=placed[index],
         seed=1,
-        **more,
+        times_calls=history is not None,
     )
+    callbacks = EngineCallbacks(
+        on_reported=lambda component, task, error: errors.append(f"{component}: {error}")
+    )
+    engine = EmbeddedEngine(settings, callbacks, transport=transport)
     await engine.start()
     if history is not None:
         history.follow(engine)
@@ -145,10 +146,7 @@ async def run(options: Mapping[str, Any]) -> None:
         while len(transport.greeted()) < workers - 1:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECS)
         engine.set_ready(True)
-    users: dict[str, list[Any]] = {}
-    for built in engine.built:
-        users.setdefault(built.task.component, []).append(built.task.user)
-    spouts = [user for some in users.values() for user in some if hasattr(user, "is_through")]
+    spouts = [user for user in engine.users() if hasattr(user, "is_through")]
     tune_garbage_collector()
     say("ready")
     await hear()
@@ -156,9 +154,9 @@ async def run(options: Mapping[str, Any]) -> None:
     engine.set_active(True)
     while not all(spout.is_through() for spout in spouts):  # noqa: ASYNC110
         await asyncio.sleep(_POLL_SECS)
-    while workers == 1 and not engine.is_drained():  # noqa: ASYNC110
-        await asyncio.sleep(_POLL_SECS)
-    if workers > 1:
+    if workers == 1:
+        await engine.run_until_drained()
+    else:
         say("through")
         await hear()
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
@@ -166,7 +164,7 @@ async def run(options: Mapping[str, Any]) -> None:
         history.stopped("")
         await history.close(30)
     counts: dict[str, int] = {}
-    for counter in users.get("count", ()):
+    for counter in engine.users("count"):
         for word, n in counter.counts.items():
             counts[word] = counts.get(word, 0) + n
     executed: dict[str, int] = {}
@@ -189,9 +187,7 @@ async def run(options: Mapping[str, Any]) -> None:
             "executed": executed,
             "acked": sum(spout.done for spout in spouts),
             "failed": failed,
-            "figures": [
-                user.figures() for some in users.values() for user in some if has_figures(user)
-            ],
+            "figures": [user.figures() for user in engine.users() if has_figures(user)],
             "errors": errors[:5],
         }
     )

@@ -33,8 +33,7 @@ from squall_common.topology.system import validate_topology
 
 if TYPE_CHECKING:
     from squall_common.cluster.values import ExecutorStats
-    from squall_engine import Engine
-    from squall_engine.observe.metrics import Metrics
+    from squall_engine.embed import EmbeddedEngine, Metrics
 
 log = get_logger(__name__)
 
@@ -58,8 +57,8 @@ class _Running:
 
     id: str
     conf: Mapping[str, Any]
-    topology: Topology  # as it runs, system components included
-    engine: Engine
+    task_to_component: Mapping[int, str]
+    engine: EmbeddedEngine
     active: bool
     errors: list[LocalError] = field(default_factory=list)
     died: BaseException | None = None
@@ -94,7 +93,7 @@ class LocalTopologies:
     ) -> str:
         """Check, compile and start a topology. Returns its id. Raises SquallError (a name in use,
         a topology or conf that is wrong, a component that does not start)."""
-        from squall_engine import Engine
+        from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 
         if error := topology_name_error(name):
             raise SquallError(error)
@@ -118,33 +117,26 @@ class LocalTopologies:
             errors.append(LocalError(component, task, error))
             del errors[: -self._ERRORS_KEPT]
 
-        engine = Engine(
-            prepared.topology,
-            {**self._conf, **stored},
+        settings = EngineSettings(
+            prepared=prepared,
             topology_id=topology_id,
-            task_to_component=prepared.task_to_component,
-            executors=prepared.executors,
             slot=_SLOT,
-            report_error=report,
-            on_fatal=lambda error: self._died(name, error),
+            executors=prepared.executors,
+            daemon_conf=self._conf,
             code_dir=self._code_dir,
         )
-        running = _Running(topology_id, stored, prepared.topology, engine, False, errors)
+        callbacks = EngineCallbacks(
+            on_reported=report, on_fatal=lambda error: self._died(name, error)
+        )
+        engine = EmbeddedEngine(settings, callbacks)
+        running = _Running(topology_id, stored, prepared.task_to_component, engine, False, errors)
         self._running[name] = running
         try:
             await engine.start()
         except BaseException:
             del self._running[name]
             raise
-        if engine.conf.get("topology.metrics.consumer.register"):
-            from squall_engine.observe.metrics import Metrics
-
-            running.metrics = Metrics.of(
-                engine.built, engine.conf, topology_id=topology_id, host="local", port=_SLOT.port,
-                log_dir=None, clock=SystemClock(), report=report,
-            )  # fmt: skip
-            if running.metrics is not None:
-                running.metrics.start()
+        running.metrics = engine.start_metrics(host="local", clock=SystemClock(), report=report)
         self._set_active(running, initial_status == "ACTIVE")
         log.info("topology_started", topology_id=topology_id, tasks=len(prepared.task_to_component))
         return topology_id
@@ -183,7 +175,7 @@ class LocalTopologies:
         running = self._find(name)
         totals: dict[str, dict[str, int]] = {}
         for executor, stats in running.engine.stats().items():
-            component = running.engine.plan.task_to_component[executor.task_start]
+            component = running.task_to_component[executor.task_start]
             if component.startswith("__"):
                 continue
             mine = totals.setdefault(component, {})

@@ -142,8 +142,12 @@ class TopologyTest:
             self._close_loop()
 
     async def _run(self) -> None:
-        from squall_engine import Engine
-        from squall_engine.loading import make_user_object
+        from squall_engine.embed import (
+            EmbeddedEngine,
+            EngineCallbacks,
+            EngineSettings,
+            make_user_object,
+        )
 
         base = {**default_conf(), "topology.testing.always.try.serialize": True}
         stored = normalize_topology_conf(
@@ -167,20 +171,18 @@ class TopologyTest:
                 )
             return make_user_object(component, task) if given is None else given
 
-        self._engine = Engine(
-            prepared.topology,
-            {**base, **stored},
+        settings = EngineSettings(
+            prepared=prepared,
             topology_id="test-1-0",
-            task_to_component=prepared.task_to_component,
-            executors=prepared.executors,
             slot=WorkerSlot("test", 1),
-            report_error=self._report,
-            on_fatal=self._on_fatal,
-            clock=self.clock,
+            executors=prepared.executors,
+            daemon_conf=base,
             seed=self._seed,
-            observer=recorder,
-            make_object=make,
         )
+        callbacks = EngineCallbacks(
+            on_reported=self._report, on_fatal=self._on_fatal, make_object=make
+        )
+        self._engine = EmbeddedEngine(settings, callbacks, clock=self.clock, observer=recorder)
         await self._engine.start()
         self._engine.set_active(True)
 
@@ -232,7 +234,7 @@ class TopologyTest:
             nonlocal calm, before
             events = len(self._recorder.lines)
             busy = not self._engine.is_drained() or any(
-                isinstance(user, FeederSpout) and not user.is_empty for user in self._users()
+                isinstance(user, FeederSpout) and not user.is_empty for user in self._engine.users()
             )
             calm = 0 if busy or events != before else calm + 1
             before = events
@@ -257,12 +259,8 @@ class TopologyTest:
 
     def instances(self, component: str) -> list[Any]:
         """The users' objects of a component, by task."""
-        return [
-            built.task.user for built in self._engine.built if built.task.component == component
-        ]
-
-    def _users(self) -> list[Any]:
-        return [built.task.user for built in self._engine.built]
+        users: list[Any] = self._engine.users(component)
+        return users
 
     def emitted(self, component: str, stream: str | None = None) -> list[Emitted]:
         """What a component emitted, in order (on one stream, if given)."""
@@ -386,7 +384,7 @@ def _streams_of(declared: Any) -> dict[str, StreamInfo]:
 
 def _recorder(now: Callable[[], float]) -> Any:
     # The engine is imported only when a test runs: this module is part of what users import.
-    from squall_engine.core.inspectors import Observer
+    from squall_engine.embed import Observer
 
     class Recorder(Observer):
         """Keeps the trace."""

@@ -26,8 +26,6 @@ import os
 import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from squall_common.cluster.values import ExecutorStats
 from squall_common.component.context import WorkerContext
@@ -36,7 +34,7 @@ from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
 from squall_common.names import ACKER_COMPONENT
-from squall_common.topology.model import Component, Executor, Topology, WorkerSlot
+from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.serialization import Registry
 from squall_engine import core
 from squall_engine.acking.coordinator import AckCoordinator
@@ -59,11 +57,12 @@ from squall_engine.dataflow.flow import Flow
 from squall_engine.dataflow.outgoing import Waiting
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.grouping.routing import Balancers
-from squall_engine.loading import ComponentStartError, make_user_object
+from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLogThrottle
 from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.readings import ExecutorReadings, add_totals
 from squall_engine.plan import Plan
+from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.base import BoltTask, SpoutTask
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.timing import Every, Rotation, Ticks
@@ -76,6 +75,7 @@ _LOADS_SECS = 1.0  # how often shuffles look at the load of their targets
 _STATS_SECS = 30.0  # the finest bucket of the statistics' windows
 _TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one spins
 _DRAIN_POLL_SECS = 0.005
+_NO_CALLBACKS = EngineCallbacks()
 
 
 class Engine:
@@ -91,54 +91,46 @@ class Engine:
     """Clock.monotonic() when the present turn began; None between turns. For the heartbeat
     thread: turn age = monotonic() - turn_started."""
 
+    after_turn: Callable[[], None] | None = None
+    """Called after each turn, and at the end, while somebody waits for something (see `embed`)."""
+
+    fatal: BaseException | None = None
+    """What the engine died of, once `on_fatal` was called with it."""
+
     def __init__(
         self,
-        topology: Topology,
-        conf: Mapping[str, Any],
+        settings: EngineSettings,
+        callbacks: EngineCallbacks = _NO_CALLBACKS,
         *,
-        topology_id: str,
-        task_to_component: Mapping[int, str],
-        executors: Sequence[Executor],
-        slot: WorkerSlot,
         transport: Transport | None = None,
-        report_error: Callable[[str, int, BaseException], None] | None = None,
-        on_fatal: Callable[[BaseException], None] | None = None,
         clock: Clock | None = None,
-        code_dir: Path | None = None,
-        pid_dir: Path | None = None,
-        seed: int | None = None,
         observer: Observer | None = None,
-        make_object: Callable[[Component, int], Any] = make_user_object,
-        make_counts: Callable[[], TaskCounts] = TaskCounts,
-        worker: str = "",
         hand: InHand | None = None,
         before: Before | None = None,
     ) -> None:
-        """`topology` is the compiled one (`squall_common.topology.system.system_topology`), `conf`
-        its normalized configuration over the daemons', `task_to_component` names all tasks of the
-        topology, `executors` are those of this worker and `slot` is its own. `transport` None:
-        every task is local. `seed` makes ids and shuffles repeatable (None: from os.urandom);
-        `observer` is told of everything that happens and `make_object` makes the users' objects
-        (both for the test kit), `make_counts` what each task counts in. `worker` is this one's
-        host:port, to be named in reasons. `hand` is where it notes what is in hand, `before` what
+        """`transport` None: every task is local. `observer` sees everything that happens (for the
+        test kit; it costs time). `hand` is where this worker notes what is in hand, `before` what
         the worker before it has noted there.
 
-        `report_error(component, task, error)` is told of each error of a component, from any
-        thread (throttling is the caller's). `on_fatal(error)` is called once, on the loop, when
-        the worker must die: a bolt raised with `topology.bolt.die.on.error`, or a fault of the
-        engine; the engine has stopped turning, and the caller exits the process with status != 0.
         Raises SquallError for what this worker can never run (a shell component, Java bytes)."""
-        self.plan = Plan(topology, task_to_component, executors)
+        prepared, conf = settings.prepared, settings.conf
+        topology, topology_id = prepared.topology, settings.topology_id
+        self.plan = Plan(
+            topology, prepared.task_to_component, settings.executors, near=settings.near
+        )
         self.conf = conf
+        self.callbacks = callbacks
         self.now = (clock or SystemClock()).monotonic
         self.observer = observer
-        self.make_object = make_object
-        self.make_counts = make_counts
-        self._on_fatal = on_fatal or _log_fatal
-        self._complaints = ErrorLogThrottle(self.now, report_error, conf)
+        self.make_counts: Callable[[], TaskCounts] = TaskCounts
+        if settings.times_calls:
+            from squall_engine.observe.history_rows import TimedCounts
+
+            self.make_counts = TimedCounts
+        self._complaints = ErrorLogThrottle(self.now, callbacks.on_reported, conf)
         self.report = self._complaints.report
         self.held_loop = self._complaints.held_loop
-        self.rng = random.Random(os.urandom(32) if seed is None else seed)
+        self.rng = random.Random(os.urandom(32) if settings.seed is None else settings.seed)
         registry = Registry.from_conf(conf)
         self.worker_context = WorkerContext(
             topology_id=topology_id,
@@ -146,11 +138,12 @@ class Engine:
             conf=conf,
             task_to_component=self.plan.task_to_component,
             worker_tasks=tuple(sorted(self.plan.local_tasks)),
-            worker_port=slot.port,
-            code_dir=code_dir,
-            pid_dir=pid_dir,
+            worker_port=settings.slot.port,
+            code_dir=settings.code_dir,
+            pid_dir=settings.pid_dir,
             wake=self._wake_spouts,
             serialization=registry,
+            open_state=callbacks.open_state,
         )
         codec = ValueCodec(
             registry,
@@ -165,7 +158,8 @@ class Engine:
         self.turn = TurnState(now)
         self._transport = transport
         self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
-        self.replays = Replays.of(self.plan, self._exchange, codec, conf, worker or str(slot))
+        worker = settings.worker or str(settings.slot)
+        self.replays = Replays.of(self.plan, self._exchange, codec, conf, worker)
         self.hand = hand
         self.suspects: Suspects | None = None
         if hand is not None:
@@ -216,7 +210,7 @@ class Engine:
         self._ready = transport is None
         self._stopping = False
         self._running = False
-        self._may_turn: Callable[[], bool] = _always
+        self._may_turn = callbacks.may_turn
         self._dead = False
         self._closed = False
         self._stopped: asyncio.Future[bool] | None = None
@@ -284,12 +278,8 @@ class Engine:
             self._transport.set_wakeup(self._on_arrival, self)
         self._apply_active()
 
-    def guard_turns(self, may_turn: Callable[[], bool]) -> None:
-        """Ask this before each turn, which is put off while it says no: until `resume`."""
-        self._may_turn = may_turn
-
     def resume(self) -> None:
-        """Turns may be taken again: make up for those that were put off."""
+        """`may_turn` returns True again: make up for the turns that were put off."""
         self._arrived = self._transport is not None
         self._schedule()
 
@@ -441,6 +431,7 @@ class Engine:
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
         """A tuple that cannot be delivered: report the error, count it and fail its trees."""
         self.report(component, task, error)
+        self.callbacks.on_rejected(component, task, error)
         sender = self._flow.task_of.get(task)
         # (The message of a spout's tuple counts when its tree fails.)
         if sender is not None and not (roots and self.plan.is_spout(task)):
@@ -457,8 +448,27 @@ class Engine:
         if not self._dead:
             self._dead = True
             self._running = False
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._on_fatal, error)
+            self.loop.call_soon_threadsafe(self._died, error)
+
+    def _died(self, error: BaseException) -> None:
+        self.fatal = error
+        if self.callbacks.on_fatal is None:
+            log.error("engine_died", error=error, exc_info=error)
+        else:
+            self.callbacks.on_fatal(error)
+        if self.after_turn is not None:
+            self.after_turn()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it turns no more: it was stopped, or `on_fatal` has been called."""
+        return self.fatal is not None or (self._stopped is not None and not self._running)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it was started on."""
+        assert self._loop is not None, "not started"
+        return self._loop
 
     def _on_mutated(self, source: Source, error: Exception) -> None:
         self.report(source.component, source.task, error)
@@ -506,6 +516,8 @@ class Engine:
             return
         finally:
             self.turn_started = None
+        if self.after_turn is not None:
+            self.after_turn()
         if worked:
             self._call_turn()
         elif self._running and not self._scheduled:
@@ -623,14 +635,6 @@ class Engine:
         if self._loads_due.due < deadline and self._flow.told_load:
             deadline = self._loads_due.due
         return deadline
-
-
-def _always() -> bool:
-    return True
-
-
-def _log_fatal(error: BaseException) -> None:
-    log.error("engine_died", error=error, exc_info=error)
 
 
 def tune_garbage_collector() -> None:

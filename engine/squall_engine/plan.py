@@ -27,8 +27,11 @@ class Plan:
         topology: Topology,
         task_to_component: Mapping[int, str],
         executors: Sequence[Executor],
+        *,
+        near: frozenset[int] = frozenset(),
     ) -> None:
-        """Raises SquallError for a worker that cannot run."""
+        """`near` are tasks elsewhere that local-or-shuffle groupings treat like those of this
+        worker. Raises SquallError for a worker that cannot run."""
         self.topology = topology
         self.task_to_component = dict(task_to_component)
         self.executors = tuple(sorted(executors))
@@ -42,6 +45,7 @@ class Plan:
                     raise SquallError(f"executor {executor} has task {task}, which does not exist")
                 self.executor_of[task] = executor
         self.local_tasks = frozenset(self.executor_of)
+        self.near_tasks = self.local_tasks | near
         for task in sorted(self.local_tasks):
             component = self.component_of(task)
             if not is_system_id(component.id):

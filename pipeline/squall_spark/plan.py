@@ -92,6 +92,10 @@ class SparkPlan:
     def tasks_of(self, component: str) -> list[int]:
         return sorted(t for t, c in self.task_to_component.items() if c == component)
 
+    def is_written(self, component: str) -> bool:
+        """Whether any of its streams goes to an output."""
+        return any(sink.stream.component == component for sink in self.sinks)
+
     @property
     def sink_tasks(self) -> frozenset[int]:
         return frozenset(sink.task for sink in self.sinks)

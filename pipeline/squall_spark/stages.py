@@ -22,11 +22,7 @@ import pyarrow as pa
 
 from squall_common.component.state import KeyValueState
 from squall_common.packaging.package import code_paths, unpack_package
-from squall_common.topology.serialization import Registry
-from squall_engine import tune_garbage_collector
-from squall_engine.core import Source, decode_batches
-from squall_engine.core.codec import ValueCodec
-from squall_engine.core.known_classes import component_modules
+from squall_engine.embed import section_rows, tune_garbage_collector, value_codec
 from squall_spark.columns import TypeGuess, rows_to_columns
 from squall_spark.plan import Sink, SparkPlan
 from squall_spark.state import StateAt
@@ -129,7 +125,10 @@ def bolt_stage(spec: TaskSpec, code: Code | None, state: StateAt | None = None) 
         index = _partition()
         if code is not None:
             code.paths()  # the state may hold the user's types
-        kept = None if state is None else state.open(index, _codec(spec.plan, allow_pickle=False))
+        kept = None
+        if state is not None:
+            plan = spec.plan
+            kept = state.open(index, value_codec(plan.topology, plan.conf, allow_pickle=False))
         with _runner(spec, index, code, kept) as runner:
             for batch in batches:
                 for section in batch.column(1):
@@ -192,12 +191,6 @@ def _sections(rows: list[Row]) -> Batches:
         )
 
 
-def _codec(plan: SparkPlan, *, allow_pickle: bool) -> ValueCodec:
-    registry = Registry.from_conf(plan.conf)
-    modules = component_modules(plan.topology)
-    return ValueCodec(registry, allow_pickle=allow_pickle, modules=modules)
-
-
 # ---- Outputs ----
 
 
@@ -206,18 +199,13 @@ class Reader:
 
     def __init__(self, plan: SparkPlan, sink: Sink) -> None:
         pickled = bool(plan.conf.get("topology.fall.back.on.pickle"))
-        self._codec = _codec(plan, allow_pickle=pickled)
+        self._codec = value_codec(plan.topology, plan.conf, allow_pickle=pickled)
         self._sink = sink
 
     def rows(self, section: bytes) -> list[Any]:
         """The values of each tuple."""
         sink = self._sink
-
-        def source(task: int, stream: str) -> Source:
-            return Source(sink.stream.component, task, stream, sink.fields, local=False)
-
-        batches = decode_batches(section, self._codec, source)
-        return [row for batch in batches.values() for row in batch.rows()]
+        return section_rows(section, self._codec, sink.stream.component, sink.fields)
 
     def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:
         """The rows of all sections, in portions."""

@@ -20,7 +20,7 @@ from typing import Any
 from squall_common.daemon.folders import Folder
 from squall_common.errors import SquallError
 from squall_common.names import encode_znode
-from squall_engine.core.codec import ValueCodec
+from squall_engine.embed import ValueCodec
 
 SNAPSHOT_EVERY = 10  # batches
 _FILE = re.compile(r"(?P<batch>\d{12})\.(?P<kind>delta|snapshot)")

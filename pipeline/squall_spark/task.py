@@ -13,7 +13,6 @@ silently. What a component shows with `report_error` is printed to its log and t
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,15 +23,19 @@ from typing import Any
 import uvloop
 
 from squall_common.component.component import Spout
-from squall_common.component.state import KeyValueState, StatefulBolt
+from squall_common.component.state import KeyValueState
 from squall_common.config.load import default_conf
 from squall_common.errors import SquallError, describe
-from squall_common.topology.model import Component, ComponentKind, Executor, WorkerSlot
-from squall_engine import ComponentStartError, Engine
-from squall_engine.build.build import on_thread
-from squall_engine.loading import make_user_object
-from squall_engine.tasks.base import BoltTask
-from squall_engine.tasks.thread import ThreadBolt
+from squall_common.topology.model import Component, Executor, WorkerSlot
+from squall_common.topology.prepared import PreparedTopology
+from squall_engine.embed import (
+    ComponentStartError,
+    EmbeddedEngine,
+    EngineCallbacks,
+    EngineEndedError,
+    EngineSettings,
+    make_user_object,
+)
 from squall_engine.transport import Arrival, Grant, Listener
 from squall_spark.hiding import hiding
 from squall_spark.plan import SparkPlan, near_tasks
@@ -41,8 +44,6 @@ Row = tuple[int, bytes]  # the task that receives it, and a section
 
 # What a turn works on before it sends: sections of a useful size, however many targets there are.
 _TURN_MS = 20
-_SPINS = 200  # turns that found nothing new before we sleep between two looks
-_NAP_SECS = 0.001
 _DRAIN_BYTES = 1024 * 1024
 _CHUNK_ROWS = 2_000  # rows of a data set that a spout emits at once
 _OUT_BYTES = 4 * 1024 * 1024  # what a bounded spout may run ahead of Spark
@@ -77,6 +78,8 @@ class _Transport:
             taken += 1
         sections = self.arrived[:taken]
         del self.arrived[:taken]
+        if self.arrived:
+            asyncio.get_running_loop().call_soon(self.wakeup)
         return [Arrival(_ANYBODY, None, sections)] if sections else []
 
     def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
@@ -86,31 +89,6 @@ class _Transport:
         self.wakeup = wakeup
         for task in self._tasks:
             listener.granted(WorkerSlot("spark", task), (Grant(task, _NO_END, 0),))
-
-
-class _Near(frozenset[int]):
-    """A set of tasks that others count as members of, too."""
-
-    others: frozenset[int]
-
-    @classmethod
-    def of(cls, mine: frozenset[int], others: frozenset[int]) -> _Near:
-        made = cls(mine)
-        made.others = others
-        return made
-
-    def __contains__(self, task: object) -> bool:
-        return task in self.others or super().__contains__(task)
-
-
-class _TaskEngine(Engine):
-    """An engine that remembers what it could not deliver."""
-
-    refused: Exception | None = None
-
-    def reject(self, component: str, task: int, error: Exception, roots: Any) -> None:
-        self.refused = error
-        super().reject(component, task, error, roots)
 
 
 class DataSpout(Spout):
@@ -161,9 +139,10 @@ class TaskRunner:
         self._state = state
         self._transport = _Transport(self._plan.task_to_component)
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        self._engine: _TaskEngine | None = None
+        self._engine: EmbeddedEngine | None = None
         self._user: Any = None
         self._reported: BaseException | None = None  # the last error
+        self._refused: Exception | None = None  # why a tuple could not be delivered
         self._raised: BaseException | None = None  # by a spout's next_tuple
         self._died: BaseException | None = None
 
@@ -188,36 +167,35 @@ class TaskRunner:
     async def _start(self) -> None:
         plan = self._plan
         conf = {
-            **default_conf(),
             **plan.conf,
             "topology.run.turn.ms": _TURN_MS,
             "topology.max.spout.pending": None,  # nothing is pending
             "topology.bolt.die.on.error": False,
         }
-        engine = self._engine = _TaskEngine(
-            plan.topology,
-            conf,
+        settings = EngineSettings(
+            prepared=PreparedTopology(plan.topology, conf, plan.task_to_component),
             topology_id=f"{plan.name}-0-0",
-            task_to_component=plan.task_to_component,
-            executors=[Executor(self.task, self.task)],
             slot=WorkerSlot("spark", self.task),
-            transport=self._transport,
-            report_error=self._on_report,
-            on_fatal=self._on_fatal,
-            code_dir=self._code_dir,
+            executors=[Executor(self.task, self.task)],
+            daemon_conf=default_conf(),
+            # To everything but local-or-shuffle groupings each other task is on a peer of its own.
+            near=near_tasks(plan, self.task),
             seed=zlib.crc32(f"{plan.name}/{self._component}/{self.task}".encode()),
-            make_object=self._make,
+            code_dir=self._code_dir,
         )
-        # While outputs are built, what is near counts as local to local-or-shuffle groupings. To
-        # everything else each other task is on a peer of its own.
-        mine = engine.plan.local_tasks
-        engine.plan.local_tasks = _Near.of(mine, near_tasks(plan, self.task))
+        callbacks = EngineCallbacks(
+            on_reported=self._on_reported,
+            on_fatal=self._on_fatal,
+            on_rejected=self._on_rejected,
+            on_asking_raised=self._on_asking_raised,
+            make_object=self._make,
+            open_state=None if self._state is None else self._open_state,
+        )
+        engine = self._engine = EmbeddedEngine(settings, callbacks, transport=self._transport)
         try:
             await engine.start()
         except ComponentStartError as error:
             raise TaskFailedError(error.message, hint=error.hint) from error
-        finally:
-            engine.plan.local_tasks = mine
         engine.set_routes({t: WorkerSlot("spark", t) for t in plan.task_to_component})
         engine.set_active(True)
         engine.set_ready(True)
@@ -228,24 +206,22 @@ class TaskRunner:
             self._user = DataSpout()
             return self._user
         user = self._user = make_user_object(component, task)
-        if component.kind is ComponentKind.SPOUT:
-            _watch(user, self._on_raised)
-        elif isinstance(user, StatefulBolt) and self._state is not None:
-            _bind_state(user, self._state)
-        sinks = self._plan.sink_tasks
-        if sinks and any(
-            source.component == component.id
-            for id_, other in self._plan.topology.components.items()
-            if id_.startswith("output of ")
-            for source in other.inputs
-        ):
-            _hide_tasks(user, sinks)
+        if self._plan.is_written(component.id):
+            _hide_tasks(user, self._plan.sink_tasks)
         return user
 
-    def _on_raised(self, error: BaseException) -> None:
-        self._raised = error
+    def _open_state(self, component: str, task: int) -> KeyValueState:
+        assert self._state is not None
+        return self._state
 
-    def _on_report(self, component: str, task: int, error: BaseException) -> None:
+    def _on_asking_raised(self, component: str, task: int, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            self._raised = error
+
+    def _on_rejected(self, component: str, task: int, error: Exception) -> None:
+        self._refused = error
+
+    def _on_reported(self, component: str, task: int, error: BaseException) -> None:
         self._reported = error
         print(f"{component}:{task}: {describe(error)}", file=sys.stderr, flush=True)
 
@@ -285,43 +261,54 @@ class TaskRunner:
 
     async def _settle(self) -> None:
         """Let the engine turn until nothing is in flight."""
-        engine, transport = self._engine, self._transport
-        assert engine is not None
         self._wake()
-        spins = 0
-        while True:
-            self._check()
-            waiting = isinstance(self._user, DataSpout) and self._user.waiting
-            if not (waiting or transport.arrived) and engine.is_drained():
-                return
-            await asyncio.sleep(0 if spins < _SPINS else _NAP_SECS)
-            spins += 1
+        await self._until(lambda: self._has_taken_all() and self._is_drained())
 
     async def _run_spout(self) -> bool:
         """Let a bounded spout run until it has emitted enough, or has ended: then True."""
-        engine, transport = self._engine, self._transport
-        assert engine is not None
-        while transport.leaving_bytes <= _OUT_BYTES:
-            self._check()
-            if self._user.exhausted() and engine.is_drained():
-                await self._settle()
+        transport = self._transport
+        ended = False
+
+        def enough() -> bool:
+            nonlocal ended
+            if transport.leaving_bytes > _OUT_BYTES:
                 return True
-            await asyncio.sleep(0 if transport.leaving else _NAP_SECS)
-        return False
+            ended = self._user.exhausted() and self._is_drained()
+            return ended
+
+        await self._until(enough)
+        if ended:
+            await self._settle()
+        return ended
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Let the engine turn until a condition is true. Raises TaskFailedError."""
+
+        def checked() -> bool:
+            self._check()
+            return condition()
+
+        assert self._engine is not None
+        try:
+            await self._engine.run_until(checked)
+        except EngineEndedError as error:
+            raise self._failed("it ended", error) from error
+
+    def _has_taken_all(self) -> bool:
+        """Whether everything that it was given is with the engine."""
+        waiting = isinstance(self._user, DataSpout) and self._user.waiting
+        return not (waiting or self._transport.arrived)
+
+    def _is_drained(self) -> bool:
+        assert self._engine is not None
+        return self._engine.is_drained()
 
     async def _flush(self) -> None:
         assert self._engine is not None
-        user = self._user
-        if not hasattr(user, "flush"):
+        if not hasattr(self._user, "flush"):
             return  # a shell component
         try:
-            task = self._engine.built[0].task
-            if isinstance(task, ThreadBolt):
-                await on_thread(task, user.flush)
-            else:
-                result = user.flush()
-                if inspect.isawaitable(result):
-                    await result
+            await self._engine.call(self._user, "flush")
         except Exception as error:
             raise self._failed("flush() failed", error) from error
         await self._settle()
@@ -337,55 +324,19 @@ class TaskRunner:
         assert engine is not None
         if self._died is not None:
             raise self._failed("it died", self._died) from self._died
-        if engine.refused is not None:
-            raise self._failed("a tuple cannot be sent", engine.refused) from engine.refused
+        if self._refused is not None:
+            raise self._failed("a tuple cannot be sent", self._refused) from self._refused
         if self._raised is not None:
             raise self._failed("next_tuple() failed", self._raised) from self._raised
-        for built in engine.built:
-            if isinstance(built.task, BoltTask) and built.task.counts.failed:
-                cause = self._reported
-                if cause is None:
-                    raise self._failed("it failed a tuple, and Spark replays nothing", None)
-                raise self._failed("a tuple failed", cause) from cause
+        if engine.failed_tuples():
+            cause = self._reported
+            if cause is None:
+                raise self._failed("it failed a tuple, and Spark replays nothing", None)
+            raise self._failed("a tuple failed", cause) from cause
 
     def _failed(self, what: str, cause: BaseException | None) -> TaskFailedError:
         why = "" if cause is None else f": {describe(cause)}"
         return TaskFailedError(f"component {self._component!r}, task {self.task}: {what}{why}")
-
-
-def _watch(spout: Any, on_raised: Callable[[BaseException], None]) -> None:
-    """Tell of what next_tuple raises: the engine of a worker would report it and ask again."""
-    plain = spout.next_tuple
-    if inspect.iscoroutinefunction(plain):
-
-        async def watched_async() -> Any:
-            try:
-                return await plain()
-            except Exception as error:
-                on_raised(error)
-                raise
-
-        object.__setattr__(spout, "next_tuple", watched_async)
-        return
-
-    def watched() -> Any:
-        try:
-            return plain()
-        except Exception as error:
-            on_raised(error)
-            raise
-
-    object.__setattr__(spout, "next_tuple", watched)
-
-
-def _bind_state(bolt: StatefulBolt, state: KeyValueState) -> None:
-    bind = bolt._bind
-
-    def with_state(collector: Any, context: Any) -> None:
-        bind(collector, context)
-        object.__setattr__(bolt, "state", state)
-
-    object.__setattr__(bolt, "_bind", with_state)
 
 
 def _hide_tasks(component: Any, hidden: frozenset[int]) -> None:

@@ -26,7 +26,7 @@ from tests.simulation.machine import EPOCH_SECS
 from tests.simulation.world import World
 from tests.support.validated import validated_transports
 
-import squall_engine
+import squall_engine.embed
 import squall_worker.report.statistics
 
 
@@ -147,7 +147,7 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
         time.time,
         time.time_ns,
         time.monotonic,
-        squall_engine.tune_garbage_collector,
+        squall_engine.embed.tune_garbage_collector,
         squall_worker.report.statistics._SNAPSHOT_SECS,
         tempfile._name_sequence,  # type: ignore[attr-defined]
         gc.enable,
@@ -162,7 +162,7 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
     time.time = now
     time.time_ns = lambda: int(now() * 1e9)
     time.monotonic = lambda: worlds[0].loop.time() if worlds else 0.0
-    squall_engine.tune_garbage_collector = no_tuning
+    squall_engine.embed.tune_garbage_collector = no_tuning
     squall_worker.report.statistics._SNAPSHOT_SECS = 0.0
     tempfile._name_sequence = names  # type: ignore[attr-defined]
     gc.enable = lambda: None
@@ -177,7 +177,7 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
             time.time,
             time.time_ns,
             time.monotonic,
-            squall_engine.tune_garbage_collector,
+            squall_engine.embed.tune_garbage_collector,
             squall_worker.report.statistics._SNAPSHOT_SECS,
             tempfile._name_sequence,  # type: ignore[attr-defined]
             gc.enable,

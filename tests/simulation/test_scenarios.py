@@ -18,6 +18,7 @@ from tests.simulation.sabotage import BUGS
 from tests.simulation.store import ZOOKEEPER
 from tests.simulation.world import World
 
+from squall import Spout
 from squall_common.cluster import codec, paths
 from squall_common.config.load import default_conf
 from squall_engine import core
@@ -397,7 +398,11 @@ async def worker_lost_for_good_without_zookeeper(world: World) -> None:
     ledger = await _running(world)
     world.ensemble.stop()
     world.keep_alive = False
-    victim = next(p for p in world.processes("worker") if not p.worker._engine._flow.spouts)  # type: ignore[attr-defined]
+    victim = next(
+        process
+        for process in world.processes("worker")
+        if not any(isinstance(user, Spout) for user in process.worker._engine.users())  # type: ignore[attr-defined]
+    )
     world.daemons[f"supervisor@{victim.host}"].end(-9)
     await asyncio.sleep(5)
     assert ledger.failed == 0

@@ -7,15 +7,18 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from squall.testing import _VirtualLoop
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, Topology, WorkerSlot
-from squall_common.topology.prepared import prepare
-from squall_engine import Engine
+from squall_common.topology.prepared import PreparedTopology, prepare
+from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 from squall_engine.transport import Arrival, Grant
+
+NO_CALLBACKS = EngineCallbacks()
 
 
 class MemoryTransport:
@@ -115,10 +118,13 @@ class EngineCluster:
         network: Network | None = None,
         place: Callable[[Executor, str], int] | None = None,
         seed: int = 0,
-        options: Mapping[str, Any] | None = None,
+        callbacks: EngineCallbacks = NO_CALLBACKS,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`options` are more arguments of each Engine."""
-        self._options = options or {}
+        """`settings` are more fields of the EngineSettings of each worker."""
+        self._callbacks = replace(callbacks, on_reported=self._reported)
+        self._settings = settings or {}
+        self.in_hand: Mapping[str, Any] = {}  # `hand` and `before` of the next engine that is made
         self.clock = ManualClock()
         self.network = network or Network(seed)
         self.errors: list[tuple[str, int, BaseException]] = []
@@ -128,7 +134,7 @@ class EngineCluster:
             {"topology.workers": workers, **(conf or {})}, base, name="test"
         )
         prepared = prepare(topology, stored)
-        compiled, self.tasks = prepared.topology, prepared.task_to_component
+        self.tasks = prepared.task_to_component
         by_worker: dict[int, list[Executor]] = {i: [] for i in range(workers)}
         for number, executor in enumerate(prepared.executors):
             component = self.tasks[executor.task_start]
@@ -144,37 +150,45 @@ class EngineCluster:
         self.routes = routes
         self.engines = []
         for index in range(workers):
-            self.engines.append(self._make(index, by_worker[index], compiled, {**base, **stored}))
-        self._made_of = by_worker, compiled, {**base, **stored}
+            self.engines.append(self._make(index, by_worker[index], prepared))
+        self._made_of = by_worker, prepared
         self.loop = _VirtualLoop(self.clock)
 
     def __enter__(self) -> EngineCluster:
         self.run(self._start())
         return self
 
-    def _make(self, index: int, executors: Any, topology: Any, conf: Any) -> Engine:
+    def _reported(self, *error: Any) -> None:
+        self.errors.append(error)
+
+    def _make(
+        self, index: int, executors: list[Executor], prepared: PreparedTopology
+    ) -> EmbeddedEngine:
         slot = self.slots[index]
         self.network.ends[slot] = self.network.end(slot, self.clock)
-        return Engine(
-            topology,
-            conf,
+        settings = EngineSettings(
+            prepared=prepared,
             topology_id="test-1-0",
-            task_to_component=self.tasks,
-            executors=executors,
             slot=slot,
-            transport=self.network.ends[slot],
-            report_error=lambda *error: self.errors.append(error),
-            clock=self.clock,
+            executors=executors,
+            daemon_conf=default_conf(),
             seed=self._seed + index,
-            **self._options,
+            **self._settings,
+        )
+        return EmbeddedEngine(
+            settings,
+            self._callbacks,
+            transport=self.network.ends[slot],
+            clock=self.clock,
+            **self.in_hand,
         )
 
     def restart(self, index: int) -> None:
         """A worker dies without a word, and a new one takes its slot."""
-        by_worker, compiled, conf = self._made_of
+        by_worker, prepared = self._made_of
         self.network.kill(self.slots[index])
         self.run(self.engines[index].stop(0))
-        engine = self.engines[index] = self._make(index, by_worker[index], compiled, conf)
+        engine = self.engines[index] = self._make(index, by_worker[index], prepared)
         tasks = [task for task, slot in self.routes.items() if slot == self.slots[index]]
 
         def lost() -> None:

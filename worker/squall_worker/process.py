@@ -53,9 +53,7 @@ from squall_worker.watch.messages import answer_questions, ask_aside
 from squall_worker.watch.watchdog import Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
-    from squall_engine import Engine
-    from squall_engine.observe.metrics import Metrics
-    from squall_engine.tasks.in_hand import Before, InHand
+    from squall_engine.embed import Before, EmbeddedEngine, InHand, Metrics
 
 log = get_logger(__name__)
 
@@ -111,7 +109,7 @@ class Worker:
         self._changed = asyncio.Event()  # something in the cluster state or on the links did
         self._connected = asyncio.Event()  # the first connection to ZooKeeper stood
         self._fatal: BaseException | None = None
-        self._engine: Engine | None = None
+        self._engine: EmbeddedEngine | None = None
         self._transport: ZmqTransport | None = None
         self._metrics: Metrics | None = None
         self._history: WorkerHistory | None = None
@@ -188,11 +186,12 @@ class Worker:
 
     # -- start --------------------------------------------------------------------------------
 
-    async def _start(self) -> tuple[Engine, ClusterView, FirstReading]:
+    async def _start(self) -> tuple[EmbeddedEngine, ClusterView, FirstReading]:
         spec = self.spec
         connecting = self._tasks.start("connect", self._connect())
         await asyncio.sleep(0)  # let it send its first bytes
-        from squall_engine import tune_garbage_collector
+        # Large: while ZooKeeper answers.
+        from squall_engine.embed import tune_garbage_collector
 
         stored = load(spec.stormdist)
         self._errors.throttle_by(stored.conf)
@@ -220,7 +219,6 @@ class Worker:
         placement = first.placement
         await self._peers.follow(placement)
         engine = self._engine = self._make_engine(stored, placement, transport)
-        engine.guard_turns(self._may_turn)
         await engine.start()
         engine.set_routes(placement.routes)
         self._start_metrics(engine)
@@ -267,24 +265,15 @@ class Worker:
         if self._history is not None:
             self._errors.note = self._history.error
 
-    def _start_metrics(self, engine: Engine) -> None:
+    def _start_metrics(self, engine: EmbeddedEngine) -> None:
         """Metrics consumers and the event log, when the topology has any."""
-        if engine.conf.get("topology.metrics.consumer.register") or self._history is not None:
-            from squall_engine.observe.metrics import Metrics
-
-            self._metrics = Metrics.of(
-                engine.built,
-                engine.conf,
-                topology_id=self.spec.topology_id,
-                host=self.spec.hostname,
-                port=self.spec.port,
-                log_dir=self.spec.artifacts_dir,
-                clock=self._clock,
-                report=self._errors.report,
-                tap=self._history,
-            )
-            if self._metrics is not None:
-                self._metrics.start()
+        self._metrics = engine.start_metrics(
+            host=self.spec.hostname,
+            clock=self._clock,
+            report=self._errors.report,
+            log_dir=self.spec.artifacts_dir,
+            tap=self._history,
+        )
         if engine.events is not None:
             try:
                 engine.events.open(self.spec.artifacts_dir / "events.log")
@@ -319,31 +308,29 @@ class Worker:
 
     def _make_engine(
         self, stored: StoredTopology, placement: Placement, transport: ZmqTransport
-    ) -> Engine:
-        from squall_engine import Engine
-        from squall_engine.core.stats import TaskCounts
+    ) -> EmbeddedEngine:
+        from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 
         hand, before = self._open_in_hand()
-        make_counts = TaskCounts
-        if self._history is not None:
-            from squall_engine.observe.history_rows import TimedCounts
-
-            make_counts = TimedCounts
-        return Engine(
-            stored.prepared.topology,
-            {**self.spec.daemon_conf, **stored.conf},
+        settings = EngineSettings(
+            prepared=stored.prepared,
             topology_id=self.spec.topology_id,
-            task_to_component=stored.prepared.task_to_component,
-            executors=placement.executors,
             slot=self.slot,
-            transport=transport,
-            report_error=self._errors.report,
-            on_fatal=self._fail,
-            clock=self._clock,
+            executors=placement.executors,
+            daemon_conf=self.spec.daemon_conf,
+            times_calls=self._history is not None,
             code_dir=stored.code_dir,
             pid_dir=self.spec.pid_dir,
-            make_counts=make_counts,
             worker=f"{self.spec.hostname}:{self.spec.port}",
+        )
+        callbacks = EngineCallbacks(
+            on_reported=self._errors.report, on_fatal=self._fail, may_turn=self._may_turn
+        )
+        return EmbeddedEngine(
+            settings,
+            callbacks,
+            transport=transport,
+            clock=self._clock,
             hand=hand,
             before=before,
         )
@@ -351,7 +338,7 @@ class Worker:
     def _open_in_hand(self) -> tuple[InHand | None, Before | None]:
         """Where this worker notes what it has in hand, and what the one before it has noted. It
         can go on without either."""
-        from squall_engine.tasks.in_hand import Before, InHand
+        from squall_engine.embed import Before, InHand
 
         before = None
         try:
@@ -367,7 +354,11 @@ class Worker:
     # -- afterwards ---------------------------------------------------------------------------
 
     async def _follow(
-        self, engine: Engine, view: ClusterView, first: FirstReading, stopped: asyncio.Task[Any]
+        self,
+        engine: EmbeddedEngine,
+        view: ClusterView,
+        first: FirstReading,
+        stopped: asyncio.Task[Any],
     ) -> int:
         """Follow the cluster state until the end."""
         self._tasks.start("ready", self._get_ready(engine))
@@ -404,7 +395,9 @@ class Worker:
                     reading.cancel()
         return EXIT_STOPPED
 
-    async def _refresh(self, engine: Engine, view: ClusterView, ownership: Ownership) -> None:
+    async def _refresh(
+        self, engine: EmbeddedEngine, view: ClusterView, ownership: Ownership
+    ) -> None:
         """Read assignment and status and apply them; what cannot be read stays as it was."""
         doubt = self._presence.doubt
         if self._presence.in_doubt:
@@ -432,7 +425,7 @@ class Worker:
             log.info("worker_goes_on", slot=self.slot)
             engine.resume()
 
-    def _take_status(self, engine: Engine, base: StormBase | None, ours: bool) -> None:
+    def _take_status(self, engine: EmbeddedEngine, base: StormBase | None, ours: bool) -> None:
         """Run spouts, and sample events, as the topology's status says."""
         if engine.events is not None and base is not None:
             engine.events.sample(self.spec.topology_id, base.component_debug)
@@ -443,13 +436,13 @@ class Worker:
             log.info("topology_status", status=status, spouts_run=active)
             engine.set_active(active)
 
-    async def _answer_questions(self, engine: Engine) -> None:
+    async def _answer_questions(self, engine: EmbeddedEngine) -> None:
         """Say which messages trees are of, to workers that ask."""
         await self._connected.wait()
         assert self._state is not None
         await answer_questions(self._state.store, self.spec.topology_id, engine.built)
 
-    async def _get_ready(self, engine: Engine) -> None:
+    async def _get_ready(self, engine: EmbeddedEngine) -> None:
         """Let spouts emit once the peers are linked. A peer that never comes is not waited for: its
         link queues, and the engine stops what feeds it."""
         linked = await self._peers.wait_linked()
@@ -507,9 +500,7 @@ class Worker:
     def _executor_lines(self) -> Iterable[str]:
         if self._engine is None:
             return ()
-        from squall_engine.observe.describe import describe_tasks
-
-        return describe_tasks(self._engine.built, self._clock.monotonic())
+        return self._engine.describe(self._clock.monotonic())
 
     # -- end ----------------------------------------------------------------------------------
 
@@ -532,8 +523,8 @@ class Worker:
         log.error(
             "worker_fails", error=error, exc_info=None if isinstance(error, SquallError) else error
         )
-        engine = sys.modules.get("squall_engine")
-        if engine is None or not isinstance(error, engine.ComponentStartError):
+        embed = sys.modules.get("squall_engine.embed")
+        if embed is None or not isinstance(error, embed.ComponentStartError):
             self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
 
     async def _send_error(self, component: str, info: ErrorInfo) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall_common.component.shell_metrics import ShellMetric
 from squall_common.names import topology_name_of
 from squall_common.topology.model import Component, GlobalStreamId, Grouping, Topology
 from squall_common.topology.serialization import Registry
+
+if TYPE_CHECKING:
+    from squall_common.component.state import KeyValueState
 
 _Metric = TypeVar("_Metric")
 
@@ -30,6 +33,8 @@ class WorkerContext:
     wake: Callable[[], None]
     serialization: Registry = field(default_factory=Registry)
     resources: dict[str, Any] = field(default_factory=dict)  # shared by the worker's tasks
+    # (component, task): the state of a task; None: in memory.
+    open_state: Callable[[str, int], KeyValueState] | None = None
 
 
 class TopologyContext:
@@ -93,6 +98,12 @@ class TopologyContext:
         """A dict that all tasks of this worker share (one thread, unless a component is
         `blocking`)."""
         return self._worker.resources
+
+    def open_state(self) -> KeyValueState | None:
+        """The state that is kept for this task where it runs; None where nothing is kept: then a
+        StatefulBolt has it in memory."""
+        opened = self._worker.open_state
+        return None if opened is None else opened(self.this_component_id, self.this_task_id)
 
     def component(self, component_id: str) -> Component:
         """Raises KeyError for an unknown id."""

@@ -75,4 +75,5 @@ class StatefulBolt(Bolt):
 
     def _bind(self, collector: BoltCollector[Tuple], context: TopologyContext) -> None:
         super()._bind(collector, context)
-        object.__setattr__(self, "state", MemoryState())
+        kept = context.open_state()
+        object.__setattr__(self, "state", MemoryState() if kept is None else kept)

@@ -23,6 +23,7 @@ from squall_engine.core.invocation import InvocationMode
 from squall_engine.core.stats import TaskCounts
 from squall_engine.grouping.routing import Balancers, make_grouper
 from squall_engine.loading import ComponentStartError, feed_of
+from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import asked_to_end
 from squall_engine.tasks.base import SpoutTask, Task, TaskParts
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
@@ -34,7 +35,7 @@ class BuildHost(KindHost, Protocol):
     ledger: Ledger
     rng: random.Random
     edges: Edges
-    make_object: Callable[[Component, int], Any]
+    callbacks: EngineCallbacks
     make_counts: Callable[[], TaskCounts]
     worker_context: WorkerContext
     balancers: Balancers | None
@@ -80,7 +81,7 @@ class Built:
 def build_task(host: BuildHost, task: int) -> Built:
     """Construct the user's object of a task and bind it. Raises ComponentStartError."""
     component = host.plan.component_of(task)
-    user = host.make_object(component, task)
+    user = host.callbacks.make_object(component, task)
     feed = feed_of(user, component.id, task)
     conf = component_conf(host.worker_context.conf, component.conf)
     context = TopologyContext(host.worker_context, task, conf)
@@ -136,7 +137,7 @@ def _outputs(
                     source,
                     consumer.id,
                     edges,
-                    local_tasks=host.plan.local_tasks,
+                    local_tasks=host.plan.near_tasks,
                     rng=host.rng,
                     registry=host.worker_context.serialization,
                     make_custom=_custom_maker(context, GlobalStreamId(component.id, stream)),

@@ -27,6 +27,7 @@ from squall_engine.core import (
 )
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.plan import Plan
+from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import CURRENT, AsyncBolt, AsyncSpout, WakingSpoutCollector
 from squall_engine.tasks.base import (
     BatchBolt,
@@ -58,6 +59,7 @@ class KindHost(Host, Protocol):
     """The engine, as far as the kinds of tasks differ in what they need of it."""
 
     plan: Plan
+    callbacks: EngineCallbacks
     replays: Replays | None
     hand: InHand | None
     suspects: Suspects | None
@@ -175,6 +177,7 @@ def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
     )
     spout.idle_secs_min = float(conf.get(_SLEEP_KEY) or 0) / 1000
     spout.dies = fresh.dies
+    spout.on_asking_raised = host.callbacks.on_asking_raised
     spout.downstream = host.plan.downstream_of(spout.component)
 
 

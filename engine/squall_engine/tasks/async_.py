@@ -158,7 +158,7 @@ class AsyncSpout(SpoutTask):
             if isinstance(error, asyncio.CancelledError) and asked_to_end():
                 raise
             self._failures += 1
-            self.raised(error)
+            self.asking_raised(error)
             wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
             self.idle_until = self.host.now() + wait
         finally:

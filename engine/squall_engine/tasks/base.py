@@ -409,6 +409,7 @@ class SpoutTask(Task):
         # Which of ack() and fail() the user's class defines; the others need not be called.
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
         self.dies = False  # the worker ends when the user's code raises
+        self.on_asking_raised: Callable[[str, int, BaseException], None] | None = None
         self.replays: MessageFilter | None = None  # with topology.max.replays
         # Told of trees that are about to fail, with topology.max.worker.kills.
         self.on_failing: Callable[[Iterable[int]], None] | None = None
@@ -469,7 +470,7 @@ class SpoutTask(Task):
             self._failures = 0
         except Exception as error:
             self._failures += 1
-            self.raised(error)
+            self.asking_raised(error)
             wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
             self.idle_until = now() + wait
         end = now()
@@ -614,6 +615,12 @@ class SpoutTask(Task):
             call()
         except Exception as error:
             self.raised(error)
+
+    def asking_raised(self, error: BaseException) -> None:
+        """next_tuple has raised."""
+        self.raised(error)
+        if self.on_asking_raised is not None:
+            self.on_asking_raised(self.component, self.task, error)
 
     def raised(self, error: BaseException) -> None:
         """The user's code has raised. With `topology.bolt.die.on.error` the worker ends."""

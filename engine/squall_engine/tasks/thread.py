@@ -282,7 +282,7 @@ class ThreadSpout(SpoutTask):
                 self.user.next_tuple()
             except Exception as error:
                 self.asked = None  # the wait is no part of it
-                self.raised(error)
+                self.asking_raised(error)
                 self._wakeup.wait(self._ERROR_WAIT_SECS_MAX)
                 continue
             finally:

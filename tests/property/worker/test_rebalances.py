@@ -27,7 +27,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.prepared import prepare
-from squall_engine import Engine
+from squall_engine.embed import EmbeddedEngine, EngineSettings
 
 CHILDREN = 3
 MESSAGES = 120
@@ -114,15 +114,13 @@ class Cluster:
         }
         base = default_conf()
         stored = normalize_topology_conf(conf, base, name="test")
-        self.conf = {**base, **stored}
-        prepared = prepare(builder.build(), stored)
-        self.topology, self.tasks = prepared.topology, prepared.task_to_component
-        self.executors = prepared.executors
+        self.prepared = prepare(builder.build(), stored)
+        self.executors = self.prepared.executors
         self.network = network
         self.seed = seed
         self.clock = ManualClock()
         self.loop = _VirtualLoop(self.clock)
-        self.engines: dict[WorkerSlot, Engine] = {}
+        self.engines: dict[WorkerSlot, EmbeddedEngine] = {}
         self.placed: dict[WorkerSlot, list[Executor]] = {}
         self.starts = 0
 
@@ -151,24 +149,22 @@ class Cluster:
     async def _start(self, slot: WorkerSlot) -> None:
         self.starts += 1
         end = self.network.ends[slot] = MemoryTransport(self.network, slot)
-        engine = self.engines[slot] = Engine(
-            self.topology,
-            self.conf,
+        settings = EngineSettings(
+            prepared=self.prepared,
             topology_id="test-1-0",
-            task_to_component=self.tasks,
-            executors=self.placed[slot],
             slot=slot,
-            transport=end,
-            clock=self.clock,
+            executors=self.placed[slot],
+            daemon_conf=default_conf(),
             seed=self.seed + self.starts,
         )
+        engine = self.engines[slot] = EmbeddedEngine(settings, transport=end, clock=self.clock)
         await engine.start()
 
     async def _end(self, slot: WorkerSlot, *, well: bool) -> None:
         engine = self.engines.pop(slot)
         if well:
             await engine.stop(0.2)
-        users = [one.task.user for one in engine.built]
+        users = engine.users()
         for user in users:
             user.alive = False
         end = self.network.ends.pop(slot)  # what is on its way to it is lost

@@ -159,7 +159,7 @@ class Forgetful(Bolt):
                 self.ack(tup)
 
 
-def two_workers(bolt, acker, conf=None, options=None):
+def two_workers(bolt, acker, conf=None, settings=None):
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(5))
     builder.bolt("end", bolt).shuffle("numbers")
@@ -169,7 +169,7 @@ def two_workers(bolt, acker, conf=None, options=None):
         2,
         {"topology.acker.executors": 1, **(conf or {})},
         place=lambda executor, component: place[component],
-        options=options,
+        settings=settings,
     )
 
 

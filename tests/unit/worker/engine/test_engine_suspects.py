@@ -133,9 +133,9 @@ class Killing:
     def _replace(self, index: int, before: Before | None) -> Any:
         cluster = self.cluster
         buffer = self.hands[index] = bytearray(SIZE)
-        cluster._options = {"hand": InHand(buffer), "before": before}
-        by_worker, compiled, conf = cluster._made_of
-        engine = cluster._make(index, by_worker[index], compiled, conf)
+        cluster.in_hand = {"hand": InHand(buffer), "before": before}
+        by_worker, prepared = cluster._made_of
+        engine = cluster._make(index, by_worker[index], prepared)
         cluster.engines[index] = engine
         return engine
 

@@ -13,7 +13,7 @@ from tests.support.engine_cluster import EngineCluster
 from squall import Bolt, Spout, TopologyBuilder
 from squall_common.component.metrics import DataPoint, TaskInfo
 from squall_common.history.schema import Row, from_parquet, to_parquet
-from squall_engine.observe.history_rows import KeySamples, Recorder, TimedCounts, metric_rows
+from squall_engine.observe.history_rows import KeySamples, Recorder, metric_rows
 
 COUNT = 3_000
 
@@ -60,7 +60,7 @@ def topology() -> Any:
 def record(rate: float) -> list[Row]:
     """All rows of both workers, read twice."""
     Numbers.go = False
-    with EngineCluster(topology(), 2, options={"make_counts": TimedCounts}) as cluster:
+    with EngineCluster(topology(), 2, settings={"times_calls": True}) as cluster:
         recorders = []
         for engine in cluster.engines:
             keys = KeySamples(engine.plan, rate, random.Random(7))

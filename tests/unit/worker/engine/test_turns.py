@@ -8,6 +8,7 @@ from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
+from squall_engine.embed import EngineCallbacks
 
 
 @pytest.fixture(autouse=True)
@@ -245,11 +246,11 @@ def test_a_worker_that_may_take_no_turn_executes_nothing_until_it_may_again():
     builder = TopologyBuilder()
     builder.spout("numbers", Counting())
     builder.bolt("seen", Executions()).shuffle("numbers")
-    with EngineCluster(builder.build(), 1) as cluster:
+    allowed = [True]
+    callbacks = EngineCallbacks(may_turn=lambda: bool(allowed))
+    with EngineCluster(builder.build(), 1, callbacks=callbacks) as cluster:
         engine = cluster.engines[0]
         spout, bolt = user_of(engine, "numbers"), user_of(engine, "seen")
-        allowed = [True]
-        engine.guard_turns(lambda: bool(allowed))
         cluster.run_for(1)
         assert bolt.seen == [1, 2, 3]
         spout.at[4] = allowed.clear

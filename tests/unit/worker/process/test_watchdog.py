@@ -19,7 +19,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import WorkerSlot
 from squall_common.topology.prepared import prepare
-from squall_engine import Engine
+from squall_engine.embed import EmbeddedEngine, EngineSettings
 from squall_worker.watch.watchdog import EXIT_STALLED, Watchdog
 
 STUCK = threading.Event()  # something waits for GO
@@ -108,7 +108,7 @@ class Setup:
         self.asked: list[int] = []
         self.answer: str | None = None
         self.dog: Watchdog
-        self.engine: Engine
+        self.engine: EmbeddedEngine
 
     def send(self, errors: Sequence[tuple[str, ErrorInfo]], secs: float) -> None:
         self.errors += [(component, info.error) for component, info in errors]
@@ -150,13 +150,14 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
     done = threading.Event()
 
     async def run() -> None:
-        engine = Engine(
-            prepared.topology,
-            {**default_conf(), **settings},
-            topology_id="stall-1-1",
-            task_to_component=prepared.task_to_component,
-            executors=prepared.executors,
-            slot=WorkerSlot("node", 6700),
+        engine = EmbeddedEngine(
+            EngineSettings(
+                prepared=prepared,
+                topology_id="stall-1-1",
+                slot=WorkerSlot("node", 6700),
+                executors=prepared.executors,
+                daemon_conf=default_conf(),
+            )
         )
         await engine.start()
         loop = asyncio.get_running_loop()

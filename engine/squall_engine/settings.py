@@ -1,0 +1,71 @@
+"""What a program gives an engine that it embeds: `EngineSettings`, and `EngineCallbacks` for what
+leaves the engine. See `embed`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from squall_common.topology.model import Component, Executor, WorkerSlot
+from squall_common.topology.prepared import PreparedTopology
+from squall_engine.loading import make_user_object
+
+if TYPE_CHECKING:
+    from squall_common.component.state import KeyValueState
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """What an engine runs, and as which worker."""
+
+    prepared: PreparedTopology
+    topology_id: str
+    slot: WorkerSlot  # its own
+    executors: Sequence[Executor]  # of this worker
+    daemon_conf: Mapping[str, Any] = field(default_factory=dict)  # beneath the topology's
+    near: frozenset[int] = frozenset()
+    """Tasks elsewhere that local-or-shuffle groupings treat like those of this worker."""
+    seed: int | None = None  # makes ids and shuffles repeatable; None: from os.urandom
+    times_calls: bool = False  # counts how long each call took, for the history
+    code_dir: Path | None = None  # the unpacked package
+    pid_dir: Path | None = None  # where shell components note their children
+    worker: str = ""  # host:port, named in reasons of failures; "": the slot
+
+    @cached_property
+    def conf(self) -> Mapping[str, Any]:
+        """The topology's configuration over the daemons'."""
+        return {**self.daemon_conf, **self.prepared.conf}
+
+
+def _ignore(*_: object) -> None:
+    """What nobody asked for."""
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCallbacks:
+    """What an engine calls. All but `on_reported` are called on its loop."""
+
+    on_reported: Callable[[str, int, BaseException], None] | None = None
+    """(component, task, error): an error of a component, whatever its cause; from any thread.
+    Throttling is the callee's. None: errors are only logged."""
+    on_fatal: Callable[[BaseException], None] | None = None
+    """(error), once: the engine has stopped turning, because of `topology.bolt.die.on.error` or a
+    fault of its own. A process that is a worker exits with a status other than 0. None: logged."""
+    on_rejected: Callable[[str, int, Exception], None] = _ignore
+    """(component, task, error): a tuple that could not be delivered. It is reported as well."""
+    on_asking_raised: Callable[[str, int, BaseException], None] = _ignore
+    """(component, task, error): a spout's next_tuple has raised; from its thread if it has one. It
+    is reported as well, and the spout is asked again later."""
+    may_turn: Callable[[], bool] = _always
+    """Asked before each turn. While it returns False turns are put off, until `resume`."""
+    make_object: Callable[[Component, int], Any] = make_user_object
+    """(component, task): makes a user's spout or bolt. Raises ComponentStartError."""
+    open_state: Callable[[str, int], KeyValueState] | None = None
+    """(component, task): the state of a StatefulBolt. None: in memory."""

@@ -1,0 +1,153 @@
+"""The door for programs that run tasks."""
+
+import asyncio
+import time
+
+import pytest
+
+from squall import Bolt, Spout, StatefulBolt, TopologyBuilder
+from squall_common.component.state import MemoryState
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.topology.model import WorkerSlot
+from squall_common.topology.prepared import prepare
+from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineEndedError, EngineSettings
+
+
+class Numbers(Spout):
+    outputs = ["n"]
+
+    def __init__(self, count):
+        self.count = count
+
+    def open(self, conf, context):
+        self.next, self.acked = 0, []
+
+    def next_tuple(self):
+        if self.next < self.count:
+            self.emit([self.next], message_id=self.next)
+            self.next += 1
+
+    def ack(self, msg_id):
+        self.acked.append(msg_id)
+
+
+class Collects(Bolt):
+    def execute(self, tup):
+        pass
+
+
+class Unreadable(Spout):
+    outputs = ["n"]
+
+    def next_tuple(self):
+        raise OSError("no such file")
+
+
+class Remembers(StatefulBolt):
+    def execute(self, tup):
+        self.state.put(tup["n"], True)
+
+
+class Slow(Bolt):
+    blocking = True
+
+    def execute(self, tup):
+        time.sleep(0.001)
+
+
+def engine_of(spout, bolt, *, near=frozenset(), **callbacks):
+    builder = TopologyBuilder()
+    builder.spout("numbers", spout)
+    builder.bolt("end", bolt, parallelism=1).shuffle("numbers")
+    stored = normalize_topology_conf({"topology.workers": 1}, default_conf(), name="test")
+    prepared = prepare(builder.build(), stored)
+    settings = EngineSettings(
+        prepared=prepared,
+        topology_id="test-1-1",
+        slot=WorkerSlot("test", 1),
+        executors=prepared.executors,
+        daemon_conf=default_conf(),
+        near=near,
+    )
+    return EmbeddedEngine(settings, EngineCallbacks(**callbacks))
+
+
+async def running(engine):
+    await engine.start()
+    engine.set_active(True)
+    return engine
+
+
+@pytest.mark.parametrize("bolt", [Collects, Slow], ids=["on the loop", "on a thread"])
+async def test_run_until_drained_returns_when_every_message_is_settled(bolt):
+    engine = await running(engine_of(Numbers(50), bolt()))
+    try:
+        (spout,) = engine.users("numbers")
+        async with asyncio.timeout(30):
+            await engine.run_until_drained(lambda: len(spout.acked) == 50)
+        assert engine.is_drained()
+    finally:
+        await engine.stop(0)
+
+
+async def test_a_condition_that_raises_ends_the_wait_and_the_engine_turns_on():
+    def refuse():
+        raise ValueError("enough")
+
+    engine = await running(engine_of(Numbers(3), Collects()))
+    try:
+        with pytest.raises(ValueError, match="enough"):
+            await engine.run_until(refuse)
+        async with asyncio.timeout(30):
+            await engine.run_until_drained()
+    finally:
+        await engine.stop(0)
+
+
+async def test_a_wait_ends_when_the_engine_has_died():
+    died = []
+    engine = await running(engine_of(Numbers(3), Collects(), on_fatal=died.append))
+    try:
+        asyncio.get_running_loop().call_later(0.05, engine.die, RuntimeError("a fault"))
+        async with asyncio.timeout(30):
+            with pytest.raises(EngineEndedError, match="test-1-1 has ended"):
+                await engine.run_until(lambda: False)
+        assert [str(error) for error in died] == ["a fault"]
+    finally:
+        await engine.stop(0)
+
+
+async def test_a_spout_that_raises_when_it_is_asked_is_heard_of():
+    raised, reported = [], []
+    engine = await running(
+        engine_of(
+            Unreadable(),
+            Collects(),
+            on_asking_raised=lambda *what: raised.append(what),
+            on_reported=lambda *what: reported.append(what),
+        )
+    )
+    try:
+        async with asyncio.timeout(30):
+            await engine.run_until(lambda: bool(raised))
+        component, _, error = raised[0]
+        assert (component, str(error)) == ("numbers", "no such file")
+        assert raised[0] in reported
+    finally:
+        await engine.stop(0)
+
+
+async def test_the_state_of_a_bolt_is_the_one_that_the_embedder_opens():
+    states = {}
+
+    def open_state(component, task):
+        return states.setdefault(component, MemoryState())
+
+    engine = await running(engine_of(Numbers(3), Remembers(), open_state=open_state))
+    try:
+        (spout,) = engine.users("numbers")
+        async with asyncio.timeout(30):
+            await engine.run_until_drained(lambda: len(spout.acked) == 3)
+        assert len(states["end"]) == 3
+    finally:
+        await engine.stop(0)
