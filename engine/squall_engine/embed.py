@@ -195,7 +195,6 @@ __all__ = [
     "InHand",
     "Observer",
     "ValueCodec",
-    "describe",
     "make_user_object",
     "section_rows",
     "tune_garbage_collector",

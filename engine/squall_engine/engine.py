@@ -32,7 +32,7 @@ from squall_common.component.context import WorkerContext
 from squall_common.config.load import component_conf
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
-from squall_common.errors import describe
+from squall_common.errors import SquallError, describe
 from squall_common.names import ACKER_COMPONENT
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.serialization import Registry
@@ -56,6 +56,7 @@ from squall_engine.core.stats import TaskCounts, Totals
 from squall_engine.dataflow.flow import Flow
 from squall_engine.dataflow.outgoing import Waiting
 from squall_engine.dataflow.remote import Exchange
+from squall_engine.engine_life import EngineEvent, EngineLife, EngineState, TurnReason
 from squall_engine.grouping.routing import Balancers
 from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLogThrottle
@@ -76,6 +77,9 @@ _STATS_SECS = 30.0  # the finest bucket of the statistics' windows
 _TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one spins
 _DRAIN_POLL_SECS = 0.005
 _NO_CALLBACKS = EngineCallbacks()
+# As plain ints: see `TurnReason`.
+_STIRRED, _ARRIVED, _TIMED, _PUT_OFF = map(int, TurnReason)
+_ENDING = frozenset({EngineState.CLOSING, EngineState.STOPPED})
 
 
 class Engine:
@@ -208,20 +212,16 @@ class Engine:
 
         self._active = False
         self._ready = transport is None
-        self._stopping = False
-        self._running = False
         self._may_turn = callbacks.may_turn
-        self._dead = False
-        self._closed = False
-        self._stopped: asyncio.Future[bool] | None = None
+        self._life = EngineLife()
+        self._fault: BaseException | None = None  # what has ended its turns
+        self._stopped: asyncio.Future[bool] | None = None  # not None once it was asked to stop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._timed = False  # this turn is a timer's
-        self._stirred = True  # something was done since the last whole turn, or is left of it
-        self._arrived = False  # the transport has something
+        self._why = _STIRRED  # the reasons for the next turn, or for this one
         self._due = now  # when the first of ticks, time-out buckets, loads and statistics is due
         self._clock_due = now  # the first of ticks and statistics: these end a wait
 
@@ -248,6 +248,7 @@ class Engine:
         """Construct the components, `open`/`prepare` them in task order and begin to turn. Raises
         ComponentStartError, after `report_error` was told. Spouts stay silent until active and
         ready."""
+        self._happened(EngineEvent.START_REQUESTED)
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         try:
@@ -255,12 +256,14 @@ class Engine:
                 built = build_task(self, task)
                 self.built.append(built)
                 await open_task(built)
-        except ComponentStartError as error:
-            self.report(error.component, error.task, error.__cause__ or error)
-            await self._close()
-            raise
-        except BaseException:
-            await self._close()
+                if self._life.state in _ENDING:
+                    await close_components([built], self.report)
+                    raise SquallError("the engine was stopped while it started")
+        except BaseException as error:
+            if isinstance(error, ComponentStartError):
+                self.report(error.component, error.task, error.__cause__ or error)
+            if self._happened(EngineEvent.START_FAILED):
+                await self._close()
             raise
         if self.suspects is not None:
             self.suspects.begin()
@@ -272,7 +275,7 @@ class Engine:
             if freq and isinstance(one.task, BoltTask):
                 self._ticks.add(one.task, freq, now)
         self._flow.flush_all()
-        self._running = True
+        self._happened(EngineEvent.TASKS_OPENED)
         log.info("engine_started", core=core.NAME, tasks=len(self.plan.local_tasks))
         if self._transport is not None:
             self._transport.set_wakeup(self._on_arrival, self)
@@ -280,7 +283,8 @@ class Engine:
 
     def resume(self) -> None:
         """`may_turn` returns True again: make up for the turns that were put off."""
-        self._arrived = self._transport is not None
+        if self._transport is not None:
+            self._why |= _ARRIVED
         self._schedule()
 
     async def stop(self, drain_secs: float) -> bool:
@@ -292,21 +296,23 @@ class Engine:
         self._stopped = asyncio.get_running_loop().create_future()
         drained = False
         try:
-            self._stopping = True
+            self._happened(EngineEvent.STOP_REQUESTED)
             self._apply_active()
             deadline = self.now() + drain_secs
-            while self._running and not (drained := self.is_drained()):
+            while self._life.turns and not (drained := self.is_drained()):
                 left = deadline - self.now()
                 if left <= 0:
                     break
                 self._schedule()
                 await asyncio.sleep(min(_DRAIN_POLL_SECS, max(left, _TIMER_SECS_MIN)))
-            alive, self._running = self._running, False
+            alive = self._life.turns
+            closes = self._happened(EngineEvent.DRAIN_ENDED)
             if self._timer is not None:
                 self._timer.cancel()
             if alive:
                 self._give_up()
-            await self._close(late=drain_secs > 0 and not drained)
+            if closes:
+                await self._close(late=drain_secs > 0 and not drained)
             if alive:
                 self._desk.detach()
                 self._give_up()  # what was acked in cleanup, and coroutines that were cancelled
@@ -326,11 +332,40 @@ class Engine:
             self._exchange.flush()
 
     async def _close(self, *, late: bool = False) -> None:
-        if not self._closed:
-            self._closed = True
-            left = await close_components(self.built, self.report, late=late)
-            if self.replays is not None:  # they were failed: after that, since the last note counts
-                self.replays.note([root for tup in left for root in roots_of(tup)], LOST)
+        """End the components: for whoever has brought the engine into CLOSING."""
+        left = await close_components(self.built, self.report, late=late)
+        if self.replays is not None:  # they were failed: after that, since the last note counts
+            self.replays.note([root for tup in left for root in roots_of(tup)], LOST)
+        self._happened(EngineEvent.COMPONENTS_CLOSED)
+
+    def _happened(self, event: EngineEvent) -> bool:
+        """Whether that has led to another state. From any thread."""
+        return self._life.happened(event, self.now())
+
+    @property
+    def state(self) -> EngineState:
+        return self._life.state
+
+    def validate(self) -> None:
+        """Assert what must be true between two events, on the loop's thread. Raises
+        ContradictionError, which tells what led there."""
+        state = self._life.state
+        with self._life.story.checking(self._life):
+            if state is EngineState.NEW:
+                assert not self.built, "components before the start"
+            if state is EngineState.RUNNING:
+                assert self._stopped is None, "running, although it was asked to stop"
+            if state is EngineState.DRAINING:
+                assert self._stopped is not None, "draining, and nobody has asked it to stop"
+            if state is EngineState.DEAD:
+                assert self._fault is not None, "dead of nothing"
+            if self._life.turns:
+                assert self._fault is None, "turning, in spite of a fault"
+                # Or it would sleep until somebody wakes it, whatever is due.
+                ahead = self._scheduled or self._timer is not None or self._why & _PUT_OFF
+                assert ahead or self.turn_started is not None, "no turn is ahead"
+            if self._fault is None:
+                assert self.fatal is None, "on_fatal was called without a fault"
 
     def is_drained(self) -> bool:
         """Whether nothing of this worker is in flight."""
@@ -353,7 +388,7 @@ class Engine:
 
     def _apply_active(self) -> None:
         for spout in self._flow.spouts:
-            spout.set_active(self._active and not self._stopping)
+            spout.set_active(self._active and self._stopped is None)
         self._schedule()
 
     def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
@@ -397,7 +432,7 @@ class Engine:
         """Take a turn soon. Safe from any thread."""
         if threading.get_ident() == self._thread_id:
             self._schedule()
-        elif self._loop is not None and not (self._scheduled and self._stirred):
+        elif self._loop is not None and not (self._scheduled and self._why & _STIRRED):
             # (In this order: a turn that is whole, and comes after what was done before this.)
             try:
                 self._loop.call_soon_threadsafe(self._schedule)
@@ -445,9 +480,9 @@ class Engine:
 
     def die(self, error: BaseException) -> None:
         """The worker must end: stop turning, tell the process. From any thread."""
-        if not self._dead:
-            self._dead = True
-            self._running = False
+        if self._fault is None:
+            self._fault = error
+            self._happened(EngineEvent.DIED)
             self.loop.call_soon_threadsafe(self._died, error)
 
     def _died(self, error: BaseException) -> None:
@@ -462,7 +497,7 @@ class Engine:
     @property
     def has_ended(self) -> bool:
         """Whether it turns no more: it was stopped, or `on_fatal` has been called."""
-        return self.fatal is not None or (self._stopped is not None and not self._running)
+        return self.fatal is not None or self._life.state in _ENDING
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -478,11 +513,11 @@ class Engine:
     def _schedule(self) -> None:
         """Something was done, or is to be done: take a whole turn as soon as the event loop comes
         round."""
-        self._stirred = True
+        self._why |= _STIRRED
         self._call_turn()
 
     def _call_turn(self) -> None:
-        if self._running and not self._scheduled:
+        if self._life.turns and not self._scheduled:
             self._scheduled = True
             assert self._loop is not None
             self._loop.call_soon(self._take_turn)
@@ -490,7 +525,7 @@ class Engine:
     def _on_arrival(self) -> None:
         """The transport has something. It says so between the turns: the way around the loop can
         be spared."""
-        self._arrived = True
+        self._why |= _ARRIVED
         if self.turn_started is not None:
             self._schedule()
         elif not self._scheduled:
@@ -499,13 +534,17 @@ class Engine:
     def _on_timer(self) -> None:
         self._timer = None
         if not self._scheduled:
-            self._timed = True
+            self._why |= _TIMED
             self._take_turn()
 
     def _take_turn(self) -> None:
         self._scheduled = False
-        if not self._running or not self._may_turn():
+        if not self._life.turns:
             return
+        if not self._may_turn():
+            self._why |= _PUT_OFF
+            return
+        self._why &= ~_PUT_OFF
         self.turn_started = self.now()
         try:
             worked = self._turn()
@@ -520,7 +559,7 @@ class Engine:
             self.after_turn()
         if worked:
             self._call_turn()
-        elif self._running and not self._scheduled:
+        elif self._life.turns and not self._scheduled:
             self._wait()
 
     def _wait(self) -> None:
@@ -540,23 +579,23 @@ class Engine:
         """One turn. True when another should follow at once."""
         flow, desk = self._flow, self._desk
         start = self.turn.now = self.now()
-        worked = self._arrived and self._receive()
+        worked = bool(self._why & _ARRIVED) and self._receive()
         if start >= self._due:
             worked |= self._pass_time(start)
-        may_emit = self._ready and not self._stopping
+        may_emit = self._ready and self._stopped is None
         deadline = start + self._turn_secs
         # A timer is good to a millisecond, and may come that much too soon.
-        due = start + (_TIMER_SECS_MIN if self._timed else 0.0)
-        self._timed = False
+        due = start + (_TIMER_SECS_MIN if self._why & _TIMED else 0.0)
+        self._why &= ~_TIMED
         worked |= flow.run_spouts(due, deadline, may_emit=may_emit)
         if self.suspects is not None:
             worked |= self.suspects.turn()
-        if not (worked or self._stirred or desk.has_lost or flow.spouts_spoke()):
+        if not (worked or self._why & _STIRRED or desk.has_lost or flow.spouts_spoke()):
             return False
-        self._stirred = False
+        self._why &= ~_STIRRED
         worked |= desk.fail_lost()
         if not self._may_turn():  # the process slept meanwhile
-            self._stirred = True
+            self._why |= _STIRRED
             return False
         # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
         if self.suspects is None or not self.suspects.bolts_wait:
@@ -568,9 +607,9 @@ class Engine:
         flow.tell_senders()
         self._exchange.flush()
         if worked and flow.has_more():
-            self._stirred = True
+            self._why |= _STIRRED
         # The next turn asks the spouts again; where there are none, it would find nothing.
-        return worked and (self._stirred or desk.has_lost or bool(flow.spouts))
+        return worked and bool(self._why & _STIRRED or desk.has_lost or flow.spouts)
 
     def _pass_time(self, now: float) -> bool:
         """What is due because time has passed. True when there was anything for this turn."""
@@ -580,7 +619,7 @@ class Engine:
             self._flow.tell_loads()
             if self.balancers is not None:
                 self.balancers.update(self._flow.loads(self.balancers.targets))
-            self._stirred = True  # once a second a whole turn, whatever nobody told
+            self._why |= _STIRRED  # once a second a whole turn, whatever nobody told
         if self._stats_due.is_due(now):
             self._readings.tick(now)
         self._clock_due = self._ticks.next_due(self._stats_due.due)
@@ -591,7 +630,7 @@ class Engine:
         """Take in what has arrived. A section that cannot be read is dropped and logged: its
         tuples time out."""
         assert self._transport is not None
-        self._arrived = False
+        self._why &= ~_ARRIVED
         arrivals = self._transport.drain(_RECEIVE_BYTES)
         for arrival in arrivals:
             for section in arrival.sections:
@@ -622,7 +661,7 @@ class Engine:
     def _next_deadline(self) -> float:
         """When there will be something to do if nothing arrives before."""
         deadline = self._clock_due
-        if self._ready and not self._stopping:
+        if self._ready and self._stopped is None:
             now = self.turn.now
             for spout in self._flow.spouts:
                 at = spout.idle_until

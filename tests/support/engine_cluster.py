@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tests.support.validated_engine import ValidatedEngine
+
 from squall.testing import _VirtualLoop
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_common.topology.prepared import PreparedTopology, prepare
-from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
+from squall_engine.embed import EngineCallbacks, EngineSettings
 from squall_engine.transport import Arrival, Grant
 
 NO_CALLBACKS = EngineCallbacks()
@@ -163,7 +165,7 @@ class EngineCluster:
 
     def _make(
         self, index: int, executors: list[Executor], prepared: PreparedTopology
-    ) -> EmbeddedEngine:
+    ) -> ValidatedEngine:
         slot = self.slots[index]
         self.network.ends[slot] = self.network.end(slot, self.clock)
         settings = EngineSettings(
@@ -175,7 +177,7 @@ class EngineCluster:
             seed=self._seed + index,
             **self._settings,
         )
-        return EmbeddedEngine(
+        return ValidatedEngine(
             settings,
             self._callbacks,
             transport=self.network.ends[slot],
@@ -218,6 +220,7 @@ class EngineCluster:
         async def stop() -> None:
             for engine in self.engines:
                 await engine.stop(0)
+                assert not engine.contradictions, engine.contradictions[0]
 
         try:
             self.run(stop())

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.engine_cluster import MemoryTransport, Network
+from tests.support.validated_engine import ValidatedEngine
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall.testing import _VirtualLoop
@@ -27,7 +28,7 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.prepared import prepare
-from squall_engine.embed import EmbeddedEngine, EngineSettings
+from squall_engine.embed import EngineSettings
 
 CHILDREN = 3
 MESSAGES = 120
@@ -120,7 +121,7 @@ class Cluster:
         self.seed = seed
         self.clock = ManualClock()
         self.loop = _VirtualLoop(self.clock)
-        self.engines: dict[WorkerSlot, EmbeddedEngine] = {}
+        self.engines: dict[WorkerSlot, ValidatedEngine] = {}
         self.placed: dict[WorkerSlot, list[Executor]] = {}
         self.starts = 0
 
@@ -157,7 +158,7 @@ class Cluster:
             daemon_conf=default_conf(),
             seed=self.seed + self.starts,
         )
-        engine = self.engines[slot] = EmbeddedEngine(settings, transport=end, clock=self.clock)
+        engine = self.engines[slot] = ValidatedEngine(settings, transport=end, clock=self.clock)
         await engine.start()
 
     async def _end(self, slot: WorkerSlot, *, well: bool) -> None:
@@ -167,6 +168,7 @@ class Cluster:
         users = engine.users()
         for user in users:
             user.alive = False
+        assert not engine.contradictions, engine.contradictions[0]
         end = self.network.ends.pop(slot)  # what is on its way to it is lost
         if not well:
             end.send = _nowhere  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall_engine.embed import EngineCallbacks
+from squall_engine.engine_life import TurnReason
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +149,7 @@ def test_a_thread_that_wakes_the_worker_gets_a_whole_turn_though_a_short_one_is_
         engine = cluster.engines[0]
 
         async def wake():
-            engine._stirred = False
+            engine._why &= ~int(TurnReason.STIRRED)
             engine._call_turn()
             assert engine._scheduled
             turns = whole_turns(engine)
