@@ -59,6 +59,8 @@ def _pytest(*arguments: str, again: bool = True) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", *(options if again else ()), *arguments)
 
 
+ENGINE_TESTS = ("tests/unit/worker", "tests/component/worker/engine", "tests/property/worker")
+
 STAGES = (
     Stage(
         "lint",
@@ -69,7 +71,8 @@ STAGES = (
         20,
     ),
     Stage("types", ((sys.executable, "-m", "mypy"),), 70),
-    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 150),
+    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 120),
+    Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 90),
     # What the compiled core replaces, once more in Python.
     Stage(
         "pure",
@@ -77,10 +80,10 @@ STAGES = (
             (
                 "env",
                 "SQUALL_CORE=pure",
-                *_pytest("-q", "-n", "2", "tests/unit/worker", "tests/property/worker"),
+                *_pytest("-q", "-n", "2", *ENGINE_TESTS),
             ),
         ),
-        90,
+        75,
     ),
     Stage(
         "simulation",
@@ -108,15 +111,12 @@ STAGES = (
     Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 360),
 )
 
-# Unit tests and models without the slow ones, which "unit" has.
+# Unit tests, and the quick ones among the property tests.
 FAST = (
     "tests/unit",
     "tests/property/drpc",
     "tests/property/nimbus",
     "tests/property/supervisor",
-    "--ignore=tests/unit/bench",
-    "--ignore=tests/unit/squall/test_entry.py",
-    "--ignore=tests/unit/tools/test_run_all.py",
 )
 CHECK = (
     Stage("lint", STAGES[0].commands, 10),

@@ -1,14 +1,11 @@
 """The other subjects of the benchmark: what they make of what was measured."""
 
-import dataclasses
 import json
 
 import pytest
 from bench import encryption, latency, memory, plots, scale
-from bench.runs import measure
 
 from squall_common.security.curve import CURVE
-from squall_engine import core
 
 
 def test_percentiles_are_of_the_sorted_latencies():
@@ -51,30 +48,6 @@ def test_larger_tuples_may_cost_more():
     assert [row[2] for row in table.rows] == ["", "10.00x"]
 
 
-@pytest.mark.parametrize("name", ["tasks_10", "fan_out_16", "bytes_10"])
-def test_what_scales_is_counted(name):
-    """With a thousandth of the tuples."""
-    (case,) = [case for case in scale.cases() if case.name == name]
-    if name == "tasks_10":
-        from bench.headline import word_count
-
-        case = word_count(name, tasks=5, lines=50, rounds=1, core=core.NAME)
-    else:
-        from dataclasses import replace
-
-        total = case.messages // 1000
-        case = replace(
-            case,
-            arguments={**case.arguments, "total": total},
-            tuples=case.tuples // 1000,
-            messages=total,
-            executed={name: n // 1000 for name, n in case.executed.items()},
-        )
-    report = measure([case], 1)
-    assert report["cases"][name]["tuples_checked"] == case.tuples > 0
-    assert "ratio_to_plain" not in report["cases"][name]
-
-
 def test_counts_of_all_tasks_are_added_up(tmp_path):
     for task, sent in ((1, 5), (2, 7)):
         counts = {"sent": sent, "acked": sent, "failed": 0}
@@ -113,13 +86,3 @@ def test_what_encryption_costs_is_told_by_pairs(monkeypatch):
     (table,) = encryption.tables(report)
     assert table.rows[0][1:4] == ["1.00", "3.00", "3.00x (2.00-4.00)"]
     assert len(encryption.tables(encryption.take(1))[0].rows) == 3
-
-
-def test_an_encrypted_run_is_counted(monkeypatch):
-    """Two real workers, with a thousandth of the tuples."""
-    (case,) = [case for case in encryption.cases() if case.name == "bytes_100_encrypted"]
-    case = dataclasses.replace(
-        case, arguments={**case.arguments, "total": 200}, tuples=200, messages=200,
-        executed={"sink": 200},
-    )  # fmt: skip
-    assert measure([case], 1)["cases"]["bytes_100_encrypted"]["tuples_checked"] == 200

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from squall_cli.dev.cluster import DevCluster
 from squall_cli.dev.plan import DevPlan, check_ports, default_data_dir, make_plan
-from squall_cli.dev.ports import LOOPBACK, free_ports, port_is_free
+from squall_cli.dev.ports import LOOPBACK
 from squall_common.errors import ConfigError, SquallError
 
 
@@ -70,29 +69,9 @@ def test_a_key_that_is_decided_here_cannot_be_overridden() -> None:
     assert caught.value.hint == "Use --slots instead."
 
 
-def test_a_port_in_use_is_named_with_its_purpose() -> None:
-    with socket.socket() as taken:
-        taken.bind((LOOPBACK, 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        ports = iter([port, *range(20_000, 20_010)])
-        busy = plan(free_ports=lambda count: [next(ports) for _ in range(count)])
-        with pytest.raises(SquallError, match=rf"port {port} \(ZooKeeper\) is in use") as caught:
-            check_ports(busy, lambda p: port_is_free(p) if p == port else True)
-    assert "--free-ports" in str(caught.value)
-
-
 def test_several_ports_in_use_are_one_message() -> None:
     with pytest.raises(SquallError, match=r"ports 2181 \(ZooKeeper\), 6627 \(Nimbus\) are in use"):
         check_ports(plan(), lambda port: port not in (2181, 6627))
-
-
-def test_free_ports_differ_and_lie_below_the_ephemeral_range() -> None:
-    ports = free_ports(20)
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    assert len(set(ports)) == 20
-    assert all(port_is_free(port) for port in ports)
-    assert max(ports) < lowest or lowest <= 16_000
 
 
 def test_data_folder_follows_xdg() -> None:

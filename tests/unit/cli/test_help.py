@@ -6,8 +6,6 @@ After a change that is meant: SQUALL_UPDATE_SNAPSHOTS=1 pytest tests/unit/cli/te
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,20 +69,6 @@ def test_no_snapshot_is_left_of_a_command_that_is_gone() -> None:
         *COMMANDS,
         *(name.replace(" ", "_") for name in NESTED),
     }
-
-
-def test_version_imports_no_more_than_it_needs() -> None:
-    """`storm --version` must answer at once: no Thrift, no YAML, no rich."""
-    program = (
-        "import sys\n"
-        "from squall_cli.main import run\n"
-        "status = run(['--version'])\n"
-        "heavy = {'rich', 'yaml', 'thriftpy2', 'kazoo', 'asyncio', 'squall'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy or status else 0)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Squall ")
 
 
 def test_the_command_is_called_storm() -> None:

@@ -497,26 +497,6 @@ async def test_a_start_that_a_crash_left_pending_is_made_by_the_next_leader(tmp_
         await supervisor.close()
 
 
-async def test_a_nimbus_that_does_not_lead_names_the_leader(nimbus, tmp_path) -> None:
-    topology_id = await nimbus.submit()
-    async with LocalNimbus(tmp_path / "b", ensemble=nimbus.ensemble, port=6628) as other:
-        for method, args in (
-            ("beginFileUpload", ()),
-            ("submitTopology", ("x", "y", "{}", topology())),
-            ("killTopology", ("wordcount",)),
-            ("rebalance", ("wordcount", None)),
-            ("deleteBlob", ("x",)),
-            ("getUserTopology", (topology_id,)),
-        ):
-            with pytest.raises(ThriftApplicationError) as caught:
-                await other.call(method, *args)
-            assert caught.value.message == "not the leader; the leader is 127.0.0.1:6627"
-        leader = await other.call("getLeader")
-        assert (leader.host, leader.port, leader.isLeader) == ("127.0.0.1", 6627, True)
-        (summary,) = (await other.call("getClusterInfo")).topologies
-        assert summary.id == topology_id
-
-
 async def test_a_missing_argument_is_a_protocol_error(nimbus) -> None:
     with pytest.raises(ThriftApplicationError, match="argument name is missing"):
         await nimbus.service.killTopology(Call("killTopology", "p"), None)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 
 import pytest
 from tests.support import spark_topologies as st
-from tests.support.shells import PACKAGE
 from tests.support.spark_plans import plan_for, run_here
 
-from squall import ShellBolt, TopologyBuilder
+from squall import TopologyBuilder
 from squall_common.component.groupings import stable_hash
 from squall_common.topology.system import component_tasks
 from squall_spark.task import TaskFailedError
@@ -166,16 +164,3 @@ def test_a_task_makes_the_same_choices_when_it_runs_again() -> None:
     builder.bolt("told", st.Told(), parallelism=5).shuffle("numbers")
     plan = plan_for(builder)
     assert run_here(plan) == run_here(plan)
-
-
-def test_a_shell_bolt_runs_and_all_it_emits_arrives() -> None:
-    builder = TopologyBuilder()
-    builder.spout("lines", st.NumberedLines())
-    shell = ShellBolt(sys.executable, "ledger_split.py", outputs=["number", "place", "word"])
-    builder.bolt("split", shell, parallelism=2).shuffle("lines")
-    lines = [f"line {n} of many" for n in range(30)]
-    plan = plan_for(builder, ["lines=/in.csv"])
-    out = run_here(plan, {"lines": [list(range(30)), lines]}, code_dir=PACKAGE)["split"]
-    assert sorted(map(tuple, out)) == [
-        (n, place, word) for n, line in enumerate(lines) for place, word in enumerate(line.split())
-    ]

@@ -2,7 +2,6 @@
 
 import io
 import os
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -72,20 +71,6 @@ def test_git_archive_as_tar_comes_out_as_a_blob(tmp_path: Path, target: Path) ->
             tar.addfile(info, io.BytesIO(BOLT))
     extract(write(tmp_path, out.getvalue()), target, blob=True)
     assert unpacked(target) == {"p/a.py": BOLT}
-
-
-def test_git_itself_agrees(tmp_path: Path, target: Path) -> None:
-    """The one tool of the table that every developer's machine has."""
-    source = tmp_path / "source"
-    (source / "pkg").mkdir(parents=True)
-    (source / "pkg" / "größe.py").write_bytes(BOLT)
-    git = ["git", "-C", str(source), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
-        subprocess.run([*git, *command], check=True, timeout=60)
-    archive = tmp_path / "package.zip"
-    subprocess.run([*git, "archive", "-o", str(archive), "HEAD"], check=True, timeout=60)
-    extract(archive, target)
-    assert unpacked(target) == {"pkg/größe.py": BOLT}
 
 
 @pytest.mark.parametrize(

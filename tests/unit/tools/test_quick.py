@@ -9,10 +9,10 @@ def test_every_listed_test_is_there() -> None:
     assert [path for path in FAST if not (ROOT / path.removeprefix("--ignore=")).exists()] == []
 
 
-def test_changed_unit_tests_are_run_too_but_for_the_slow_ones() -> None:
+def test_changed_unit_tests_are_run_too() -> None:
     listed = (
         "README.md\ntests/unit/nimbus/test_health.py\ntests/unit/nimbus/test_blobs.py\n"
-        "tests/unit/squall/test_entry.py\ntests/unit/drpc/conftest.py\ntests/chaos/test_storm.py\n"
+        "tests/component/squall/test_entry.py\ntests/unit/conftest.py\ntests/chaos/test_storm.py\n"
     )
     assert changed_tests(listed) == ["tests/unit/nimbus/test_blobs.py"]
 
@@ -24,3 +24,9 @@ def test_a_check_is_to_take_three_minutes() -> None:
 def test_what_a_check_leaves_out_is_in_the_whole() -> None:
     (unit,) = [stage for stage in STAGES if stage.name == "unit"]
     assert {"tests/unit", "tests/property"} <= set(unit.commands[0])
+
+
+def test_every_folder_of_tests_is_in_a_stage() -> None:
+    run = {part for stage in STAGES for command in stage.commands for part in command}
+    tests = (path.relative_to(ROOT).parts for path in ROOT.glob("tests/*/**/test_*.py"))
+    assert {"/".join(parts[:2]) for parts in tests} <= run

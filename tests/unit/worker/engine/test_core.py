@@ -3,8 +3,6 @@ rest."""
 
 import importlib
 import random
-import subprocess
-import sys
 import time
 
 import pytest
@@ -592,26 +590,6 @@ def test_a_tuple_is_what_users_were_promised(core):
         tup[2]
     with pytest.raises(AttributeError):
         tup.nothing  # noqa: B018
-
-
-# ---- which one runs ----
-
-
-def imported(choice):
-    return subprocess.run(
-        [sys.executable, "-c", "from squall_engine import core; print(core.NAME)"],
-        env={"SQUALL_CORE": choice, "PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def test_the_environment_chooses_the_core():
-    assert imported("pure").stdout.strip() == "pure"
-    assert imported("").stdout.strip() == ("pure" if compiled is None else "compiled")
-    assert "SQUALL_CORE=fast" in imported("fast").stderr
 
 
 def test_the_chosen_core_is_one_of_the_two():

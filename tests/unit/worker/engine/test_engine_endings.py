@@ -12,7 +12,7 @@ import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
-from squall import Bolt, ShellBolt, Spout, TopologyBuilder
+from squall import Bolt, Spout, TopologyBuilder
 from squall.testing import TopologyTest
 from squall_engine import ComponentStartError
 
@@ -388,26 +388,6 @@ def test_a_worker_whose_time_is_up_waits_little_for_what_does_not_end():
             assert cluster.clock.monotonic() - began < 1
         finally:
             c.LOG["held"][0].set()
-
-
-HOLDING_CHILD = """
-import json, os, sys
-sys.stdin.readline()
-print(json.dumps({"pid": os.getpid()}), "end", sep="\\n", flush=True)
-for line in sys.stdin:
-    pass
-"""
-
-
-def test_what_a_child_process_holds_fails_when_the_worker_ends(tmp_path):
-    (tmp_path / "resources").mkdir()
-    (tmp_path / "resources" / "hold.py").write_text(HOLDING_CHILD)
-    bolt = ShellBolt(sys.executable, "hold.py")
-    with two_workers(bolt, 0, NO_TIMEOUTS, {"code_dir": tmp_path}) as cluster:
-        (task,) = [o.task for o in cluster.engines[1].built if o.task.component == "end"]
-        until(cluster, lambda: len(task._given) == 5)
-        stop(cluster, 1)
-        assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
 
 
 # -- coroutines that meet with a cancellation ------------------------------------------------------

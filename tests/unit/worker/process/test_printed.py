@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,30 +65,3 @@ def test_it_is_cut_even_when_it_cannot_be_kept(printed: tuple[int, Path]) -> Non
     os.write(fd, b"x" * 100)
     assert turn_over(fd, path, 50)
     assert sorted(os.listdir(path.parent)) == ["worker.log.out", "worker.log.out.1"]
-
-
-PROGRAM = """
-import subprocess, sys, time
-from pathlib import Path
-from squall_worker.report import printed
-
-printed.PRINTED_BYTES_MAX, printed._EVERY_SECS = 1_000_000, 0.01
-printed.turn_over.__defaults__ = (1_000_000,)
-printed.bound_printed(Path(sys.argv[1]))
-older = Path(sys.argv[1], "worker.log.out.1")
-child = "print('of a child ' * 100_000, flush=True)"
-while not older.exists():
-    subprocess.run([sys.executable, "-c", child], check=True)
-print("the end", flush=True)
-"""
-
-
-def test_a_process_that_prints_on_and_its_children(tmp_path: Path) -> None:
-    out = tmp_path / "worker.log.out"
-    with out.open("ab") as file:
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM, tmp_path], stdout=file, check=True, timeout=60
-        )
-    kept = (tmp_path / "worker.log.out.1").read_bytes() + out.read_bytes()
-    assert kept.endswith(b"the end\n")
-    assert len(kept) < 10_000_000

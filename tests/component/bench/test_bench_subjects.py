@@ -1,0 +1,43 @@
+"""What the benchmarks measure, run small in processes of their own."""
+
+import dataclasses
+
+import pytest
+from bench import encryption, scale
+from bench.runs import measure
+
+from squall_engine import core
+
+
+@pytest.mark.parametrize("name", ["tasks_10", "fan_out_16", "bytes_10"])
+def test_what_scales_is_counted(name):
+    """With a thousandth of the tuples."""
+    (case,) = [case for case in scale.cases() if case.name == name]
+    if name == "tasks_10":
+        from bench.headline import word_count
+
+        case = word_count(name, tasks=5, lines=50, rounds=1, core=core.NAME)
+    else:
+        from dataclasses import replace
+
+        total = case.messages // 1000
+        case = replace(
+            case,
+            arguments={**case.arguments, "total": total},
+            tuples=case.tuples // 1000,
+            messages=total,
+            executed={name: n // 1000 for name, n in case.executed.items()},
+        )
+    report = measure([case], 1)
+    assert report["cases"][name]["tuples_checked"] == case.tuples > 0
+    assert "ratio_to_plain" not in report["cases"][name]
+
+
+def test_an_encrypted_run_is_counted(monkeypatch):
+    """Two real workers, with a thousandth of the tuples."""
+    (case,) = [case for case in encryption.cases() if case.name == "bytes_100_encrypted"]
+    case = dataclasses.replace(
+        case, arguments={**case.arguments, "total": 200}, tuples=200, messages=200,
+        executed={"sink": 200},
+    )  # fmt: skip
+    assert measure([case], 1)["cases"]["bytes_100_encrypted"]["tuples_checked"] == 200
