@@ -88,14 +88,14 @@ STAGES = (
     Stage(
         "simulation",
         (
-            (sys.executable, "-m", "tests.simulation", "--commit"),
+            (sys.executable, "-m", "tests.simulation", "--commit", "--seeds", "200"),
             (
                 "env",
                 "SQUALL_CORE=pure",
                 *_pytest("-q", "-n", "2", "tests/simulation", again=False),
             ),
         ),
-        300,
+        220,
     ),
     # Three at a time: they wait for other processes much of the time.
     Stage(
@@ -107,7 +107,7 @@ STAGES = (
     Stage("install", (_pytest("-q", "--durations=10", "tests/install"),), 120),
     # One process: they share one Spark session.
     Stage("spark", (_pytest("-q", "--durations=10", "tests/spark"),), 240),
-    Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos", again=False),), 480),
+    Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos", again=False),), 400),
     Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 360),
 )
 

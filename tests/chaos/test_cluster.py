@@ -23,6 +23,7 @@ from tests.integration.nimbus.test_nimbus_process import upload
 from tests.support import netns, wall_clock
 from tests.support.chaos_report import Report
 from tests.support.devcluster import ROOT, wait_empty, wait_for
+from tests.support.effort import SOAK, STORM_SECS
 from tests.support.footprint import Footprint
 from tests.support.ledger import Ledger, text
 from tests.support.netcluster import (
@@ -43,14 +44,12 @@ from squall_common.errors import NimbusError
 from squall_thrift import storm as thrift
 from squall_thrift.messages import ThriftApplicationError
 
-STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "25"))
-
 # Far above what any of them takes: on a busy machine 44 kills take minutes.
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(STORM_SECS + 450)]
 
 LINES_PER_SEC = 250.0
 WORDS_PER_LINE = 9  # more than the text has
-LINES = int(LINES_PER_SEC * (STORM_SECS + 180))  # enough for as long as a scenario may last
+LINES = int(LINES_PER_SEC * (STORM_SECS + 190))  # enough for as long as a scenario may last
 WORKERS = 6
 # Several times the tasks of the largest component: all of them have worked on a watched line.
 WATCHED = 24
@@ -58,7 +57,7 @@ WATCHED = 24
 RECOVERY_SECS_MAX = 40.0
 WARM_UP = 4  # kills, before what the daemons hold on to is counted
 KILLS = 40
-KILLS_OF_TWO = 20
+KILLS_OF_TWO = 60 if SOAK else 10
 SCENARIOS = 16
 ZOOKEEPER_AWAY_SECS = 30.0
 MEMORY_GROWTH_MAX = 1.1  # R17
@@ -474,7 +473,7 @@ def test_clocks_that_jump_move_nothing(cluster: NetCluster, report: Report) -> N
             assert cluster.clocks.turns(pid, name), f"{name} goes by the machine's clock"
         for pid in workers:
             assert cluster.clocks.turns(pid, "workers"), f"worker {pid} goes by the machine's clock"
-        until = time.monotonic() + max(15.0, STORM_SECS)
+        until = time.monotonic() + STORM_SECS
         jumps = 0
         while time.monotonic() < until:
             who = draw.choice([*cluster.addresses, "workers"])

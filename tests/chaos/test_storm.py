@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.devcluster import DevCluster, wait_for
+from tests.support.effort import STORM_SECS
 from tests.support.ledger import Ledger, text
 from tests.support.seeds import drawn_seed
 from tests.support.submit import submit_ledger
@@ -29,7 +30,6 @@ from squall_thrift import storm as thrift
 
 pytestmark = pytest.mark.chaos
 
-STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "25"))
 LINES_PER_SEC = 200.0
 # Twice the tasks of the largest component: all of them have worked on a watched line.
 WATCHED = 8
@@ -55,7 +55,7 @@ QUICK = [
 def test_nothing_is_lost_in_a_random_storm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    count = int(LINES_PER_SEC * STORM_SECS * 4)
+    count = int(LINES_PER_SEC * (4 * STORM_SECS + 60))  # more than are handed out
     lines = text(9 * count)[:count]  # of 8 words each
     with (
         drawn_seed("SQUALL_STORM_SEED") as seed,
@@ -93,9 +93,9 @@ class _Storm:
         self.recoveries: list[float] = []  # seconds from a SIGKILL to all tasks working
 
     def rage(self, secs: float) -> None:
-        """Let it rage for about so long."""
+        """Let it rage for about that long, and until it has killed a worker."""
         until = time.monotonic() + secs
-        while time.monotonic() < until:
+        while time.monotonic() < until or not self.recoveries:
             (name,) = self._random.choices(list(FAULTS), weights=list(FAULTS.values()))
             getattr(self, f"_{name}")()
             try:

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.support.effort import examples
 from tests.support.stores import Ensemble, MemoryServers, RealServers, States
 from tests.support.zookeeper import fresh_root, zookeeper
 
@@ -244,7 +245,7 @@ def test_the_memory_store_does_what_zookeeper_does(zookeeper: DevZooKeeper) -> N
     run_state_machine_as_test(
         lambda: Machine(zookeeper.address),
         settings=settings(
-            max_examples=60,
+            max_examples=examples(20),
             stateful_step_count=50,
             deadline=None,
             derandomize=True,

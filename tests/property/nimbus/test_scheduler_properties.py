@@ -4,6 +4,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.scheduler.even import schedule
@@ -48,7 +49,7 @@ def _check(snapshot: ClusterSnapshot, result: dict[str, Placement]) -> None:
             assert len(set(result[need.id].values())) == wanted
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(_cluster, _shapes, st.data())
 def test_any_history_keeps_the_rules(cluster, shapes, data) -> None:
     """Schedule; let slots die, supervisors come and go, users rebalance; schedule again."""
@@ -80,7 +81,7 @@ def test_any_history_keeps_the_rules(cluster, shapes, data) -> None:
             needs.append(TopologyNeed(need.id, workers, need.component_of, placement, dead, spread))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(_cluster, st.integers(1, 6), st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_a_fresh_topology_is_even_over_workers_and_supervisors(cluster, workers, counts) -> None:
     result = schedule(ClusterSnapshot(cluster, (TopologyNeed("t", workers, _executors(counts)),)))
@@ -94,7 +95,7 @@ def test_a_fresh_topology_is_even_over_workers_and_supervisors(cluster, workers,
                 assert used <= per_node[other] + 1 or per_node[other] == ports, (node, other)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(_cluster, st.integers(1, 4), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
 def test_live_workers_are_untouched_when_lost_ones_can_be_replaced(
     cluster, workers, counts, data

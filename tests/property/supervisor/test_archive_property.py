@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from squall_common.errors import PackageError
 from squall_common.packaging.archive.members import Limits
@@ -53,7 +54,7 @@ def test_the_sample_is_fine() -> None:
     assert attempt(SAMPLE)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255)), min_size=1, max_size=6
@@ -66,13 +67,13 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
     attempt(bytes(data))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, len(SAMPLE)))
 def test_truncated_archives(length: int) -> None:
     assert attempt(SAMPLE[:length]) == (length == len(SAMPLE))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.topology.model import Executor
@@ -70,7 +71,7 @@ def test_a_block_of_zeros_anywhere_is_unreadable(start: int) -> None:
         parse(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(150))
 @given(st.integers(0, len(BYTES) - 1), st.integers(0, 255))
 def test_a_flipped_byte_is_unreadable_or_harmless(position: int, value: int) -> None:
     data = bytearray(BYTES)
@@ -82,7 +83,7 @@ def test_a_flipped_byte_is_unreadable_or_harmless(position: int, value: int) -> 
     assert state == SAMPLE
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_with_one_kind_of_error(data: bytes) -> None:
     with pytest.raises(LocalStateError):
@@ -104,7 +105,7 @@ def test_a_newer_format_is_named() -> None:
         parse(b'{"format": 2, "bytes": 0, "crc32": 0}\n')
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, len(BYTES) - 1), st.integers(1, 3))
 def test_unreadable_files_are_kept_aside_each_under_its_own_name(length: int, times: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -8,6 +8,7 @@ there is never more than one process, and a slot that is left alone gets what is
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.effort import examples
 
 from squall_common.topology.model import Executor
 from squall_supervisor.records.assignments import PortAssignment
@@ -212,5 +213,7 @@ class SlotMachine(RuleBasedStateMachine):
         assert self.slot.state is goal
 
 
-SlotMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+SlotMachine.TestCase.settings = settings(
+    max_examples=examples(80), stateful_step_count=40, deadline=None
+)
 TestSlotMachine = SlotMachine.TestCase

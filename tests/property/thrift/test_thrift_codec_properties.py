@@ -6,6 +6,7 @@ import thriftpy2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.thrift.thrift_values import ALL, STRUCTS, any_structs, structs
+from tests.support.effort import examples
 from thriftpy2.protocol.binary import TBinaryProtocol
 from thriftpy2.transport import TMemoryBuffer
 
@@ -27,7 +28,7 @@ def outcome(read: Any, *args: Any) -> Any:
 
 
 @given(spec_and_value)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_struct_comes_back_as_it_was(case: tuple[idl.StructSpec, Any]) -> None:
     spec, value = case
     data = codec.to_bytes(value)
@@ -38,7 +39,7 @@ def test_a_struct_comes_back_as_it_was(case: tuple[idl.StructSpec, Any]) -> None
 
 
 @given(spec_and_value, st.binary(max_size=5), st.binary(max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_both_passes_end_where_the_struct_ends(
     case: tuple[idl.StructSpec, Any], before: bytes, after: bytes
 ) -> None:
@@ -51,7 +52,7 @@ def test_both_passes_end_where_the_struct_ends(
 
 
 @given(spec_and_value, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_struct_that_is_cut_short_is_refused(
     case: tuple[idl.StructSpec, Any], data: st.DataObject
 ) -> None:
@@ -61,7 +62,7 @@ def test_a_struct_that_is_cut_short_is_refused(
 
 
 @given(st.sampled_from(STRUCTS), any_structs)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(160), deadline=None)
 def test_what_the_scan_accepts_is_read_to_the_same_byte_or_refused(
     spec: idl.StructSpec, data: bytes
 ) -> None:
@@ -82,7 +83,7 @@ damages = st.lists(
 
 
 @given(spec_and_value, st.lists(damages, min_size=8, max_size=8))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_damaged_bytes_are_refused_or_read_to_the_same_byte(
     case: tuple[idl.StructSpec, Any], tries: list[list[tuple[int, int]]]
 ) -> None:
@@ -101,7 +102,7 @@ def test_damaged_bytes_are_refused_or_read_to_the_same_byte(
 
 
 @given(st.sampled_from(ALL), st.binary(max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(160), deadline=None)
 def test_any_bytes_give_a_struct_or_a_protocol_error(spec: idl.StructSpec, data: bytes) -> None:
     outcome(codec.from_bytes, spec.cls, data)
     outcome(messages.parse, data)
@@ -155,7 +156,7 @@ def _sorted(value: Any) -> Any:
 
 
 @given(st.sampled_from(READABLE).flatmap(structs))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_thriftpy2_reads_what_is_written_here(value: Any) -> None:
     read = getattr(OTHER, type(value).__name__)()
     read.read(TBinaryProtocol(TMemoryBuffer(codec.to_bytes(value))))
@@ -163,7 +164,7 @@ def test_thriftpy2_reads_what_is_written_here(value: Any) -> None:
 
 
 @given(st.sampled_from(STRUCTS).flatmap(structs))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_thriftpy2_writes_what_is_read_here(value: Any) -> None:
     out = TMemoryBuffer()
     TBinaryProtocol(out).write_struct(value)

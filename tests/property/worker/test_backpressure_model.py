@@ -10,6 +10,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import pressure_components as p
+from tests.support.effort import examples
 from tests.support.engine_cluster import EngineCluster
 from tests.support.link_network import LinkNetwork
 
@@ -98,7 +99,7 @@ def total(world: World) -> int:
     return sum(sum(p.SEEN.get(name, Counter()).values()) for name in world.expected)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(15), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32))
 def test_everything_comes_through_once_although_nothing_is_acked(seed: int) -> None:
     p.clear()
@@ -117,7 +118,7 @@ def test_everything_comes_through_once_although_nothing_is_acked(seed: int) -> N
         assert cluster.errors == []
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=examples(4), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32))
 def test_what_dies_with_a_worker_is_done_again(seed: int) -> None:
     p.clear()
@@ -186,7 +187,7 @@ class Pair:
             self.out.granted("peer", [Grant(a.task, a.told, 0) for a in accounts])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.lists(st.sampled_from(["send", "send", "take", "tell", "restart"]), max_size=60),

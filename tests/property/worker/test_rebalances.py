@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 from tests.support.engine_cluster import MemoryTransport, Network
 from tests.support.validated_engine import ValidatedEngine
 
@@ -228,7 +229,7 @@ def check(moves: Any, seed: int, lose: float, repeat: float, delay_secs: float) 
     return cluster
 
 
-EXAMPLES = int(os.environ.get("SQUALL_REBALANCE_EXAMPLES", "12"))
+EXAMPLES = examples(int(os.environ.get("SQUALL_REBALANCE_EXAMPLES", "12")))
 
 
 @settings(deadline=None, max_examples=EXAMPLES)

@@ -12,6 +12,7 @@ from collections import deque
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.effort import examples
 
 from squall_common.topology.model import WorkerSlot
 from squall_worker.transport.frames import Frame, Kind, Session
@@ -162,7 +163,7 @@ steps = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 2**32), steps)
 def test_each_section_arrives_once_in_order(seed: int, actions: list[tuple[str, int]]) -> None:
     world = World(seed)
@@ -186,7 +187,7 @@ def test_each_section_arrives_once_in_order(seed: int, actions: list[tuple[str, 
         assert missing <= world.lost_to_restart, "lost without a restart"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(0, 2**32), steps)
 def test_a_graceful_restart_loses_nothing(seed: int, actions: list[tuple[str, int]]) -> None:
     """What the old incarnation never took goes to the new one when its goodbye arrives; the
