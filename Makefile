@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
@@ -18,20 +19,34 @@ help: ## List the commands
 setup: $(STAMP) ## Install the project's requirements into .venv (other targets do so if needed)
 
 # A changed core is recompiled.
-$(STAMP): pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx engine/squall_engine/core/wire_format.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "error: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
-	  echo "hint: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
-	  echo "error: $(PYTHON) has no venv module." >&2; \
-	  echo "hint: apt-get install python3-venv" >&2; exit 1; }
+SOURCES := pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx \
+  engine/squall_engine/core/wire_format.py
+
+define NEW_VENV
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+  echo "error: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+  echo "hint: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+  echo "error: $(PYTHON) has no venv module." >&2; \
+  echo "hint: apt-get install python3-venv" >&2; exit 1; }
+$(PYTHON) -m venv $(VENV)
+$(BIN)/python -m pip install --upgrade --disable-pip-version-check pip
+endef
+
+$(STAMP): $(SOURCES)
 	@command -v java >/dev/null || { \
 	  echo "error: no Java runtime found; ZooKeeper needs one." >&2; \
-	  echo "hint: apt-get install default-jre-headless" >&2; exit 1; }
+	  echo "hint: apt-get install default-jre-headless; make quick and make check need none" >&2; exit 1; }
 	@echo "Installing into $(VENV) (once; the largest part is PySpark, which contains ZooKeeper) ..."
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --upgrade --disable-pip-version-check pip
+	$(NEW_VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev,spark]'
+	@touch $(DEV_STAMP) $@
+
+# What `make quick` and `make check` need: neither PySpark nor Java.
+$(DEV_STAMP): $(SOURCES)
+	@echo "Installing into $(VENV) what make quick and make check need (once) ..."
+	$(NEW_VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## Word count on a real cluster of processes on this machine, checked
@@ -43,10 +58,10 @@ test: $(STAMP) ## Run all tests that this machine can run, as CI does
 test-compose: $(STAMP) ## Test the cluster of deploy/compose in containers (needs Docker, or root to start it)
 	$(BIN)/python -m pytest -v -s tests/compose
 
-quick: $(STAMP) ## Lint, the plainest unit tests and changed tests: 30 seconds
+quick: $(DEV_STAMP) ## Lint, unit tests and changed tests: 30 seconds
 	$(BIN)/python -m tests.quick
 
-check: $(STAMP) ## Lint, types, all but the slowest unit tests: three minutes on two free cores
+check: $(DEV_STAMP) ## Lint, types, unit tests except Spark's: three minutes on two free cores
 	$(BIN)/python tests/run_all.py check
 
 SEEDS ?= 300
@@ -98,11 +113,12 @@ chaos: $(STAMP) ## Kill, stop and cut off everything: SECONDS=600 SEED=7 (some t
 	SQUALL_STORM_SECS=$(SECONDS) SQUALL_STORM_SEED=$(SEED) \
 	  $(BIN)/python -m pytest -s -v --timeout $$(( $(SECONDS) + 300 )) tests/chaos
 
-soak: $(STAMP) ## Run property and chaos tests for much longer
+soak: $(STAMP) ## Run simulation, property and chaos tests for hours, with far more random input
 	$(BIN)/python -m tests.simulation --seeds 5000 --from 100000
-	HYPOTHESIS_PROFILE=soak SQUALL_SOAK=1 $(BIN)/python tests/run_all.py unit chaos
+	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 --timeout 7200 tests/property
+	SQUALL_SOAK=1 $(BIN)/python -m pytest -s -v --timeout 1800 tests/chaos
 
-format: $(STAMP) ## Format the code
+format: $(DEV_STAMP) ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections import Counter
 
@@ -13,6 +14,9 @@ from squall_common.history.heavy import KEY_CHARS_MAX, HeavyKeys, key_text
 from squall_common.history.histogram import BUCKET_MAX, bucket_of, merge, percentile, secs_of
 from squall_common.history.schema import OtherVersionError, Row, from_parquet, to_parquet
 
+needs_pyarrow = pytest.mark.skipif(
+    importlib.util.find_spec("pyarrow") is None, reason="no PyArrow: pip install -e '.[history]'"
+)
 SECS = some.floats(min_value=2e-6, max_value=1e5)
 
 
@@ -72,6 +76,7 @@ def test_a_key_is_text_of_bounded_length() -> None:
     assert len(key_text("x" * 10_000)) == KEY_CHARS_MAX
 
 
+@needs_pyarrow
 def test_rows_come_back_from_a_file() -> None:
     rows = [
         Row(1, "latency", "execute", "b", 3, 2, "a:default", 0.5, 7, 0.25, buckets={4: 5, 9: 2}),
@@ -91,6 +96,7 @@ def test_rows_come_back_from_a_file() -> None:
     assert from_parquet(to_parquet([], worker="", incarnation=""), "x").num_rows == 0
 
 
+@needs_pyarrow
 def test_a_file_of_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("squall_common.history.schema.VERSION", "999")
     data = to_parquet([Row(1, "event")], worker="", incarnation="")
@@ -99,6 +105,7 @@ def test_a_file_of_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> N
         from_parquet(data, "f.parquet")
 
 
+@needs_pyarrow
 def test_a_parquet_file_of_somebody_else_is_no_history() -> None:
     import io
 
