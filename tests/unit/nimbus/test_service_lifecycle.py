@@ -1,6 +1,7 @@
 """Submit, kill, activate, rebalance: the whole of Nimbus over a state in memory."""
 
 import asyncio
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,9 @@ async def test_a_topology_may_have_blanks_in_its_name(nimbus) -> None:
     assert await nimbus.state.storms() == []
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("pyarrow") is None, reason="no PyArrow: pip install -e '.[history]'"
+)
 async def test_a_history_that_nobody_could_write_is_refused_with_the_reason(tmp_path) -> None:
     async with LocalNimbus(tmp_path, conf={"storm.history.dir": "mars://x"}) as nimbus:
         await nimbus.leads()
