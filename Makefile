@@ -11,7 +11,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-encryption bench-multilang bench-peers bench-spark \
-  bench-report chaos soak format clean
+  bench-report options chaos soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ bench-multilang: $(BENCH_STAMP) ## Compare one shell bolt with bare pipes
 
 bench-peers: $(BENCH_STAMP) ## Run other systems on the same lines, including Apache Storm (installs them)
 	$(BIN)/python -m bench peers
+
+options: $(DEV_STAMP) ## Write defaults.yaml and the tables of docs/configuration.md
+	$(BIN)/python -m squall_common.config.options
 
 bench-report: $(BENCH_STAMP) ## Write the results into docs/performance.md
 	$(BIN)/python -m bench.report

@@ -29,6 +29,7 @@ from squall._import_check import (
     recorded_in,
 )
 from squall_common.config.load import check_json, read_conf, unknown_keys, validate_conf
+from squall_common.config.options.judge import by_reason, ignored_keys
 from squall_common.config.scopes import check_program_conf, topology_part
 from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
 from squall_common.names import topology_name_error
@@ -153,6 +154,8 @@ def _check(
     for key, near in unknown_keys(merged).items():
         meant = f"; did you mean {near}?" if near else ""
         print(f"warning: {where}: {key} is no option of squall's{meant}", file=sys.stderr)
+    for reason, keys in by_reason(ignored_keys(merged)).items():
+        print(f"warning: {where}: no effect: {', '.join(keys)} ({reason})", file=sys.stderr)
     return merged
 
 

@@ -24,11 +24,12 @@ class Settings:
     config_file: Path | None = None
     overrides: tuple[str, ...] = ()  # "key=value", later ones win
 
-    def load(self) -> dict[str, Any]:
-        """The merged configuration. Raises ConfigError when a file or a value is unusable."""
+    def load(self, *, daemon: bool = False) -> dict[str, Any]:
+        """The merged configuration of a command, or of a daemon on this node, which does not read
+        `~/.storm/storm.yaml`. Raises ConfigError when a file or a value is unusable."""
         from squall_common.config.load import load_conf
 
-        return load_conf(config_file=self.config_file, overrides=self.overrides)
+        return load_conf(config_file=self.config_file, overrides=self.overrides, client=not daemon)
 
     def parsed_overrides(self) -> dict[str, Any]:
         """The `-c` options alone. Raises ConfigError."""
@@ -58,7 +59,7 @@ def settings_options(function: Callable[..., _R]) -> Callable[..., _R]:
         "config_file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Site configuration instead of $STORM_CONF_DIR/storm.yaml.",
+        help="Site configuration instead of the usual storm.yaml.",
     )
     @click.option(
         "-c",

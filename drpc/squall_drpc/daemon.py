@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from squall_common.config.load import default_conf
+from squall_common.config.load import default_conf, warn_of_ignored
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import (
@@ -61,6 +61,7 @@ def run(conf: Mapping[str, Any]) -> int:
     """Run the server until SIGTERM or SIGINT. Raises SquallError for what a person can put
     right."""
     set_up_daemon_log(conf, "drpc")
+    warn_of_ignored(conf)
     return run_daemon(_run(conf))
 
 

@@ -178,7 +178,7 @@ def drpc_client(conf: Mapping[str, Any] | None = None) -> DRPCClient | LocalDRPC
     if conf is None:
         from squall_common.config.load import load_conf
 
-        conf = load_conf()
+        conf = load_conf(client=True)
     return DRPCClient.from_conf(conf)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
+from squall_common.config.load import warn_of_ignored
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import (
@@ -56,6 +57,7 @@ def main() -> int:
 def run(conf: Mapping[str, Any]) -> int:
     """Run Nimbus until SIGTERM or SIGINT. Raises SquallError for what a person can put right."""
     set_up_daemon_log(conf, "nimbus")
+    warn_of_ignored(conf)
     return run_daemon(_run(conf))
 
 

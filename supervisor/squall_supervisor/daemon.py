@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from squall_common.config.load import local_dir
+from squall_common.config.load import local_dir, warn_of_ignored
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import run_daemon, set_up_daemon_log, stop_signals, watch_loop
@@ -37,6 +37,7 @@ def run(conf: Mapping[str, Any]) -> int:
         # theirs or made readable (ownership.open_tree).
         os.umask(0o066)
     set_up_daemon_log({**conf, "storm.log.dir": settings.log_dir}, "supervisor")
+    warn_of_ignored(conf)
     if warning is not None:
         log.warning("workers_run_as_root", warning=warning)
         print_if_possible(f"warning: {warning}", sys.stderr)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     folder: Path = tmp_path_factory.mktemp("life")
     # The site's own secrets, in the configuration of every daemon.
-    canaries = ("my.plugin.password=CANARY", "storm.zookeeper.auth.payload=CANARY")
+    canaries = ("my.plugin.password=CANARY", "site.zookeeper.password=CANARY")
     with DevCluster.start(folder, supervisors=2, slots=2, overrides=canaries) as cluster:
         yield cluster
 

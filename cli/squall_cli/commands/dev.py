@@ -76,7 +76,7 @@ def command(
         slots=slots,
         free_ports=choose_free_ports if free_ports else None,
         is_free=port_is_free,
-        site_conf=Settings(settings.config_file).load(),
+        site_conf=Settings(settings.config_file).load(daemon=True),
         overrides=settings.parsed_overrides(),
     )
     check_ports(plan, port_is_free)

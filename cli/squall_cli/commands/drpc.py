@@ -10,4 +10,4 @@ from squall_cli.options import Settings, settings_options
 @settings_options
 def command(settings: Settings) -> None:
     """Run a DRPC server in the foreground."""
-    exec_daemon("drpc", "squall_drpc", settings.load())
+    exec_daemon("drpc", "squall_drpc", settings.load(daemon=True))

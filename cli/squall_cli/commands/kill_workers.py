@@ -10,4 +10,6 @@ from squall_cli.options import Settings, settings_options
 @settings_options
 def command(settings: Settings) -> None:
     """Kill the workers of this machine's supervisor (stop it first)."""
-    exec_daemon("supervisor", "squall_supervisor", settings.load(), arguments=("--kill-workers",))
+    exec_daemon(
+        "supervisor", "squall_supervisor", settings.load(daemon=True), arguments=("--kill-workers",)
+    )

@@ -10,4 +10,4 @@ from squall_cli.options import Settings, settings_options
 @settings_options
 def command(settings: Settings) -> None:
     """Run Nimbus in the foreground."""
-    exec_daemon("nimbus", "squall_nimbus", settings.load())
+    exec_daemon("nimbus", "squall_nimbus", settings.load(daemon=True))

@@ -10,4 +10,4 @@ from squall_cli.options import Settings, settings_options
 @settings_options
 def command(settings: Settings) -> None:
     """Run the supervisor of this machine in the foreground."""
-    exec_daemon("supervisor", "squall_supervisor", settings.load())
+    exec_daemon("supervisor", "squall_supervisor", settings.load(daemon=True))

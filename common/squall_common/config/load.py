@@ -1,24 +1,33 @@
 """Configuration: read once at the start, checked, and handed down as one dict.
 
-From lowest to highest: `defaults.yaml`; the site file (`--config FILE`, else
-`$STORM_CONF_DIR/storm.yaml`); for a topology, the conf passed to `submit_topology`; `-c key=value`.
-Nimbus puts its own defaults under a topology's conf. Environment variables choose files and folders
-only.
+From lowest to highest: the defaults; the site file (`--config FILE`; else, for a client,
+`~/.storm/storm.yaml`; else `$STORM_CONF_DIR/storm.yaml`); for a topology, the conf passed to
+`submit_topology`; `-c key=value`. Nimbus puts its own defaults under a topology's conf. Environment
+variables choose files and folders only.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
-import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from squall_common.config.for_workers import stored_conf
-from squall_common.config.schema import COMPONENT_KEYS, SCHEMA, is_jvm_key, show_value
+from squall_common.config.options import OPTIONS
+from squall_common.config.options.judge import (
+    by_reason,
+    ignored_keys,
+    mapped,
+    mapping_problems,
+    refused_keys,
+    verdict_of,
+    without_made_up,
+)
+from squall_common.config.schema import COMPONENT_KEYS, SCHEMA, show_value
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import ConfigError
 
@@ -27,15 +36,9 @@ log = get_logger(__name__)
 _SITE_FILE = "storm.yaml"
 
 
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("defaults.yaml").read_text(encoding="utf-8")
-    return _parse_yaml(text, "defaults.yaml")
-
-
 def default_conf() -> dict[str, Any]:
     """The defaults."""
-    return dict(_defaults())
+    return {key: copy.copy(option.default) for key, option in OPTIONS.items()}
 
 
 def load_conf(
@@ -43,22 +46,24 @@ def load_conf(
     config_file: str | Path | None = None,
     overrides: Iterable[str] | Mapping[str, Any] = (),
     env: Mapping[str, str] = os.environ,
+    client: bool = False,
 ) -> dict[str, Any]:
     """The configuration of a daemon or a client: defaults < site file < overrides.
 
     `overrides` are `key=value` texts, or already parsed. The folders of the node
     (`storm.local.dir`, `storm.log.dir`, `storm.history.dir`) become absolute. Raises ConfigError
-    that lists all that is wrong; unknown keys are warned of.
+    that lists all that is wrong; unknown keys, and keys of Storm's without effect, are warned of.
     """
     conf = default_conf()
-    site, where = site_conf(config_file, env=env)
+    site, where = site_conf(config_file, env=env, client=client)
     given = (
         dict(overrides) if isinstance(overrides, Mapping) else dict(map(parse_override, overrides))
     )
     for values, source in ((site, where), (given, "-c")):
         validate_conf(values, where=source)
         _warn_of_unknown(values, source)
-        conf.update((key, value) for key, value in read_conf(values).items())
+        warn_of_ignored(values, where=source)
+        conf.update(read_conf(values))
     # A daemon's children run elsewhere: what is relative is so to where the command was given.
     for key in ("storm.local.dir", "storm.log.dir"):
         if conf[key] is not None:
@@ -70,18 +75,36 @@ def load_conf(
 
 
 def site_conf(
-    config_file: str | Path | None = None, *, env: Mapping[str, str] = os.environ
+    config_file: str | Path | None = None,
+    *,
+    env: Mapping[str, str] = os.environ,
+    client: bool = False,
 ) -> tuple[dict[str, Any], str]:
     """The site file's values, and its name for messages. Raises ConfigError when a file that was
-    named is not there, or is no YAML map."""
+    named is not there, or is no YAML map.
+
+    One file is read, as by Storm's commands: a client's `~/.storm/storm.yaml` is read in place of
+    the cluster's `$STORM_CONF_DIR/storm.yaml`, not beneath it.
+    """
+    folder = env.get("STORM_CONF_DIR")
+    of_cluster = Path(folder) / _SITE_FILE if folder else None
+    of_user = Path(env["HOME"]) / ".storm" / _SITE_FILE if client and env.get("HOME") else None
     if config_file is not None:
         path = Path(config_file)
-    elif env.get("STORM_CONF_DIR"):
-        path = Path(env["STORM_CONF_DIR"]) / _SITE_FILE
-        if not path.exists():
-            return {}, str(path)
+    elif of_user is not None and of_user.is_file():
+        path = of_user
+        if of_cluster is not None and of_cluster.is_file() and not of_cluster.samefile(of_user):
+            log.warning(
+                "site_file_not_read",
+                file=of_cluster,
+                read_instead=of_user,
+                hint="a command reads the user's own file where there is one; --config FILE "
+                "chooses another",
+            )
+    elif of_cluster is not None and of_cluster.exists():
+        path = of_cluster
     else:
-        return {}, _SITE_FILE
+        return {}, str(of_cluster or _SITE_FILE)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -131,40 +154,43 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 def validate_conf(conf: Mapping[str, Any], *, where: str = "configuration") -> None:
     """Check the type and range of every known key; unknown keys may be anything. Raises ConfigError
-    that lists all that is wrong: key, value, and what is expected. `where` begins each line."""
-    problems = []
+    that lists all that is wrong: key, value, and what is expected. `where` begins each line.
+
+    A key of Storm's that asks for protection which Squall does not give is wrong as well.
+    """
+    # Their values may be secrets: they are not shown.
+    refused = [f"{where}: {key} is refused: {reason}" for key, reason in refused_keys(conf).items()]
+    problems = refused + [f"{where}: {problem}" for problem in mapping_problems(conf)]
     for key, value in conf.items():
         kind = SCHEMA.get(key)
         if kind is not None and value is not None and not kind.check(value):
             problems.append(f"{where}: {key} is {show_value(value)}; expected {kind.expected}")
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join(problems), hint=_REFUSED_HINT if refused else None)
+
+
+_REFUSED_HINT = (
+    "Remove the refused keys: with them the cluster would look protected, and be open. "
+    "docs/configuration.md lists every key of Storm's with what Squall does with it."
+)
 
 
 def read_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
     """A valid configuration with each value spelled one way (2.0 becomes 2 where whole numbers are
-    expected) and null replaced by the default where the key has one."""
-    read = {}
+    expected), null replaced by the default where the key has one, and the values of Storm's keys
+    under the names that they have here."""
+    read: dict[str, Any] = mapped(conf)
     for key, value in conf.items():
         kind = SCHEMA.get(key)
         if kind is None:
             read[key] = value
         elif value is None:
             # The keys for which null is no value of its own: it means "as if not given".
-            read[key] = None if key in _NULLABLE else _defaults()[key]
+            option = OPTIONS[key]
+            read[key] = None if option.null_is_a_value else copy.copy(option.default)
         else:
             read[key] = kind.read(value)
     return read
-
-
-# null means something else than the default, and the default is not null.
-_NULLABLE = frozenset(
-    {
-        "topology.eventlogger.executors",
-        "topology.max.worker.kills",
-        "topology.worker.stall.timeout.secs",
-    }
-)
 
 
 _NO_COMPONENTS: Mapping[str, Mapping[str, Any]] = {}
@@ -187,7 +213,7 @@ def normalize_topology_conf(
     validate_conf(user_conf, where="topology conf")
     check_json(user_conf, where="topology conf")
     conf = stored_conf(nimbus_conf)
-    conf.update(read_conf(user_conf))
+    conf.update(read_conf(without_made_up(user_conf)))
     if name is not None:
         conf["topology.name"] = name
     # Their number is part of every message's id: a rebalance to more workers must not change it.
@@ -295,7 +321,7 @@ def unknown_keys(conf: Mapping[str, Any]) -> dict[str, str | None]:
     keys are its own affair: one is reported only when it is a misspelling."""
     found = {}
     for key in conf:
-        if key in SCHEMA or is_jvm_key(key):
+        if verdict_of(key) is not None:
             continue
         near = difflib.get_close_matches(key, SCHEMA, n=1, cutoff=0.87)
         if near or key.startswith(_DAEMON_PREFIXES):
@@ -312,3 +338,9 @@ def _warn_of_unknown(conf: Mapping[str, Any], where: str) -> None:
             log.warning("config_key_unknown", key=key, where=where, did_you_mean=near)
         else:
             log.warning("config_key_unknown", key=key, where=where)
+
+
+def warn_of_ignored(conf: Mapping[str, Any], **about: object) -> None:
+    """Log which keys have no effect and why, one line a reason; `about` ends the line."""
+    for reason, keys in by_reason(ignored_keys(conf)).items():
+        log.warning("config_keys_ignored", keys=", ".join(keys), reason=reason, **about)

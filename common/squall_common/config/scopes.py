@@ -44,6 +44,9 @@ _DAEMONS = ("every daemon reads", "the storm.yaml of each node")
 _READERS = (
     ("dev.", "storm dev-zookeeper reads", "its own -c"),
     ("storm.history.retention.", *_NIMBUS),
+    ("storm.blobstore.", *_NIMBUS),
+    ("blobstore.", *_NIMBUS),
+    ("storm.id", *_SUPERVISORS),
     ("storm.supervisor.", *_SUPERVISORS),
     ("storm.worker", *_SUPERVISORS),
     ("storm.cgroup.", *_SUPERVISORS),

@@ -58,7 +58,8 @@ def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
 
 
 def set_up_daemon_log(conf: Mapping[str, Any], name: str) -> None:
-    """Log to `name`.log in `storm.log.dir`, or to stderr without one, from `storm.log.level` on."""
+    """Log to `name`.log in `storm.log.dir`, or to stderr without one, from `storm.log.level`
+    on."""
     level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
     folder = conf.get("storm.log.dir")
     set_up_logging(Path(folder) / f"{name}.log" if folder else None, level=level)

@@ -9,6 +9,7 @@ from typing import Any
 
 from squall_common.cluster.values import RebalanceOptions
 from squall_common.config.load import check_json, validate_conf
+from squall_common.config.options.judge import mapped, without_made_up
 from squall_common.config.schema import TASKS_MAX
 from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_nimbus.store.catalog import StoredTopology
@@ -68,6 +69,7 @@ def check_rebalance(
         conf = parse_conf(options.topology_conf_overrides)
         problems += _override_problems(conf)
         problems += blob_problems(conf)
+        conf = {**without_made_up(conf), **mapped(conf)}
         overrides = json.dumps(conf, sort_keys=True) if conf else None
     if problems:
         raise InvalidTopologyError.listing(problems)

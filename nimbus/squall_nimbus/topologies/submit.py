@@ -20,7 +20,7 @@ from squall_common.cluster.leader import NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, NodeExistsError, StoreError
 from squall_common.cluster.values import Credentials, StormBase, TopologyStatus
-from squall_common.config.load import normalize_topology_conf
+from squall_common.config.load import normalize_topology_conf, warn_of_ignored
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import ConfigError, InvalidTopologyError, SquallError
@@ -200,6 +200,7 @@ class Submitter:
             )
         except ConfigError as error:
             raise InvalidTopologyError(error.message, hint=error.hint) from error
+        warn_of_ignored(user_conf, topology_id=topology_id)
         # Whatever the client has put there: as Storm's.
         conf["storm.id"] = topology_id
         conf["topology.submitter.user"] = submission.owner

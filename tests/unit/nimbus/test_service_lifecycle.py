@@ -140,6 +140,7 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
             '{"topology.blobstore.map": {"w": {"localname": "../../x"}}}',
             "localname '../../x' is no plain name",
         ),
+        ("wc", None, '{"topology.users": ["me"]}', "topology.users is refused: "),
     ],
 )
 async def test_a_wrong_submit_is_refused_and_leaves_nothing(
@@ -154,6 +155,27 @@ async def test_a_wrong_submit_is_refused_and_leaves_nothing(
     assert await nimbus.state.storms() == []
     assert (await nimbus.call("listBlobs", "")).keys == []
     assert list((tmp_path / "nimbus" / "stormdist").iterdir()) == []
+
+
+async def test_the_password_that_storms_java_client_makes_up_is_dropped(nimbus, caplog) -> None:
+    payload = "storm.zookeeper.topology.auth.payload"
+    topology_id = await nimbus.submit(conf={payload: "-1:CANARY", "mine": 1})
+    stored = json.loads(await nimbus.call("getTopologyConf", topology_id))
+    assert payload not in stored
+    assert "mine" in stored
+    (line,) = [r.getMessage() for r in caplog.records if "config_keys_ignored" in r.getMessage()]
+    assert f"keys={payload} " in line
+    assert line.endswith(f"topology_id={topology_id}")
+    assert "CANARY" not in caplog.text
+
+
+async def test_a_rebalance_knows_keys_of_storms_by_their_names_here(nimbus) -> None:
+    topology_id = await nimbus.submit()
+    overrides = '{"topology.spout.wait.progressive.level3.sleep.millis": 7}'
+    options = storm.RebalanceOptions(topology_conf_overrides=overrides, wait_secs=0)
+    await nimbus.call("rebalance", "wordcount", options)
+    stored = json.loads(await nimbus.call("getTopologyConf", topology_id))
+    assert stored["topology.sleep.spout.wait.strategy.time.ms"] == 7
 
 
 async def test_a_topology_whose_input_does_not_exist_is_refused(nimbus) -> None:

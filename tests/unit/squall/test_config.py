@@ -14,7 +14,6 @@ from squall_common.config.load import (
     log_dir,
     normalize_topology_conf,
     parse_override,
-    unknown_keys,
     validate_conf,
 )
 from squall_common.config.schema import COMPONENT_KEYS, SCHEMA
@@ -183,11 +182,6 @@ def test_unknown_keys_are_kept_and_warned_of_with_the_nearest_option(caplog):
         "config_key_unknown key=topology.worker where=-c did_you_mean=topology.workers",
         "config_key_unknown key=nimbus.unheard where=-c",
     ]
-
-
-def test_storms_jvm_options_in_a_site_file_are_passed_over_in_silence():
-    keys = ["nimbus.childopts", "java.library.path", "storm.messaging.netty.buffer_size"]
-    assert unknown_keys(dict.fromkeys(keys, 1)) == {}
 
 
 def test_a_topologys_conf_is_nimbus_own_under_the_submitters():

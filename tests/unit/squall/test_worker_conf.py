@@ -38,9 +38,11 @@ def test_nimbus_stores_none_of_its_own_secrets_with_a_topology():
     stored = normalize_topology_conf({"my.key": "mine"}, {**default_conf(), **own}, name="wc")
     assert "CANARY" not in str(stored)
     assert stored["my.key"] == "mine"
-    asked = {"storm.zookeeper.auth.payload": "of the topology"}
-    merged = normalize_topology_conf(asked, {**default_conf(), **own}, name="wc")
-    assert merged["storm.zookeeper.auth.payload"] == "of the topology"
+    asked = {"site.password": "of the topology"}
+    merged = normalize_topology_conf(
+        asked, {**default_conf(), "site.password": "CANARY"}, name="wc"
+    )
+    assert merged["site.password"] == "of the topology"
 
 
 def test_listed_keys_are_options():
@@ -97,6 +99,8 @@ def _imported_by_a_worker() -> dict[str, Path]:
     while todo:
         name = todo.pop()
         if name in found or name not in known or name in _ABOUT_ALL_KEYS | _ELSEWHERE:
+            continue
+        if name.startswith("squall_common.config.options"):  # the declarations of all keys
             continue
         found[name] = known[name]
         for node in ast.walk(ast.parse(known[name].read_text())):

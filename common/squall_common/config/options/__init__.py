@@ -1,0 +1,38 @@
+"""Every option of Squall, declared once, and every key of Apache Storm's with what happens to it.
+
+`OPTIONS` are the keys that Squall knows, in the order of `defaults.yaml`; one module declares those
+of one subject. `squall_common.config.options.storm` has the keys of Storm's that Squall does not
+have, with a verdict each. Nothing in here reads a file or a configuration.
+
+    >>> OPTIONS["topology.workers"].default
+    1
+"""
+
+from __future__ import annotations
+
+from squall_common.config.options import (
+    cluster,
+    nimbus,
+    node,
+    servers,
+    topology_code,
+    topology_flow,
+    topology_own,
+    topology_size,
+    zookeeper,
+)
+from squall_common.config.options.declaration import Option
+
+SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
+    ("Cluster", cluster.OPTIONS),
+    ("ZooKeeper", zookeeper.OPTIONS),
+    ("Nimbus", nimbus.OPTIONS),
+    ("Supervisor and worker", node.OPTIONS),
+    ("UI, logviewer, DRPC", servers.OPTIONS),
+    ("Topology: size and placement", topology_size.OPTIONS),
+    ("Topology: reliability and flow", topology_flow.OPTIONS),
+    ("Topology: environment, debugging, serialization", topology_code.OPTIONS),
+    ("Topology: Squall's own", topology_own.OPTIONS),
+)
+
+OPTIONS: dict[str, Option] = {option.key: option for _, part in SECTIONS for option in part}

@@ -1,0 +1,185 @@
+"""Folders, addresses, the client of Nimbus."""
+
+from __future__ import annotations
+
+from squall_common.config.options.declaration import (
+    CLIENT,
+    COMMAND,
+    DAEMON,
+    DRPC,
+    NIMBUS,
+    NO_READER,
+    OURS,
+    SUPERVISOR,
+    TOPOLOGY,
+    WORKER,
+    Option,
+)
+from squall_common.config.options.kinds import (
+    COUNT,
+    HOSTS,
+    MILLIS,
+    TEXT,
+    YES_NO,
+    Kind,
+    either,
+    number,
+)
+
+OPTIONS = (
+    Option(
+        "storm.local.dir",
+        TEXT,
+        "storm-local",
+        "Folder for everything a daemon keeps on disk; relative to the folder that the "
+        "command runs in.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | DRPC | COMMAND,
+    ),
+    Option(
+        "storm.log.dir",
+        TEXT,
+        None,
+        'Folder for the logs of daemons and workers; null: "logs" in storm.local.dir.',
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | DRPC | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.log.level",
+        either("DEBUG", "INFO", "WARNING", "ERROR"),
+        "INFO",
+        "Least severe level that daemons and workers log: DEBUG, INFO, WARNING or ERROR.",
+        scope=DAEMON | CLIENT,
+        readers=NIMBUS | SUPERVISOR | WORKER | DRPC | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.workers.artifacts.dir",
+        TEXT,
+        "workers-artifacts",
+        "Folder for the logs of workers; relative to storm.log.dir.",
+        scope=DAEMON,
+        readers=SUPERVISOR,
+    ),
+    Option(
+        "storm.history.dir",
+        TEXT,
+        None,
+        "Folder for the history of topologies (topology.history.enable): a path that all "
+        'nodes share, or a URL that fsspec knows (s3://bucket/history); null: "history" in '
+        "storm.local.dir, which is enough on one machine.",
+        scope=DAEMON,
+        readers=NIMBUS | WORKER | COMMAND,
+        storm=OURS,
+    ),
+    Option(
+        "storm.history.retention.hours",
+        number(),
+        168,
+        "Age at which files of the history are deleted, in hours; 0: never.",
+        scope=DAEMON,
+        readers=WORKER,
+        unit="hours",
+        storm=OURS,
+    ),
+    Option(
+        "storm.local.hostname",
+        TEXT,
+        None,
+        "Name under which this node is known to others; null: the machine's host name.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR,
+    ),
+    Option(
+        "storm.cluster.mode",
+        either("distributed", "local"),
+        "distributed",
+        '"distributed": daemons and worker processes; "local": everything in one process.',
+        scope=DAEMON,
+        readers=NO_READER,
+        ignored="`storm local` runs a topology in one process; other commands ask the cluster",
+    ),
+    Option(
+        "storm.bind.host",
+        TEXT,
+        "127.0.0.1",
+        "Address that listeners bind to. Elsewhere than on loopback they need "
+        "authentication, or storm.security.insecure.",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | WORKER | DRPC,
+        storm=OURS,
+    ),
+    Option(
+        "storm.security.insecure",
+        YES_NO,
+        False,
+        "Allow listeners without authentication elsewhere than on loopback (private "
+        "networks only).",
+        scope=DAEMON,
+        readers=NIMBUS | SUPERVISOR | WORKER | DRPC,
+        storm=OURS,
+    ),
+    Option(
+        "storm.http.hosts",
+        HOSTS,
+        None,
+        "Names under which HTTP listeners may be asked (the Host of a request), besides "
+        "addresses of this machine and localhost; null: the node's own names, "
+        'storm.bind.host and drpc.servers. ["*"] for listeners behind a proxy that checks '
+        "it.",
+        scope=DAEMON,
+        readers=DRPC,
+        storm=OURS,
+    ),
+    Option(
+        "storm.messaging.curve",
+        Kind("true, false or auto", lambda v: isinstance(v, bool) or v == "auto"),
+        "auto",
+        "Encrypt connections between workers with a key that each topology has of its own, "
+        'and let in nobody who does not have it: true, false, or "auto", which means true, '
+        "on loopback too. What Nimbus has when a topology is submitted counts for it, "
+        "unless the topology says otherwise.",
+        scope=DAEMON | TOPOLOGY,
+        readers=NIMBUS | SUPERVISOR | WORKER,
+        storm=OURS,
+    ),
+    Option(
+        "storm.thrift.socket.timeout.ms",
+        MILLIS,
+        600000,
+        "How long a Thrift call may take, in milliseconds.",
+        scope=DAEMON | CLIENT,
+        readers=COMMAND,
+        unit="milliseconds",
+    ),
+    Option(
+        "storm.nimbus.retry.times",
+        COUNT,
+        3,
+        "How often a client tries again to reach Nimbus (Storm: 5).",
+        scope=DAEMON | CLIENT,
+        readers=COMMAND,
+        storm=5,
+    ),
+    Option(
+        "storm.nimbus.retry.interval.millis",
+        COUNT,
+        500,
+        "First pause between two tries, in milliseconds; it doubles each time (Storm: "
+        "2000). A person who gave a wrong address waits 3.5 s for the answer.",
+        scope=DAEMON | CLIENT,
+        readers=COMMAND,
+        unit="milliseconds",
+        storm=2000,
+    ),
+    Option(
+        "storm.nimbus.retry.intervalceiling.millis",
+        COUNT,
+        60000,
+        "Longest pause between two tries, in milliseconds.",
+        scope=DAEMON | CLIENT,
+        readers=COMMAND,
+        unit="milliseconds",
+    ),
+)
