@@ -60,7 +60,14 @@ def _pytest(*arguments: str, again: bool = True) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", *(options if again else ()), *arguments)
 
 
-ENGINE_TESTS = ("tests/unit/worker", "tests/component/worker/engine", "tests/property/worker")
+ENGINE_TESTS = (
+    "tests/unit/engine",
+    "tests/unit/worker/watch",
+    "tests/component/engine",
+    "tests/property/engine",
+    "tests/unit/squall/test_local.py",
+    "tests/unit/common/component/test_groupings.py",
+)
 
 STAGES = (
     Stage(

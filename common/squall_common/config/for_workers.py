@@ -9,8 +9,8 @@ its workers take how they run; Nimbus stores `stored_conf` below each topology's
 (`squall_common.config.load.normalize_topology_conf`). Components see both in `open` and `prepare`,
 with the topology's configuration on top.
 
-`tests/unit/squall/test_worker_conf.py` reads the source of all that a worker imports: code that
-reads an option of the node which is not listed here fails there.
+`tests/unit/common/config/test_for_workers.py` reads the source of all that a worker imports: code
+that reads an option of the node which is not listed here fails there.
 """
 
 from __future__ import annotations

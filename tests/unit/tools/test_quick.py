@@ -11,10 +11,10 @@ def test_every_listed_test_is_there() -> None:
 
 def test_changed_unit_tests_are_run_too() -> None:
     listed = (
-        "README.md\ntests/unit/nimbus/test_health.py\ntests/unit/nimbus/test_blobs.py\n"
+        "README.md\ntests/unit/nimbus/views/test_health.py\ntests/unit/nimbus/blobs/test_store.py\n"
         "tests/component/squall/test_entry.py\ntests/unit/conftest.py\ntests/chaos/test_storm.py\n"
     )
-    assert changed_tests(listed) == ["tests/unit/nimbus/test_blobs.py"]
+    assert changed_tests(listed) == ["tests/unit/nimbus/blobs/test_store.py"]
 
 
 def test_a_check_is_to_take_three_minutes() -> None:
