@@ -132,3 +132,20 @@ def parse_dependency_key(key: str) -> tuple[str, str] | None:
     """The hash and the file's name in a dependency's blob key; None for any other key."""
     match = _DEPENDENCY_KEY.fullmatch(key)
     return None if match is None else (match[1], match[2])
+
+
+_BLOB_OF_TOPOLOGY = re.compile(
+    r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser|curve\.key)"
+)
+
+
+def topology_of_blob(key: str) -> str | None:
+    """The id of the topology that a blob is part of; None for any other blob."""
+    match = _BLOB_OF_TOPOLOGY.fullmatch(key)
+    return match["id"] if match else None
+
+
+def is_key_blob(key: str) -> bool:
+    """Whether a blob is a topology's pair of keys, which only `keys` gives away."""
+    topology_id = topology_of_blob(key)
+    return topology_id is not None and key == curve_blob_key(topology_id)

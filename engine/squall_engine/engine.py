@@ -40,7 +40,7 @@ from squall_engine import core
 from squall_engine.acking.coordinator import AckCoordinator
 from squall_engine.acking.dead_letters import LOST, Reason, Replays, roots_of
 from squall_engine.acking.suspects import Suspects
-from squall_engine.build.build import Built, Edges, build_task, open_task
+from squall_engine.build.build import Edges, build_task, open_task
 from squall_engine.build.close import close_components
 from squall_engine.core import Edge, Inspector, Source, TurnState
 from squall_engine.core.codec import CodecError, ValueCodec
@@ -65,6 +65,7 @@ from squall_engine.observe.readings import ExecutorReadings, add_totals
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.base import BoltTask, SpoutTask
+from squall_engine.tasks.built import Built
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.timing import Every, Rotation, Ticks
 from squall_engine.transport import Grant, Transport

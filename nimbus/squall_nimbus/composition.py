@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
@@ -23,7 +24,7 @@ from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
 from squall_nimbus.blobs.uploads import Inbox
 from squall_nimbus.leader import LeaderDesk
 from squall_nimbus.nimbus import Nimbus
-from squall_nimbus.scheduler.assigner import Assigner, Fence
+from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.monitor import Monitor
 from squall_nimbus.store.catalog import Catalog
 from squall_nimbus.topologies.cleanup import Cleanup

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from squall_common.cluster.leader import Leadership, NotLeaderError
+from squall_common.cluster.leader import Fence, Leadership, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
 from squall_common.cluster.values import NimbusInfo
@@ -23,7 +23,7 @@ from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
 from squall_nimbus.blobs.uploads import Inbox
 from squall_nimbus.leader import LeaderDesk
-from squall_nimbus.scheduler.assigner import Assigner, Fence
+from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.monitor import Monitor
 from squall_nimbus.store.catalog import Catalog
 from squall_nimbus.topologies.cleanup import Cleanup

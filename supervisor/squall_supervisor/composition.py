@@ -141,7 +141,9 @@ async def _prepare_node(settings: SupervisorSettings, environ: Mapping[str, str]
         )
     for folder in (settings.supervisor_dir, settings.workers_dir):
         make_private(folder)
-    cgroups = cgroups_of(settings)
+    cgroups = cgroups_of(
+        settings.cgroups, local_dir=settings.local_dir, margin_mb=settings.memory_margin_mb
+    )
     if cgroups is not None:
         await asyncio.to_thread(cgroups.prepare)
         log.info("cgroups", version=cgroups.version)

@@ -16,8 +16,8 @@ from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import run_daemon, set_up_daemon_log, stop_signals, watch_loop
 from squall_common.errors import ConfigError, SquallError
 from squall_supervisor.composition import build_supervisor
-from squall_supervisor.confine.root import root_warning
 from squall_supervisor.node.lock import NodeLock
+from squall_supervisor.node.root import root_warning
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import Supervisor
 from squall_thrift.server import InsecureListenerError

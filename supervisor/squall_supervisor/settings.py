@@ -12,19 +12,50 @@ from typing import Any
 from squall_common.errors import ConfigError
 from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.platforms import META_KEY, this_platform
+from squall_supervisor.confine.cgroups import CgroupSettings
 from squall_supervisor.confine.rlimits import rlimits_of
 from squall_supervisor.confine.users import UserRules
-from squall_supervisor.slots.slot import SlotSettings
-from squall_supervisor.watch.log_retention import RetentionLimits
+
+_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class CgroupSettings:
-    """Where workers' cgroups are made, and by which controllers they are limited."""
+class SlotSettings:
+    """Times of a slot, in seconds; each is a key of the configuration, but the last two."""
 
-    folder: Path | None  # None: where they are mounted
-    rootdir: str
-    controllers: tuple[str, ...]
+    worker_start_timeout_secs: float = 120.0  # without a heartbeat after the launch
+    worker_shutdown_secs: float = 3.0  # from SIGTERM to SIGKILL, and between two SIGKILLs
+    worker_min_uptime_secs: float = 10.0  # a shorter life of RUNNING counts towards the back-off
+    backoff_max_secs: float = 60.0
+    # A worker that dies at once is relaunched after 0, 1, 2, 4, 8, 16 s ...: 6 times in a minute.
+    backoff_first_secs: float = 1.0
+    localize_retry_max_secs: float = 10.0  # doubling from a quarter of a second
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimits:
+    """How much of workers' logs is kept."""
+
+    every_secs: float  # 0: nothing is ever deleted
+    age_secs: float
+    worker_bytes: int
+    sum_bytes: int
+
+    @classmethod
+    def from_conf(cls, conf: Mapping[str, Any]) -> RetentionLimits:
+        def value(key: str, default: float) -> float:
+            found = conf.get(key)
+            return default if found is None else float(found)
+
+        sum_bytes = int(value("logviewer.max.sum.worker.logs.size.mb", 4096) * _MIB)
+        worker_bytes = int(value("logviewer.max.per.worker.logs.size.mb", 2048) * _MIB)
+        return cls(
+            every_secs=value("logviewer.cleanup.interval.secs", 600),
+            age_secs=60.0 * value("logviewer.cleanup.age.mins", 10_080),
+            # As in Storm: no worker gets more than half of all.
+            worker_bytes=min(worker_bytes, sum_bytes // 2),
+            sum_bytes=sum_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from squall_common.cluster import paths
 from squall_common.cluster.store import (
@@ -302,3 +303,9 @@ async def _queue(store: Store) -> list[str]:
 
 def _path(name: str) -> str:
     return f"{paths.LEADER_LOCK}/{name}"
+
+
+class Fence(Protocol):
+    """The leader's right to write: the part of `Leadership` that writing needs."""
+
+    async def transaction(self, ops: Sequence[Op]) -> None: ...

@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from squall_common.component.context import TopologyContext, WorkerContext
@@ -26,6 +25,7 @@ from squall_engine.loading import ComponentStartError, feed_of
 from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import asked_to_end
 from squall_engine.tasks.base import SpoutTask, Task, TaskParts
+from squall_engine.tasks.built import Built
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 
@@ -64,18 +64,6 @@ class Edges:
         if edge is None:
             edge = self._shared[place] = Edge(target, source, local=local)
         return edge
-
-
-@dataclass(slots=True)
-class Built:
-    """A task, ready to be opened or prepared. `ledger` is its own (a thread's), or None."""
-
-    task: Task
-    conf: Mapping[str, Any]
-    context: TopologyContext
-    ledger: Ledger | None
-    own_conf: Mapping[str, Any]  # the component's own, without the topology's
-    opened: bool = False  # open or prepare has returned: close or cleanup is owed
 
 
 def build_task(host: BuildHost, task: int) -> Built:

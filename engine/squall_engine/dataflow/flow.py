@@ -26,13 +26,13 @@ from squall_engine.backpressure.credit import Allowance, Inflow, Outflow, charge
 from squall_engine.backpressure.gates import Gates
 from squall_engine.backpressure.inbox import Received
 from squall_engine.backpressure.memory_size import tuple_bytes
-from squall_engine.build.build import Built
 from squall_engine.core import Batch, Edge, Ledger
 from squall_engine.core.sections import addressee
 from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, Waiting, output_groups
 from squall_engine.dataflow.remote import SECTION_BYTES_MAX, Exchange
 from squall_engine.plan import Plan
 from squall_engine.tasks.base import SLICE_TUPLES_MAX, BoltTask, SlicedBolt, SpoutTask, Task
+from squall_engine.tasks.built import Built
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 from squall_engine.transport import LOAD_MAX, Grant, Transport
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from squall_engine.build.build import Built
 from squall_engine.tasks.base import BoltTask, SpoutTask, Task
+from squall_engine.tasks.built import Built
 
 
 def describe_tasks(built: Sequence[Built], now: float) -> Iterable[str]:

@@ -24,12 +24,12 @@ from squall_common.history.histogram import Histogram, bucket_of
 from squall_common.history.schema import TEXT_CHARS_MAX, Row
 from squall_common.names import is_system_id
 from squall_common.topology.model import GroupingKind
-from squall_engine.build.build import Built
 from squall_engine.core import Batch, Edge, Source
 from squall_engine.core.stats import Key, TaskCounts
 from squall_engine.observe.readings import Gains, key_name, waiting
 from squall_engine.plan import Plan
 from squall_engine.tasks.base import SpoutTask
+from squall_engine.tasks.built import Built
 
 _KEYS_TOLD = 50  # of a grouping, worker and interval
 _COUNTS = ("emitted", "transferred", "acked", "failed", "executed")

@@ -24,9 +24,9 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
-from squall_engine.build.build import Built
 from squall_engine.observe.readings import Gains, key_name, waiting
 from squall_engine.tasks.base import BoltTask, SpoutTask
+from squall_engine.tasks.built import Built
 
 log = get_logger(__name__)
 

@@ -21,10 +21,10 @@ from types import FrameType
 from typing import Any
 
 from squall_engine.acking.dead_letters import roots_of
-from squall_engine.build.build import Built
 from squall_engine.core import Tuple
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
 from squall_engine.tasks.base import SlicedBolt, SpoutTask, Task
+from squall_engine.tasks.built import Built
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 STALL_KEY = "topology.worker.stall.timeout.secs"

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from squall_common.cluster.leader import Fence
 from squall_common.errors import SquallError
 from squall_common.names import parse_dependency_key
 from squall_nimbus.blobs.disk_reserve import DiskReserve
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.sessions import Sessions
 from squall_nimbus.blobs.store import Access, BlobMeta, BlobStore, BlobWriter
-from squall_nimbus.scheduler.assigner import Fence
 
 _LIST_KEYS_MAX = 100  # keys in one answer of a listing
 _SESSIONS_MAX = 512  # of each kind: each holds a file descriptor

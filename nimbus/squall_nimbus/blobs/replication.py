@@ -30,17 +30,17 @@ from typing import Protocol
 
 from squall_common.cluster import paths
 from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import BadVersionError, NodeExistsError, NoNodeError, StoreError
 from squall_common.cluster.values import BlobHolder, BlobMeta, BlobRecord, TopologyStatus
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
+from squall_common.names import is_key_blob, topology_of_blob
 from squall_common.security.sealing import Receiver, SealError, nimbus_name
+from squall_nimbus.all_topologies import read_storms
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore, key_error
-from squall_nimbus.scheduler.assigner import Fence
-from squall_nimbus.store.catalog import is_key_blob, topology_of_blob
-from squall_nimbus.store.topologies import read_storms
 
 log = get_logger(__name__)
 

@@ -15,13 +15,12 @@ Planning and encoding run in threads: with 10,000 executors they take longer tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from squall_common.cluster import codec, paths
 from squall_common.cluster.codec import CorruptStateError
-from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import (
     ConnectionLostError,
@@ -36,13 +35,13 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.all_topologies import read_storms
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.scheduler.lost_nodes import LostNodes
 from squall_nimbus.scheduler.monitor import Beats, Monitor
 from squall_nimbus.scheduler.plan import Plan, Wanted, plan
 from squall_nimbus.scheduler.snapshot import Supervisor
 from squall_nimbus.store.catalog import Catalog
-from squall_nimbus.store.topologies import read_storms
 from squall_thrift.off_loop import off_loop_if
 
 log = get_logger(__name__)
@@ -50,12 +49,6 @@ log = get_logger(__name__)
 _EXECUTORS_SHOWN = 50
 # More executors are judged and planned off the loop: some 10 ms.
 _EXECUTORS_ON_LOOP_MAX = 500
-
-
-class Fence(Protocol):
-    """The leader's right to write: `squall_common.cluster.leader.Leadership`."""
-
-    async def transaction(self, ops: Sequence[Op]) -> None: ...
 
 
 @dataclass(slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from squall_common.cluster.leader import Fence
 from squall_common.cluster.values import Access, BlobMeta
+from squall_common.names import is_key_blob, topology_of_blob
 from squall_nimbus.blobs.access import ADMIN, READ, WRITE, Caller, check_access, may_see, normalized
 from squall_nimbus.blobs.keys import sealed_key
-from squall_nimbus.scheduler.assigner import Fence
 from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
-from squall_nimbus.store.catalog import is_key_blob, topology_of_blob
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 

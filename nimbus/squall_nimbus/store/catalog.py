@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,13 @@ from squall_common.cluster.values import Access, StormBase
 from squall_common.daemon.files import make_private_dirs, sync_dir, write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.names import code_blob_key, conf_blob_key, curve_blob_key, jar_blob_key
+from squall_common.names import (
+    code_blob_key,
+    conf_blob_key,
+    curve_blob_key,
+    jar_blob_key,
+    topology_of_blob,
+)
 from squall_common.security.curve import has_key
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.prepared import prepare
@@ -36,10 +41,6 @@ log = get_logger(__name__)
 # How long an action on a topology waits for its code to come from another Nimbus.
 _FETCH_SECS = 5.0
 _FETCH_AGAIN_SECS = 60.0
-
-_BLOB_OF_TOPOLOGY = re.compile(
-    r"(?P<id>.+-\d+-\d+)-(stormjar\.jar|stormcode\.ser|stormconf\.ser|curve\.key)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +83,6 @@ def compile_topology(
     """Derive everything. Raises what `squall_common.topology.prepared.prepare` does."""
     made = prepare(submitted, conf)
     return StoredTopology(topology_id, submitted, made.topology, made.conf, made.task_to_component)
-
-
-def topology_of_blob(key: str) -> str | None:
-    """The id of the topology that a blob is part of; None for any other blob."""
-    match = _BLOB_OF_TOPOLOGY.fullmatch(key)
-    return match["id"] if match else None
-
-
-def is_key_blob(key: str) -> bool:
-    """Whether a blob is a topology's pair of keys, which only `keys` gives away."""
-    topology_id = topology_of_blob(key)
-    return topology_id is not None and key == curve_blob_key(topology_id)
 
 
 def code_blob_keys(topology_id: str) -> tuple[str, str, str]:

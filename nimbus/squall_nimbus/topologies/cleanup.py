@@ -15,18 +15,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Collection
 
-from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, StoreError
 from squall_common.cluster.values import StormBase
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
+from squall_common.names import topology_of_blob
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError
-from squall_nimbus.scheduler.assigner import Fence
 from squall_nimbus.scheduler.monitor import Monitor
-from squall_nimbus.store.catalog import Catalog, topology_blob_keys, topology_of_blob
+from squall_nimbus.store.catalog import Catalog, topology_blob_keys
 from squall_nimbus.topologies.finished import History
 from squall_nimbus.topologies.lifecycle_shell import topology_name_of_or_none
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, StoreError
 from squall_common.cluster.values import StormBase
@@ -20,13 +20,13 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import conf_blob_key, curve_blob_key, topology_name_of
 from squall_common.security.curve import has_key
+from squall_nimbus.all_topologies import read_storms
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.leader import NotTheLeaderError
-from squall_nimbus.scheduler.assigner import Assigner, Fence
+from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.store.catalog import Catalog
 from squall_nimbus.store.locks import NamedLocks
-from squall_nimbus.store.topologies import read_storms
 from squall_nimbus.topologies.lifecycle import (
     Activate,
     Assign,

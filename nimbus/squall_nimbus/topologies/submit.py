@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from squall_common.cluster.leader import NotLeaderError
+from squall_common.cluster.leader import Fence, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, NodeExistsError, StoreError
 from squall_common.cluster.values import Credentials, StormBase, TopologyStatus
@@ -30,7 +30,7 @@ from squall_common.history.settings import (
     history_url,
     is_on,
 )
-from squall_common.names import make_topology_id, topology_name_error
+from squall_common.names import is_key_blob, make_topology_id, topology_name_error
 from squall_common.packaging.blob_map import parse_blob_map
 from squall_common.topology.model import Topology
 from squall_common.topology.system import component_parallelism, validate_topology
@@ -39,12 +39,10 @@ from squall_nimbus.blobs.access import READ, Caller, check_access
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobStore
 from squall_nimbus.blobs.uploads import Inbox
-from squall_nimbus.scheduler.assigner import Fence
 from squall_nimbus.store.catalog import (
     Catalog,
     StoredTopology,
     compile_topology,
-    is_key_blob,
     topology_blob_keys,
 )
 from squall_nimbus.topologies.lifecycle import MonitorDue

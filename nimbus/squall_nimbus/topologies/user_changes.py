@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
+from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import (
     Credentials,
@@ -19,7 +20,6 @@ from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import EVENTLOGGER_COMPONENT, topology_name_of
 from squall_common.topology.model import WorkerSlot
-from squall_nimbus.scheduler.assigner import Fence
 from squall_nimbus.topologies.lifecycle_shell import Control
 
 _PROFILE_SECS = 600  # how long a request holds that names no end

@@ -12,10 +12,10 @@ from squall_common.cluster.values import Assignment, ErrorInfo, StormBase, Super
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import code_blob_key
+from squall_nimbus.all_topologies import read_storms
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.leader import LeaderDesk
 from squall_nimbus.store.catalog import Catalog, StoredTopology
-from squall_nimbus.store.topologies import read_storms
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.views import views
 from squall_nimbus.views.health import Slots

@@ -25,7 +25,6 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import ConfigError
 from squall_supervisor.confine.confinement import Confinement, start_confined
 from squall_supervisor.confine.limits import MIB, WorkerLimits
-from squall_supervisor.settings import SupervisorSettings
 
 log = get_logger(__name__)
 
@@ -34,6 +33,15 @@ _QUOTA_MICROS_MIN = 1_000
 _MEMORY_BYTES_MAX = 2**62
 # Processes that were killed leave their cgroup at once, unless the kernel is busy with them.
 _REMOVE_SECS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupSettings:
+    """Where workers' cgroups are made, and by which controllers they are limited."""
+
+    folder: Path | None  # None: where they are mounted
+    rootdir: str
+    controllers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +265,19 @@ class Cgroups:
         folder.mkdir(mode=0o755, exist_ok=True)
 
 
-def cgroups_of(settings: SupervisorSettings) -> Cgroups | None:
-    """Those that the configuration asks for. Raises ConfigError when the machine has none."""
-    wanted = settings.cgroups
+def cgroups_of(
+    wanted: CgroupSettings | None, *, local_dir: Path, margin_mb: float
+) -> Cgroups | None:
+    """The cgroups that the configuration asks for, if any. Raises ConfigError when the machine has
+    none."""
     if wanted is None:
         return None
     return Cgroups(
         hierarchies_of_machine(wanted.folder),
         rootdir=wanted.rootdir,
-        local_dir=settings.local_dir,
+        local_dir=local_dir,
         controllers=wanted.controllers,
-        margin_mb=settings.memory_margin_mb,
+        margin_mb=margin_mb,
     )
 
 

@@ -12,8 +12,8 @@ from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.confine.cgroups import Cgroups
 from squall_supervisor.launch.launcher import WorkerCommand, worker_command
 from squall_supervisor.launch.machine import Machine
+from squall_supervisor.records.exits import EndReports, RecentExits
 from squall_supervisor.settings import SupervisorSettings
-from squall_supervisor.slots.worker_end import EndReports, RecentExits
 
 
 class LaunchNumbers(Protocol):

@@ -13,26 +13,13 @@ duplicates and never loss: peers drop what a replaced worker sends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-Address = tuple[str, int]  # numeric: names cannot be looked up by a node that is cut off
+from squall_supervisor.records.neighbours import NOBODY
 
 # Looks in one time-out.
 _LOOKS = 20
 # A look that comes so many periods after the last one (each may wait one for probes, or for a
 # reading of ZooKeeper) tells that this process was stopped itself.
 _STALL_PERIODS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Other daemons as last known. `supervisors`: whether any of them is a supervisor's."""
-
-    daemons: tuple[Address, ...] = ()
-    supervisors: bool = False
-
-
-NOBODY = Neighbours()
 
 
 class Isolation:

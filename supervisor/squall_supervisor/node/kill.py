@@ -58,7 +58,9 @@ async def _kill_all(settings: SupervisorSettings) -> list[KilledWorker]:
 def _cgroups(settings: SupervisorSettings) -> Cgroups | None:
     """Workers are ended also where their cgroups cannot be removed."""
     try:
-        return cgroups_of(settings)
+        return cgroups_of(
+            settings.cgroups, local_dir=settings.local_dir, margin_mb=settings.memory_margin_mb
+        )
     except ConfigError:
         return None
 

@@ -18,7 +18,8 @@ from squall_common.cluster.values import NimbusInfo, SupervisorInfo
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.resolver import Resolver
-from squall_supervisor.node.isolation import Address, Isolation, Neighbours
+from squall_supervisor.node.isolation import Isolation
+from squall_supervisor.records.neighbours import Address, Neighbours
 
 log = get_logger(__name__)
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
-from squall_supervisor.node.isolation import Neighbours
 from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.neighbours import Neighbours
 from squall_supervisor.records.state_file import LAUNCHES_RESERVED, LocalState, LocalStateFile
 
 log = get_logger(__name__)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.settings import SlotSettings
 from squall_supervisor.slots.table import (
     TABLE,
     Assigned,
@@ -63,19 +64,6 @@ _KILL = State.KILL
 _RELAUNCH = State.KILL_AND_RELAUNCH
 _KILL_UPDATE = State.KILL_BLOB_UPDATE
 _UPDATE = State.WAITING_FOR_BLOB_UPDATE
-
-
-@dataclass(frozen=True, slots=True)
-class SlotSettings:
-    """Times of a slot, in seconds; each is a key of the configuration, but the last two."""
-
-    worker_start_timeout_secs: float = 120.0  # without a heartbeat after the launch
-    worker_shutdown_secs: float = 3.0  # from SIGTERM to SIGKILL, and between two SIGKILLs
-    worker_min_uptime_secs: float = 10.0  # a shorter life of RUNNING counts towards the back-off
-    backoff_max_secs: float = 60.0
-    # A worker that dies at once is relaunched after 0, 1, 2, 4, 8, 16 s ...: 6 times in a minute.
-    backoff_first_secs: float = 1.0
-    localize_retry_max_secs: float = 10.0  # doubling from a quarter of a second
 
 
 class IllegalEventError(Exception):

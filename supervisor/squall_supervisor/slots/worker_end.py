@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon.heartbeat_file import Beat, Phase
 from squall_common.daemon.launch_spec import IN_HAND_FILE
 from squall_supervisor.slots.slot import Step
@@ -103,55 +102,6 @@ def describe_end(
         last = "\n".join(f"  {line}" for line in lines)
         text = f"last lines of worker.log.err:\n{last}\n{text}"
     return text
-
-
-class EndReports:
-    """Which ends are reported: at most `limit` of a topology in `secs`, so that a crash loop does
-    not push all else out of the topology's errors."""
-
-    def __init__(self, limit: int = 5, secs: float = 300.0) -> None:
-        self._limit = limit
-        self._secs = secs
-        self._windows: dict[str, tuple[float, int]] = {}  # topology id -> since, ends
-
-    def suffix(self, topology_id: str, now: float) -> str | None:
-        """What to add to the report of an end; None: it is in the log only."""
-        since, ends = self._windows.get(topology_id, (now, 0))
-        silent = 0
-        if now - since >= self._secs:
-            silent, since, ends = max(0, ends - self._limit), now, 0
-        self._windows = {
-            one: window for one, window in self._windows.items() if now - window[0] < 2 * self._secs
-        }
-        self._windows[topology_id] = (since, ends + 1)
-        if ends >= self._limit:
-            return None
-        if silent:
-            return f" ({silent} more ends before this one are in the supervisor's log only)"
-        if ends == self._limit - 1:
-            return f" (more ends within {self._secs:.0f} s are in the supervisor's log only)"
-        return ""
-
-
-class RecentExits:
-    """The last unexpected exit of each topology on this node, for `kept_secs`, of at most
-    `topologies_max`: that of a topology that was killed is shown nowhere, and goes by age."""
-
-    def __init__(self, kept_secs: float = 86_400.0, topologies_max: int = 50) -> None:
-        self._kept_secs = kept_secs
-        self._topologies_max = topologies_max
-        self._exits: dict[str, WorkerExit] = {}  # the newest last
-
-    def note(self, topology_id: str, end: WorkerExit) -> None:
-        self._exits.pop(topology_id, None)
-        self._exits[topology_id] = end
-        if len(self._exits) > self._topologies_max:
-            del self._exits[next(iter(self._exits))]
-
-    def listed(self, now_secs: float) -> dict[str, WorkerExit]:
-        """By topology id; `now_secs` since 1970."""
-        since = now_secs - self._kept_secs
-        return {id_: one for id_, one in self._exits.items() if one.time_secs >= since}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,40 +12,15 @@ turns them over. Decisions only: `log_files` looks and deletes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from squall_supervisor.settings import RetentionLimits
 
 # Of a living worker: what it has open, as its name says. Storm's LogConstants has the same ends.
 _CURRENT = re.compile(r".*\.(log|err|out|current|yaml|pid|metrics)")
 
 _MIB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionLimits:
-    """How much of workers' logs is kept."""
-
-    every_secs: float  # 0: nothing is ever deleted
-    age_secs: float
-    worker_bytes: int
-    sum_bytes: int
-
-    @classmethod
-    def from_conf(cls, conf: Mapping[str, Any]) -> RetentionLimits:
-        def value(key: str, default: float) -> float:
-            found = conf.get(key)
-            return default if found is None else float(found)
-
-        sum_bytes = int(value("logviewer.max.sum.worker.logs.size.mb", 4096) * _MIB)
-        worker_bytes = int(value("logviewer.max.per.worker.logs.size.mb", 2048) * _MIB)
-        return cls(
-            every_secs=value("logviewer.cleanup.interval.secs", 600),
-            age_secs=60.0 * value("logviewer.cleanup.age.mins", 10_080),
-            # As in Storm: no worker gets more than half of all.
-            worker_bytes=min(worker_bytes, sum_bytes // 2),
-            sum_bytes=sum_bytes,
-        )
 
 
 @dataclass(frozen=True, slots=True)

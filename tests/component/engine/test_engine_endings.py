@@ -15,7 +15,7 @@ def _fresh_log():
     c.LOG.clear()
 
 
-def two_workers(bolt, acker, conf=None, options=None):
+def two_workers(bolt, acker, conf=None, settings=None):
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(5))
     builder.bolt("end", bolt).shuffle("numbers")
@@ -25,7 +25,7 @@ def two_workers(bolt, acker, conf=None, options=None):
         2,
         {"topology.acker.executors": 1, **(conf or {})},
         place=lambda executor, component: place[component],
-        options=options,
+        settings=settings,
     )
 
 

@@ -12,8 +12,8 @@ from squall_common.cluster.memory import MemoryStore
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import NimbusInfo, SupervisorInfo
 from squall_supervisor.composition import build_supervisor
-from squall_supervisor.node.isolation import Address
 from squall_supervisor.node.neighbourhood import connects
+from squall_supervisor.records.neighbours import Address
 from squall_supervisor.supervisor import Supervisor
 
 pytestmark = pytest.mark.integration

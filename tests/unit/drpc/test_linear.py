@@ -130,7 +130,7 @@ def test_one_bolt_is_a_function(drpc: LocalDRPC, bolt: Bolt) -> None:
         assert (first, third) == ("a!", "c!")
         assert "the topology failed the request" in second
         test.run_for(100)
-        assert not any(left_in(test._users()).values())
+        assert not any(left_in(test._engine.users()).values())
 
 
 def test_each_step_sees_all_of_a_request_before_it_finishes(drpc: LocalDRPC) -> None:
@@ -139,7 +139,7 @@ def test_each_step_sees_all_of_a_request_before_it_finishes(drpc: LocalDRPC) -> 
         asked = [drpc.submit("count", text) for text in texts * 5]
         assert answers(test, asked) == ["0", "1", "6", "6", "200"] * 5
         test.run_until_idle()
-        assert not any(left_in(test._users()).values()), "at once, without any time-out"
+        assert not any(left_in(test._engine.users()).values()), "at once, without any time-out"
         assert test.failed("spout") == []
 
 
@@ -166,7 +166,7 @@ def test_a_failure_in_any_step_fails_the_request_at_once_and_is_cleaned_up(
         assert test._now() < 5, "at once, not at the time-out"
         assert answers(test, [drpc.submit("count", "good")]) == ["1"]
         test.run_for(100)
-        assert not any(left_in(test._users()).values())
+        assert not any(left_in(test._engine.users()).values())
 
 
 def test_what_gets_stuck_fails_at_the_time_out_and_is_cleaned_up(drpc: LocalDRPC) -> None:
@@ -179,7 +179,7 @@ def test_what_gets_stuck_fails_at_the_time_out_and_is_cleaned_up(drpc: LocalDRPC
         assert second == "2"
         assert "did not complete it in time" in first
         test.run_for(120)
-        assert not any(left_in(test._users()).values())
+        assert not any(left_in(test._engine.users()).values())
 
 
 def test_several_attempts_hide_a_failure(drpc: LocalDRPC) -> None:
@@ -193,7 +193,7 @@ def test_several_attempts_hide_a_failure(drpc: LocalDRPC) -> None:
         ids = [emitted.values[0] for emitted in test.emitted("prepare-request", "default")]
         assert len(ids) == len(set(ids)) == 3, "each attempt has an id of its own"
         test.run_for(120)
-        assert not any(left_in(test._users()).values())
+        assert not any(left_in(test._engine.users()).values())
 
 
 class FailsFirst(Exclaim):

@@ -54,6 +54,48 @@ def imports(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def room_of(module: str, package: str) -> str:
+    """The room of a module: the folder below its package, or the module itself beside the rooms."""
+    folder = next(ROOT / name for name, packed in PACKAGES.items() if packed == package)
+    parts = module.split(".")[:2]
+    while len(parts) > 1 and not (folder.joinpath(*parts).with_suffix(".py")).is_file():
+        if folder.joinpath(*parts).is_dir():
+            break
+        parts.pop()
+    return ".".join(parts)
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """What remains of a graph when each node that leads nowhere else is taken away, again and
+    again: its circles and what leads to them."""
+    left = {node: set(targets) for node, targets in arrows.items()}
+    while ends := [node for node, targets in left.items() if not targets & left.keys()]:
+        for node in ends:
+            del left[node]
+    return [[node, *sorted(targets & left.keys())] for node, targets in sorted(left.items())]
+
+
+def test_rooms_of_a_package_import_each_other_in_one_direction() -> None:
+    for package in BELOW:
+        arrows: dict[str, set[str]] = {}
+        for module, file in modules(package):
+            room = room_of(module, package)
+            targets = {room_of(n, package) for n in imports(file) if n.startswith(f"{package}.")}
+            # A package's own __init__ re-exports what its rooms offer.
+            if room != package:
+                arrows.setdefault(room, set()).update(targets - {room, package})
+        assert circles(arrows) == []
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [
+        ["a", "b"],
+        ["b", "c"],
+        ["c", "b"],
+    ]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
 def test_imports_between_packages_point_down() -> None:
     wrong = {
         f"{module} imports {name}"

@@ -18,7 +18,7 @@ from squall_common.cluster.store import Store, StoreError
 from squall_common.daemon.logs import get_logger
 
 if TYPE_CHECKING:
-    from squall_engine.build.build import Built
+    from squall_engine.tasks.built import Built
 
 log = get_logger(__name__)
 

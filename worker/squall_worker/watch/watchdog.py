@@ -33,8 +33,8 @@ from squall_worker.watch.messages import ASK_SECS, Ask, MessageNames
 from squall_worker.watch.stalls import Notice, StallWatch, Step, counted_secs
 
 if TYPE_CHECKING:
-    from squall_engine.build.build import Built
     from squall_engine.observe.under_way import CallUnderWay
+    from squall_engine.tasks.built import Built
 
 log = get_logger(__name__)
 

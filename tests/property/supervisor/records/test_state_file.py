@@ -11,8 +11,8 @@ from tests.support.effort import examples
 
 from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.topology.model import Executor
-from squall_supervisor.node.isolation import Neighbours
 from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.neighbours import Neighbours
 from squall_supervisor.records.state_file import (
     LocalState,
     LocalStateError,

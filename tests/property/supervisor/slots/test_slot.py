@@ -12,7 +12,8 @@ from tests.support.effort import examples
 
 from squall_common.topology.model import Executor
 from squall_supervisor.records.assignments import PortAssignment
-from squall_supervisor.slots.slot import Slot, SlotSettings
+from squall_supervisor.settings import SlotSettings
+from squall_supervisor.slots.slot import Slot
 from squall_supervisor.slots.table import (
     BlobsChanged,
     BlobsFailed,

@@ -13,8 +13,9 @@ from tests.unit.nimbus.topologies.test_crashes import CONF, Dead, DiesAtWrite, c
 
 from squall_common.cluster.memory import MemoryEnsemble
 from squall_common.cluster.values import BlobMeta, TopologyStatus
+from squall_common.names import is_key_blob
 from squall_nimbus.blobs.store import BlobNotFoundError
-from squall_nimbus.store.catalog import is_key_blob, topology_blob_keys
+from squall_nimbus.store.catalog import topology_blob_keys
 from squall_thrift import storm
 
 META = storm.SettableBlobMeta(acl=[])

@@ -8,8 +8,7 @@ from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
 from squall_common.cluster.store import Op, StoreError
 from squall_common.cluster.values import TopologyStatus
-from squall_common.names import curve_blob_key
-from squall_nimbus.store.catalog import is_key_blob
+from squall_common.names import curve_blob_key, is_key_blob
 from squall_thrift import storm
 
 CONF = {"nimbus.topology.blobstore.deletion.delay.ms": 0, "nimbus.monitor.freq.secs": 0.05}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from squall_supervisor.node.isolation import Isolation, Neighbours
+from squall_supervisor.node.isolation import Isolation
+from squall_supervisor.records.neighbours import Neighbours
 
 SESSION_SECS = 20.0
 TIMEOUT_SECS = 30.0

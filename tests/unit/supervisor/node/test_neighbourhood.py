@@ -9,8 +9,8 @@ from squall_common.cluster import paths
 from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import SupervisorInfo
-from squall_supervisor.node.isolation import NOBODY, Neighbours
 from squall_supervisor.node.neighbourhood import Neighbourhood
+from squall_supervisor.records.neighbours import NOBODY, Neighbours
 
 
 class Standstill:

@@ -3,8 +3,9 @@
 from squall_common.cluster.slot_reports import Condition
 from squall_common.topology.model import Executor
 from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.settings import SlotSettings
 from squall_supervisor.slots.reports import report_of
-from squall_supervisor.slots.slot import Slot, SlotSettings
+from squall_supervisor.slots.slot import Slot
 from squall_supervisor.slots.table import (
     BlobsFailed,
     BlobsLocalized,

@@ -4,7 +4,8 @@ import pytest
 
 from squall_common.topology.model import Executor
 from squall_supervisor.records.assignments import PortAssignment
-from squall_supervisor.slots.slot import IllegalEventError, Slot, SlotSettings
+from squall_supervisor.settings import SlotSettings
+from squall_supervisor.slots.slot import IllegalEventError, Slot
 from squall_supervisor.slots.table import (
     TABLE,
     BlobsChanged,

@@ -6,6 +6,7 @@ import pytest
 
 from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon.heartbeat_file import Beat, Phase
+from squall_supervisor.records.exits import EndReports, RecentExits
 from squall_supervisor.slots.slot import Step
 from squall_supervisor.slots.table import (
     Event,
@@ -19,8 +20,6 @@ from squall_supervisor.slots.table import (
 )
 from squall_supervisor.slots.worker_end import (
     Cause,
-    EndReports,
-    RecentExits,
     cause_of,
     describe_end,
     headline,

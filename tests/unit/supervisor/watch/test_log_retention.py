@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from squall_supervisor.settings import RetentionLimits
 from squall_supervisor.watch.log_files import clean_up_logs, scan_logs
-from squall_supervisor.watch.log_retention import (
-    LogEntry,
-    RetentionLimits,
-    WorkerLogs,
-    plan_removals,
-)
+from squall_supervisor.watch.log_retention import LogEntry, WorkerLogs, plan_removals
 
 MIB = 1024 * 1024
 LIMITS = RetentionLimits(every_secs=1, age_secs=100, worker_bytes=50, sum_bytes=100)

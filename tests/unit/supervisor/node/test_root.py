@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from squall_common.errors import ConfigError
-from squall_supervisor.confine.root import root_warning
 from squall_supervisor.confine.users import ENABLED
+from squall_supervisor.node.root import root_warning
 from squall_supervisor.settings import SupervisorSettings
 
 
