@@ -146,7 +146,7 @@ def test_the_example_of_history_runs_where_nothing_was_made_for_it(tmp_path: Pat
         words = ("words", "--records", "typo/*.jsonl", "--folder", "out", "--name", "typo")
         storm(*conf, "jar", history, *words, cwd=tmp_path, check=True)
         errors = ("get-errors", "typo")
-        wait_for("the error", lambda: "no file is named" in cluster.storm(*errors).stdout, 60)
+        wait_for("the error", lambda: "no file matches" in cluster.storm(*errors).stdout, 60)
         for name in ("words", "typo"):
             cluster.storm("kill", name, "-w", "0")
 

@@ -453,7 +453,7 @@ async def test_no_worker_is_started_before_the_cgroups_of_old_ones_are_swept(
 ) -> None:
     """Else the sweep would end a worker that has just been started, as one that nobody knows."""
     cgroups = RecordedCgroups()
-    monkeypatch.setattr("squall_supervisor.supervisor.cgroups_of", lambda _: cgroups)
+    monkeypatch.setattr("squall_supervisor.composition.cgroups_of", lambda *_, **__: cgroups)
     await node.start()
     await node.assign(WORDS, {6700: 1})
     pid = await node.wait_running()
