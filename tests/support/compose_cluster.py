@@ -20,15 +20,21 @@ _FILES = (
 )
 # Processes of a container whose command line has a word, and their ids in there.
 _LIST = """\
-import json, os, sys, psutil
+import json, os, signal, sys
 word, act = sys.argv[1:3]
-found = [p for p in psutil.process_iter(["cmdline"]) if word in (p.info["cmdline"] or [])]
-found = [p for p in found if p.pid != os.getpid()]
+def words(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read().split("\\0")
+    except OSError:
+        return []
+found = [int(p) for p in os.listdir("/proc") if p.isdigit() and word in words(p)]
+found = sorted(pid for pid in found if pid != os.getpid())
 found = found[:1] if act == "kill-one" else found
-for process in found:
+for pid in found:
     if act != "list":
-        process.kill()
-print(json.dumps([process.pid for process in found]))
+        os.kill(pid, signal.SIGKILL)
+print(json.dumps(found))
 """
 
 
