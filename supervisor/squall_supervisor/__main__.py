@@ -33,8 +33,8 @@ def main() -> int:
 
         if supervisor_runs(conf):
             print(
-                "a supervisor runs here: it will start its workers again; stop it first to keep "
-                "them down",
+                "a supervisor is running here and will start its workers again; stop it first to "
+                "keep them down",
                 file=sys.stderr,
             )
         killed = kill_workers(conf)

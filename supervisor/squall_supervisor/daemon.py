@@ -44,7 +44,7 @@ def run(conf: Mapping[str, Any]) -> int:
     lock = NodeLock(settings.lock_file)
     if not lock.acquire():
         raise ConfigError(
-            f"another supervisor uses {settings.local_dir}",
+            f"another supervisor is using {settings.local_dir}",
             hint="Give each supervisor of a machine its own storm.local.dir and its own ports.",
         )
     try:

@@ -248,7 +248,9 @@ def _cgroups(conf: Mapping[str, Any]) -> CgroupSettings | None:
         )
     controllers = conf.get("storm.cgroup.resources") or ["cpu", "memory"]
     if not isinstance(controllers, list) or not set(controllers) <= {"cpu", "memory"}:
-        raise ConfigError(f"storm.cgroup.resources is {controllers!r}; cpu and memory are known")
+        raise ConfigError(
+            f"storm.cgroup.resources is {controllers!r}; only cpu and memory are supported"
+        )
     return CgroupSettings(
         None if folder is None else Path(str(folder)).absolute(), rootdir, tuple(controllers)
     )
@@ -272,7 +274,7 @@ def hostname_of(conf: Mapping[str, Any]) -> str:
 def _supervisor_id(value: object) -> str:
     text = str(value)
     if not text or "/" in text or not text.isprintable() or text in (".", ".."):
-        raise ConfigError(f"storm.id is {value!r}; it names a node in ZooKeeper")
+        raise ConfigError(f"storm.id is {value!r}; it must be a valid name of a znode")
     return text
 
 

@@ -282,7 +282,7 @@ def test_a_stopped_worker_is_reported_and_not_waited_for(
     finally:
         os.kill(pid, signal.SIGCONT)
     assert result.returncode == 1
-    assert "answers to nothing" in result.stderr
+    assert "does not answer at all" in result.stderr
 
 
 def test_a_supervisor_without_py_spy_says_so(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_supervisor_without_py_spy_says_so(tmp_path: Path) -> None:
         wait_running(cluster)
         result = cluster.storm("profile", "busy", "--secs", "1", check=False)
         assert result.returncode == 1
-        assert "/nowhere/py-spy, which is no program" in result.stderr
+        assert "/nowhere/py-spy, which is not a program" in result.stderr
         assert "Traceback" not in result.stderr
         cluster.storm("kill", "busy", "-w", "0")
         cluster.wait_gone("busy")

@@ -118,7 +118,7 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     if (closed := first_closed(ROOT)) is not None:
-        pytest.skip(f"other users cannot get to this checkout: {closed} is closed to them")
+        pytest.skip(f"other users cannot reach this checkout: they may not enter {closed}")
     if reason := _missing():
         missing(reason)
     with folder_for_others() as folder:

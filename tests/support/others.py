@@ -58,5 +58,5 @@ def _folder() -> Iterator[Path]:
         folder.chmod(0o755)
         closed = first_closed(folder)
         if closed is not None:
-            missing(f"other users cannot get to {folder}: {closed} is closed to them")
+            missing(f"other users cannot reach {folder}: they may not enter {closed}")
         yield folder

@@ -32,7 +32,7 @@ def own_key(spec: LaunchSpec, topology_conf: Mapping[str, Any], bind_host: str) 
         return CurveKey.from_bytes(spec.key_file.read_bytes(), spec.topology_id)
     except (OSError, ValueError) as error:
         raise SquallError(
-            f"this worker is to encrypt what it sends, and cannot read its key: {error}",
-            hint="Its supervisor writes the key into the worker's folder. One of an earlier "
-            f"release does not: keep {CURVE}: false on Nimbus until all are upgraded.",
+            f"this worker must encrypt what it sends, but cannot read its key: {error}",
+            hint="Its supervisor writes the key into the worker's folder. A supervisor of an "
+            f"earlier release does not: keep {CURVE}: false on Nimbus until all are upgraded.",
         ) from error

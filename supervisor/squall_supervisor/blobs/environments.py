@@ -105,7 +105,7 @@ class Environments:
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             if dependency != Wheel(path, sha256).key:
-                raise BlobError(f"{dependency} came with the hash {sha256}")
+                raise BlobError(f"{dependency} was downloaded with the wrong hash {sha256}")
             found.append(Wheel(path, sha256))
         built = folder / "environment"
         build_environment(found, built, sys.executable)
@@ -153,5 +153,5 @@ class Lease:
 def _file_name(key: str) -> str:
     parsed = parse_dependency_key(key)
     if parsed is None:
-        raise PackageError(f"{key[:200]!r} is no wheel that squall could install")
+        raise PackageError(f"{key[:200]!r} is not a wheel that squall can install")
     return parsed[1]

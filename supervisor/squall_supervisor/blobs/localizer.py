@@ -146,7 +146,7 @@ class Localizer:
         try:
             conf = fast_json.loads((path / _CONF).read_bytes())
             if not isinstance(conf, dict):
-                raise ValueError(f"{_CONF} holds no JSON object")
+                raise ValueError(f"{_CONF} does not hold a JSON object")
             complete = (path / _CODE).is_file() and (path / "code").is_dir()
             link = path / _ENVIRONMENT
             complete = complete and (link.is_dir() or not link.is_symlink())
@@ -333,7 +333,7 @@ class Localizer:
             open_tree(folder / "resources")
         try:
             if not isinstance(fast_json.loads((folder / _CONF).read_bytes()), dict):
-                raise ValueError("no JSON object")
+                raise ValueError("it is not a JSON object")
         except (ValueError, RecursionError) as error:
             raise BlobError(f"the configuration of {topology_id} is damaged: {error}") from error
         if lease is not None:

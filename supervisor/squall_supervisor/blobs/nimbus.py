@@ -83,7 +83,7 @@ class NimbusBlobs:
                 async with await self._connect() as nimbus:
                     return await action(nimbus)
             except storm.AuthorizationException as error:
-                raise BlobError(f"Nimbus refuses: {error.msg}") from error
+                raise BlobError(f"Nimbus refused: {error.msg}") from error
             except storm.KeyNotFoundException as error:
                 raise BlobError(f"Nimbus has no such blob: {error.msg}") from error
             except (NimbusError, ThriftApplicationError, _BrokenError) as error:
@@ -112,5 +112,5 @@ async def _fetch(nimbus: Any, key: str, path: Path) -> int:
                 break
             await asyncio.to_thread(file.write, chunk)
     if size is not None and received != size:
-        raise _BrokenError(f"{key}: {received} bytes came, {size} were promised")
+        raise _BrokenError(f"{key}: received {received} bytes, but Nimbus announced {size}")
     return int(began.version)

@@ -332,7 +332,7 @@ def _write(path: Path, text: str) -> None:
     try:
         os.write(fd, text.encode())
     except OSError as error:
-        raise OSError(error.errno, f"{path} does not take {text!r}: {error.strerror}") from error
+        raise OSError(error.errno, f"cannot write {text!r} to {path}: {error.strerror}") from error
     finally:
         os.close(fd)
 

@@ -91,7 +91,7 @@ def _check_powerless() -> None:
     """Becoming another user takes root's capabilities away, but nobody else's. Nothing is imported
     from here on, not even a codec: this user need not be able to read the interpreter's library."""
     if _capabilities(b"CapPrm:"):
-        raise ValueError("it would keep capabilities of the supervisor, which has to be root")
+        raise ValueError("it would keep capabilities of the supervisor, which must run as root")
 
 
 def _capabilities(kind: bytes) -> int:

@@ -134,7 +134,7 @@ class MemoryGuard:
 
 def explain_kill(worker: str, limits: WorkerLimits, margin_mb: float) -> str:
     """The same when the kernel has ended a process of a worker's cgroup."""
-    what = "had a process ended by the kernel, as its cgroup had used up its memory"
+    what = "had a process ended by the kernel because its cgroup ran out of memory"
     return _story(worker, what, limits, margin_mb, "If")
 
 
@@ -147,6 +147,6 @@ def _story(worker: str, what: str, limits: WorkerLimits, margin_mb: float, then:
         _ON_HEAP: f"declare more ({_ON_HEAP} of its components), or set {_OF_WORKER}",
     }.get(limits.memory_key, f"set {_OF_WORKER}, or raise {_OF_NODE} of the supervisor")
     return (
-        f"worker {worker} {what}, its limit is {limits.memory_mb:.0f} MB{tolerance}. {then} it "
+        f"worker {worker} {what}; its limit is {limits.memory_mb:.0f} MB{tolerance}. {then} it "
         f"needs that much, {advice}."
     )

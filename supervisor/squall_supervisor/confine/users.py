@@ -83,14 +83,14 @@ def choose_user(rules: UserRules, owner: str | None, topology_conf: Mapping[str,
     if asked is not None:
         if asked not in rules.choices:
             raise UserRefusedError(
-                f"the topology asks to run as {asked!r} ({ASKED}), which is none of {CHOICES} of "
+                f"the topology asks to run as {asked!r} ({ASKED}), which is not in {CHOICES} of "
                 "this supervisor"
             )
         return str(asked)
     if rules.default is None:
         raise UserRefusedError(
-            f"nobody was authenticated when the topology was submitted, and {DEFAULT} of this "
-            f"supervisor is not set: there is no user to run its workers as"
+            f"the topology was submitted without authentication, and {DEFAULT} is not set on this "
+            f"supervisor: there is no user to run its workers as"
         )
     return rules.default
 
@@ -102,7 +102,7 @@ def resolve(name: str, rules: UserRules) -> WorkerUser:
     except (KeyError, ValueError):
         raise UserRefusedError(f"this machine has no user {name!r}") from None
     if entry.pw_uid == 0 or entry.pw_gid == 0:
-        raise UserRefusedError(f"workers are not run as root, which {name!r} is here")
+        raise UserRefusedError(f"workers are not run as root, and {name!r} is root here")
     if entry.pw_uid < rules.min_uid:
         raise UserRefusedError(
             f"the user {name!r} has the id {entry.pw_uid}, below {MIN_UID} ({rules.min_uid})"
@@ -152,8 +152,8 @@ def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) ->
         closed = first_closed(path)
         if closed is not None:
             raise ConfigError(
-                f"{ENABLED} is set, but other users cannot get to {path}: {closed} is closed to "
-                "them",
+                f"{ENABLED} is set, but other users cannot reach {path}: they may not enter "
+                f"{closed}",
                 hint=f"chmod o+x {closed}",
             )
 

@@ -22,11 +22,11 @@ def root_warning(settings: SupervisorSettings, uid: int) -> str | None:
         key, host = "storm.local.hostname", settings.hostname
     if not is_loopback(host) and not settings.insecure:
         raise ConfigError(
-            "this supervisor is root and would run every worker as root, for whoever in the "
-            f"network can submit a topology ({key} is {host})",
+            "this supervisor is root and would run every worker as root, for anyone on the "
+            f"network who can submit a topology ({key} is {host})",
             hint=f"Set {ENABLED}: true, or start it as another user. {INSECURE}: true allows it.",
         )
     return (
-        "this supervisor is root and runs every worker as root: whoever can submit a topology has "
-        f"this machine. Set {ENABLED}: true, or start it as another user."
+        "this supervisor is root and runs every worker as root: anyone who can submit a topology "
+        f"controls this machine. Set {ENABLED}: true, or start it as another user."
     )

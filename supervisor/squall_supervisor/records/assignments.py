@@ -76,7 +76,9 @@ def desired_ports(
                 here.setdefault(slot.port, []).append(executor)
         for port in sorted(here):
             if port not in own:
-                problems.append(f"{topology_id} is assigned to port {port}, which is no slot here")
+                problems.append(
+                    f"{topology_id} is assigned to port {port}, which is not a slot here"
+                )
                 continue
             work = PortAssignment(topology_id, tuple(sorted(here[port])), zxid, assignment.owner)
             rival = ports.get(port)

@@ -27,9 +27,9 @@ class EndReports:
         if ends >= self._limit:
             return None
         if silent:
-            return f" ({silent} more ends before this one are in the supervisor's log only)"
+            return f" ({silent} more exits before this one are only in the supervisor's log)"
         if ends == self._limit - 1:
-            return f" (more ends within {self._secs:.0f} s are in the supervisor's log only)"
+            return f" (more exits within {self._secs:.0f} s are only in the supervisor's log)"
         return ""
 
 

@@ -54,7 +54,7 @@ def parse_stat(data: bytes) -> ProcessStat:
     head, found, tail = data.rpartition(b")")
     fields = tail.split()
     if not found or len(fields) < 20:
-        raise ValueError(f"no process status: {data[:80]!r}")
+        raise ValueError(f"not a process status: {data[:80]!r}")
     return ProcessStat(
         pid=int(head.split(b" ", 1)[0]),
         state=fields[0].decode(),

@@ -71,12 +71,12 @@ def parse(data: bytes) -> LocalState:
         head = json.loads(first)
         expected = (head["format"], head["bytes"], head["crc32"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LocalStateError("its first line is not a local state's") from error
+        raise LocalStateError("its first line is not the head of a local state") from error
     if expected[0] != _FORMAT:
-        raise LocalStateError(f"it has format {expected[0]!r}; this supervisor knows {_FORMAT}")
+        raise LocalStateError(f"it has format {expected[0]!r}; this supervisor reads {_FORMAT}")
     if expected[1:] != (len(body), zlib.crc32(body)):
         raise LocalStateError(
-            f"it has {len(body)} bytes after its first line, which promises {expected[1]} "
+            f"it has {len(body)} bytes after its first line, which announces {expected[1]} "
             "with another checksum"
         )
     try:
@@ -88,7 +88,7 @@ def parse(data: bytes) -> LocalState:
             neighbours=_neighbours(value.get("neighbours") or {}),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LocalStateError(f"its content is not a local state's: {error!r}") from error
+        raise LocalStateError(f"its content is not a local state: {error!r}") from error
 
 
 def _neighbours(value: Mapping[str, Any]) -> Neighbours:

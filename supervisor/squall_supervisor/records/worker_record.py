@@ -88,7 +88,7 @@ class WorkerRecord:
             )
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(
-                f"{worker_dir / RECORD_FILE} is no worker record: {error!r}"
+                f"{worker_dir / RECORD_FILE} is not a worker record: {error!r}"
             ) from error
 
 

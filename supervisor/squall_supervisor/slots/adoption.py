@@ -56,7 +56,7 @@ def plan_adoption(found: Iterable[FoundWorker], ports: Iterable[int]) -> Adoptio
         elif record.worker_id != worker.worker_id or worker.launch != record.incarnation:
             plan.end.append((worker, "its record and its launch file do not agree"))
         elif record.port not in own:
-            plan.end.append((worker, f"port {record.port} is no slot of this supervisor"))
+            plan.end.append((worker, f"port {record.port} is not a slot of this supervisor"))
         else:
             rival = plan.adopt.get(record.port)
             plan.adopt[record.port] = worker

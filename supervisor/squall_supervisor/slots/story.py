@@ -43,9 +43,9 @@ def told_of(step: Step) -> tuple[str, str] | None:
         case WorkerExited(status=status):
             return "worker exited", f"{exit_text(status)}{_WHY.get(step.state, '')}"
         case HeartbeatTimedOut():
-            return "worker killed", "it was not heard of in time"
+            return "worker killed", "it sent no heartbeat in time"
         case MemoryExceeded(used_bytes=used) | MemoryFarExceeded(used_bytes=used):
-            return "worker killed", f"it used {used / 2**20:.0f} MiB, more than it may"
+            return "worker killed", f"it used {used / 2**20:.0f} MiB, more than its limit"
         case RestartRequested():
             return "worker restart asked for", ""
         case LaunchFailed(reason=reason):
@@ -58,7 +58,7 @@ def told_of(step: Step) -> tuple[str, str] | None:
 def exit_text(status: int | None) -> str:
     """The end of a process."""
     if status is None:
-        return "exited (nobody knows how: it was started by an earlier supervisor)"
+        return "exited (its status is unknown: it was started by an earlier supervisor)"
     if status >= 0:
         return f"exited with status {status}"
     try:

@@ -15,14 +15,14 @@ from squall_supervisor.records.assignments import PortAssignment
 class State(enum.Enum):
     """What is true of a slot."""
 
-    EMPTY = "Nothing is wanted of this port and nothing of ours runs on it."
+    EMPTY = "This port is not to run anything, and no worker of ours runs on it."
     WAITING_FOR_BLOB_LOCALIZATION = (
         "A topology is wanted; its code is not whole on this disk yet, and nothing runs."
     )
     WAITING_FOR_WORKER_START = (
         "A worker was launched (or is being launched) and has not said that its tasks run."
     )
-    RUNNING = "The worker has said that its tasks run, and was heard of within its time-out."
+    RUNNING = "The worker has said that its tasks run, and a heartbeat came within its timeout."
     KILL = "The worker must end: this port is wanted for something else, or for nothing."
     KILL_AND_RELAUNCH = (
         "The worker has ended or is being ended; another follows when the back-off is over."

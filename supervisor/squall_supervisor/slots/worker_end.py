@@ -48,8 +48,8 @@ _ASKED = Cause(asked=True)
 _CAUSES: dict[type, Cause] = {
     RestartRequested: _ASKED,
     HeartbeatTimedOut: Cause(asked=False, why="its supervisor killed it: its heartbeats stopped"),
-    MemoryExceeded: Cause(asked=False, told=True, why="it used more memory than it may"),
-    MemoryFarExceeded: Cause(asked=False, told=True, why="it used far more memory than it may"),
+    MemoryExceeded: Cause(asked=False, told=True, why="it used more memory than its limit"),
+    MemoryFarExceeded: Cause(asked=False, told=True, why="it used far more memory than its limit"),
 }
 
 
@@ -70,7 +70,7 @@ def cause_of(steps: Sequence[Step], beat: Beat | None) -> Cause:
 
 def reason_of(cause: Cause, status: int | None, oom_kills: int = 0) -> str:
     """Why a worker ended, in a line: `killed by SIGSEGV`."""
-    why = cause.why or ("the kernel killed it for its memory" if oom_kills else "")
+    why = cause.why or ("the kernel killed it for using too much memory" if oom_kills else "")
     return f"{exit_text(status)}; {why}" if why else exit_text(status)
 
 
@@ -92,9 +92,9 @@ def describe_end(
     if cause.why:
         text += f"; {cause.why}"
     elif oom_kills:
-        text += "; the kernel killed it because its cgroup had used up its memory"
+        text += "; the kernel killed it because its cgroup ran out of memory"
     elif status == -signal.SIGKILL:
-        text += "; not by its supervisor. If nobody killed it, the machine was out of memory: "
+        text += "; not by its supervisor. Unless someone killed it, the machine was out of memory: "
         text += "see the kernel's log"
     lived = "" if lived_secs is None else f", lived {lived_secs:.0f} s"
     text += f" (pid {pid}{lived}{memory})"

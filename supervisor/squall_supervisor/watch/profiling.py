@@ -180,8 +180,8 @@ class Profiling:
         restarts = request.action is ProfileAction.JVM_RESTART
         if not restarts and await asyncio.to_thread(self._is_strangers, process):
             raise ProfileError(
-                "the worker runs as another user (supervisor.run.worker.as.user), in whose folders "
-                "this supervisor writes nothing",
+                "the worker runs as another user (supervisor.run.worker.as.user), and "
+                "this supervisor writes nothing in that user's folders",
                 hint="that user can run py-spy itself",
             )
         folder = self._settings.artifacts_dir / topology_id / str(runner.port)
@@ -204,7 +204,7 @@ class Profiling:
                 await self._dump(process, folder, file_name(request), DumpKind.HEAP)
             case ProfileAction.JVM_RESTART:
                 if not runner.restart():
-                    raise ProfileError("the worker is starting or ending already")
+                    raise ProfileError("the worker is already starting or ending")
         if not restarts:  # which leaves no file
             await asyncio.to_thread(prune, folder)
 
@@ -219,7 +219,7 @@ class Profiling:
             raise ProfileError("no worker of the topology runs on this port now")
         if runner.slot.state is not State.RUNNING:
             raise ProfileError(
-                f"the worker is not running yet or no more ({runner.slot.state.name})"
+                f"the worker is not running yet, or not any more ({runner.slot.state.name})"
             )
         return process
 
@@ -242,13 +242,13 @@ class Profiling:
     ) -> None:
         secs = self._secs_until(request)
         if secs <= 0:
-            raise ProfileError("the time of the profile is over already")
+            raise ProfileError("the time of the profile has already passed")
         if secs > _SAMPLE_SECS_MAX:
             raise ProfileError(
                 f"a profile of {secs:.0f} s is too long; at most {_SAMPLE_SECS_MAX:.0f} s"
             )
         if runner.port in self._recordings:
-            raise ProfileError("the worker is being profiled already")
+            raise ProfileError("the worker is already being profiled")
         program = find_py_spy(self._settings.profiler_command)
         recording = self._recordings[runner.port] = _Recording()
         ends_at = self._clock.monotonic() + secs
@@ -302,7 +302,7 @@ class Profiling:
 
         if not await self._appears(written, _SIGNAL_SECS):
             raise ProfileError(
-                "the worker answers to nothing: it is stopped, or stuck in the kernel"
+                "the worker does not answer at all: it is stopped, or stuck in the kernel"
             )
         await asyncio.sleep(_POLL_SECS)
         with printed.open("rb") as file:

@@ -32,7 +32,7 @@ def find_py_spy(command: str) -> str:
     if os.sep in command:
         if os.access(command, os.X_OK):
             return command
-        raise ProfileError(f"worker.profiler.command is {command}, which is no program")
+        raise ProfileError(f"worker.profiler.command is {command}, which is not a program")
     candidates = [Path(sys.executable).parent / command]
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.distribution("py-spy").files or ()

@@ -34,7 +34,7 @@ START_SECS = 30.0
 # What a supervisor prints on stderr: the warning that root is told once, and nothing else.
 AT_START = (
     b"warning: this supervisor is root and runs every worker as root: "
-    b"whoever can submit a topology has this machine. "
+    b"anyone who can submit a topology controls this machine. "
     b"Set supervisor.run.worker.as.user: true, or start it as another user.\n"
     if os.geteuid() == 0
     else b""
@@ -199,7 +199,7 @@ async def test_a_second_supervisor_on_the_same_folder_is_refused(operator: Opera
     out, err = await asyncio.wait_for(second.communicate(), START_SECS)
     assert second.returncode == 1
     assert out == b""
-    assert b"another supervisor uses" in err
+    assert b"another supervisor is using" in err
     assert b"Traceback" not in err
 
 

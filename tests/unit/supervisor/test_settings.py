@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_the_defaults_file() -> None:
         ("supervisor.worker.timeout.secs", "30", "a number"),
         ("supervisor.worker.shutdown.sleep.secs", -1, "at least 0"),
         ("supervisor.thrift.port", 70000, "a port"),
-        ("storm.id", "a/b", "names a node"),
+        ("storm.id", "a/b", "name of a znode"),
     ],
 )
 def test_wrong_values_are_refused_by_name(key: str, value: Any, why: str) -> None:

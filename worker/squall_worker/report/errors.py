@@ -82,7 +82,7 @@ class ErrorReporter:
         for component in self._throttle.components_missed():
             errors = self._throttle.take_missed(component)  # another thread may have
             if errors:
-                self.note(component, SYSTEM_TASK, "(not reported one by one)", errors)
+                self.note(component, SYSTEM_TASK, "(not reported individually)", errors)
 
     def _start(self, component: str, info: ErrorInfo) -> None:
         if len(self._waiting) < _WAITING_MAX:

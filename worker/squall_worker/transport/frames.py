@@ -176,7 +176,7 @@ class Frame(NamedTuple):
         """The inverse of `serialize`. Raises FrameError."""
         size = len(data)
         if size < _HEADER.size:
-            raise FrameError(size, f"{size} bytes are no frame header")
+            raise FrameError(size, f"{size} bytes are too few for a frame header")
         (
             magic, version, kind_number, flags, node_length, extension_length, topology,
             _, _, _, _, _, _,

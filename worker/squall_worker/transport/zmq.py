@@ -451,9 +451,9 @@ class ZmqTransport:
                 "connection_refused",
                 reason=reason,
                 refused=self.drops.refused,
-                what_to_do="If workers of this topology do not find each other: do all supervisors "
-                "bind alike (storm.bind.host), and is their release the same? Else somebody tries "
-                "to reach this port who should not.",
+                what_to_do="If workers of this topology do not find each other, check that all "
+                "supervisors have the same storm.bind.host and run the same release. Otherwise "
+                "something that should not reach this port is trying to.",
             )
 
     def _read_soon(self) -> None:

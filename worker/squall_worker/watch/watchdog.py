@@ -45,7 +45,7 @@ _LOOK_SOON_SECS = 0.25  # while the loop owes an answer
 _HELD_SECS = 0.2  # without an answer
 _REPORT_SECS = 10.0  # an error on its way to ZooKeeper; a worker that is to end waits half of it
 _HINT = (
-    "give what the call waits for a timeout, or the component a longer "
+    "set a timeout for what the call waits for, or give the component a longer "
     "topology.worker.stall.timeout.secs in its own configuration"
 )
 

@@ -196,7 +196,7 @@ def test_a_recovery_is_the_next_worker_on_the_slot_or_elsewhere() -> None:
             event(41_000, "worker exited", "d:1", "exited with status 0, ended by its supervisor"),
             event(42_000, "worker exited", "d:1", killed),
             event(50_000, "worker restart asked for", "d:1"),
-            event(50_500, "worker killed", "d:1", "it used 900 MiB, more than it may"),
+            event(50_500, "worker killed", "d:1", "it used 900 MiB, more than its limit"),
             event(51_000, "worker exited", "d:1", killed),
         ]
     )

@@ -208,7 +208,7 @@ async def test_a_topology_with_dependencies_has_an_environment(
 async def test_a_dependency_that_is_no_wheel_is_told(localizer: Localizer, blobs: Blobs) -> None:
     blobs.code = code("dep-x")
     await localizer.remove(TOPOLOGY)
-    with pytest.raises(LocalizeError, match="no wheel"):
+    with pytest.raises(LocalizeError, match="not a wheel"):
         await localizer.localize(TOPOLOGY)
     assert localizer.topologies() == []
 
@@ -230,8 +230,8 @@ async def test_a_key_comes_with_its_topology(localizer: Localizer, blobs: Blobs)
     # A rebalance has given it one.
     blobs.more[conf_blob_key(TOPOLOGY)] = b'{"storm.messaging.curve": "auto"}'
     shutil.rmtree(localizer.path_of(TOPOLOGY))
-    blobs.key_error = "Nimbus refuses"
-    with pytest.raises(LocalizeError, match="Nimbus refuses"):
+    blobs.key_error = "Nimbus refused"
+    with pytest.raises(LocalizeError, match="Nimbus refused"):
         await localizer.localize(TOPOLOGY)
     assert localizer.read(TOPOLOGY) is None
     blobs.key_error = None

@@ -119,7 +119,7 @@ async def test_a_wrong_number_of_bytes_is_no_blob(
 ) -> None:
     nimbus = FakeNimbus({"a": b"01234567"})
     nimbus.size_error = size_error
-    with pytest.raises(BlobError, match="were promised"):
+    with pytest.raises(BlobError, match="but Nimbus announced"):
         await NimbusBlobs(nimbus.connect, retries_max=0).fetch(files("a"))
 
 

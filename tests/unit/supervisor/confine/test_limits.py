@@ -107,5 +107,5 @@ def test_far_too_much_is_not_waited_for() -> None:
 )
 def test_the_message_says_where_how_much_and_what_to_do(key: str, advice: str) -> None:
     said = guard(512, key).explain("node1:6700", 812 * MIB)
-    assert said.startswith("worker node1:6700 used 812 MB, its limit is 512 MB")
+    assert said.startswith("worker node1:6700 used 812 MB; its limit is 512 MB")
     assert advice in said

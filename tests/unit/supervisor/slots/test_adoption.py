@@ -53,7 +53,7 @@ def test_a_worker_without_a_record_is_ended() -> None:
 
 
 def test_a_worker_on_a_port_that_is_no_slot_any_more_is_ended() -> None:
-    assert "no slot" in plan_adoption([found()], [6701]).end[0][1]
+    assert "not a slot" in plan_adoption([found()], [6701]).end[0][1]
 
 
 def test_of_two_workers_on_a_port_the_newer_stays() -> None:

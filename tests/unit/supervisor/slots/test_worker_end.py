@@ -150,7 +150,7 @@ def test_a_crash_loop_is_reported_a_few_times_and_says_so() -> None:
     assert reports.suffix("other", 16.0) == ""
     later = reports.suffix("t", 301.0)
     assert later is not None
-    assert "2 more ends" in later
+    assert "2 more exits" in later
 
 
 def test_a_reason_is_one_line() -> None:
@@ -159,7 +159,7 @@ def test_a_reason_is_one_line() -> None:
         "exited with status 1; its heartbeats stopped"
     )
     assert reason_of(Cause(asked=False), -9, oom_kills=1) == (
-        "killed by SIGKILL; the kernel killed it for its memory"
+        "killed by SIGKILL; the kernel killed it for using too much memory"
     )
 
 
