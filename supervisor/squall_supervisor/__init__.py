@@ -1,4 +1,4 @@
-"""The supervisor: one a node, it starts, watches and ends the workers assigned to the node.
+"""The supervisor: one per node, it starts, watches and ends the workers assigned to the node.
 
 `slot_table` and `slot` decide what a port does next, `assignments` and `adoption` what it is to do;
 they take values and return values; `slot_story` puts it into words. `slot_runner`, `launch`,

@@ -1,4 +1,4 @@
-"""Puts one supervisor together: its folders, what the one before it left, and its parts, in the
+"""Puts one supervisor together: its folders, the state its predecessor left, and its parts, in the
 order in which they need each other."""
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ async def build_supervisor(
     server: Callable[..., ThriftServer] = ThriftServer,
 ) -> Supervisor:
     """A supervisor whose folders are made and whose state is read, but which has not started.
-    `conf` is the merged configuration. Raises OSError (the disk fails), and ConfigError when
-    workers cannot be confined as asked.
+    `conf` is the merged configuration. Raises OSError if the disk fails, and ConfigError if workers
+    cannot be confined as configured.
 
     Tests pass their own store, blobs, worker command and, for a simulation, machine and network.
     """
@@ -131,7 +131,7 @@ async def build_supervisor(
 
 
 async def _prepare_node(settings: SupervisorSettings, environ: Mapping[str, str]) -> Cgroups | None:
-    """Check that workers can be confined as asked, and make the folders."""
+    """Check that workers can be confined as configured, and make the folders."""
     if settings.users is not None:
         await asyncio.to_thread(
             check_possible,
@@ -187,7 +187,7 @@ def _build_localizer(
 
 
 def _open_passages(settings: SupervisorSettings) -> None:
-    """Let the users that workers run as reach what is theirs in the supervisor's folders."""
+    """Let the users that workers run as reach their files in the supervisor's folders."""
     for folder in (
         settings.supervisor_dir,
         settings.workers_dir,
@@ -251,7 +251,7 @@ def _give_last_known(
 
 
 def _conf_of(localizer: Localizer, topology_id: str) -> Mapping[str, Any]:
-    """Raises LookupError for a topology that is not on this disk."""
+    """Raises LookupError if the topology is not on this disk."""
     found = localizer.read(topology_id)
     if found is None:
         raise LookupError(topology_id)

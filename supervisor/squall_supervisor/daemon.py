@@ -28,13 +28,13 @@ log = get_logger(__name__)
 def run(conf: Mapping[str, Any]) -> int:
     """Supervise until SIGTERM or SIGINT, which leave the workers running; returns the exit status.
 
-    Prints one JSON line when ready. Raises SquallError for what the operator can mend.
+    Prints one JSON line when ready. Raises SquallError for problems that the operator can fix.
     """
     settings = SupervisorSettings.from_conf(conf)
     warning = root_warning(settings, os.geteuid())
     if settings.users is not None:
-        # Workers of other users walk through our folders, though they cannot list them, to what is
-        # theirs or made readable (ownership.open_tree).
+        # Workers of other users walk through our folders, without being able to list them, to files
+        # that are theirs or were made readable (ownership.open_tree).
         os.umask(0o066)
     set_up_daemon_log({**conf, "storm.log.dir": settings.log_dir}, "supervisor")
     warn_of_ignored(conf)
@@ -98,6 +98,6 @@ async def _announce(supervisor: Supervisor) -> None:
 
 
 def fail(error: SquallError) -> int:
-    """Tell the operator, on stderr, and return the exit status."""
+    """Print the error for the operator, on stderr, and return the exit status."""
     print_if_possible(str(error), sys.stderr)
     return 1

@@ -1,4 +1,4 @@
-"""The supervisor's Thrift service: what Nimbus and workers may ask of it."""
+"""The supervisor's Thrift service, called by Nimbus and workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ log = get_logger(__name__)
 
 
 class SupervisorService:
-    """Storm's service Supervisor. `assignments` gives what was last read from ZooKeeper; `sync`
-    asks for a new reading.
+    """Storm's service Supervisor. `assignments` returns the assignments as last read from
+    ZooKeeper; `sync` requests a new reading.
 
     Storm's Nimbus pushes assignments with `sendSupervisorAssignments`. Here ZooKeeper stays the
     only place that says what runs where: a push is a hint that it is worth reading again.
@@ -49,8 +49,8 @@ class SupervisorService:
     async def sendSupervisorWorkerHeartbeat(
         self, call: Call, heartbeat: storm.SupervisorWorkerHeartbeat | None
     ) -> None:
-        """Workers here beat into a file and into ZooKeeper. As in Storm, where this is how a worker
-        whose Nimbus is away reaches its supervisor, one that is sent is taken and changes nothing.
-        """
+        """Workers of this release write heartbeats to a file and to ZooKeeper. In Storm a worker
+        whose Nimbus is away calls this to reach its supervisor; here the call is accepted and has
+        no effect."""
         if heartbeat is not None:
             log.debug("worker_heartbeat", topology_id=heartbeat.storm_id, peer=call.peer)

@@ -21,11 +21,11 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SlotSettings:
-    """Times of a slot, in seconds; each is a key of the configuration, but the last two."""
+    """Times of a slot, in seconds; each is a key of the configuration, except for the last two."""
 
     worker_start_timeout_secs: float = 120.0  # without a heartbeat after the launch
     worker_shutdown_secs: float = 3.0  # from SIGTERM to SIGKILL, and between two SIGKILLs
-    worker_min_uptime_secs: float = 10.0  # a shorter life of RUNNING counts towards the back-off
+    worker_min_uptime_secs: float = 10.0  # a shorter time in RUNNING counts towards the back-off
     backoff_max_secs: float = 60.0
     # A worker that dies at once is relaunched after 0, 1, 2, 4, 8, 16 s ...: 6 times in a minute.
     backoff_first_secs: float = 1.0
@@ -75,7 +75,7 @@ class SupervisorSettings:
     heartbeat_secs: float
     blob_update_secs: float
     cache_clean_up_secs: float
-    cache_bytes: int  # to which unused blobs are kept
+    cache_bytes: int  # unused blobs are kept up to this size
     downloads_max: int  # at a time
     download_retries_max: int
     package_limits: Limits
@@ -86,7 +86,7 @@ class SupervisorSettings:
     profiler_enabled: bool
     profiler_command: str
     monitor_secs: float
-    worker_memory_mb: float | None  # of a worker whose topology says nothing
+    worker_memory_mb: float | None  # of a worker whose topology declares none
     worker_cpu_percent_min: float
     memory_margin_mb: float
     memory_hard_multiplier: float
@@ -115,7 +115,7 @@ class SupervisorSettings:
 
     @property
     def temporary_dir(self) -> Path:
-        """Downloads under way; emptied at every start."""
+        """Folder of downloads under way; emptied at every start."""
         return self.supervisor_dir / "tmp"
 
     @property
@@ -136,7 +136,7 @@ class SupervisorSettings:
         return self.local_dir / "workers"
 
     def worker_timeout_of(self, topology_conf: Mapping[str, Any]) -> float:
-        """How old a heartbeat of a topology's workers may get."""
+        """How old the heartbeats of a topology's workers may get."""
         own = topology_conf.get("topology.worker.timeout.secs")
         if not isinstance(own, int | float) or isinstance(own, bool) or own <= 0:
             return self.worker_timeout_secs
@@ -257,9 +257,9 @@ def _cgroups(conf: Mapping[str, Any]) -> CgroupSettings | None:
 
 
 def hostname_of(conf: Mapping[str, Any]) -> str:
-    """Where other nodes reach this one: `storm.local.hostname`; else, when everything listens on
-    one address only, that address (a host's name need not lead to loopback); else the host's name.
-    """
+    """The host name under which other nodes reach this one: `storm.local.hostname`; else, if
+    everything listens on a single address, that address (a host's name need not lead to loopback);
+    else the machine's host name."""
     own = conf.get("storm.local.hostname")
     if own:
         return str(own)

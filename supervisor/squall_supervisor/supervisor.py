@@ -1,10 +1,10 @@
-"""A supervisor: it makes the workers of one node match what Nimbus has assigned to it.
+"""A supervisor: it makes the workers of one node match the work that Nimbus assigned to it.
 
-    ZooKeeper -> AssignmentSync -> desired_ports -> Slots -> a SlotRunner a port -> worker processes
+    ZooKeeper -> AssignmentSync -> desired_ports -> Slots -> SlotRunner per port -> worker processes
 
-It owns no truth: what runs where is in ZooKeeper, what it started is in its workers' folders. So it
-may die at any moment; its workers run on, and the next one adopts them. ZooKeeper may go away, too:
-then nothing changes until it is back, but workers that die are started again.
+It owns no state of record: ZooKeeper says what runs where, and the workers' folders say what it
+started. So it may die at any moment; its workers run on, and the next supervisor adopts them. If
+ZooKeeper goes away, nothing changes until it is back, but workers that die are started again.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ from squall_thrift.server import ThriftServer
 
 log = get_logger(__name__)
 
-# Without ZooKeeper for so long after the start, what the ports were last to run is started again.
+# After this long without ZooKeeper since the start, the last known work of the ports is started.
 _WITHOUT_ZOOKEEPER_SECS = 5.0
-# ZooKeeper that does not answer is named in the log after the first time, and then regularly.
+# The log says that ZooKeeper does not answer after the first time span, and then regularly.
 _WAITING_FIRST_SECS = 2.0
 _WAITING_LOG_SECS = 10.0
-# This process looks whether it was itself stopped this often.
+# How often this process checks whether it was itself stopped.
 _PULSE_SECS = 0.2
 _STALL_SECS = 2.0
-# It notes that it lives this often: see last_known.
+# How often it notes that it is alive: see last_known.
 _ALIVE_SECS = 2.0
 
 
 class FirstCrash:
-    """The first background task that failed without anybody expecting it."""
+    """The first background task that failed unexpectedly."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -80,7 +80,7 @@ class FirstCrash:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a supervisor is made of; `composition.build_supervisor` puts it together."""
+    """The parts of a supervisor; `composition.build_supervisor` puts them together."""
 
     settings: SupervisorSettings
     conf: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Parts:
 
 
 class Supervisor:
-    """`start`, then `wait_ready`; `close` leaves the workers running."""
+    """Call `start`, then `wait_ready`; `close` leaves the workers running."""
 
     def __init__(self, parts: Parts) -> None:
         settings = self.settings = parts.settings
@@ -126,7 +126,7 @@ class Supervisor:
 
         self._exits = parts.node.exits
         self._slots = Slots(parts.node, changed=self._on_slot_change)
-        # What the ports were last to run.
+        # The last known work of the ports.
         self._last_ports: dict[int, PortAssignment] = {
             port: one for port, one in parts.state.ports.items() if port in self._slots.runners
         }
@@ -170,7 +170,7 @@ class Supervisor:
         await self._server.start()
         await self._slots.adopt()
         self._last_ports.update(self._slots.wanted)
-        # Its silence counts from here, not from before a start that took long.
+        # Its silence counts from here, not from before a slow start.
         self._neighbourhood = Neighbourhood(
             self._cluster,
             supervisor_id=self.id,
@@ -202,8 +202,8 @@ class Supervisor:
         await self._synced.wait()
 
     async def wait_crashed(self, until: asyncio.Task[Any]) -> BaseException | None:
-        """Wait until something fails that nobody expected, and return it: this process is to end
-        then, and be started again. None when `until` is done first."""
+        """Wait until something fails unexpectedly, and return the error: this process must then end
+        and be started again. None if `until` is done first."""
         crashed = asyncio.create_task(self._crashes.happened.wait())
         try:
             await asyncio.wait({crashed, until}, return_when=asyncio.FIRST_COMPLETED)
@@ -312,7 +312,7 @@ class Supervisor:
         self._slots.want(desired.ports)
         self._synced.set()
         self._memory.set_ports(desired.ports)
-        self._memory.save()  # again, if the disk refused the last time
+        self._memory.save()  # again, if the last write failed
         self._clean_up_due.set()
 
     def _on_slot_change(self) -> None:
@@ -321,17 +321,17 @@ class Supervisor:
         self._clean_up_due.set()
 
     async def _clean_up(self) -> None:
-        """Remove what no slot needs any more, once it is known what the slots need."""
+        """Remove what no slot needs any more, once the needs of the slots are known."""
         await self._synced.wait()
         while True:
             await self._clean_up_due.wait()
             self._clean_up_due.clear()
             if self._neighbourhood.isolated:
-                continue  # what was stopped starts again, perhaps: its code is kept
+                continue  # stopped workers may start again: their code is kept
             await self._slots.remove_unused_topologies()
 
     async def _clean_logs(self) -> None:
-        """Delete what is too old or too much of the workers' logs."""
+        """Delete workers' logs that are too old or exceed the limits."""
         wanted = {
             (one.topology_id, port)
             for ports in (self._last_ports, self._slots.wanted)
@@ -355,8 +355,8 @@ class Supervisor:
             self._slots.want(self._last_ports)
 
     def _on_isolated(self) -> None:
-        """Nimbus will run elsewhere what runs here, and says so once it can be heard again: nothing
-        is started before, not by the next supervisor either."""
+        """Nimbus will run the work of this node elsewhere, and says so once it can be reached
+        again: until then nothing is started, not even by the next supervisor."""
         log.error(
             "node_isolated",
             silent_secs=self.settings.worker_timeout_secs,
@@ -368,7 +368,7 @@ class Supervisor:
 
     async def _pulse(self) -> None:
         """Notice that this process, and so perhaps the machine, was stopped or suspended for a
-        while: what runs here may have been moved meanwhile."""
+        while: its work may have been moved meanwhile."""
         while True:
             before = self._clock.boottime()
             await asyncio.sleep(_PULSE_SECS)

@@ -1,3 +1,3 @@
 """Packages and blobs on the node: downloaded, checked, unpacked, shared and deleted. May import
-`confine` (whose files they become).
+`confine`, which says whose files they become.
 """

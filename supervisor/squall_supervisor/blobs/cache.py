@@ -8,11 +8,11 @@
     {storm.local.dir}/workers/WORKER_ID/LOCALNAME -> .../VERSION/data
     {storm.local.dir}/workers/WORKER_ID/blobs.json      the versions that this worker was ever given
 
-A version is fetched and unpacked in a temporary folder, fsynced and renamed, so that it is whole or
-not there. An update of a running worker is the rename of its link: at each moment the name leads to
-one whole version. The old version stays as long as the worker lives, which may have it open, or run
-it. Nothing else is counted: references are what lies in the workers' folders, so a supervisor that
-is killed loses no count.
+A version is fetched and unpacked in a temporary folder, fsynced and renamed, so that it is either
+whole or absent. To update a running worker, its link is renamed: at each moment the name leads to
+one whole version. The old version stays for as long as the worker lives, since the worker may have
+it open or be running it. There are no reference counts: the workers' folders show which versions
+are in use, so a supervisor that is killed loses nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Version:
 
 
 class BlobCache:
-    """The blobs under one folder; `workers_dir` tells which are in use."""
+    """The blobs under one folder; `workers_dir` shows which of them are in use."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class BlobCache:
         self._target_bytes = target_bytes
         self._limits = limits
         self._locks: dict[Path, asyncio.Lock] = {}
-        # No version goes between the moment that it is chosen and the moment that it counts.
+        # No version is deleted between the moment it is chosen and the moment it counts as used.
         self._choosing = threading.Lock()
         self._sizes: dict[Path, int] = {}  # of versions, which never change, in bytes
 
@@ -96,7 +96,7 @@ class BlobCache:
     # What is here
 
     def current(self, link: BlobLink) -> Version | None:
-        """The version that a new worker gets; None when there is none."""
+        """The version that a new worker gets; None if there is none."""
         home = self._home(link)
         try:
             number = int((home / "current").read_text())
@@ -106,8 +106,8 @@ class BlobCache:
         return version if os.path.lexists(version.data) else None
 
     async def localize(self, links: Iterable[BlobLink], *, newest: bool = True) -> None:
-        """Have a whole version of each blob here: the newest, or with what is here while Nimbus
-        cannot be asked. What is spoiled is fetched again. Raises LocalizeError."""
+        """Fetch a whole version of each blob: the newest one or, while Nimbus cannot be asked, any
+        that is already here. A spoiled version is fetched again. Raises LocalizeError."""
         wanted = list(links)
         versions = await self._versions(wanted) if newest else {}
         for link in wanted:
@@ -175,8 +175,8 @@ class BlobCache:
     # Workers' folders
 
     def link(self, worker_dir: Path, links: Iterable[BlobLink], reader: int | None = None) -> None:
-        """Make a new worker's links, and let the user `reader` (None: us) read what they lead to.
-        Raises OSError, FileNotFoundError when a blob is not here."""
+        """Make a new worker's links, and let the user `reader` (None: this process's user) read
+        what they lead to. Raises OSError, and FileNotFoundError if a blob is not here."""
         with self._choosing:
             self._link(worker_dir, links, reader)
 
@@ -201,7 +201,7 @@ class BlobCache:
                 (worker_dir / version.link.local_name).symlink_to(version.data)
 
     def relink(self, worker_dir: Path, version: Version) -> bool:
-        """Let a running worker's name lead to `version`; whether that was another one before."""
+        """Point a running worker's name at `version`; returns whether it led elsewhere before."""
         link = version.link
         given = _read_links(worker_dir)
         entry = given.get(link.local_name)
@@ -209,7 +209,7 @@ class BlobCache:
         if entry is None:
             return False
         if entry["versions"][-1:] == [version.number] and _leads_to(name, version.data):
-            return False  # else a crash, or a full disk, came between the count and the link
+            return False  # else a crash or full disk came between list and link
         owner = owner_of(worker_dir)
         if owner is not None and owner != os.geteuid():
             version.let_in(owner)
@@ -227,9 +227,9 @@ class BlobCache:
     async def update(
         self, links: Iterable[BlobLink], worker_dirs: Collection[Path]
     ) -> list[BlobLink]:
-        """Fetch new versions and give them to these workers of one topology; returns the blobs of
-        which a new version asks for a restart instead. Raises LocalizeError when something could
-        not be done this time."""
+        """Fetch new versions and give them to these workers of one topology. Returns the blobs
+        whose new version requires a restart instead. Raises LocalizeError if anything could not be
+        done this time."""
         links = list(links)
         versions = await self._versions(links)
         restart = []
@@ -275,16 +275,16 @@ class BlobCache:
     # Clean-up
 
     def clean_up(self, wanted: Iterable[BlobLink]) -> None:
-        """Delete versions that no worker was given and that are not current; and, while there is
-        more than the target, the blobs that no worker and no topology here uses, those first that
-        were used longest ago."""
+        """Delete versions that no worker was given and that are not current. While the cache is
+        larger than its target, also delete blobs that no worker and no topology here uses, the
+        least recently used first."""
         with self._choosing:
             doomed = self._put_aside(wanted)
         for folder in doomed:  # launches do not wait for this
             shutil.rmtree(folder, ignore_errors=True)
 
     def _put_aside(self, wanted: Iterable[BlobLink]) -> list[Path]:
-        """Rename what is to go; where to."""
+        """Rename what is to be deleted; returns the new paths."""
         in_use = self._in_use()
         doomed: list[Path] = []
         sizes: dict[Path, int] = {}
@@ -343,7 +343,7 @@ class BlobCache:
 
 
 def _read_links(worker_dir: Path) -> dict[str, dict[str, Any]]:
-    """What a worker was given; nothing for one that was given nothing."""
+    """The links that a worker was given; empty if it was given none."""
     try:
         value = json.loads(read_own(worker_dir / LINKS_FILE))
         for entry in value.values():

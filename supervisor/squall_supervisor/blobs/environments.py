@@ -1,11 +1,11 @@
-"""What topologies depend on, installed once for all that depend on the same.
+"""The dependencies of topologies, installed once for all topologies with the same ones.
 
     {storm.local.dir}/supervisor/environments/KEY/    site/ (on the workers' sys.path), bin/
 
-KEY says which wheels, for which Python and machine, and which squall. An environment is built in a
-temporary folder, offline, from wheels whose hash is checked, and gets its name when all of it is on
-the disk: a crash leaves nothing under `environments` that is not whole. What no topology on this
-disk uses is removed.
+KEY identifies the wheels, the Python, the machine and the version of squall. An environment is
+built in a temporary folder, offline, from wheels whose hash is checked, and gets its name when all
+of it is on the disk: a crash leaves nothing under `environments` that is not whole. Environments
+that no topology on this disk uses are removed.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Environments:
         self._version = version
         self._in_use: Callable[[], Collection[str]] = frozenset
         self._platform = platform or this_platform()
-        # By key: builds of one environment go one after the other, and what somebody waits for, or
-        # has just got and not yet linked, is not removed.
+        # By key: builds of one environment run one after the other, and an environment that a
+        # caller waits for, or has just got and not yet linked, is not removed.
         self._locks: dict[str, asyncio.Lock] = {}
         self._wanted: dict[str, int] = {}
 
     def prepare(self, in_use: Callable[[], Collection[str]]) -> None:
-        """Before all else. `in_use()` gives the keys of the environments that topologies on this
-        disk use. Make the folder, and remove what nothing uses."""
+        """Call this first. `in_use()` returns the keys of the environments that topologies on this
+        disk use. Makes the folder, and removes environments that nothing uses."""
         self._in_use = in_use
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.remove_unused()
@@ -70,9 +70,9 @@ class Environments:
         return self._folder / key
 
     async def obtain(self, dependencies: Sequence[str]) -> Lease:
-        """The environment of these dependencies, built if it is not there. It stays while the lease
-        is held; a topology that links to it keeps it from then on. Raises PackageError for a wheel
-        that is damaged or no dependency, BlobError, OSError."""
+        """The environment of these dependencies, built if it does not exist. It stays while the
+        lease is held; a topology that links to it keeps it from then on. Raises PackageError for a
+        wheel that is damaged or not a dependency, BlobError, OSError."""
         key = self.key_of(dependencies)
         lease = Lease(self, key)
         try:
@@ -110,19 +110,19 @@ class Environments:
         built = folder / "environment"
         build_environment(found, built, sys.executable)
         open_tree(built)
-        # All of it at once: thousands of small files, each with an fsync of its own, take minutes.
+        # One sync for everything: an fsync for each of thousands of small files takes minutes.
         os.sync()
         os.rename(built, self.path_of(key))
         sync_dir(self._folder)
 
     def remove_unused(self) -> None:
-        """Remove what no topology on this disk uses and nobody is about to use. Blocks on the
-        disk."""
+        """Remove the environments that no topology on this disk uses and no caller is about to use.
+        Blocks on the disk."""
         used = set(self._in_use()) | self._wanted.keys()
         for path in self._folder.iterdir():
             if path.name not in used:
                 doomed = self._temporary / f"removed-{uuid.uuid4()}"
-                os.rename(path, doomed)  # at once, so that no half of it is found
+                os.rename(path, doomed)  # atomically, so that no half-removed one is found
                 shutil.rmtree(doomed, ignore_errors=True)
                 log.info("environment_removed", key=path.name)
 

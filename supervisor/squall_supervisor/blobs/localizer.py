@@ -1,16 +1,16 @@
-"""Topologies on this disk: fetched whole, or not there.
+"""Topologies on this disk: either whole or absent.
 
     {storm.local.dir}/supervisor/stormdist/TOPOLOGY_ID/
         stormcode.ser, stormconf.ser   as Nimbus has them
-        curve.key                      0600: with what its workers encrypt, if they are to
+        curve.key                      0600: the key its workers encrypt with, if they do
         code/                          the unpacked package
         resources -> code/resources    (a folder, empty, when the package has none)
-        environment -> ../../environments/KEY   what it depends on, if anything
+        environment -> ../../environments/KEY   its dependencies, if it has any
         versions.json                  of the blobs, by key
-        manifest.json                  what all of it was when it came
+        manifest.json                  the hashes of all of it as it was fetched
 
 Everything is fetched into a temporary folder, fsynced, and renamed: a crash at any moment leaves
-nothing under stormdist that looks whole and is not. Slots that ask for the same topology wait for
+nothing under stormdist that looks whole but is not. Slots that ask for the same topology wait for
 the same download.
 """
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-# A package that cannot be unpacked is not fetched again so soon.
+# How long a package that cannot be unpacked is not fetched again.
 _BAD_PACKAGE_SECS = 60.0
 
 _CODE = "stormcode.ser"
@@ -73,13 +73,13 @@ class LocalTopology:
 
     @property
     def key_file(self) -> Path | None:
-        """Where its key lies, if it has one."""
+        """Path of its key, if it has one."""
         return self.path / KEY_FILE if has_key(self.conf) else None
 
     @property
     def blobs(self) -> list[BlobLink]:
-        """The blobs that its workers find in their folders. Nimbus has checked the names; one that
-        is wrong all the same is left out (CVE-2026-82427)."""
+        """The blobs that its workers find in their folders. Nimbus has checked the names; any that
+        is invalid nevertheless is left out (CVE-2026-82427)."""
         links, problems = parse_blob_map(self.conf.get("topology.blobstore.map"))
         for problem in problems:
             log.error("blob_left_out", topology_id=self.topology_id, problem=problem)
@@ -87,7 +87,7 @@ class LocalTopology:
 
 
 class Localizer:
-    """`on_bad_package(topology_id, message)` is told when a package cannot be unpacked."""
+    """`on_bad_package(topology_id, message)` is called when a package cannot be unpacked."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Localizer:
         self._bad: dict[str, tuple[float, str]] = {}  # topology -> until when, why
 
     def prepare(self) -> None:
-        """Make the folders, and remove what downloads left behind that a crash ended."""
+        """Make the folders, and remove the remains of downloads that a crash interrupted."""
         make_dirs(self._stormdist, mode=0o700)
         shutil.rmtree(self._temporary, ignore_errors=True)
         make_dirs(self._temporary, mode=0o700)
@@ -140,8 +140,8 @@ class Localizer:
         return sorted(decode_znode(name) for name in os.listdir(self._stormdist))
 
     def read(self, topology_id: str) -> LocalTopology | None:
-        """A topology that is whole on this disk, or None: what is spoiled is fetched anew. Reads
-        its configuration."""
+        """A topology that is whole on this disk, or None: one that is spoiled is fetched again.
+        Reads its configuration."""
         path = self.path_of(topology_id)
         try:
             conf = fast_json.loads((path / _CONF).read_bytes())
@@ -150,7 +150,7 @@ class Localizer:
             complete = (path / _CODE).is_file() and (path / "code").is_dir()
             link = path / _ENVIRONMENT
             complete = complete and (link.is_dir() or not link.is_symlink())
-            # A supervisor of before there were keys may have fetched the rest.
+            # A supervisor from before there were keys may have fetched the rest.
             complete = complete and (not has_key(conf) or (path / KEY_FILE).is_file())
         except FileNotFoundError:
             return None
@@ -169,7 +169,7 @@ class Localizer:
         await self._localize_blobs(topology_id)
 
     def intact(self, topology_id: str) -> bool:
-        """Whether a topology is here with every byte as it came. Reads all of it."""
+        """Whether a topology is here and every byte is as it was fetched. Reads all of it."""
         if self.read(topology_id) is None:
             return False
         path = self.path_of(topology_id)
@@ -193,15 +193,15 @@ class Localizer:
             raise
 
     async def update_blobs(self, topology_id: str, worker_dirs: list[Path]) -> bool:
-        """Give new versions of its blobs to a topology's workers; True when one of them asks for a
-        restart. Raises LocalizeError."""
+        """Give new versions of its blobs to a topology's workers; returns True if one of the blobs
+        requires a restart. Raises LocalizeError."""
         topology = await asyncio.to_thread(self.read, topology_id)
         if self.cache is None or topology is None or not topology.blobs:
             return False
         return bool(await self.cache.update(topology.blobs, worker_dirs))
 
     async def clean_up(self) -> None:
-        """Remove cached blobs that nobody uses."""
+        """Remove cached blobs that are not in use."""
         if self.cache is not None:
             await asyncio.to_thread(self._clean_up, self.cache)
 
@@ -210,15 +210,15 @@ class Localizer:
         cache.clean_up(link for one in found if one is not None for link in one.blobs)
 
     async def update(self, topology_id: str) -> None:
-        """Fetch a topology's newest version in place of what is here. Nothing may run of the old
-        one. Raises LocalizeError; the old version is here then."""
+        """Fetch a topology's newest version in place of the one on this disk. No worker of it may
+        be running. Raises LocalizeError, in which case the old version is still here."""
         if await self.changed(topology_id):
             await self._shared(topology_id)
         await self._localize_blobs(topology_id)
 
     async def changed(self, topology_id: str) -> bool:
-        """Whether Nimbus has another version than this disk. Raises LocalizeError when that cannot
-        be known now."""
+        """Whether Nimbus has another version than this disk. Raises LocalizeError if that cannot be
+        found out now."""
         keys = list(_blob_names(topology_id))
         try:
             here = json.loads(await asyncio.to_thread(self._read_versions, topology_id))
@@ -235,13 +235,13 @@ class Localizer:
         return (self.path_of(topology_id) / _VERSIONS).read_bytes()
 
     async def remove(self, topology_id: str) -> None:
-        """Remove a topology from this disk; nothing may run of it."""
+        """Remove a topology from this disk; no worker of it may be running."""
         self._bad.pop(topology_id, None)
         await asyncio.to_thread(self._remove, topology_id)
         log.info("topology_removed", topology_id=topology_id)
 
     def _remove(self, topology_id: str) -> None:
-        """At once as far as its name goes, then byte by byte."""
+        """The name disappears at once, the files after it."""
         doomed = self._temporary / f"removed-{uuid.uuid4()}"
         try:
             os.rename(self.path_of(topology_id), doomed)
@@ -251,14 +251,15 @@ class Localizer:
         self._environments.remove_unused()
 
     async def close(self) -> None:
-        """Give up the downloads that are under way."""
+        """Abandon the downloads that are under way."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _shared(self, topology_id: str) -> None:
-        """One download at a time a topology; who stops waiting for it does not stop it."""
+        """At most one download per topology at a time; a caller that stops waiting does not stop
+        it."""
         bad = self._bad.get(topology_id)
         if bad is not None and self._clock.monotonic() < bad[0]:
             raise LocalizeError(bad[1])
@@ -274,7 +275,7 @@ class Localizer:
     def _finished(self, topology_id: str, task: asyncio.Task[None]) -> None:
         del self._under_way[topology_id]
         if not task.cancelled():
-            task.exception()  # whoever waits gets it; nobody may be left
+            task.exception()  # waiting callers get it; there may be none left
 
     async def _download(self, topology_id: str) -> None:
         began = self._clock.monotonic()
@@ -307,19 +308,19 @@ class Localizer:
         )
 
     async def _fetch_key(self, topology_id: str, folder: Path) -> None:
-        """The topology's key, if its configuration says that there is one."""
+        """Fetch the topology's key, if its configuration says that it has one."""
         try:
             if not has_key(fast_json.loads(await asyncio.to_thread((folder / _CONF).read_bytes))):
                 return
         except (ValueError, AttributeError, RecursionError):
-            return  # a damaged configuration: `_complete` says so
+            return  # a damaged configuration: `_complete` reports it
         key = await self._source.topology_key(topology_id, self._supervisor_id)
         await asyncio.to_thread(write_atomic, folder / KEY_FILE, key, mode=0o600)
 
     def _complete(
         self, topology_id: str, folder: Path, versions: dict[str, int], lease: Lease | None
     ) -> None:
-        """Unpack, check, make durable, and give it its name."""
+        """Unpack, check and fsync it, then give it its name."""
         package = folder / _PACKAGE
         code = folder / "code"
         code.mkdir()
@@ -349,7 +350,7 @@ class Localizer:
         sync_dir(folder)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for uid in readers(self.path_of(topology_id)):
-                let_in(folder, uid)  # its workers on other slots go on reading
+                let_in(folder, uid)  # its workers on other slots keep reading
         self._remove(topology_id)
         os.rename(folder, self.path_of(topology_id))
         sync_dir(self._stormdist)

@@ -1,7 +1,7 @@
-"""What a folder held when it was made, so that a spoiled disk is noticed before a worker runs it.
+"""The content of a folder when it was made, to notice a spoiled disk before a worker runs it.
 
-Files that came later (a worker's `__pycache__`) do not matter; every file that was there must still
-be the same.
+Files added later (a worker's `__pycache__`) do not matter; every file that was there must be
+unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Manifest = dict[str, list[object]]
 
 
 def make_manifest(root: Path, *names: str) -> Manifest:
-    """Of the files and folders `names` in `root`. Raises OSError."""
+    """A manifest of the files and folders `names` in `root`. Raises OSError."""
     manifest: Manifest = {}
     for name in names:
         path = root / name
@@ -40,8 +40,9 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def first_difference(root: Path, manifest_file: Path) -> str | None:
-    """What is not as it was, or None; a manifest that cannot be read is a difference, too. Where
-    there is none (an earlier release fetched it) there is nothing to compare."""
+    """The first file that differs from the manifest, or None. A manifest that cannot be read counts
+    as a difference. If there is none (an earlier release fetched the folder), there is nothing to
+    compare."""
     try:
         manifest = json.loads(manifest_file.read_bytes())
     except FileNotFoundError:

@@ -28,8 +28,8 @@ Connect = Callable[[], Awaitable[Any]]
 class NimbusBlobs:
     """Implements `blob_source.BlobSource`.
 
-    A broken connection or a new leader costs the blob that was under way, not those that are
-    whole: after a pause the rest is fetched over a new connection, `retries_max` times.
+    A broken connection or a new leader costs only the blob that was under way, not those that are
+    whole: after a pause the rest is fetched over a new connection, up to `retries_max` times.
     """
 
     def __init__(self, connect: Connect, *, retries_max: int) -> None:
@@ -40,7 +40,7 @@ class NimbusBlobs:
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any], *, retries_max: int) -> NimbusBlobs:
-        # One try at a time: whoever asks for the blobs comes again by itself.
+        # A single try: callers that ask for the blobs come back by themselves.
         once = {**conf, "storm.nimbus.retry.times": 0}
         return cls(lambda: NimbusClient.connect(once), retries_max=retries_max)
 
@@ -72,7 +72,7 @@ class NimbusBlobs:
             key = self._receiver.open(await self._with_nimbus(ask))
             CurveKey.from_bytes(key, topology_id)
         except ValueError as error:
-            # Sealed for the supervisor before us, perhaps, whose entry ours has yet to replace.
+            # It may be sealed for the previous supervisor, whose entry ours has yet to replace.
             raise BlobError(f"the key of {topology_id} cannot be read: {error}") from error
         return key
 
@@ -96,7 +96,7 @@ class NimbusBlobs:
 
 
 class _BrokenError(Exception):
-    """Fewer or more bytes came than were promised."""
+    """Fewer or more bytes arrived than announced."""
 
 
 async def _fetch(nimbus: Any, key: str, path: Path) -> int:
@@ -105,7 +105,7 @@ async def _fetch(nimbus: Any, key: str, path: Path) -> int:
     size = began.data_size
     received = 0
     with path.open("wb") as file:
-        # The empty chunk at the end also tells Nimbus that the session is over.
+        # The empty chunk at the end also closes the session on Nimbus.
         while chunk := await nimbus.call("downloadBlobChunk", began.session):
             received += len(chunk)
             if size is not None and received > size:

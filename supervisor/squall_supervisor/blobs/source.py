@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class LocalizeError(Exception):
-    """A topology, or a blob of it, could not be fetched or unpacked; nothing of it is left."""
+    """A topology, or one of its blobs, could not be fetched or unpacked; nothing of it is left."""
 
 
 class BlobError(Exception):
@@ -15,17 +15,18 @@ class BlobError(Exception):
 
 
 class BlobSource(Protocol):
-    """Where blobs come from: Nimbus. It seals keys of topologies with `sealing_key`, which is to be
-    published in the supervisor's entry in ZooKeeper."""
+    """Where blobs come from: Nimbus. It seals the keys of topologies with `sealing_key`, which must
+    be published in the supervisor's entry in ZooKeeper."""
 
     sealing_key: str
 
     async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:
-        """Write each blob to its file, which is new; returns their versions. Raises BlobError."""
+        """Write each blob to its file, which must not exist; returns their versions. Raises
+        BlobError."""
         ...
 
     async def versions(self, keys: list[str]) -> dict[str, int]:
-        """The present versions. Raises BlobError."""
+        """The current versions. Raises BlobError."""
         ...
 
     async def topology_key(self, topology_id: str, supervisor_id: str) -> bytes:

@@ -1,3 +1,2 @@
-"""What a worker process may do: its user, its limits, its cgroup, its files. May import
-`records`.
-"""
+"""What a worker process may do: its user, its limits, its cgroup and its files. May import
+`records`."""

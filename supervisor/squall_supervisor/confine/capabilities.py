@@ -1,4 +1,4 @@
-"""What of root's power this process has (capabilities(7)). Root in a container often has little."""
+"""Which of root's powers this process has (capabilities(7)). Root in a container often has few."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Capability(enum.IntEnum):
-    """Those that confining workers needs, by their numbers in the kernel's interface."""
+    """The capabilities that confining workers needs, by their numbers in the kernel's interface."""
 
     CHOWN = 0
     DAC_OVERRIDE = 1
@@ -20,7 +20,8 @@ class Capability(enum.IntEnum):
 
 
 def held(status: str | None = None) -> frozenset[Capability]:
-    """The effective ones; `status` is the text of /proc/PID/status, this process' without one."""
+    """The effective capabilities. `status` is the text of /proc/PID/status; by default, that of
+    this process."""
     text = Path("/proc/self/status").read_text() if status is None else status
     for line in text.splitlines():
         name, _, value = line.partition(":")

@@ -1,12 +1,12 @@
-"""A cgroup for each worker: the kernel holds it, and all that it starts, to its limits.
+"""A cgroup for each worker: the kernel holds it, and everything it starts, to its limits.
 
     {hierarchy}/{storm.supervisor.cgroup.rootdir}/NODE/WORKER_ID
 
-NODE stands for this node's `storm.local.dir`, so that supervisors of one machine keep apart. With
-cgroup v2 there is one hierarchy, with v1 one a controller. A worker enters before it is executed,
-and its cgroup goes when it has ended, with whatever still ran in it. Nothing is remembered: what
-lies in the folders counts, so a supervisor that is killed at any moment finds its workers' cgroups,
-and those that nobody uses, by their names.
+NODE stands for this node's `storm.local.dir`, which keeps the supervisors of one machine apart.
+With cgroup v2 there is one hierarchy, with v1 one per controller. A worker enters its cgroup before
+it is executed; when it has ended, its cgroup is removed with everything that still runs in it.
+Nothing is kept in memory: the folders are the state, so after a kill at any moment the next
+supervisor finds its workers' cgroups, and those no longer in use, by their names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = get_logger(__name__)
 PERIOD_MICROS = 100_000
 _QUOTA_MICROS_MIN = 1_000
 _MEMORY_BYTES_MAX = 2**62
-# Processes that were killed leave their cgroup at once, unless the kernel is busy with them.
+# Killed processes leave their cgroup at once, unless the kernel is still busy with them.
 _REMOVE_SECS = 5.0
 
 
@@ -46,15 +46,16 @@ class CgroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchies:
-    """Where the controllers are: `folders` by controller; with v2 all the same."""
+    """Where the controllers are: `folders` by controller; with v2 all are the same."""
 
     version: int
     folders: Mapping[str, Path]
 
 
 def find_hierarchies(mountinfo: str, v2_controllers: Mapping[Path, str]) -> Hierarchies | None:
-    """What is mounted, from the text of /proc/self/mountinfo (proc(5)) and what each v2 mount's
-    cgroup.controllers says. v2 if it has the memory controller, else v1; None without either."""
+    """The mounted hierarchies, from the text of /proc/self/mountinfo (proc(5)) and the text of each
+    v2 mount's cgroup.controllers. v2 if it has the memory controller, else v1; None if neither is
+    mounted."""
     v1: dict[str, Path] = {}
     for line in mountinfo.splitlines():
         head, found, tail = line.partition(" - ")
@@ -70,7 +71,7 @@ def find_hierarchies(mountinfo: str, v2_controllers: Mapping[Path, str]) -> Hier
 
 
 def hierarchies_of_machine(folder: Path | None) -> Hierarchies:
-    """Those of this machine, or below `folder` (`storm.cgroup.hierarchy.dir`). Raises
+    """The hierarchies of this machine, or below `folder` (`storm.cgroup.hierarchy.dir`). Raises
     ConfigError."""
     if folder is not None:
         if (folder / "cgroup.controllers").exists():
@@ -101,8 +102,8 @@ def hierarchies_of_machine(folder: Path | None) -> Hierarchies:
 
 
 class Cgroups:
-    """The cgroups of one node's workers. Everything blocks on the kernel, shortly; call it in
-    threads."""
+    """The cgroups of one node's workers. Every method blocks on the kernel for a short time; call
+    it in threads."""
 
     def __init__(
         self,
@@ -135,8 +136,8 @@ class Cgroups:
         return self._version
 
     def prepare(self) -> None:
-        """Make the folders above the workers', and see that a worker could be confined. Raises
-        ConfigError that says what is lacking."""
+        """Make the folders above the workers', and check that a worker could be confined. Raises
+        ConfigError that says what is missing."""
         try:
             for controller in self._controllers:
                 self._prepare(controller)
@@ -182,8 +183,8 @@ class Cgroups:
         child.wait(timeout=60.0)
 
     def make(self, worker_id: str, limits: WorkerLimits) -> tuple[Path, ...]:
-        """The folders of a worker's cgroup, made and with its limits. Raises OSError, and nothing
-        is left."""
+        """Make the folders of a worker's cgroup, with its limits set. Raises OSError, and then
+        leaves nothing behind."""
         folders = self._folders(worker_id)
         try:
             for folder in folders:
@@ -222,11 +223,12 @@ class Cgroups:
                 _write(folder / "cpu.cfs_quota_us", str(quota))
 
     def limits_memory(self, worker_id: str) -> bool:
-        """Whether the kernel holds a worker, by itself, to its limit of memory."""
+        """Whether the kernel itself enforces a worker's memory limit."""
         return "memory" in self._homes and (self._homes["memory"] / worker_id).is_dir()
 
     def oom_kills(self, worker_id: str) -> int:
-        """How many of a worker's processes the kernel has killed because it used up its memory."""
+        """How many of a worker's processes the kernel has killed because the cgroup ran out of
+        memory."""
         if "memory" not in self._homes:
             return 0
         name = "memory.events" if self._version == 2 else "memory.oom_control"
@@ -238,8 +240,8 @@ class Cgroups:
         return int(found.get("oom_kill", 0))
 
     def remove(self, worker_id: str) -> None:
-        """End what still runs in a worker's cgroup, and remove it. What cannot be removed is
-        logged, and goes with the next `sweep`."""
+        """End the processes left in a worker's cgroup, and remove it. If that fails, it is logged,
+        and the next `sweep` removes the cgroup."""
         deadline = time.monotonic() + _REMOVE_SECS
         for folder in self._folders(worker_id):
             try:
@@ -268,7 +270,7 @@ class Cgroups:
 def cgroups_of(
     wanted: CgroupSettings | None, *, local_dir: Path, margin_mb: float
 ) -> Cgroups | None:
-    """The cgroups that the configuration asks for, if any. Raises ConfigError when the machine has
+    """The cgroups that the configuration asks for, if any. Raises ConfigError if the machine has
     none."""
     if wanted is None:
         return None
@@ -282,7 +284,7 @@ def cgroups_of(
 
 
 def _remove_tree(folder: Path, deadline: float) -> None:
-    """Raises OSError when it is not empty at the deadline."""
+    """Raises OSError if it is not empty at the deadline."""
     while True:
         try:
             below = [path for path in folder.iterdir() if path.is_dir()]
@@ -303,8 +305,9 @@ def _remove_tree(folder: Path, deadline: float) -> None:
 
 
 def _kill_all(folder: Path) -> None:
-    """SIGKILL what is in a cgroup. A pid is looked up again once a pidfd holds it: what is in the
-    cgroup then is what the signal goes to, whoever had the number before."""
+    """SIGKILL every process in a cgroup. A pid is looked up again once a pidfd holds it, so that
+    the signal goes only to a process that is in the cgroup, whichever process had the number
+    before."""
     for pid in _pids(folder):
         try:
             pidfd = os.pidfd_open(pid)
@@ -338,6 +341,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_if_there(path: Path, text: str) -> None:
-    """For what not every kernel has: swap's accounting can be off."""
+    """For files that not every kernel has: swap accounting can be off."""
     with contextlib.suppress(FileNotFoundError):
         _write(path, text)

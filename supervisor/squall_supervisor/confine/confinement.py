@@ -15,13 +15,13 @@ from pathlib import Path
 from squall_supervisor.confine import launch_step
 
 _STEP_FILE = os.path.abspath(launch_step.__file__)
-# An interpreter starts and calls a few functions; on a machine that swaps, even that takes long.
+# An interpreter starts and calls a few functions; on a machine that swaps even that can be slow.
 _STEP_SECS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerUser:
-    """A user of the machine, resolved: what its processes have."""
+    """A user of the machine, resolved to the ids and groups that its processes have."""
 
     name: str
     uid: int
@@ -33,8 +33,8 @@ class WorkerUser:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """`limits` by the names of the module `resource`, each for soft and hard; `cgroups` are
-    folders; `user` None is the supervisor's own."""
+    """`limits` are by the names of the module `resource`, each for soft and hard; `cgroups` are
+    folders; a `user` of None is the supervisor's own."""
 
     limits: Mapping[str, int] = field(default_factory=dict)
     cgroups: tuple[Path, ...] = ()
@@ -55,9 +55,9 @@ def start_confined(
     launch_file: Path,
     marks: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own. It is told apart from the first moment on by
+    """Start a process in a session of its own. From the first moment it can be recognized by
     `launch_file` among its arguments and by `marks` in its environment. Blocks until the program
-    runs; raises OSError that says which step failed, and then nothing is left."""
+    runs. Raises OSError that says which step failed; nothing is left running then."""
     request = {
         "argv": argv,
         "env": dict(environment),
@@ -102,7 +102,7 @@ def start_confined(
 
 
 def _wait_executed(reader: int, child: subprocess.Popen[bytes]) -> None:
-    """Until the pipe's other end is closed: by the exec, or by the end of the process."""
+    """Wait until the pipe's other end is closed: by the exec, or by the end of the process."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     if not poll.poll(_STEP_SECS * 1000):
@@ -111,4 +111,4 @@ def _wait_executed(reader: int, child: subprocess.Popen[bytes]) -> None:
     if told:
         number, why = json.loads(told)
         raise OSError(number or 0, why)
-    # Without a word: the exec was done, or somebody has killed the step, which shows as an exit.
+    # No message: the exec was done, or the step was killed, which shows as an exit.

@@ -3,12 +3,12 @@
     python -I -S launch_step.py STATUS_FD LAUNCH_FILE        the request, JSON, on stdin
 
 A supervisor has threads, so no Python may run between its fork and an exec. It starts this file
-instead, alone in a fresh interpreter that looks at no environment and no site folder. In this order
-it enters the worker's cgroups, takes its limits, gives up capabilities that it was lent and what
-setuid programs could add, becomes the worker's user, opens what the worker prints to, and executes
-the worker, whose environment comes with the request: nothing of the worker's or its user's runs
-before all of that holds. What fails is told on STATUS_FD, which the exec closes. Imports nothing of
-ours: it must start fast, and whatever the path is.
+instead, alone in a fresh interpreter that reads neither its environment nor a site folder. In this
+order it enters the worker's cgroups, sets its limits, gives up inherited capabilities and anything
+that setuid programs could add, becomes the worker's user, opens the files that the worker prints
+to, and executes the worker, whose environment comes with the request: no code of the worker or its
+user runs before all of that holds. A failure is reported on STATUS_FD, which the exec closes. This
+file imports nothing of ours: it must start fast, whatever the import path is.
 """
 
 import json
@@ -17,7 +17,7 @@ import resource
 import sys
 from typing import Any, NoReturn
 
-# What a worker has printed is kept up to this size, and once more in a file of the name with ".1".
+# How much of what a worker prints is kept, and as much again in a file with the suffix ".1".
 PRINTED_BYTES_MAX = 10 * 1024 * 1024
 _REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
@@ -67,15 +67,15 @@ def main() -> NoReturn:
 
 
 def _drop_ambient() -> None:
-    """A supervisor that is not root can have capabilities to pass on, to py-spy that to trace other
-    processes (capabilities(7), ambient): a topology with it could become anybody."""
+    """A supervisor that is not root can have ambient capabilities (capabilities(7)), such as the
+    one that py-spy needs to trace other processes: a topology with it could become any user."""
     if _capabilities(b"CapAmb:"):
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
 
 
 def _no_new_privileges() -> None:
-    """No program that the worker ever executes gives it more rights than it has: not by its owner
-    (setuid, sudo), not by its capabilities (ping). Children inherit it."""
+    """Prevent any program that the worker ever executes from gaining rights: neither by its owner
+    (setuid, sudo) nor by its capabilities (ping). Children inherit it."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -88,8 +88,8 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _check_powerless() -> None:
-    """Becoming another user takes root's capabilities away, but nobody else's. Nothing is imported
-    from here on, not even a codec: this user need not be able to read the interpreter's library."""
+    """Becoming another user drops capabilities only for root. Nothing is imported from here on, not
+    even a codec: this user may not be able to read the interpreter's library."""
     if _capabilities(b"CapPrm:"):
         raise ValueError("it would keep capabilities of the supervisor, which must run as root")
 
@@ -110,7 +110,7 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _open_printed(path: str) -> int:
-    """Open a file to append to. A link, or anything but a file, is refused."""
+    """Open a file to append to. A link, or anything but a regular file, is refused."""
     try:
         if os.lstat(path).st_size > PRINTED_BYTES_MAX:
             os.replace(path, path + ".1")

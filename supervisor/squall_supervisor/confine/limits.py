@@ -1,13 +1,13 @@
-"""How much memory and CPU a worker may use: from what its topology declares. Pure.
+"""How much memory and CPU a worker may use, from what its topology declares. Pure.
 
-The limit of memory is, in this order: `topology.worker.max.heap.size.mb`; the sum of what the
-worker's tasks declare (`topology.component.resources.*.memory.mb`), if any component of the
-topology declares it itself; `worker.heap.memory.mb` of the supervisor; none. That of CPU is the sum
-of what its executors declare (`topology.component.cpu.pcore.percent`), if any component does.
+The memory limit is the first of these that is set: `topology.worker.max.heap.size.mb`; the sum of
+what the worker's tasks declare (`topology.component.resources.*.memory.mb`), if any component of
+the topology declares it itself; `worker.heap.memory.mb` of the supervisor; none. That of CPU is the
+sum of what its executors declare (`topology.component.cpu.pcore.percent`), if any component does.
 
-A worker is over its limit when what its processes use together exceeds the limit and a tolerance,
-in which the interpreter itself has room. Over it at two looks in a row it is restarted, drained
-first; over twice the limit it is killed at the first.
+A worker is over its limit when the memory of its processes together exceeds the limit plus a
+tolerance, which leaves room for the interpreter itself. A worker that is over it at two looks in a
+row is drained and restarted; one over twice the limit is killed at the first look.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _OF_NODE = "worker.heap.memory.mb"
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """`memory_mb` and `cpu_percent` (of one core) None: no limit. `memory_key` is the option that
-    set the first."""
+    """`memory_mb` and `cpu_percent` (of one core): None means no limit. `memory_key` is the option
+    that set the memory limit."""
 
     memory_mb: float | None = None
     memory_key: str = ""
@@ -52,8 +52,8 @@ def worker_limits(
     cpu_percent_min: float = 0.0,
 ) -> WorkerLimits:
     """The limits of a worker that runs these executors. `conf` is the topology's; without a
-    `prepared`, only what the conf says counts. What is no positive number counts as not declared:
-    Nimbus has refused it before, and a worker that cannot be limited still has to run."""
+    `prepared`, only the conf counts. A value that is not a positive number counts as not declared:
+    Nimbus has already refused it, and a worker that cannot be limited still has to run."""
     memory, key = _positive(conf.get(_OF_WORKER)), _OF_WORKER
     cpu = None
     if prepared is not None:
@@ -101,12 +101,12 @@ class Verdict(enum.Enum):
     FAR_OVER = "over twice the limit: end it now"
 
 
-# A worker that is over its limit at so many looks in a row is restarted.
+# A worker that is over its limit at this many looks in a row is restarted.
 _LOOKS = 2
 
 
 class MemoryGuard:
-    """Looks at one worker's memory, again and again."""
+    """Judges one worker's memory, look after look."""
 
     def __init__(self, limits: WorkerLimits, *, margin_mb: float, hard_multiplier: float) -> None:
         assert limits.memory_mb is not None
@@ -127,13 +127,13 @@ class MemoryGuard:
         return Verdict.OVER if self._over >= _LOOKS else Verdict.FINE
 
     def explain(self, worker: str, used_bytes: int) -> str:
-        """What people are to read; `worker` is HOST:PORT."""
+        """The message for people; `worker` is HOST:PORT."""
         used = f"used {used_bytes / MIB:.0f} MB"
         return _story(worker, used, self._limits, self._margin_mb, "It is restarted; if")
 
 
 def explain_kill(worker: str, limits: WorkerLimits, margin_mb: float) -> str:
-    """The same when the kernel has ended a process of a worker's cgroup."""
+    """The message if the kernel has ended a process of a worker's cgroup."""
     what = "had a process ended by the kernel because its cgroup ran out of memory"
     return _story(worker, what, limits, margin_mb, "If")
 

@@ -1,8 +1,8 @@
-"""Whose a file is, and who may read it: for workers that run as other users than the supervisor.
+"""Who owns a file and who may read it, for workers that run as other users than the supervisor.
 
-A folder that belongs to a worker's user is a stranger's: anything in it may at any moment be a link
-to somewhere else, a pipe, or somebody's file. So here everything is done through descriptors of
-folders, opened without following links, and nothing is ever done by path below such a folder
+A folder that belongs to a worker's user cannot be trusted: anything in it may at any moment be a
+link to somewhere else, a pipe, or another user's file. So everything here is done through
+descriptors of folders, opened without following links, and never by path below such a folder
 (CVE-2026-82429, CVE-2026-82430).
 """
 
@@ -24,7 +24,7 @@ from squall_supervisor.confine.confinement import WorkerUser
 
 log = get_logger(__name__)
 
-# Folders that others may walk through to what is theirs, and not list.
+# Folders that others may walk through to their own files, but not list.
 PASSAGE = 0o711
 
 _ACL = "system.posix_acl_access"
@@ -38,7 +38,7 @@ _granting = threading.Lock()
 
 @contextmanager
 def opened_folder(path: Path | str, *, dir_fd: int | None = None) -> Iterator[int]:
-    """A descriptor of a folder. Raises OSError for anything else, a link to one too."""
+    """A descriptor of a folder. Raises OSError for anything else, including a link to one."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, dir_fd=dir_fd)
     try:
@@ -48,8 +48,9 @@ def opened_folder(path: Path | str, *, dir_fd: int | None = None) -> Iterator[in
 
 
 def make_own(folder: Path, user: WorkerUser | None) -> None:
-    """Have a folder, 0700, that belongs to a worker's user (None: to us). One that belongs to
-    somebody else, with whatever is in it, is put aside. Its parents are ours. Raises OSError."""
+    """Make sure there is a folder, 0700, that belongs to a worker's user (None: to this process's).
+    A folder of another user is put aside with everything in it. Its parents are ours. Raises
+    OSError."""
     uid, gid = (os.geteuid(), os.getegid()) if user is None else (user.uid, user.gid)
     make_dirs(folder, mode=0o700)
     with opened_folder(folder) as fd:
@@ -72,9 +73,9 @@ def make_own(folder: Path, user: WorkerUser | None) -> None:
 
 
 def give_away(worker_dir: Path, user: WorkerUser, *, keep: frozenset[str]) -> None:
-    """Give a new worker's folder, which is ours until now, and what lies in it to its user. The
-    files of `keep` stay ours and become readable: the folder lets nobody else in. Raises OSError.
-    """
+    """Give a new worker's folder, ours until now, and its content to the worker's user. The files
+    in `keep` stay ours and become readable: the folder itself lets no other user in. Raises
+    OSError."""
     with opened_folder(worker_dir) as fd:
         for name in os.listdir(fd):
             mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
@@ -92,11 +93,11 @@ def give_away(worker_dir: Path, user: WorkerUser, *, keep: frozenset[str]) -> No
                 finally:
                     os.close(file)
         os.fchmod(fd, 0o700)
-        os.fchown(fd, user.uid, user.gid)  # last: from here on it is a stranger's
+        os.fchown(fd, user.uid, user.gid)  # last: from here on it cannot be trusted
 
 
 def grant(folder: Path, uid: int) -> None:
-    """Let a user, beside us and those who were let in before, enter and list a folder of ours; its
+    """Let a user, besides us and those who were let in before, enter and list a folder of ours; its
     group and all others are kept out. Raises OSError; on a file system without access lists, one
     that says so."""
     with _granting, opened_folder(folder) as fd:
@@ -125,9 +126,9 @@ def grant(folder: Path, uid: int) -> None:
 
 
 def open_tree(path: Path) -> None:
-    """Let everybody read a file, or a folder and all in it, whatever the umask was; what its owner
-    may execute, they may too. For what lies in a folder of ours that lets in whom it should.
-    Raises OSError."""
+    """Let every user read a file, or a folder and everything in it, whatever the umask was; what
+    its owner may execute, they may execute. For content of a folder of ours that itself restricts
+    access. Raises OSError."""
     os.chmod(path, _open_mode(path.stat().st_mode))
     for _, folders, files, fd in os.fwalk(path, follow_symlinks=False):
         for name in (*folders, *files):
@@ -149,7 +150,7 @@ def let_in(stormdist: Path, uid: int) -> None:
 
 
 def readers(folder: Path) -> list[int]:
-    """The users that were let in."""
+    """The users that were let in by `grant`."""
     with opened_folder(folder) as fd:
         return sorted(tag_id for tag, _, tag_id in _read_acl(fd) if tag == _USER)
 
@@ -165,21 +166,21 @@ def _read_acl(fd: int) -> list[tuple[int, int, int]]:
 
 
 def open_passage(folder: Path) -> None:
-    """Let everybody walk through a folder of ours. Raises OSError."""
+    """Let every user walk through a folder of ours. Raises OSError."""
     with opened_folder(folder) as fd:
         os.fchmod(fd, PASSAGE)
 
 
 def owner_of(folder: Path) -> int | None:
-    """The uid that a folder belongs to; None when there is none."""
+    """The uid that a folder belongs to; None if the folder does not exist."""
     with contextlib.suppress(OSError), opened_folder(folder) as fd:
         return os.fstat(fd).st_uid
     return None
 
 
 def read_own(path: Path, *, bytes_max: int = 64 * 1024 * 1024) -> bytes:
-    """The content of a file that we wrote ourselves. Raises OSError (FileNotFoundError, or what the
-    open says of a link); ValueError for one that somebody else has put there."""
+    """The content of a file that we wrote ourselves. Raises OSError (FileNotFoundError, or the
+    error of opening a link), and ValueError for a file that another user has put there."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         found = os.fstat(fd)

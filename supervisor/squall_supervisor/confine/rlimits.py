@@ -1,4 +1,4 @@
-"""Limits of the kernel (setrlimit) that every worker of a node gets, from the configuration."""
+"""Kernel limits (setrlimit) that every worker of a node gets, from the configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall_common.errors import ConfigError
 
 _MIB = 1024 * 1024
 
-# The option, the limit's name in the module `resource`, and what one unit is.
+# The option, the limit's name in the module `resource`, and the size of one unit.
 _OPTIONS = (
     ("supervisor.worker.limit.open.files", "RLIMIT_NOFILE", 1),
     ("supervisor.worker.limit.processes", "RLIMIT_NPROC", 1),
@@ -24,7 +24,7 @@ _DEFAULTS: Mapping[str, int] = {"supervisor.worker.limit.core.mb": 0}
 
 def rlimits_of(conf: Mapping[str, Any]) -> dict[str, int]:
     """The limits that are set, by name. Raises ConfigError for a value of the wrong type or range,
-    and for one above what this process itself may have: no worker could start."""
+    and for one above the limit of this process: no worker could start."""
     found = {}
     for key, name, unit in _OPTIONS:
         value = conf.get(key, _DEFAULTS.get(key))

@@ -1,9 +1,9 @@
 """Which user of the machine a worker runs as. The choice is pure; `resolve` asks the machine.
 
 With `supervisor.run.worker.as.user` a worker runs as the user that submitted its topology, as
-Nimbus authenticated it. Nobody chooses by naming a user in a topology (CVE-2017-9799,
-CVE-2018-1331), but for one exception: where nobody is authenticated, `topology.run.as.user` may
-name one of those that the operator lists in `supervisor.run.worker.as.user.choices`; the rest run
+Nimbus authenticated it. Naming a user in a topology chooses nothing (CVE-2017-9799, CVE-2018-1331),
+with one exception: if the submitter was not authenticated, `topology.run.as.user` may name one of
+the users that the operator lists in `supervisor.run.worker.as.user.choices`; other topologies run
 as `supervisor.run.worker.as.user.default`. Without any of these a worker does not start.
 """
 
@@ -39,12 +39,12 @@ _LINKS_MAX = 40  # as Linux has it
 
 
 class UserRefusedError(Exception):
-    """A worker may not run as the user that it would run as; the message says why."""
+    """A worker may not run as the user that was chosen for it; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserRules:
-    """What the operator has set."""
+    """The rules that the operator has set."""
 
     default: str | None
     choices: frozenset[str]
@@ -52,7 +52,7 @@ class UserRules:
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> UserRules | None:
-        """None: workers run as the supervisor's user. Raises ConfigError."""
+        """None means that workers run as the supervisor's user. Raises ConfigError."""
         enabled = conf.get(ENABLED)
         if enabled is None or enabled is False:
             return None
@@ -70,8 +70,8 @@ class UserRules:
 
 
 def choose_user(rules: UserRules, owner: str | None, topology_conf: Mapping[str, Any]) -> str:
-    """The name of the user that a topology's workers run as. `owner` is who submitted it, as
-    authenticated; None or ANONYMOUS when nobody was. Raises UserRefusedError."""
+    """The name of the user that a topology's workers run as. `owner` is the authenticated
+    submitter; None or ANONYMOUS if there was none. Raises UserRefusedError."""
     asked = topology_conf.get(ASKED)
     if owner and owner != ANONYMOUS:
         if asked is not None and asked != owner:
@@ -96,7 +96,7 @@ def choose_user(rules: UserRules, owner: str | None, topology_conf: Mapping[str,
 
 
 def resolve(name: str, rules: UserRules) -> WorkerUser:
-    """Look a user up. Raises UserRefusedError for one that is unknown, root, or the system's."""
+    """Look a user up. Raises UserRefusedError if it is unknown, root, or a system user."""
     try:
         entry = pwd.getpwnam(name)
     except (KeyError, ValueError):
@@ -114,7 +114,7 @@ def resolve(name: str, rules: UserRules) -> WorkerUser:
 
 
 def environment_of(user: WorkerUser, environ: Mapping[str, str]) -> dict[str, str]:
-    """The supervisor's environment with what names its user replaced by the worker's."""
+    """The supervisor's environment, with the variables that name its user set for the worker's."""
     return {
         **environ,
         "HOME": user.home,
@@ -125,11 +125,11 @@ def environment_of(user: WorkerUser, environ: Mapping[str, str]) -> dict[str, st
 
 
 def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) -> None:
-    """Before anything starts: raises ConfigError when this process may not start processes of
-    other users, or those could not reach their files. `others` are files and folders that every
-    worker reads."""
+    """Call this before anything starts. Raises ConfigError if this process may not start processes
+    of other users, or if those could not reach their files. `others` are files and folders that
+    every worker reads."""
     if os.geteuid() != 0:
-        # Capabilities that were given to another user would be its workers' as well.
+        # If another user had been given capabilities, its workers would have them as well.
         raise ConfigError(
             f"{ENABLED} is set, but this supervisor is not root",
             hint=f"Run the supervisor as root, or without {ENABLED}.",
@@ -159,8 +159,8 @@ def check_possible(rules: UserRules, local_dir: Path, others: Iterable[Path]) ->
 
 
 def first_closed(path: Path) -> Path | None:
-    """The first folder on the way to a path that others may not enter, as it is written and
-    wherever links on it lead; None when all is open."""
+    """The first folder on a path that others may not enter, on the path as written or behind any
+    link on it; None if all are open."""
     here, parts, links = Path("/"), list(reversed((Path.cwd() / path).parts)), 0
     while parts:
         part = parts.pop()
@@ -174,7 +174,7 @@ def first_closed(path: Path) -> Path | None:
                 parts += reversed(Path(os.readlink(here)).parts)
                 here = here.parent
         except FileNotFoundError:
-            return None  # what we are to make, we make open
+            return None  # folders that we have yet to make, we make open
         if stat.S_ISDIR(mode) and not mode & stat.S_IXOTH:
             return here
     return None

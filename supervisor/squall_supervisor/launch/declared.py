@@ -1,4 +1,4 @@
-"""What a topology on this disk declares for the worker of an assignment."""
+"""The limits that a topology on this disk declares for the worker of an assignment."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def _structure(topology: LocalTopology) -> PreparedTopology | None:
     try:
         return prepare((topology.path / "stormcode.ser").read_bytes(), topology.conf)
     except (OSError, ValueError, KeyError, TypeError, SquallError) as error:
-        # The worker will say what is wrong with it; here it only means that nothing is declared.
+        # The worker will report what is wrong with it; here it counts as declaring nothing.
         log.warning("declared_limits_unknown", topology_id=topology.topology_id, error=error)
         return None

@@ -1,7 +1,8 @@
-"""What a worker inherits of its supervisor's environment, and what it does not.
+"""Decides what a worker inherits from its supervisor's environment.
 
-A worker runs a stranger's code: the supervisor's environment may hold secrets, and settings of the
-supervisor's own Python. Only what is named here goes through, then the topology's own variables.
+A worker runs code that is not trusted: the supervisor's environment may hold secrets, and settings
+of the supervisor's own Python. Only the variables named here are passed on, then the topology's
+own.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-# Of the supervisor's environment, beside every LC_ variable.
+# Passed on from the supervisor's environment, besides every LC_ variable.
 _KEPT = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH",
     "JAVA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "STORM_CONF_DIR", "STORM_HOME", "VIRTUAL_ENV",
     "SYSTEMROOT",
 )  # fmt: skip
 
-# What a worker imports; where these lie in the supervisor, they lie in the worker.
+# Imported by workers, from the same folders as by the supervisor.
 _PACKAGES = (
     "squall", "squall_common", "squall_engine", "squall_thrift", "squall_worker", "squall_drpc",
 )  # fmt: skip
@@ -34,19 +35,20 @@ def worker_environment(
     temporary_dir: Path,
     marks: Mapping[str, str],
 ) -> dict[str, str]:
-    """The environment of a worker. `topology` is `topology.environment`: it may add and override,
-    but for PYTHONPATH, where what it says comes after what squall needs. `marks` come last."""
+    """The environment of a worker. `topology` is `topology.environment`: it may add and override
+    variables, except that its PYTHONPATH comes after the one that squall needs. `marks` come last.
+    """
     environment = {
         name: value for name, value in own.items() if name in _KEPT or name.startswith("LC_")
     }
     environment["TMPDIR"] = str(temporary_dir)
-    # A line that user code prints is in worker.log.out at once, also when the worker is killed.
+    # A line that user code prints is in worker.log.out at once, even if the worker is killed.
     environment["PYTHONUNBUFFERED"] = "1"
     path = list(import_path)
     for name, value in topology.items():
         text = str(value)
         if not name or "=" in name or "\0" in name or "\0" in text:
-            continue  # no environment can hold it
+            continue  # an environment cannot hold it
         if name == "PYTHONPATH":
             path += [part for part in text.split(os.pathsep) if part]
         else:
@@ -75,6 +77,6 @@ def import_path(own: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def worker_interpreter() -> list[str]:
-    """The command that starts Python as this process runs it. `-P`: the worker's folder, where it
-    is started, is no place to import from."""
+    """The command that starts Python as this process runs it. `-P`: nothing is imported from the
+    worker's folder, in which it is started."""
     return [sys.executable, "-P"]

@@ -1,5 +1,5 @@
-"""One launch of a worker: what it is told and confined to, decided from the assignment, the
-topology and the node; then its start."""
+"""One launch of a worker: decides its launch file and confinement from the assignment, the topology
+and the node, then starts it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from squall_supervisor.records.worker_record import WorkerRecord
 
 
 class LaunchError(Exception):
-    """Why no worker could be started, for people."""
+    """Why no worker could be started, as a message for people."""
 
 
 class Launch:
-    """A launch on a port. It takes a launch number as it is made, on the event loop; `start`
-    blocks."""
+    """A launch on a port. Creating it, on the event loop, takes a launch number; `start` blocks."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class Launch:
         self._node = node
         self._assignment = assignment
         self._topology = topology
-        self._before = before  # what the worker before it has left
+        self._before = before  # what the worker before it left
         worker_id = str(uuid.uuid4())
         settings = node.settings
         self._spec = LaunchSpec(
@@ -58,7 +57,7 @@ class Launch:
             artifacts_dir=settings.artifacts_dir / assignment.topology_id / str(port),
             daemon_conf=worker_conf(node.conf),
         )
-        self.record: WorkerRecord  # there is one once `start` has begun
+        self.record: WorkerRecord  # exists once `start` has begun
 
     def start(self) -> WorkerProcess:
         """Raises LaunchError."""
@@ -79,7 +78,7 @@ class Launch:
             raise LaunchError(describe(error)) from error
 
     def _user(self) -> WorkerUser | None:
-        """Whose process the worker is to be; None: the supervisor's own user."""
+        """The user that the worker is to run as; None: the supervisor's own."""
         rules = self._node.settings.users
         if rules is None:
             return None

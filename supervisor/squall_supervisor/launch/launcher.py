@@ -1,18 +1,18 @@
 """Starting a worker: its folders, its two files, its process.
 
-The process leads a session and process group of its own, reads nothing and writes to files, so
-that nothing ties it to the supervisor: it outlives it. `launch_step` confines it before anything of
-the topology's runs.
+The process leads a session and process group of its own, reads no input and writes to files, so
+that nothing ties it to the supervisor, which it outlives. `launch_step` confines it before any code
+of the topology runs.
 
-    {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working directory, and its user's
+    {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working folder, owned by its user
         launch.json   what the worker reads (squall_common.daemon.launch_spec)
         last-known.json   for a worker that starts without ZooKeeper
                           (squall_common.cluster.last_known)
         curve.key     0600: the topology's key, if it has one (squall_common.security.curve)
-        worker.json   what the supervisor notes (worker_record)
+        worker.json   the supervisor's notes (worker_record)
         heartbeat     written by the worker (squall_common.daemon.heartbeat_file)
-        in_hand       written by the worker, for the one that takes its place
-        in_hand.before   that of the worker before it
+        in_hand       written by the worker, for the one that replaces it
+        in_hand.before   the same file of the worker before it
         pids/         one empty file for each process that the worker starts
         tmp/          its TMPDIR
         artifacts, resources   links to its logs, and to the package's resources/
@@ -42,8 +42,8 @@ from squall_supervisor.records.worker_record import LAUNCH_FILE, RECORD_FILE, Wo
 
 log = get_logger(__name__)
 
-# Files in a worker's folder that stay the supervisor's, whoever the worker runs as: what it reads
-# again and believes.
+# Files in a worker's folder that stay the supervisor's, whichever user the worker runs as: those
+# that the supervisor reads again and trusts.
 _OURS = frozenset({LAUNCH_FILE, RECORD_FILE, LINKS_FILE, LAST_KNOWN_FILE})
 
 _REMOVE_SECS = 60.0
@@ -79,11 +79,11 @@ def start_worker(
     last_known: bytes | None = None,
 ) -> WorkerProcess:
     """Make a worker's folders and files and start it; `link_blobs` puts its blobs into its folder,
-    `key_file` is its topology's key, `before` what the worker before it has left, `last_known` what
-    it begins with without ZooKeeper. Blocks for some fsyncs: call it in a thread.
+    `key_file` is its topology's key, `before` is what the worker before it left, `last_known` is
+    what it starts from without ZooKeeper. Blocks for some fsyncs: call it in a thread.
 
-    Raises OSError when anything of it fails (a full disk, no more processes ...); nothing is left
-    of the worker then.
+    Raises OSError if any step fails (a full disk, no more processes ...); nothing of the worker is
+    left then.
     """
     worker_dir = spec.worker_dir
     launch_file = worker_dir / LAUNCH_FILE
@@ -115,21 +115,21 @@ def start_worker(
     try:
         record.with_process(process.identity).write(worker_dir)
     except OSError as error:
-        # It runs; a supervisor after us finds it by its arguments.
+        # It is running; the next supervisor finds it by its arguments.
         log.error("worker_record_not_written", worker_id=spec.worker_id, error=error)
     return process
 
 
 def make_private(path: Path) -> None:
-    """Make a folder that only we may enter, and its parents (those as the umask has it)."""
+    """Make a folder that only this user may enter, and its parents (with modes by the umask)."""
     make_dirs(path, mode=0o700)
 
 
 def remove_worker_dir(worker_dir: Path) -> None:
-    """Remove a dead worker's folder; what cannot be removed stays for the next start."""
+    """Remove a dead worker's folder; anything that cannot be removed stays until the next start."""
     try:
         shutil.rmtree(worker_dir, ignore_errors=True)
-    except RecursionError:  # a worker can make folders in folders, deeper than our stack
+    except RecursionError:  # a worker can nest folders deeper than our stack
         try:
             subprocess.run(
                 ["rm", "-rf", "--one-file-system", "--", str(worker_dir)],

@@ -1,7 +1,7 @@
 """The processes of the machine that a supervisor runs on: starting, finding and opening them.
 
-This is all that a supervisor asks of the operating system's process table, so that a simulation can
-stand in for it.
+This is everything that a supervisor asks of the operating system's process table, so that a
+simulation can stand in for it.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Machine:
             marks={WORKER_ID_VARIABLE: spec.worker_id},
         )
         try:
-            # Our child, not collected: pid and start time are its own, even if it has ended.
+            # Our child, not reaped: pid and start time are its own, even if it has ended.
             stat = processes.read_stat(child.pid)
             assert stat is not None
             identity = ProcessIdentity(child.pid, stat.start_ticks, processes.boot_id())
             pidfd = os.pidfd_open(child.pid)
-        except BaseException:  # too many open files: nobody would ever watch it
+        except BaseException:  # too many open files: it would never be watched
             child.kill()
             child.wait()
             raise
@@ -56,11 +56,11 @@ class Machine:
         )
 
     def boot_id(self) -> str:
-        """Another one after each boot."""
+        """The id of this boot; different after each boot."""
         return processes.boot_id()
 
     def lives(self, identity: ProcessIdentity) -> bool:
-        """Whether exactly this process lives."""
+        """Whether exactly this process is alive."""
         fd = processes.open_process(identity)
         if fd is None:
             return False
@@ -68,9 +68,9 @@ class Machine:
         return True
 
     def find(self, argument: str, mark: str) -> list[ProcessIdentity]:
-        """See `processes.find_worker`. Of the user only that owns the folder of the file
-        `argument`, or of ours, which a worker is for its first moment: anybody may call a process
-        like somebody else's worker."""
+        """See `processes.find_worker`. Only processes of the user that owns the folder of the file
+        `argument`, or of ours (which a worker has at first) count: any user may call a process like
+        another user's worker."""
         users = {owner_of(Path(argument).parent), os.geteuid()}
         found = processes.find_worker(argument, mark)
         return [one for one in found if processes.user_of(one.pid) in users]
@@ -78,14 +78,14 @@ class Machine:
     def open(
         self, identity: ProcessIdentity, *, worker_id: str, pid_dir: Path
     ) -> WorkerProcess | None:
-        """A living process that somebody else started; None when it has ended."""
+        """A living process that was started by another supervisor; None if it has ended."""
         fd = processes.open_process(identity)
         if fd is None:
             return None
         return WorkerProcess(identity, fd, worker_id=worker_id, pid_dir=pid_dir)
 
     def kill_leftovers(self, leader: ProcessIdentity, *, worker_id: str, pid_dir: Path) -> int:
-        """Of a worker that has ended while nobody watched; see `processes.kill_leftovers`."""
+        """Kill the leftovers of a worker that ended unwatched; see `processes.kill_leftovers`."""
         return processes.kill_leftovers(
             leader,
             noted_pids(pid_dir),

@@ -1,4 +1,4 @@
-"""How much memory processes use, from /proc: a worker's, and all that it started."""
+"""How much memory the processes of a worker and its descendants use, from /proc."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 
 def memory_of_workers(leaders: Collection[ProcessIdentity]) -> dict[int, int]:
-    """Bytes that each worker's processes hold together, by the worker's pid: it, the processes of
-    the session that it leads, and their descendants. Workers that have ended are left out. Reads
-    all of /proc once.
+    """Bytes that each worker's processes hold together, by the worker's pid: the worker, the
+    processes of the session that it leads, and their descendants. Workers that have ended are left
+    out. Reads all of /proc once.
 
-    It is the sum of their resident sets, which counts pages that forked children share once for
-    each. `exact` counts them once, at a price that is worth paying only near a limit."""
+    The figure is the sum of their resident sets, which counts pages that forked children share once
+    for each of them. `exact_memory_of_worker` counts them once, at a cost that is worth paying only
+    near a limit.
+    """
     return {pid: sum(map(_resident, members)) for pid, members in _members(leaders).items()}
 
 
 def exact_memory_of_worker(leader: ProcessIdentity) -> int | None:
-    """The same for one worker, with each shared page divided by the processes that share it; None
-    when it has ended. A process that may not be looked at so closely counts with its resident set.
-    """
+    """The same for one worker, with each shared page divided by the number of processes that share
+    it; None if the worker has ended. A process that cannot be inspected this closely counts with
+    its resident set."""
     members = _members([leader]).get(leader.pid)
     if members is None:
         return None
@@ -47,7 +49,7 @@ def _members(leaders: Collection[ProcessIdentity]) -> dict[int, list[int]]:
         found: int | None = None
         while pid in living and pid not in owner:
             stat = living[pid]
-            owner[pid] = None  # also ends a circle, should pids change hands while we read
+            owner[pid] = None  # also ends a cycle, should pids change hands while we read
             trail.append(pid)
             found = wanted.get(pid) or wanted.get(stat.session)
             if found is not None:

@@ -17,7 +17,7 @@ from squall_supervisor.settings import SupervisorSettings
 
 
 class LaunchNumbers(Protocol):
-    """Gives each launch of this supervisor a number of its own, rising."""
+    """Gives each launch of this supervisor a rising number of its own."""
 
     def next(self) -> int: ...
 
@@ -35,7 +35,7 @@ class Node:
     localizer: Localizer
     launch_numbers: LaunchNumbers
     tasks: BackgroundTasks
-    crashed: Callable[[str, BaseException], None]  # told of a bug: this process is to end
+    crashed: Callable[[str, BaseException], None]  # called for a bug: this process is to end
     # Shows a message among a topology's errors: its id, a port, the message.
     trouble: Callable[[str, int, str], None] = lambda topology_id, port, message: None
     ends: EndReports = field(default_factory=EndReports)
@@ -43,7 +43,7 @@ class Node:
     cgroups: Cgroups | None = None  # None: workers have none
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)
-    # Told (topology id, event, text, host:port) of what the history of a topology is to have.
+    # Takes (topology id, event, text, host:port) for the history of a topology.
     tell: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
     # A topology as last read (squall_common.cluster.last_known), for its workers; called in
     # threads.

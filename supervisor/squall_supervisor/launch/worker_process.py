@@ -1,8 +1,8 @@
-"""One worker's process, as its supervisor holds it: a pidfd that tells of the exit at once.
+"""One worker's process as its supervisor holds it: a pidfd that reports the exit at once.
 
-The supervisor is the parent of the workers that it launched and not of those that it adopted. Both
+The supervisor is the parent of the workers that it launched, but not of those that it adopted. Both
 are watched and signalled through a pidfd; only a child has an exit status to collect. A child is
-collected (reaped) after its leftovers were killed: until then its pid cannot be used again.
+collected (reaped) after its leftovers were killed: until then its pid cannot be reused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from squall_supervisor.records.processes import ProcessIdentity
 
 log = get_logger(__name__)
 
-# Set in every worker's environment: what its children inherit marks them as that worker's.
+# Set in every worker's environment; its children inherit it, which marks them as that worker's.
 WORKER_ID_VARIABLE = "SQUALL_WORKER_ID"
 
 
@@ -41,7 +41,7 @@ class WorkerProcess:
         self._pidfd = pidfd
         self._pid_dir = pid_dir
         self._child = child
-        self.peak_bytes: int | None = None  # of its memory; known after `clean_up` of a child
+        self.peak_bytes: int | None = None  # of memory; known after `clean_up` of a child
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -49,8 +49,8 @@ class WorkerProcess:
         return self.identity.pid
 
     def watch(self, exited: Callable[[int | None], None]) -> None:
-        """Call `exited` on the event loop, once, when the process has ended; with its exit status
-        (negative: the signal) when it is our child. The caller then owes `clean_up`."""
+        """Call `exited` once, on the event loop, when the process has ended, with its exit status
+        (negative: the signal) if it is our child. The caller must then call `clean_up`."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._pidfd, self._on_exit, exited)
 
@@ -80,16 +80,16 @@ class WorkerProcess:
         return processes.send_signal(self._pidfd, signal.SIGTERM)
 
     def dump_stacks(self) -> bool:
-        """Have it write the stacks of its threads to its stderr (SIGUSR1). Only a worker that has
-        come as far as its first heartbeat handles it: one before would die."""
+        """Make it write the stacks of its threads to its stderr (SIGUSR1). Only a worker that has
+        sent its first heartbeat handles the signal: an earlier one would die."""
         return processes.send_signal(self._pidfd, signal.SIGUSR1)
 
     def kill(self) -> bool:
-        """End it (SIGKILL). What it started follows in `clean_up`."""
+        """End it (SIGKILL). The processes that it started are killed in `clean_up`."""
         return processes.send_signal(self._pidfd, signal.SIGKILL)
 
     def clean_up(self) -> None:
-        """After the exit: kill what it left behind, collect it, close the pidfd. Reads all of
+        """After the exit: kill the processes it left behind, reap it, close the pidfd. Reads all of
         /proc: call it in a thread."""
         try:
             killed = processes.kill_leftovers(
@@ -104,7 +104,7 @@ class WorkerProcess:
             self.close()
 
     def _collect(self) -> None:
-        """Reap our child, and keep what the kernel knows of its memory."""
+        """Reap our child, and keep what the kernel reports about its memory."""
         child = self._child
         if child is None or child.returncode is not None:
             return
@@ -117,18 +117,18 @@ class WorkerProcess:
             self.peak_bytes = usage.ru_maxrss * 1024
 
     def close(self) -> None:
-        """Let go of the process, dead or alive."""
+        """Release the process, dead or alive."""
         self.unwatch()
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
         if self._child is not None and self._child.returncode is None:
-            # It outlives us on purpose; Popen would warn of a child that nobody waits for.
+            # It outlives us on purpose; Popen would warn about a child that was never waited for.
             self._child.returncode = 0
 
     async def stop(self, grace_secs: float) -> None:
-        """End it and all that it started: SIGTERM, and SIGKILL after the grace. For workers that no
-        slot drives."""
+        """End it and everything that it started: SIGTERM, and SIGKILL after the grace. For workers
+        that no slot drives."""
         ended = asyncio.Event()
         self.watch(lambda _: ended.set())
         self.terminate()
@@ -141,8 +141,9 @@ class WorkerProcess:
 
 
 def noted_pids(pid_dir: Path) -> list[int]:
-    """The processes that a worker has noted as started by it; whose they are now is not known."""
+    """The processes that a worker has noted as started by it; by now their pids may belong to
+    others."""
     try:
         return [int(name) for name in os.listdir(pid_dir) if name.isdecimal()]
-    except OSError:  # gone, or the worker has made something else of it
+    except OSError:  # gone, or replaced by the worker
         return []

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @functools.cache  # it reads files, and a supervisor announces it at every change of a slot
 def installed_version() -> str:
-    """As the package metadata say; that of a checkout that is not installed is unknown."""
+    """The version in the package metadata; unknown for a checkout that is not installed."""
     try:
         return version("squall")
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Ending all workers of this node, for maintenance and at the end of a development cluster.
+"""Ends all workers of this node, for maintenance and at the end of a development cluster.
 
 A supervisor that stops leaves its workers running, so that it can be restarted without disturbing
-anything. This is the other way: `storm kill_workers`, once the supervisor is stopped.
+them. This is the other way: `storm kill_workers`, once the supervisor is stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from squall_supervisor.slots.discovery import find_workers, open_found, remove_l
 
 @dataclass(frozen=True, slots=True)
 class KilledWorker:
-    """A worker that was ended. With its launch file spoiled, topology and port are not known."""
+    """A worker that was ended. Topology and port are unknown if its launch file is spoiled."""
 
     worker_id: str
     topology_id: str
@@ -31,10 +31,10 @@ class KilledWorker:
 
 
 def kill_workers(conf: Mapping[str, Any]) -> list[KilledWorker]:
-    """End every worker of this node that lives: SIGTERM, SIGKILL when
-    `supervisor.worker.shutdown.sleep.secs` have passed, with all that it started; and what those
-    have left that ended before. Only processes that match what was noted of them are touched (see
-    `discovery`). A supervisor that runs starts them again: see `node_lock.supervisor_runs`."""
+    """End every living worker of this node, and everything that it started: SIGTERM, then SIGKILL
+    after `supervisor.worker.shutdown.sleep.secs`. Also end the leftovers of workers that ended
+    before. Only processes that match what was noted of them are touched (see `discovery`). A
+    running supervisor starts them again: see `node_lock.supervisor_runs`."""
     settings = SupervisorSettings.from_conf(conf)
     return asyncio.run(_kill_all(settings))
 
@@ -42,12 +42,12 @@ def kill_workers(conf: Mapping[str, Any]) -> list[KilledWorker]:
 async def _kill_all(settings: SupervisorSettings) -> list[KilledWorker]:
     machine = Machine()
     found = find_workers(machine, settings.workers_dir)
-    # Any port: a slot that was taken out of the configuration may still have its worker.
+    # Any port: a slot that was removed from the configuration may still have its worker.
     ports = {worker.record.port for worker in found if worker.record is not None}
     plan = plan_adoption(found, ports)
     cgroups = _cgroups(settings)
     for worker in found:
-        # Without a process in its record it is being launched, perhaps, by a supervisor that runs.
+        # Without a process in its record, a running supervisor may be launching it.
         if worker.process is None and worker.record is not None and worker.record.process:
             await asyncio.to_thread(remove_left, machine, worker, settings.workers_dir, cgroups)
     living = [*plan.adopt.values(), *(worker for worker, _ in plan.end)]
@@ -56,7 +56,7 @@ async def _kill_all(settings: SupervisorSettings) -> list[KilledWorker]:
 
 
 def _cgroups(settings: SupervisorSettings) -> Cgroups | None:
-    """Workers are ended also where their cgroups cannot be removed."""
+    """Workers are ended even where their cgroups cannot be removed."""
     try:
         return cgroups_of(
             settings.cgroups, local_dir=settings.local_dir, margin_mb=settings.memory_margin_mb
@@ -80,6 +80,6 @@ async def _kill(
     finally:
         process.close()
     await asyncio.to_thread(remove_left, machine, worker, settings.workers_dir, cgroups)
-    if launch is None:  # spoiled; the process was found all the same
+    if launch is None:  # spoiled; the process was found nevertheless
         return KilledWorker(worker.worker_id, "", 0, process.pid)
     return KilledWorker(worker.worker_id, launch.topology_id, launch.port, process.pid)

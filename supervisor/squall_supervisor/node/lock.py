@@ -1,4 +1,4 @@
-"""One supervisor a local folder."""
+"""One supervisor per local folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from squall_supervisor.settings import SupervisorSettings
 
 
 class NodeLock:
-    """Held by the one supervisor that uses a local folder; the kernel lets go when it dies."""
+    """Held by the one supervisor that uses a local folder; the kernel releases it when it dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
 
     def acquire(self) -> bool:
-        """False when another process holds it. Raises OSError."""
+        """Returns False if another process holds it. Raises OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -37,7 +37,7 @@ class NodeLock:
 
 
 def supervisor_runs(conf: Mapping[str, Any]) -> bool:
-    """Whether a supervisor uses this node's local folder now."""
+    """Whether a supervisor is using this node's local folder."""
     lock = NodeLock(SupervisorSettings.from_conf(conf).lock_file)
     free = lock.acquire()
     lock.release()

@@ -1,7 +1,7 @@
-"""Keeps in touch with the other daemons, so that a node that is cut off knows it.
+"""Keeps in touch with the other daemons, so that a node that is cut off notices it.
 
-While ZooKeeper answers, this reads from time to time who else there is. While it is silent, it
-tries to connect to them. `isolation` decides.
+While ZooKeeper answers, this reads from time to time which other daemons there are. While it is
+silent, it tries to connect to them. `isolation` decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from squall_supervisor.records.neighbours import Address, Neighbours
 
 log = get_logger(__name__)
 
-# Neighbours that are probed: a cluster of a thousand nodes must not call each other all at once.
+# How many are probed: a thousand nodes must not all call each other at once.
 SAMPLE_MAX = 30
 # The part of a look's period that a probe may take.
 _PROBE_PART = 0.8
@@ -34,7 +34,7 @@ Probe = Callable[[Address, float], Awaitable[bool]]
 
 
 async def connects(address: Address, secs: float) -> bool:
-    """Whether there is a way to a daemon. A refused connection is one: its machine answers."""
+    """Whether a daemon can be reached. A refused connection counts: its machine answers."""
     try:
         async with asyncio.timeout(secs):
             _, writer = await asyncio.open_connection(*address)
@@ -47,9 +47,9 @@ async def connects(address: Address, secs: float) -> bool:
 
 
 class Neighbourhood:
-    """`run` for as long as the supervisor lives. `on_isolated` is called when this node becomes
-    isolated; `on_known` when other daemons than before are known (`known` at first: those that the
-    supervisor before us knew)."""
+    """`run` for the life of the supervisor. `on_isolated` is called when this node becomes
+    isolated; `on_known` when the known daemons change (initially `known`, those that the previous
+    supervisor knew)."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Neighbourhood:
         return self._decision.isolated
 
     async def run(self) -> None:
-        """Look, read and probe."""
+        """Look, read and probe until cancelled."""
         try:
             await self._run()
         finally:
@@ -105,8 +105,8 @@ class Neighbourhood:
                 log.warning("node_no_longer_isolated")
 
     def _reading_is_due(self, now: float) -> bool:
-        """Until another supervisor is known at each look: a node that is cut off before, soon after
-        the whole cluster began, could never tell."""
+        """At each look until another supervisor is known: a node that is cut off before that, soon
+        after the whole cluster started, could never tell."""
         decision = self._decision
         return not decision.neighbours.supervisors or now - self._read_at >= decision.timeout_secs
 
@@ -120,7 +120,7 @@ class Neighbourhood:
             log.info("zookeeper_silent", neighbours=len(daemons), reached=sum(answers))
 
     async def _read(self, now: float) -> None:
-        """Who else there is, as far as ZooKeeper tells within a look's period."""
+        """Read which other daemons there are, if ZooKeeper answers within a look's period."""
         try:
             async with asyncio.timeout(self._decision.look_secs):
                 found = await self._neighbours()
@@ -147,7 +147,7 @@ class Neighbourhood:
     async def _supervisor(self, supervisor_id: str) -> SupervisorInfo | None:
         try:
             return await self._cluster.supervisor(supervisor_id)
-        except CorruptStateError as error:  # its affair: we ask the others
+        except CorruptStateError as error:  # its problem: we ask the others
             log.warning("neighbour_unreadable", error=error)
             return None
 

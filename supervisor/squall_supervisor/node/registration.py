@@ -17,7 +17,7 @@ _RETRY_SECS = 1.0
 
 class Registration:
     """Keeps the entry: renewed regularly, when its used ports change (`request`), and at once after
-    a new session, whose predecessor took the old entry with it. `info()` is what it says."""
+    a new session, since the old entry went with the old session. `info()` returns its content."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class Registration:
         self._info = info
         self._every_secs = every_secs
         self._due = asyncio.Event()
-        self.done = asyncio.Event()  # set once it stood
+        self.done = asyncio.Event()  # set once it has been written
 
     def request(self) -> None:
         """Renew it now."""
         self._due.set()
 
     async def run(self) -> None:
-        """Keep it for as long as the task lives."""
+        """Keep it until cancelled."""
         while True:
             self._due.clear()
             wait_secs = self._every_secs

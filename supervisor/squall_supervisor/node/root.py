@@ -1,4 +1,4 @@
-"""A supervisor that is root and runs workers as itself: whoever may submit a topology is root."""
+"""A supervisor that is root and runs workers as root: anyone who may submit a topology is root."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ INSECURE = "storm.security.insecure"
 
 
 def root_warning(settings: SupervisorSettings, uid: int) -> str | None:
-    """What an operator has to know about whom the workers run as; None when all is well. Raises
-    ConfigError where others than this machine's users could submit topologies, unless the operator
-    has said that the network is to be trusted."""
+    """A warning for the operator about the user that workers run as; None if all is well. Raises
+    ConfigError if anyone beyond this machine's users could submit topologies, unless the operator
+    has declared the network trusted."""
     if uid != 0 or settings.users is not None:
         return None
-    # With the default address to listen on, only a name that was given leads elsewhere.
+    # With the default listening address, only an explicit host name can lead elsewhere.
     key, host = "storm.bind.host", settings.thrift_host
     if is_loopback(host):
         key, host = "storm.local.hostname", settings.hostname

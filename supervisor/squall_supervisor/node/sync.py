@@ -1,4 +1,4 @@
-"""Reading the assignments: at once when they change, and every ten seconds all the same."""
+"""Reading the assignments: at once when they change, and every ten seconds in any case."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _READS_MAX = 64  # at a time
 
 class AssignmentSync:
     """Calls `take` with every complete reading: all assignments, and the status of the topologies
-    that have work on `node`. A reading that fails does not count: it is tried again, and what runs
-    goes on."""
+    that have work on `node`. A reading that fails is ignored and tried again; running workers go
+    on."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class AssignmentSync:
         self._requested.set()
 
     async def run(self) -> None:
-        """Read for as long as the task lives."""
+        """Read until cancelled."""
         while True:
             wait_secs = self._every_secs
             self._requested.clear()

@@ -1,5 +1,4 @@
-"""What goes wrong on this node for a topology, shown where the errors of its components are: under
-`__system`."""
+"""Problems of a topology on this node, shown with its components' errors, under `__system`."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ log = get_logger(__name__)
 
 
 class TopologyErrors:
-    """Reports from one host. While ZooKeeper is away an error is in the log only."""
+    """Reports from one host. While ZooKeeper is away, an error is only logged."""
 
     def __init__(
         self, cluster: ClusterState, hostname: str, clock: Clock, tasks: BackgroundTasks
@@ -26,11 +25,11 @@ class TopologyErrors:
         self._tasks = tasks
 
     def begin(self, topology_id: str, port: int | None, message: str) -> None:
-        """Report in the background; `port` None: it is about no single worker."""
+        """Report in the background; `port` None: it does not concern a single worker."""
         self._tasks.start(f"error of {topology_id}", self.report(topology_id, port, message))
 
     async def report(self, topology_id: str, port: int | None, message: str) -> None:
-        """Report, and return when it is there, or cannot be."""
+        """Report, and return when the error is stored or cannot be."""
         error = ErrorInfo(
             error=message, time_secs=int(self._clock.time()), host=self._hostname, port=port
         )

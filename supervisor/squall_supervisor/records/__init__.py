@@ -1,3 +1,2 @@
-"""What the supervisor keeps on disk, and what it reads back after a restart: assignments, records
-of workers, the state file, the last known state of the cluster.
-"""
+"""What the supervisor keeps on disk and reads back after a restart: assignments, records of
+workers, the state file, the last known state of the cluster."""

@@ -1,7 +1,7 @@
-"""What this node is to run: from Nimbus' assignments to one piece of work a port.
+"""What this node is to run: from Nimbus' assignments to one piece of work per port.
 
-What cannot be read is unknown, and unknown is never "nothing": a topology whose assignment could
-not be read keeps the ports that it has. Only a readable statement of Nimbus takes work away.
+An assignment that cannot be read is unknown, and unknown never means "nothing": its topology keeps
+the ports that it has. Only an assignment that can be read takes work away.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class PortAssignment:
 
     def same_work(self, other: PortAssignment) -> bool:
         """Whether a worker of one may go on as the worker of the other. Where peers run, and when
-        the assignment was written, do not matter."""
+        the assignment was written, does not matter."""
         return self.topology_id == other.topology_id and self.executors == other.executors
 
 
 class Unreadable(enum.Enum):
-    """Stands for an assignment that exists, perhaps, and could not be read."""
+    """Stands for an assignment that may exist but could not be read."""
 
     UNREADABLE = "unreadable"
 
 
 UNREADABLE = Unreadable.UNREADABLE
 
-# Topology id -> its assignment and mzxid. A topology that is absent has none.
+# Topology id -> its assignment and mzxid. An absent topology has none.
 Assignments = Mapping[str, tuple[Assignment, int] | Unreadable]
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What the ports are to run, and what was odd about the assignments, for the log."""
+    """What the ports are to run, and problems with the assignments, for the log."""
 
     ports: Mapping[int, PortAssignment]
     problems: tuple[str, ...] = ()
@@ -56,11 +56,11 @@ def desired_ports(
     slots: Iterable[int],
     previous: Mapping[int, PortAssignment],
 ) -> Desired:
-    """Work a port of supervisor `node`.
+    """The work of each port of supervisor `node`.
 
-    `previous` is what its ports are wanted for now: same work keeps its zxid, and a topology that
-    is unreadable keeps its ports unless a readable one claims them. Where two topologies claim one
-    port, the one that has it stays, else the newer assignment gets it.
+    `previous` is what its ports are to run now: unchanged work keeps its zxid, and a topology whose
+    assignment is unreadable keeps its ports unless a readable one claims them. If two topologies
+    claim one port, the one that has it keeps it; otherwise the newer assignment gets it.
     """
     own = frozenset(slots)
     problems: list[str] = []

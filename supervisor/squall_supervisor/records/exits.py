@@ -1,4 +1,4 @@
-"""Unexpected exits of workers: which are reported, and the last of each topology."""
+"""Unexpected exits of workers: which of them are reported, and the last one of each topology."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from squall_common.cluster.worker_exits import WorkerExit
 
 
 class EndReports:
-    """Which ends are reported: at most `limit` of a topology in `secs`, so that a crash loop does
-    not push all else out of the topology's errors."""
+    """Decides which exits are reported: at most `limit` per topology in `secs`, so that a crash
+    loop does not push everything else out of the topology's errors."""
 
     def __init__(self, limit: int = 5, secs: float = 300.0) -> None:
         self._limit = limit
@@ -15,7 +15,7 @@ class EndReports:
         self._windows: dict[str, tuple[float, int]] = {}  # topology id -> since, ends
 
     def suffix(self, topology_id: str, now: float) -> str | None:
-        """What to add to the report of an end; None: it is in the log only."""
+        """What to append to the report of an exit; None: it is only logged."""
         since, ends = self._windows.get(topology_id, (now, 0))
         silent = 0
         if now - since >= self._secs:
@@ -35,7 +35,7 @@ class EndReports:
 
 class RecentExits:
     """The last unexpected exit of each topology on this node, for `kept_secs`, of at most
-    `topologies_max`: that of a topology that was killed is shown nowhere, and goes by age."""
+    `topologies_max`: the exit of a killed topology is not shown anywhere, and expires by age."""
 
     def __init__(self, kept_secs: float = 86_400.0, topologies_max: int = 50) -> None:
         self._kept_secs = kept_secs

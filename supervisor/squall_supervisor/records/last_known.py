@@ -1,15 +1,15 @@
-"""The topologies of this node as they were last read, on disk as well: for workers that are started
-while ZooKeeper is away, by this supervisor or by the next one.
+"""The topologies of this node as they were last read, in memory and on disk: for workers that are
+started while ZooKeeper is away, by this supervisor or by the next one.
 
     {storm.local.dir}/supervisor/last-known/TOPOLOGY_ID
 
-Files are written in a thread after each change, and nothing waits for that: with a full disk, or a
-crash in between, a worker that starts without ZooKeeper knows what was on disk before.
+Files are written in a thread after each change, and nothing waits for that: after a full disk, or a
+crash in between, a worker that starts without ZooKeeper gets what was on disk before.
 
-Knowledge counts while a supervisor was here: Nimbus moves the work of a node that it has not heard
-of for a session timeout. A supervisor that was away for that long (stopped, or the next one, or
-the machine was off) may know what holds no longer, and has nothing to give until it has read
-ZooKeeper. `alive` beside the folder says until when there was one, and in which boot.
+This knowledge is valid only while a supervisor was here: Nimbus moves the work of a node whose
+supervisor was silent for a session timeout. A supervisor that was away for that long (stopped,
+replaced, or the machine was off) may know something out of date, and gives nothing out until it has
+read ZooKeeper. The file `alive` beside the folder says until when there was one, and in which boot.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ log = get_logger(__name__)
 
 
 class LastKnownTopologies:
-    """`take` each reading; `of` what a worker is to be given. Call `live` every few seconds, and
-    before `of` can be called. Times are `Clock.boottime`."""
+    """`take` each reading; `of` returns the record for a worker. Call `live` every few seconds, and
+    before the first call of `of`. Times are `Clock.boottime`."""
 
     def __init__(
         self, folder: Path, tasks: BackgroundTasks, *, boot_id: str, away_secs_max: float
@@ -62,8 +62,8 @@ class LastKnownTopologies:
             self._saving = self._tasks.start("last known topologies", self._save())
 
     def of(self, topology_id: str) -> bytes | None:
-        """What a worker gets to read. May be called in any thread, and reads the disk for what this
-        supervisor has not read itself."""
+        """The record that a worker gets to read. May be called in any thread; reads the disk for
+        topologies that this supervisor has not read itself."""
         if not self._holds:
             return None
         known = self._known.get(topology_id)
@@ -80,7 +80,7 @@ class LastKnownTopologies:
         return data
 
     def live(self, now: float) -> None:
-        """Note that there is a supervisor; blocks for a small write."""
+        """Record that a supervisor is alive; blocks for a small write."""
         if self._alive_at is None or not 0 <= now - self._alive_at < self._away_secs_max:
             self._holds = False
         self._alive_at = now
@@ -94,7 +94,7 @@ class LastKnownTopologies:
         return self._folder.with_name("alive")
 
     def _read_alive(self) -> float | None:
-        """Until when there was a supervisor in this boot, as far as that is known."""
+        """Until when there was a supervisor in this boot, if known."""
         try:
             boot_id, alive_at = json.loads(self._alive_file.read_bytes())
         except (OSError, ValueError, TypeError):
@@ -132,7 +132,7 @@ class LastKnownTopologies:
             write_atomic(self._path(topology_id), known[topology_id].serialize(), mode=0o600)
         keep = {encode_znode(topology_id) for topology_id in known}
         for path in self._folder.iterdir():
-            if path.name not in keep:  # and what a crash left half written
+            if path.name not in keep:  # and files that a crash left half written
                 path.unlink(missing_ok=True)
 
 

@@ -1,9 +1,10 @@
 """Processes by identity, not by number.
 
-A pid is used again after its process has ended: a signal to a remembered pid may hit a stranger.
-What identifies a process is its pid together with its start time and the boot that it belongs to
-(`/proc/PID/stat`, field 22, counts clock ticks since boot). A pidfd, once opened and checked, stays
-with the process whatever becomes of its number; signals go only through pidfds here.
+A pid is reused after its process has ended, so a signal to a remembered pid may hit another
+process. A process is identified by its pid together with its start time and the boot that it
+belongs to (`/proc/PID/stat`, field 22, counts clock ticks since boot). A pidfd, once opened and
+checked, stays with the process whatever happens to its pid; signals are sent only through pidfds
+here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """What `/proc/PID/stat` says."""
+    """The content of `/proc/PID/stat`."""
 
     pid: int
     state: str  # one letter: R, S, D, T, Z ...
@@ -49,8 +50,8 @@ def boot_id() -> str:
 
 
 def parse_stat(data: bytes) -> ProcessStat:
-    """Parse `/proc/PID/stat` (proc(5)). The name, in parentheses, may hold anything, also spaces
-    and parentheses: the fields count from the last one. Raises ValueError."""
+    """Parse `/proc/PID/stat` (proc(5)). The name, in parentheses, may contain anything, even spaces
+    and parentheses: the fields are counted from the last one. Raises ValueError."""
     head, found, tail = data.rpartition(b")")
     fields = tail.split()
     if not found or len(fields) < 20:
@@ -65,7 +66,7 @@ def parse_stat(data: bytes) -> ProcessStat:
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """The status of a process, or None when there is none."""
+    """The status of a process, or None if it does not exist."""
     try:
         return parse_stat((_PROC / str(pid) / "stat").read_bytes())
     except (FileNotFoundError, ProcessLookupError):
@@ -73,13 +74,13 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The identity of the process that has a pid now, or None when none lives."""
+    """The identity of the process that has a pid now, or None if it is not alive."""
     stat = read_stat(pid)
     return None if stat is None or stat.ended else ProcessIdentity(pid, stat.start_ticks, boot_id())
 
 
 def open_process(identity: ProcessIdentity) -> int | None:
-    """A pidfd of exactly this process, or None when it has ended. The caller closes it."""
+    """A pidfd of exactly this process, or None if it has ended. The caller closes it."""
     if identity.boot_id != boot_id():
         return None
     return _open_if(
@@ -89,7 +90,7 @@ def open_process(identity: ProcessIdentity) -> int | None:
 
 def _open_if(pid: int, check: Callable[[ProcessStat], bool]) -> int | None:
     """A pidfd of a process that passes a check made after it was opened. If the pid changed hands
-    in between, the check sees the newcomer, whose start time is another."""
+    in between, the check sees the newcomer, whose start time differs."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -102,7 +103,7 @@ def _open_if(pid: int, check: Callable[[ProcessStat], bool]) -> int | None:
 
 
 def send_signal(pidfd: int, number: signal.Signals) -> bool:
-    """Signal a process; False when it has ended already."""
+    """Signal a process; returns False if it has already ended."""
     try:
         signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
@@ -118,9 +119,9 @@ def all_stats() -> Iterator[ProcessStat]:
 
 
 def find_worker(argument: str, mark: str) -> list[ProcessIdentity]:
-    """The living session leaders that have `argument` among their arguments, exactly, and `mark`, a
-    `NAME=value`, in their environment. All three, since children inherit the environment and
-    anybody may name a file."""
+    """The living session leaders that have exactly `argument` among their arguments, and `mark`, a
+    `NAME=value`, in their environment. All three are needed, since children inherit the environment
+    and any process may name a file."""
     wanted = os.fsencode(argument)
     found = []
     for stat in all_stats():
@@ -137,7 +138,7 @@ def find_worker(argument: str, mark: str) -> list[ProcessIdentity]:
 
 
 def user_of(pid: int) -> int | None:
-    """The uid that a process runs as, or None when there is none."""
+    """The uid that a process runs as, or None if it does not exist."""
     try:
         return (_PROC / str(pid)).stat().st_uid
     except (FileNotFoundError, ProcessLookupError):
@@ -170,14 +171,14 @@ def opened(pid: int, check: Callable[[ProcessStat], bool]) -> Iterator[int | Non
 def kill_leftovers(
     leader: ProcessIdentity, pids: list[int], mark: str, *, long_ended: bool = False
 ) -> int:
-    """SIGKILL what an ended worker has left: the processes of the session that it led, and those of
-    `pids` (which it noted) that carry `mark`, a `NAME=value`, in their environment. Returns how
+    """SIGKILL the processes that an ended worker left: those of the session that it led, and those
+    of `pids` (which it noted) that carry `mark`, a `NAME=value`, in their environment. Returns how
     many were signalled.
 
-    A session's number stays reserved while a process is in it. Should the leader's pid belong to
-    another process by now, the session is therefore long empty and its number means somebody else.
-    `long_ended`: nobody saw when the leader ended, so that other sessions can have had the number
-    since: of the session's processes, too, only those that carry the mark.
+    A session's number stays reserved while a process is in it. If the leader's pid belongs to
+    another process by now, the session has therefore long been empty and its number means something
+    else. `long_ended`: the leader ended at an unknown time, and other sessions may have had the
+    number since, so only the session's processes that carry the mark are signalled.
     """
     if leader.boot_id != boot_id():
         return 0

@@ -1,8 +1,9 @@
 """The supervisor's local state while it runs: read once, written whenever it changes.
 
-The file is written in a thread, one write at a time, the latest state last. Nothing waits for it:
-a launch needs no disk for its number (they are reserved by the hundred), and what a port is to run
-is in ZooKeeper as well. A disk that is full therefore stops no worker; the write is tried again.
+The file is written in a thread, one write at a time, always with the latest state. Nothing waits
+for it: a launch needs no write for its number (numbers are reserved by the hundred), and what a
+port is to run is also in ZooKeeper. So a full disk does not stop any worker; the write is tried
+again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ log = get_logger(__name__)
 
 
 class Memory:
-    """Owns the local state. `save_now` once at the start makes the first numbers safe."""
+    """Owns the local state. Call `save_now` once at the start to make the first numbers safe."""
 
     def __init__(self, file: LocalStateFile, state: LocalState, tasks: BackgroundTasks) -> None:
         self._file = file
@@ -40,7 +41,7 @@ class Memory:
         return self._state
 
     def next(self) -> int:
-        """A launch number that no worker of this node had before."""
+        """A launch number that no worker of this node has had before."""
         self._last_launch += 1
         left = self._state.launches_reserved - self._last_launch
         if left < LAUNCHES_RESERVED // 2:

@@ -1,10 +1,10 @@
-"""What a supervisor remembers over its own death: one small file, replaced atomically.
+"""The local state that a supervisor keeps across restarts: one small file, replaced atomically.
 
-Its id, how far its launch numbers have gone, what each port is to run, and which other daemons it
-knew of. (What it started lies in
-the workers' folders, see `worker_record`.) A crash leaves the old or the new file. Should the disk
-spoil it all the same, the checksum tells, the file is put aside for somebody to look at, and the
-supervisor starts with what its workers' folders say: see `recover`.
+It holds the supervisor's id, how far its launch numbers have gone, what each port is to run, and
+which other daemons it knew. (The workers that it started are recorded in their folders, see
+`worker_record`.) A crash leaves either the old or the new file. If the disk spoils it nevertheless,
+the checksum shows it, the file is put aside for inspection, and the supervisor starts from its
+workers' folders: see `recover`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from squall_supervisor.records.worker_record import assignment_from_json, assign
 
 _FORMAT = 1
 
-# Launch numbers are reserved in the file by the hundred: a launch then waits for no disk, and a
-# crash skips some numbers but repeats none.
+# Launch numbers are reserved in the file by the hundred: a launch then does not wait for the disk,
+# and a crash skips some numbers but never repeats one.
 LAUNCHES_RESERVED = 100
 
 
 class LocalStateError(Exception):
-    """The bytes are not a local state; the message says how that shows."""
+    """The bytes are not a local state; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalState:
-    """`launches_reserved` is above every launch number that was ever given."""
+    """`launches_reserved` is above every launch number that was ever given out."""
 
     supervisor_id: str
     launches_reserved: int = 0
@@ -92,7 +92,7 @@ def parse(data: bytes) -> LocalState:
 
 
 def _neighbours(value: Mapping[str, Any]) -> Neighbours:
-    """Files of before they were kept have none."""
+    """Files written before neighbours were kept have none."""
     return Neighbours(
         tuple((str(host), int(port)) for host, port in value.get("daemons", ())),
         value.get("supervisors") is True,
@@ -100,9 +100,9 @@ def _neighbours(value: Mapping[str, Any]) -> Neighbours:
 
 
 def recover(launches: Iterable[LaunchSpec], *, fresh_id: str, epoch_secs: float) -> LocalState:
-    """The state to start with when the file is lost: the id that this node's workers were launched
-    under, and launch numbers above any that can have been given, since nobody launches more than
-    one worker a second for years."""
+    """The state to start with if the file is lost: the id that this node's workers were launched
+    under, and launch numbers above any that can have been given out, since no supervisor launches
+    more than one worker a second for years."""
     known = list(launches)
     supervisor_id = known[0].supervisor_id if known else fresh_id
     given = max((spec.incarnation.launch for spec in known), default=0)
@@ -116,7 +116,7 @@ class LocalStateFile:
         self.path = path
 
     def load(self) -> LocalState | None:
-        """The state, or None when there is no file yet. Raises LocalStateError, or OSError."""
+        """The state, or None if there is no file yet. Raises LocalStateError, or OSError."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class LocalStateFile:
         return parse(data)
 
     def put_aside(self) -> Path:
-        """Rename a file that cannot be read, so that it stays for inspection; returns where to."""
+        """Rename a file that cannot be read, to keep it for inspection; returns its new path."""
         number = 1
         while (aside := self.path.with_name(f"{self.path.name}.unreadable-{number}")).exists():
             number += 1
@@ -132,5 +132,5 @@ class LocalStateFile:
         return aside
 
     def save(self, state: LocalState) -> None:
-        """Replace the file. Raises OSError (a full disk) with the old content untouched."""
+        """Replace the file. Raises OSError (a full disk), and then leaves the old one untouched."""
         write_atomic(self.path, serialize(state), mode=0o600)

@@ -1,9 +1,9 @@
-"""What a supervisor notes of each worker, in the worker's own folder: `worker.json`.
+"""The supervisor's notes on each worker, in the worker's own folder: `worker.json`.
 
-It is written before the process is started (so that a supervisor that dies in between finds that
-a launch was tried) and again with the process's identity. The launch file beside it is what the
-worker got to read; the incarnation stands in both, and a worker is taken for ours only if they
-agree.
+The record is written before the process is started (so that, if the supervisor dies in between, the
+next one finds that a launch was tried) and again with the process's identity. The launch file
+beside it is the one that the worker reads; both contain the incarnation, and a worker is accepted
+as ours only if they agree.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WorkerRecord:
 
     @classmethod
     def read(cls, worker_dir: Path) -> WorkerRecord:
-        """Raises OSError, or ValueError when the file is none of ours."""
+        """Raises OSError, or ValueError if the file is not a worker record of ours."""
         try:
             value = json.loads(read_own(worker_dir / RECORD_FILE))
             process = value["process"]
@@ -93,7 +93,7 @@ class WorkerRecord:
 
 
 def read_launch(worker_dir: Path) -> LaunchSpec | None:
-    """The launch file of a worker, or None when it is missing or none of ours."""
+    """The launch file of a worker, or None if it is missing or not ours."""
     try:
         return LaunchSpec.parse(read_own(worker_dir / LAUNCH_FILE))
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,8 +1,9 @@
 """What to do with the workers that a supervisor finds when it starts.
 
-Each folder under `workers` stands for a launch. Its worker may live (it outlived the supervisor
-before us), be dead, or never have been started. Here is decided, from what was found, which to take
-over, which to end and which folders to remove; `discovery` finds, the daemon acts.
+Each folder under `workers` stands for a launch. Its worker may be alive (it outlived the previous
+supervisor), be dead, or never have been started. From what was found, this module decides which
+workers to take over, which to end and which folders to remove; `discovery` finds them, the daemon
+acts.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from squall_supervisor.records.worker_record import WorkerRecord
 class FoundWorker:
     """One folder under `workers`.
 
-    `record` is None when its file is missing or spoiled; `process` is the living process, which
-    matches the record in pid, start time and boot (or was found by its arguments, when the
-    record says none); `launch` is the incarnation in the launch file, None without one.
+    `record` is None if its file is missing or spoiled; `process` is the living process, which
+    matches the record in pid, start time and boot (or was found by its arguments, if the record
+    names none); `launch` is the incarnation in the launch file, None without one.
     """
 
     worker_id: str
@@ -32,7 +33,7 @@ class FoundWorker:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """`adopt` by port; `end` are living workers that nobody may go on with, and why; `remove` are
+    """`adopt` by port; `end` are living workers that cannot be adopted, and why; `remove` are
     folders without a process."""
 
     adopt: dict[int, FoundWorker] = field(default_factory=dict)
@@ -41,9 +42,9 @@ class AdoptionPlan:
 
 
 def plan_adoption(found: Iterable[FoundWorker], ports: Iterable[int]) -> AdoptionPlan:
-    """Adopt a living worker when everything matches: pid, start time and boot (see FoundWorker),
-    the incarnation in record and launch file, and a port of ours. Of two on one port the newer
-    incarnation stays."""
+    """Adopt a living worker if everything matches: pid, start time and boot (see FoundWorker), the
+    incarnation in record and launch file, and a port of ours. Of two on one port, the one with the
+    newer incarnation stays."""
     own = frozenset(ports)
     plan = AdoptionPlan()
     for worker in sorted(found, key=lambda one: one.worker_id):

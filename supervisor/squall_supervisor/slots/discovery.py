@@ -1,5 +1,5 @@
-"""Finding the workers that this node has, from their folders and the process table, and removing
-what those have left that ended while nobody watched."""
+"""Finds the workers that this node has, from their folders and the process table, and removes the
+leftovers of workers that ended while no supervisor watched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 def find_workers(machine: Machine, workers_dir: Path) -> list[FoundWorker]:
     """Every folder under `workers_dir`, with what is known of its worker. Blocks: reads files, and
-    all of /proc when a record does not say which process is its."""
+    all of /proc if a record does not identify its process."""
     try:
         names = sorted(os.listdir(workers_dir))
     except FileNotFoundError:
@@ -48,14 +48,14 @@ def _living_process(
 ) -> ProcessIdentity | None:
     if record is not None and record.process is not None:
         return record.process if machine.lives(record.process) else None
-    # Started, or about to be, when its supervisor died: the launch file's path is an argument.
+    # Its supervisor died while starting it: the launch file's path is one of its arguments.
     mark = f"{WORKER_ID_VARIABLE}={worker_dir.name}"
     found = machine.find(str(worker_dir / LAUNCH_FILE), mark)
     return min(found, key=lambda one: one.start_ticks) if found else None
 
 
 def open_found(machine: Machine, worker: FoundWorker, workers_dir: Path) -> WorkerProcess | None:
-    """A found worker's process, checked again; None when it has ended meanwhile."""
+    """A found worker's process, checked again; None if it has ended meanwhile."""
     if worker.process is None:
         return None
     pid_dir = workers_dir / worker.worker_id / "pids"
@@ -65,7 +65,7 @@ def open_found(machine: Machine, worker: FoundWorker, workers_dir: Path) -> Work
 def remove_left(
     machine: Machine, worker: FoundWorker, workers_dir: Path, cgroups: Cgroups | None
 ) -> None:
-    """End what a worker that has ended had started, and remove its cgroup and its folder."""
+    """Kill the processes that an ended worker had started, and remove its cgroup and its folder."""
     worker_dir = workers_dir / worker.worker_id
     leader = worker.record.process if worker.record is not None else None
     if leader is not None:

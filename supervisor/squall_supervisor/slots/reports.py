@@ -1,4 +1,5 @@
-"""What a supervisor publishes about its slots: a plain function from a slot to its report."""
+"""The reports that a supervisor publishes about its slots: a pure function from a slot to its
+report."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from squall_common.cluster.slot_reports import Condition, SlotReport, digest
 from squall_supervisor.slots.slot import Slot
 from squall_supervisor.slots.table import LaunchFailed, RelaunchDue, State
 
-# That many workers that did not last, one after the other, are a loop: one may be an accident.
+# This many short-lived workers in a row are a crash loop: a single one may be an accident.
 _SHORT_LIVES = 2
 
 
 def report_of(slot: Slot, refused: Callable[[str], bool], now: float) -> SlotReport | None:
-    """The report of a slot, None for one that runs nothing and is to run nothing. `refused` says
+    """The report of a slot, or None if it runs nothing and is to run nothing. `refused` says
     whether a topology's package cannot be used on this node."""
     about = slot.wanted
     if about is None:

@@ -1,9 +1,9 @@
-"""Carries out what one slot commands, and tells it what happened.
+"""Carries out the commands of one slot, and feeds back to it what happened.
 
-Everything here runs on the event loop; what blocks (fsync, reading /proc, unpacking) runs in
-threads. One timer a slot stands at the slot's next deadline: heartbeat files are read then, not
-all the time, so that a hung worker is noticed exactly when its time is over, and an idle supervisor
-is idle. Only a worker that starts is looked at more often.
+Everything here runs on the event loop; blocking work (fsync, reading /proc, unpacking) runs in
+threads. Each slot has one timer, set to its next deadline: heartbeat files are read then, not all
+the time, so that a hung worker is noticed exactly when its time is over, and an idle supervisor
+stays idle. Only a worker that is starting is looked at more often.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ from squall_supervisor.slots.worker_end import (
 
 log = get_logger(__name__)
 
-# How often the heartbeat of a worker that starts is looked at.
+# How often the heartbeat of a starting worker is looked at.
 _START_LOOK_SECS = 0.2
-# A worker that dies so often in a row may have spoiled files.
+# A worker that dies this often in a row may have spoiled files.
 _LOOK_AT_RELAUNCH = 3
-# A timer that fires later than this tells that this process was stopped, or its machine.
+# A timer that fires this late means that this process or its machine was stopped.
 _STALL_SECS = 1.5
-# After that a worker has this long to beat.
+# After such a stop a worker has this long to send a heartbeat.
 _STALL_GRACE_SECS = 5.0
 
 
@@ -84,13 +84,13 @@ class _End:
     topology_id: str
     cause: Cause
     status: int | None
-    lived_secs: float | None  # None: another supervisor has launched it
+    lived_secs: float | None  # None: another supervisor launched it
     lines: list[str]  # the last of its stderr
 
 
 class SlotRunner:
     """The shell of one slot. `changed` is called when its state or its worker changed;
-    `wait_released(topology_id)` returns when no worker of this node runs a topology."""
+    `wait_released(topology_id)` returns once no worker of this node runs that topology."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class SlotRunner:
     # What the node calls.
 
     def want(self, wanted: PortAssignment | None) -> None:
-        """Say what the port is to run."""
+        """Set what the port is to run."""
         self._carry_out(self.slot.want(wanted, self._now()))
 
     def adopt(self, record: WorkerRecord, process: WorkerProcess) -> None:
-        """Take over a worker that outlived the supervisor before us."""
+        """Take over a worker that outlived the previous supervisor."""
         self.process, self.incarnation, self.limits = process, record.incarnation, record.limits
         self._topology_id = record.assignment.topology_id
         process.watch(self._on_exit)
@@ -146,19 +146,20 @@ class SlotRunner:
         self._look()
 
     def blobs_changed(self) -> None:
-        """Nimbus has another version of the topology that this slot has."""
+        """Nimbus has another version of this slot's topology."""
         self._feed(BlobsChanged())
 
     def restart(self) -> bool:
-        """End the worker as a stop does and start it again; False when none runs its tasks."""
+        """End the worker as a stop does and start it again; returns False if no worker runs its
+        tasks."""
         if self.slot.state is not State.RUNNING:
             return False
         self._feed(RestartRequested())
         return True
 
     def memory_exceeded(self, used_bytes: int, *, far: bool) -> bool:
-        """The worker uses too much memory: end it and start it again; False when it is ending
-        already, and has its time to."""
+        """The worker uses too much memory: end it and start it again; returns False if it is
+        already ending and still has time to."""
         if far and self.slot.worker_id is not None:
             self._feed(MemoryFarExceeded(used_bytes))
             return True
@@ -168,13 +169,13 @@ class SlotRunner:
         return True
 
     def forgive(self) -> None:
-        """This process was stopped for a while: hold no heartbeat against its worker yet."""
+        """This process was stopped for a while: do not count heartbeats as late yet."""
         self.slot.forgive(self._now() + self._grace_secs())
         self._set_timer()
 
     async def close(self) -> None:
-        """Let go of the worker, which runs on. A launch that is under way is finished first, so
-        that the next supervisor finds its record."""
+        """Release the worker, which runs on. A launch that is under way is finished first, so that
+        the next supervisor finds its record."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -219,7 +220,7 @@ class SlotRunner:
         self._set_timer()
 
     def _log_steps(self) -> bool:
-        """Log what is new in the slot's history; whether anything is."""
+        """Log the new steps of the slot's history; returns whether there are any."""
         steps = self.slot.steps - self._logged
         self._logged = self.slot.steps
         for step in list(self.slot.history)[-steps:] if steps else ():
@@ -235,7 +236,7 @@ class SlotRunner:
         return steps > 0
 
     def _tell_of(self, step: Step) -> None:
-        """Put what happened to the slot's worker into its topology's history."""
+        """Record a step of the slot in its topology's history."""
         what = told_of(step)
         if what is not None and self._topology_id is not None:
             self._node.tell(self._topology_id, *what, self._place)
@@ -259,7 +260,7 @@ class SlotRunner:
             except LocalizeError as error:
                 self._localizing = None
                 self._feed(BlobsFailed(str(error)))
-            except Exception as error:  # ours; the other slots go on
+            except Exception as error:  # a bug of ours; the other slots go on
                 self._log_unexpected("topology_not_localized", error)
                 self._localizing = None
                 self._feed(BlobsFailed(describe(error)))
@@ -286,7 +287,7 @@ class SlotRunner:
         except LaunchError as error:
             self._launch_failed(assignment, str(error))
             return
-        except Exception as error:  # something in this topology; the other slots go on
+        except Exception as error:  # a problem of this topology; the other slots go on
             self._log_unexpected("worker_not_launched", error)
             self._launch_failed(assignment, describe(error))
             return
@@ -319,8 +320,8 @@ class SlotRunner:
         self._feed(LaunchFailed(why))
 
     def _read_topology(self, topology_id: str) -> LocalTopology | None:
-        """What is to be launched; None when it must be localized (again): something is missing, or
-        spoiled, which is looked at when its workers keep dying."""
+        """The topology to launch; None if it must be fetched (again) because something is missing,
+        or spoiled, which is checked when its workers keep dying."""
         localizer = self._node.localizer
         topology = localizer.read(topology_id)
         if topology is None:
@@ -359,13 +360,13 @@ class SlotRunner:
             self._feed(WorkerExited(process.worker_id, status))
 
     def _end_of(self, process: WorkerProcess, topology_id: str, status: int | None) -> _End:
-        """What there is to know of an end, before the next worker writes to the same files."""
+        """Everything known about an exit, before the next worker writes to the same files."""
         slot = self.slot
         exited = Step(self._now(), slot.state, WorkerExited(process.worker_id, status), slot.state)
         cause = cause_of([*slot.history, exited], self._beat_of(process))
         worker_dir = self._node.settings.workers_dir / process.worker_id
         left = Heritage.take(worker_dir, topology_id, cause, status, self._place)
-        if left is not None:  # else it died too early to leave any: that of the one before it stays
+        if left is not None:  # else it died too early: keep the one before
             self._heritage = left
         return _End(
             topology_id,
@@ -376,7 +377,7 @@ class SlotRunner:
         )
 
     def _note_exit(self, end: _End, oom_kills: int = 0) -> None:
-        """For `storm list`, which shows exits that were not asked for."""
+        """For `storm list`, which shows unexpected exits."""
         if not end.cause.asked:
             noted = WorkerExit(
                 int(self._node.clock.time()),
@@ -394,7 +395,7 @@ class SlotRunner:
     async def _clean_up(
         self, process: WorkerProcess, limits: WorkerLimits, end: _End | None
     ) -> None:
-        """After a worker's end; reports one that was not asked for, and the kernel's part in it."""
+        """After a worker's exit; reports an unexpected one, and OOM kills by the kernel."""
         kills = await asyncio.to_thread(self._remove_what_is_left, process)
         if end is not None:
             self.tell_of_kills(process, limits, end.topology_id, kills)
@@ -406,7 +407,7 @@ class SlotRunner:
         self._kills_told.pop(process.worker_id, None)
 
     def _tell_of_end(self, process: WorkerProcess, end: _End, kills: int, *, told: bool) -> None:
-        """`told`: the topology's errors have the reason, with what to do."""
+        """`told`: the topology's errors already have the reason, with advice."""
         if end.cause.asked:
             return
         text = describe_end(
@@ -436,7 +437,7 @@ class SlotRunner:
     def tell_of_kills(
         self, process: WorkerProcess, limits: WorkerLimits, topology_id: str, kills: int
     ) -> None:
-        """The kernel has ended so many processes of a worker, since they took too much memory."""
+        """The kernel has killed this many processes of a worker for using too much memory."""
         if kills <= self._kills_told.get(process.worker_id, 0):
             return
         self._kills_told[process.worker_id] = kills
@@ -452,7 +453,7 @@ class SlotRunner:
         self._node.trouble(topology_id, self.port, why)
 
     def _remove_what_is_left(self, process: WorkerProcess) -> int:
-        """How many of its processes the kernel had killed for their memory."""
+        """Returns how many of its processes the kernel had killed for using too much memory."""
         kills, cgroups = 0, self._node.cgroups
         process.clean_up()
         if cgroups is not None:
@@ -485,7 +486,7 @@ class SlotRunner:
 
     @contextmanager
     def _crashing(self) -> Iterator[None]:
-        """For what the event loop calls: an error that nobody expected must not end in its log."""
+        """For calls by the event loop: an unexpected error must not only end in its log."""
         try:
             yield
         except Exception as error:

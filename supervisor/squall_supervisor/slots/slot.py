@@ -1,6 +1,6 @@
 """One slot: what a port of this node runs, as a state machine.
 
-A slot is wanted to run something (or nothing), and drives one worker process towards that. The
+A slot is asked to run something (or nothing), and drives one worker process towards that. The
 states and their names are those of Storm's `Slot.MachineState`; unlike Storm's, a step here never
 sleeps, kills or waits: it takes an event and the time, and returns commands for a shell that
 carries them out and feeds back what happened.
@@ -67,12 +67,12 @@ _UPDATE = State.WAITING_FOR_BLOB_UPDATE
 
 
 class IllegalEventError(Exception):
-    """An event that cannot happen in the slot's state: a bug of the shell. Nothing has changed."""
+    """An event that cannot happen in the slot's state: a bug of the shell. Nothing changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One transition, for logs and for the story that an illegal event tells."""
+    """One transition, for logs and for the history in the message of an illegal event."""
 
     at: float
     state: State
@@ -84,43 +84,43 @@ class Step:
 
 
 _FIRST_RETRY_SECS = 0.25
-_KILL_AGAIN_SECS_MIN = 1.0  # also with no grace: SIGKILL may take a moment to show
+_KILL_AGAIN_SECS_MIN = 1.0  # even without a grace: SIGKILL may take a moment to work
 _PROCESS_STATES = frozenset({_START, _RUNNING, _KILL, _RELAUNCH, _KILL_UPDATE})
 _HISTORY_STEPS = 24
-# Workers that live longer than `worker_min_uptime_secs`, and still end this often, crash in a loop.
+# Workers that outlive `worker_min_uptime_secs` but still end this often crash in a loop.
 _ENDS = 3
 _ENDS_WITHIN_SECS = 120.0
 
 
 class Slot:
-    """The state machine of one port. See the module's text."""
+    """The state machine of one port; see the module docstring."""
 
     def __init__(self, port: int, settings: SlotSettings) -> None:
         self.port = port
         self.settings = settings
         self.state = State.EMPTY
         self.wanted: PortAssignment | None = None  # what the port is to run
-        self.assignment: PortAssignment | None = None  # what the state is about; None only in EMPTY
+        self.assignment: PortAssignment | None = None  # of the state; None only in EMPTY
         self.worker_id: str | None = None  # not None exactly while a process exists
-        self.launching = False  # LaunchWorker was given and not answered
+        self.launching = False  # LaunchWorker was commanded and not yet answered
         self.worker_timeout_secs = 0.0  # of the present process
         self.launched_at = 0.0  # of the present process
         self.beat_at: float | None = None  # its last heartbeat
-        self.running_since: float | None = None  # not None once its tasks ran
-        self.relaunches = 0  # in a row, of incarnations that did not last
+        self.running_since: float | None = None  # not None once its tasks have run
+        self.relaunches = 0  # in a row, of short-lived incarnations
         self.relaunch_at: float | None = None  # not None only in KILL_AND_RELAUNCH, process gone
-        self.ended: deque[float] = deque(maxlen=_ENDS)  # when workers ended that were not to end
+        self.ended: deque[float] = deque(maxlen=_ENDS)  # when workers ended unexpectedly
         self.kill_at: float | None = None  # not None exactly while a process is being ended
         self.localize_failures = 0
         self.retry_at: float | None = None  # not None only between two tries to localize
-        self.forgiven_until = 0.0  # heartbeats are not held late before this
+        self.forgiven_until = 0.0  # heartbeats do not count as late before this
         self.history: deque[Step] = deque(maxlen=_HISTORY_STEPS)
-        self.steps = 0  # that were ever added to the history
+        self.steps = 0  # ever added to the history
 
     # What the shell calls.
 
     def want(self, wanted: PortAssignment | None, now: float) -> list[Command]:
-        """Say what the port is to run from now on; nothing happens when it is the same work."""
+        """Set what the port is to run from now on; nothing happens if it is the same work."""
         if wanted is not None and self.wanted is not None and wanted.same_work(self.wanted):
             return []
         if wanted is None and self.wanted is None:
@@ -138,7 +138,7 @@ class Slot:
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take one event; returns the commands to carry out, in order.
 
-        Raises IllegalEventError, with nothing changed, when it cannot happen in this state.
+        Raises IllegalEventError, with nothing changed, if the event cannot happen in this state.
         """
         commands = self._step(event, now)
         commands.extend(self.advance(now))
@@ -152,7 +152,7 @@ class Slot:
         return commands
 
     def deadline(self) -> float | None:
-        """When `advance` next has something to do, unless something happens before."""
+        """When `advance` next has something to do, if no event comes before."""
         if self.kill_at is not None:
             return self.kill_at
         if self.relaunch_at is not None:
@@ -163,7 +163,7 @@ class Slot:
 
     def heartbeat(self, at: float, tasks_run: bool, now: float) -> list[Command]:
         """Take a heartbeat: when it was written, and whether the worker's tasks run. Reading the
-        same one again does no harm."""
+        same one twice does no harm."""
         if self.worker_id is None:
             return []
         commands = self._step(HeartbeatReceived(at), now)
@@ -173,12 +173,12 @@ class Slot:
         return commands
 
     def forgive(self, until: float) -> None:
-        """Hold no heartbeat late before `until`: this supervisor was itself stopped for a while,
-        and so, perhaps, was the whole machine."""
+        """Do not count heartbeats as late before `until`: this supervisor itself was stopped for a
+        while, and so, perhaps, was the whole machine."""
         self.forgiven_until = max(self.forgiven_until, until)
 
     def backoff_secs(self, relaunches: int) -> float:
-        """The wait before a relaunch, after so many relaunches in a row."""
+        """The wait before a relaunch, after this many relaunches in a row."""
         if relaunches == 0:
             return 0.0
         # 2**60 s is beyond any maximum: no overflow after years of crashing.
@@ -186,7 +186,7 @@ class Slot:
         return min(wait, self.settings.backoff_max_secs)
 
     def ended_often(self, now: float) -> bool:
-        """Whether workers keep ending that were not to end, even if each one ran for a while."""
+        """Whether workers keep ending unexpectedly, even if each one ran for a while."""
         return len(self.ended) == _ENDS and now - self.ended[0] < _ENDS_WITHIN_SECS
 
     # What it does inside.
@@ -199,7 +199,7 @@ class Slot:
                 self.settings.worker_start_timeout_secs, self.worker_timeout_secs
             )
         else:
-            # Launching its tasks may take a worker long, but it beats meanwhile.
+            # A worker may take long to launch its tasks, but it sends heartbeats meanwhile.
             due = self.beat_at + self.worker_timeout_secs
         return max(due, self.forgiven_until)
 
@@ -242,7 +242,7 @@ class Slot:
         return commands
 
     def _expected(self, event: Event) -> bool:
-        """Whether the event fits the slot's data; the table knows only its state."""
+        """Whether the event fits the slot's data; the table only knows its state."""
         match event:
             case WorkerLaunched() | LaunchFailed() | BlobsMissing():
                 return self.launching
@@ -255,7 +255,7 @@ class Slot:
         return True
 
     def _apply(self, event: Event, now: float) -> None:
-        """Change the data as the event says; the state is the next one already."""
+        """Change the data for the event; the state has already been changed."""
         match event:
             case Assigned() | Reassigned() | RelaunchDue() | Unassigned():
                 self.relaunch_at = self.retry_at = None
@@ -333,7 +333,7 @@ class Slot:
         return command
 
     def _note(self, command: Command, now: float) -> None:
-        """Remember what was commanded, as far as later events depend on it."""
+        """Remember a command, as far as later events depend on it."""
         match command:
             case TerminateWorker():
                 self.kill_at = now + self.settings.worker_shutdown_secs

@@ -1,4 +1,5 @@
-"""All slots of a supervisor, and what they share: topologies on disk, workers that nobody wants."""
+"""All slots of a supervisor, and what they share: topologies on disk, and workers that no slot
+wants."""
 
 from __future__ import annotations
 
@@ -35,18 +36,18 @@ class Slots:
 
     @property
     def used_ports(self) -> tuple[int, ...]:
-        """The ports on which a worker runs."""
+        """The ports on which a worker is running."""
         return tuple(port for port, runner in self.runners.items() if runner.process is not None)
 
     def reports(self) -> dict[int, SlotReport]:
-        """How the ports that are to run something are doing."""
+        """The state of each port that is to run something."""
         now, refused = self._node.clock.monotonic(), self._node.localizer.refuses
         found = {p: report_of(one.slot, refused, now) for p, one in self.runners.items()}
         return {port: report for port, report in found.items() if report is not None}
 
     @property
     def wanted(self) -> dict[int, PortAssignment]:
-        """What the ports are to run."""
+        """The work of each port."""
         return {
             port: runner.slot.wanted
             for port, runner in self.runners.items()
@@ -54,19 +55,20 @@ class Slots:
         }
 
     def want(self, ports: Mapping[int, PortAssignment]) -> None:
-        """Say what every port is to run from now on. What is not in `ports` is to run nothing."""
+        """Set what every port is to run from now on. A port that is not in `ports` is to run
+        nothing."""
         for port, runner in self.runners.items():
             runner.want(ports.get(port))
 
     async def adopt(self) -> None:
-        """Take over the workers that outlived the supervisor before us, end those that nobody may
-        go on with, and remove the folders of those that are gone."""
+        """Take over the workers that outlived the previous supervisor, end those that cannot be
+        adopted, and remove the folders of those that are gone."""
         workers_dir = self._node.settings.workers_dir
         machine = self._node.machine
         found = await asyncio.to_thread(find_workers, machine, workers_dir)
         plan = plan_adoption(found, self.runners)
         folders = {worker.worker_id: worker for worker in found}
-        # Before any slot starts a worker of its own, whose cgroup nobody here knows.
+        # Before any slot starts a worker of its own, whose cgroup is not known here.
         await asyncio.to_thread(self._sweep_cgroups, folders)
         for port, worker in plan.adopt.items():
             process = open_found(machine, worker, workers_dir)
@@ -79,7 +81,7 @@ class Slots:
             self.runners[port].adopt(worker.record, process)
         for worker_id in plan.remove:
             await asyncio.to_thread(self._remove_left, folders[worker_id])
-        # Until they are gone they may hold the ports of workers to come.
+        # Until they are gone they may hold ports that new workers need.
         await asyncio.gather(*(self._end(worker, why) for worker, why in plan.end))
 
     def _sweep_cgroups(self, keep: Collection[str]) -> None:
@@ -105,18 +107,18 @@ class Slots:
         await asyncio.to_thread(self._remove_left, worker)
 
     def forgive(self) -> None:
-        """This process was stopped for a while: hold no heartbeat against the workers yet."""
+        """This process was stopped for a while: do not count heartbeats as late yet."""
         for runner in self.runners.values():
             runner.forgive()
 
     async def remove_unused_topologies(self) -> None:
-        """Remove from the disk the topologies that no slot has or is to have."""
+        """Remove from the disk the topologies that no slot has or wants."""
         localizer = self._node.localizer
         for topology_id in await asyncio.to_thread(localizer.topologies):
             if topology_id not in self._topologies_in_use():
                 try:
                     await localizer.remove(topology_id)
-                except OSError as error:  # it is tried again at the next change
+                except OSError as error:  # tried again at the next change
                     log.warning("topology_not_removed", topology_id=topology_id, error=error)
 
     def _topologies_in_use(self) -> set[str]:
@@ -125,7 +127,7 @@ class Slots:
         return {one.topology_id for one in both if one is not None}
 
     async def update_blobs(self) -> None:
-        """Ask Nimbus whether a running topology has changed, and tell its slots."""
+        """Ask Nimbus whether a running topology has changed, and notify its slots."""
         running = (State.WAITING_FOR_WORKER_START, State.RUNNING)
 
         def users() -> list[tuple[SlotRunner, str]]:
@@ -148,7 +150,7 @@ class Slots:
             except LocalizeError as error:
                 log.info("blob_versions_not_known", topology_id=topology_id, error=error)
                 continue
-            except Exception as error:  # something in this topology; the others are next
+            except Exception as error:  # a problem of this topology; the others are next
                 log.error("blobs_not_updated", topology_id=topology_id, error=error, exc_info=error)
                 continue
             if changed:
@@ -173,7 +175,7 @@ class Slots:
         self._changed()
 
     async def close(self) -> None:
-        """Let go of all workers, which run on."""
+        """Release all workers, which run on."""
         await asyncio.gather(*(runner.close() for runner in self.runners.values()))
 
 

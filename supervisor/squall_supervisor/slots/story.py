@@ -1,4 +1,4 @@
-"""What a slot's steps mean to people: for the log, and for the history of a topology. Pure."""
+"""Describes a slot's steps to people: for the log, and for the history of a topology. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHY = {
 
 
 def is_trouble(step: Step) -> bool:
-    """Whether a step is one that nobody has asked for."""
+    """Whether a step is one that was not asked for."""
     return isinstance(
         step.event,
         WorkerExited
@@ -38,7 +38,7 @@ def is_trouble(step: Step) -> bool:
 
 
 def told_of(step: Step) -> tuple[str, str] | None:
-    """Event and text for the history of the slot's topology; None: it is not told of this."""
+    """Event and text for the history of the slot's topology; None if this step is not recorded."""
     match step.event:
         case WorkerExited(status=status):
             return "worker exited", f"{exit_text(status)}{_WHY.get(step.state, '')}"
@@ -56,7 +56,7 @@ def told_of(step: Step) -> tuple[str, str] | None:
 
 
 def exit_text(status: int | None) -> str:
-    """The end of a process."""
+    """Describes how a process ended."""
     if status is None:
         return "exited (its status is unknown: it was started by an earlier supervisor)"
     if status >= 0:

@@ -23,7 +23,7 @@ class State(enum.Enum):
         "A worker was launched (or is being launched) and has not said that its tasks run."
     )
     RUNNING = "The worker has said that its tasks run, and a heartbeat came within its timeout."
-    KILL = "The worker must end: this port is wanted for something else, or for nothing."
+    KILL = "The worker must end: this port is to run something else, or nothing."
     KILL_AND_RELAUNCH = (
         "The worker has ended or is being ended; another follows when the back-off is over."
     )
@@ -36,17 +36,17 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Work is wanted of a port that had none."""
+    """A port that had no work got some."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """Another topology, or another set of executors, is wanted than before."""
+    """The port is to run another topology, or another set of executors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """Nothing is wanted of the port any more."""
+    """The port is not to run anything any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class BlobsFailed:
 
 @dataclass(frozen=True, slots=True)
 class BlobsMissing:
-    """They were found gone when a worker was to be launched."""
+    """They were missing when a worker was to be launched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAdopted:
-    """A worker that outlived the supervisor before us was found, and is ours."""
+    """A worker that outlived the previous supervisor was found, and is ours."""
 
     worker_id: str
     timeout_secs: float
@@ -109,8 +109,8 @@ class TasksStarted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerExited:
-    """The process has ended, and so has all that it started. `status` is None when it cannot be
-    known (an adopted worker is nobody's child)."""
+    """The process and everything that it started has ended. `status` is None if it is unknown (an
+    adopted worker is not our child)."""
 
     worker_id: str
     status: int | None
@@ -118,12 +118,12 @@ class WorkerExited:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTimedOut:
-    """No heartbeat within the time-out."""
+    """No heartbeat came within the timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraceOver:
-    """The worker was asked to end and has had its time."""
+    """The worker was asked to end, and its time for that is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +143,19 @@ class RetryDue:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested:
-    """Somebody wants the worker ended and started again; it does not count as a short life."""
+    """A user asked to end the worker and start it again; it does not count as a short life."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryExceeded:
-    """The worker's processes hold more memory than they may, and did at the last look, too."""
+    """The worker's processes hold more memory than their limit, and did at the last look."""
 
     used_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFarExceeded:
-    """They hold so much more that there is no time to ask."""
+    """They hold so much memory that there is no time for an orderly end."""
 
     used_bytes: int
 
@@ -190,7 +190,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class LocalizeBlobs:
-    """Fetch what is lacking; answer BlobsLocalized or BlobsFailed."""
+    """Fetch what is missing; answer BlobsLocalized or BlobsFailed."""
 
     assignment: PortAssignment
 
@@ -204,7 +204,7 @@ class UpdateBlobs:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseBlobs:
-    """Give up waiting for blobs: no answer is expected any more."""
+    """Stop waiting for blobs: no answer is expected any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ _RELAUNCH = State.KILL_AND_RELAUNCH
 _KILL_UPDATE = State.KILL_BLOB_UPDATE
 _UPDATE = State.WAITING_FOR_BLOB_UPDATE
 
-# A command about a worker is left out while no worker exists (its launch is still under way).
+# Commands about a worker are left out while there is none (its launch is still under way).
 TABLE: dict[tuple[State, type[Any]], tuple[State, tuple[type[Any], ...]]] = {
     # state         what happened         next state     commands
     (_EMPTY,        Assigned):            (_LOCALIZE,    (LocalizeBlobs,)),

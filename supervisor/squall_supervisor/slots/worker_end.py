@@ -1,5 +1,5 @@
-"""Why a worker ended, and how its topology reports that. Pure, but for what reads
-its files."""
+"""Why a worker ended, and how that is reported to its topology. Pure, except for the functions that
+read its files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from squall_supervisor.slots.table import (
 )
 
 _MIB = 1024 * 1024
-# A worker ends with these when it was asked to, or sees that its slot is another's (its `process`).
+# Exit status of a worker that was asked to stop, or lost its slot (`squall_worker.process`).
 _STATUS_ASKED = frozenset({0, 4})
 _ERR_BYTES = 32768
 _IN_HAND_BYTES_MAX = 1024 * 1024
@@ -35,8 +35,8 @@ _ERR_LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a worker ended. `asked`: somebody wanted it to, so it is no error and nobody's fault.
-    `told`: whoever ended it has reported why. `why` is empty when it ended by itself."""
+    """Why a worker ended. `asked`: it was asked to end, so this is not an error. `told`: whoever
+    ended it has reported why. `why` is empty if it ended by itself."""
 
     asked: bool
     told: bool = False
@@ -44,7 +44,7 @@ class Cause:
 
 
 _ASKED = Cause(asked=True)
-# Why its supervisor ended a worker and starts it again; an event that is not here is an error.
+# Why a supervisor ends a worker and starts it again; an event not listed here is an error.
 _CAUSES: dict[type, Cause] = {
     RestartRequested: _ASKED,
     HeartbeatTimedOut: Cause(asked=False, why="its supervisor killed it: its heartbeats stopped"),
@@ -54,7 +54,8 @@ _CAUSES: dict[type, Cause] = {
 
 
 def cause_of(steps: Sequence[Step], beat: Beat | None) -> Cause:
-    """Why the worker ended whose exit is the last of its slot's steps; `beat` is its last."""
+    """Why the worker ended whose exit is the last of its slot's steps; `beat` is its last
+    heartbeat."""
     last = steps[-1]
     assert isinstance(last.event, WorkerExited), last
     if last.state in (State.KILL, State.KILL_BLOB_UPDATE):
@@ -63,13 +64,13 @@ def cause_of(steps: Sequence[Step], beat: Beat | None) -> Cause:
         before = [s for s in steps[:-1] if s.next is State.KILL_AND_RELAUNCH is not s.state]
         event = before[-1].event if before else None
         return _CAUSES.get(type(event), Cause(asked=False, why=f"its supervisor ended it: {event}"))
-    # `os._exit(0)` in a component is no stop: a worker that was asked to stop says so first.
+    # `os._exit(0)` in a component is not a stop: a worker that was asked to stop says so first.
     stopped = beat is not None and beat.phase is Phase.STOPPING
     return Cause(asked=stopped and last.event.status in _STATUS_ASKED)
 
 
 def reason_of(cause: Cause, status: int | None, oom_kills: int = 0) -> str:
-    """Why a worker ended, in a line: `killed by SIGSEGV`."""
+    """Why a worker ended, in one line: `killed by SIGSEGV`."""
     why = cause.why or ("the kernel killed it for using too much memory" if oom_kills else "")
     return f"{exit_text(status)}; {why}" if why else exit_text(status)
 
@@ -85,8 +86,8 @@ def describe_end(
     oom_kills: int,
     lines: Sequence[str],
 ) -> str:
-    """The report of an unexpected end, for people. `worker` is HOST:PORT, `lines` are
-    the last of its stderr."""
+    """The report of an unexpected end, for people. `worker` is HOST:PORT, `lines` are the last
+    lines of its stderr."""
     memory = "" if peak_bytes is None else f", peak memory {peak_bytes / _MIB:.0f} MiB"
     text = f"worker {worker} ended unexpectedly: {exit_text(status)}"
     if cause.why:
@@ -106,8 +107,8 @@ def describe_end(
 
 @dataclass(frozen=True, slots=True)
 class Heritage:
-    """What a worker leaves to the one that takes its place: its `in_hand` file, which only a worker
-    reads, below a line about its end (see `LaunchSpec.before_file`)."""
+    """What a worker leaves to its successor: its `in_hand` file, which only a worker reads, below a
+    line about its end (see `LaunchSpec.before_file`)."""
 
     topology_id: str
     data: bytes
@@ -116,7 +117,7 @@ class Heritage:
     def take(
         cls, worker_dir: Path, topology_id: str, cause: Cause, status: int | None, worker: str
     ) -> Heritage | None:
-        """From a dead worker's folder; None when it has left nothing."""
+        """Read it from a dead worker's folder; None if it left nothing."""
         data = _last_bytes(worker_dir / IN_HAND_FILE, 0, _IN_HAND_BYTES_MAX)
         if not data.strip(b"\0"):
             return None
@@ -124,13 +125,13 @@ class Heritage:
         return cls(topology_id, json.dumps(head).encode() + b"\n" + data)
 
     def of(self, topology_id: str) -> bytes | None:
-        """For a worker of this topology; another's is of no use to it."""
+        """The bytes for a worker of this topology; None for a worker of another one."""
         return self.data if topology_id == self.topology_id else None
 
 
 def _last_bytes(path: Path, begin: int, size_max: int) -> bytes:
-    """The end of a file, at most `size_max` bytes and nothing of the first `begin`; empty when it
-    cannot be read. The file is a worker's, which may be anybody's code: a link is not followed."""
+    """The end of a file, at most `size_max` bytes and nothing of the first `begin`; empty if it
+    cannot be read. The file belongs to a worker, which may run any code: a link is not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -149,18 +150,19 @@ def _last_bytes(path: Path, begin: int, size_max: int) -> bytes:
 
 
 def last_lines(path: Path, begin: int) -> list[str]:
-    """The last lines of what a worker has written to a file after its first `begin` bytes, safe to
+    """The last lines that a worker has written to a file after its first `begin` bytes, safe to
     print."""
     data = _last_bytes(path, begin, _ERR_BYTES)
     lines = data.decode(errors="replace").splitlines()
     if len(data) == _ERR_BYTES and len(lines) > 1:
-        del lines[0]  # begins in its middle
+        del lines[0]  # incomplete
     kept = _without_other_threads(line for line in lines if line.strip())
     return [escaped(line)[:_ERR_LINE_CHARS] for line in kept][-_ERR_LINES:]
 
 
 def headline(lines: Sequence[str]) -> str:
-    """The one of the last lines that says most: the last, or where faulthandler saw a crash."""
+    """The most informative of the last lines: the last one, or the place where faulthandler saw a
+    crash."""
     for at, line in enumerate(lines):
         if line.startswith("Fatal Python error: "):
             frames = [one.strip() for one in lines[at:] if one.startswith('  File "')]
@@ -169,8 +171,9 @@ def headline(lines: Sequence[str]) -> str:
 
 
 def _without_other_threads(lines: Iterable[str]) -> list[str]:
-    """Without the stacks that faulthandler writes of all threads ("Thread 0x..."), but for that of
-    the one that crashed ("Current thread 0x..."): they would push out what the worker said last."""
+    """Leaves out the stacks of all threads that faulthandler writes ("Thread 0x..."), except for
+    the one that crashed ("Current thread 0x..."): they would push out the last messages of the
+    worker."""
     kept = []
     skipping = False
     for line in lines:
@@ -183,7 +186,7 @@ def _without_other_threads(lines: Iterable[str]) -> list[str]:
 
 
 def escaped(line: str) -> str:
-    """A line without what a terminal obeys."""
+    """A line with the control characters that a terminal obeys escaped."""
     if line.isprintable():
         return line
     return "".join(
@@ -193,7 +196,7 @@ def escaped(line: str) -> str:
 
 
 def size_of(path: Path) -> int:
-    """How much is in a file; 0 when there is none."""
+    """The size of a file in bytes; 0 if it does not exist."""
     try:
         return path.lstat().st_size
     except OSError:

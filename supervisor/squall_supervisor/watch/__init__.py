@@ -1,1 +1,1 @@
-"""What the supervisor watches while workers run: memory, profiles, and the size of their logs."""
+"""Watches running workers: their memory, profiles, and the size of their logs."""

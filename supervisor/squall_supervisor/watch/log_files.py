@@ -1,8 +1,8 @@
-"""Looks at the folders of workers' logs and deletes what `log_retention` chooses.
+"""Finds the folders of workers' logs and deletes what `log_retention` chooses.
 
     {storm.log.dir}/workers-artifacts/TOPOLOGY_ID/PORT/...
 
-The folder of a port belongs to its worker's user, who may make anything in it: so it is looked at
+The folder of a port belongs to its worker's user, who may create anything in it, so it is read
 through descriptors, without following links. Everything here blocks; call it in a thread.
 """
 
@@ -24,7 +24,7 @@ from squall_supervisor.watch.log_retention import LogEntry, Removal, WorkerLogs,
 
 log = get_logger(__name__)
 
-# Files of a folder in a folder of logs that are counted, at most: a worker can make any number.
+# At most this many files of a subfolder are counted: a worker can create any number.
 _COUNTED_MAX = 100_000
 
 
@@ -36,8 +36,8 @@ def clean_up_logs(
     wanted: Collection[tuple[str, int]],
     now_secs: float,
 ) -> int:
-    """Delete what is too old or too much; how many files and folders that was. `wanted` are the
-    topologies and ports for which workers run or may start."""
+    """Delete what is too old or too large; returns the number of deleted files and folders.
+    `wanted` are the topologies and ports for which workers run or may start."""
     live = {artifacts_dir / topology_id / str(port) for topology_id, port in wanted}
     live |= _launched(workers_dir) | _written_to(artifacts_dir)
     found = scan_logs(artifacts_dir, live)
@@ -52,7 +52,7 @@ def clean_up_logs(
 
 
 def scan_logs(artifacts_dir: Path, live: Collection[Path]) -> list[WorkerLogs]:
-    """The folders of logs as they are now."""
+    """The current folders of logs."""
     found = []
     for topology in _folders(artifacts_dir):
         for folder in _folders(topology):
@@ -75,7 +75,7 @@ def _scan(folder: Path, *, live: bool) -> WorkerLogs | None:
         with opened_folder(folder) as fd:
             entries = tuple(sorted(_entries(fd), key=lambda entry: entry.name))
             modified_secs = os.fstat(fd).st_mtime
-    except OSError:  # gone, or another user's and we are not root
+    except OSError:  # gone, or owned by another user while we are not root
         return None
     newest = max([modified_secs, *(entry.modified_secs for entry in entries)])
     return WorkerLogs(folder.parent.name, folder.name, live, newest, entries)
@@ -104,7 +104,7 @@ def _tree(name: str, folder_fd: int, modified_secs: float) -> LogEntry:
             count += len(files)
             if count > _COUNTED_MAX:
                 break
-    except (OSError, RecursionError):  # it changes meanwhile, or is too deep: what was counted
+    except (OSError, RecursionError):  # it changes meanwhile, or is too deep: keep the count so far
         pass
     return LogEntry(name, total, modified_secs, is_folder=True)
 
@@ -116,8 +116,8 @@ def _launched(workers_dir: Path) -> set[Path]:
 
 
 def _written_to(artifacts_dir: Path) -> set[Path]:
-    """Folders in which a process, whosoever it is, has a file open: another supervisor of this
-    machine may keep its workers' logs in the same place."""
+    """Folders in which any process has a file open: another supervisor of this machine may keep its
+    workers' logs in the same place."""
     begin = f"{artifacts_dir}/"
     found = set()
     for name in os.listdir("/proc"):
@@ -129,7 +129,7 @@ def _written_to(artifacts_dir: Path) -> set[Path]:
                 if target.startswith(begin):
                     topology_id, _, rest = target.removeprefix(begin).partition("/")
                     found.add(artifacts_dir / topology_id / rest.partition("/")[0])
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # it has ended, or belongs to another user
             continue
     return found
 

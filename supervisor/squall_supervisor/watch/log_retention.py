@@ -1,12 +1,12 @@
 """Chooses which of the workers' logs to delete: by age, by the size of one worker's logs and by the
 size of all (Storm's LogCleaner, with its `logviewer.cleanup.*` and `logviewer.max.*` keys).
 
-    age                 a folder of a worker that is gone, in which nothing has changed for so long
+    age                 a folder of a worker that is gone, where nothing has changed for that long
     one worker's size   its oldest files, until the rest fits
     all workers' size   the oldest files of all, until the rest fits
 
-What a living worker writes to now is never chosen, so that its logs may stay above a limit until it
-turns them over. Decisions only: `log_files` looks and deletes.
+Files that a living worker is writing to are never chosen, so its logs may stay above a limit until
+they are rotated. This module only decides: `log_files` reads and deletes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from squall_supervisor.settings import RetentionLimits
 
-# Of a living worker: what it has open, as its name says. Storm's LogConstants has the same ends.
+# Names of files that a living worker has open. Storm's LogConstants has the same suffixes.
 _CURRENT = re.compile(r".*\.(log|err|out|current|yaml|pid|metrics)")
 
 _MIB = 1024 * 1024
@@ -25,7 +25,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A file, or a folder with all that is in it."""
+    """A file, or a folder with everything in it."""
 
     name: str
     bytes: int
@@ -35,7 +35,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLogs:
-    """The folder of one worker's logs: of a port, over all the workers it has had."""
+    """The folder of the logs of one port, with those of all workers it has had."""
 
     topology_id: str
     folder: str
@@ -48,7 +48,7 @@ class WorkerLogs:
         return sum(entry.bytes for entry in self.entries)
 
     def deletable(self) -> Iterator[LogEntry]:
-        """What may go before the folder as a whole does."""
+        """Entries that may be deleted before the folder as a whole."""
         for entry in self.entries:
             if not self.live or not (entry.is_folder or _CURRENT.fullmatch(entry.name)):
                 yield entry
@@ -56,7 +56,7 @@ class WorkerLogs:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """An entry to delete; None: the whole folder."""
+    """An entry to delete; None means the whole folder."""
 
     logs: WorkerLogs
     entry: LogEntry | None
@@ -66,7 +66,7 @@ class Removal:
 def plan_removals(
     found: Sequence[WorkerLogs], limits: RetentionLimits, now_secs: float
 ) -> list[Removal]:
-    """What to delete. `now_secs` and times of modification are of one clock."""
+    """What to delete. `now_secs` and modification times are of the same clock."""
     removals = []
     kept = []
     for logs in found:
@@ -90,7 +90,7 @@ def _oldest(
     why: str,
     gone: frozenset[tuple[int, str]] | set[tuple[int, str]] = frozenset(),
 ) -> Iterator[Removal]:
-    """The oldest entries, until they make up for what is too much."""
+    """The oldest entries, until they make up for the excess."""
     if excess_bytes <= 0:
         return
     candidates = [

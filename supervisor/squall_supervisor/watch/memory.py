@@ -1,4 +1,4 @@
-"""Looks at the memory of this node's workers, and tells the slots of those that use too much."""
+"""Checks the memory of this node's workers, and notifies the slots of those that use too much."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 class MemoryWatch:
     """`report(topology_id, port, message)` shows a message among the topology's errors. Workers
-    without a limit cost nothing; with none at all on the node, nothing is read."""
+    without a limit cost nothing; if no worker of the node has one, nothing is read."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class MemoryWatch:
         self._told: set[ProcessIdentity] = set()
 
     async def look(self) -> None:
-        """One look at all of them; to be called regularly."""
+        """One look at all of them; call it regularly."""
         await self._look_at_kills()
         watched = {
             runner.process.identity: runner
@@ -67,14 +67,14 @@ class MemoryWatch:
             self._judge(identity, runner, guard, amount)
 
     async def _look_at_kills(self) -> None:
-        """The kernel may have ended a child, and the worker lives on: that is to be seen, too."""
+        """The kernel may have killed a child of a worker that lives on: that is reported, too."""
         if self._cgroups is None:
             return
         for runner in self._runners.values():
             process, limits, assignment = runner.process, runner.limits, runner.slot.assignment
             if process is not None and assignment is not None:
                 kills = await asyncio.to_thread(self._cgroups.oom_kills, process.worker_id)
-                if runner.process is process:  # else its slot tells, after its end
+                if runner.process is process:  # else its slot reports it after the exit
                     runner.tell_of_kills(process, limits, assignment.topology_id, kills)
 
     def _kernel_watches(self, process: WorkerProcess) -> bool:

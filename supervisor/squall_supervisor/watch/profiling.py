@@ -1,19 +1,19 @@
-"""What clients ask of this node's workers through Nimbus' setWorkerProfiler.
+"""Carries out the requests for this node's workers that clients make by Nimbus' setWorkerProfiler.
 
-Nimbus notes each request in ZooKeeper, one node a (worker, action); the supervisor of the worker
-carries it out, leaves the result among the worker's logs, and takes the request away. A request
-that fails becomes an error of the topology's `__system` component that names the file which is not
-there; either way a client that sees the request gone knows that it is over.
+Nimbus stores each request in ZooKeeper, one znode per (worker, action); the supervisor of the
+worker carries it out, leaves the result among the worker's logs, and removes the request. A request
+that fails becomes an error of the topology's `__system` component that names the missing file;
+either way a client that sees the request gone knows that it is over.
 
     JPROFILE_START   sample until the request's time stamp -> flamegraph-STAMP.svg
     JPROFILE_STOP    while sampling: end it now. Else, with a time stamp to come: as START, which is
                      how Storm's UI begins a profile
-    JPROFILE_DUMP    write what was sampled so far -> flamegraph-STAMP.svg, and go on
+    JPROFILE_DUMP    write the samples so far -> flamegraph-STAMP.svg, and go on
     JSTACK_DUMP      threads, asyncio tasks, executors -> stacks-STAMP.txt
     JMAP_DUMP        objects by type -> heap-STAMP.txt
     JVM_RESTART      drain the worker and start it again
 
-STAMP is the request's time stamp in milliseconds, so that whoever asked knows the name.
+STAMP is the request's timestamp in milliseconds, so that the client knows the name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from squall_supervisor.watch.pyspy import ProfileError, Sampling, find_py_spy
 log = get_logger(__name__)
 
 _POLL_SECS = 0.1
-# A dump comes with the worker's next heartbeat; this is beyond any that is alive.
+# A dump comes with the worker's next heartbeat; any living worker has sent one by then.
 _DUMP_SECS = 10.0
 _SIGNAL_SECS = 2.0
 _START_SECS = 20.0  # for a worker that is starting
@@ -64,12 +64,12 @@ class _Recording:
     """A worker that is being sampled."""
 
     sampling: Sampling | None = None
-    next_name: str | None = None  # of the file for what was sampled so far
-    ends: bool = False  # stopped: nothing is to follow
+    next_name: str | None = None  # of the file for the samples so far
+    ends: bool = False  # stopped: nothing follows
 
 
 class Profiling:
-    """Follows the requests for the workers of this node. `running` gives the topologies that have
+    """Follows the requests for the workers of this node. `running` returns the topologies that have
     a worker here, `runners` the slots."""
 
     def __init__(
@@ -96,11 +96,11 @@ class Profiling:
         self._recordings: dict[int, _Recording] = {}
 
     def request(self) -> None:
-        """Look again soon: what runs here has changed, or a connection stands again."""
+        """Look again soon: the running workers have changed, or the connection is back."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Look for requests for as long as the task lives: when a watch fires, and regularly."""
+        """Look for requests until cancelled: when a watch fires, and regularly."""
         while True:
             wait_secs = self._settings.sync_secs
             self._wake.clear()
@@ -123,7 +123,7 @@ class Profiling:
             for request in await self._requests(topology_id):
                 key = (topology_id, request.slot.port, request.action)
                 ours = request.slot.node in self._nodes and request.slot.port in self._runners
-                # One that is done may still be seen: it was read before it was taken away.
+                # A finished request may still show up: it was read before it was removed.
                 if ours and key not in self._under_way and request != self._taken.get(key):
                     self._taken[key] = request
                     self._under_way.add(key)
@@ -144,7 +144,7 @@ class Profiling:
         return {one.topology_id for one in assignments if one is not None}
 
     async def _serve(self, topology_id: str, request: ProfileRequest) -> None:
-        """One request from its beginning to its end."""
+        """Handle one request from beginning to end."""
         port, action = request.slot.port, request.action
         log.info("profile_request", topology_id=topology_id, port=port, action=action.name)
         try:
@@ -155,7 +155,7 @@ class Profiling:
                 topology_id=topology_id, port=port, action=action.name, error=error,
             )  # fmt: skip
             await self._tell(topology_id, request, error)
-        except Exception as error:  # ours; a profile is no reason to end the supervisor
+        except Exception as error:  # a bug of ours; a profile must not end the supervisor
             log.error(
                 "profile_request_crashed",
                 topology_id=topology_id, port=port, action=action.name, error=error, exc_info=error,
@@ -163,7 +163,7 @@ class Profiling:
             await self._tell(topology_id, request, error)
         await self._remove(topology_id, request)
         self._under_way.discard((topology_id, port, action))
-        self._wake.set()  # it may have been made anew meanwhile
+        self._wake.set()  # the request may have been made again meanwhile
 
     async def _carry_out(self, topology_id: str, request: ProfileRequest) -> None:
         if not (self._settings.profiler_enabled or request.action is ProfileAction.JVM_RESTART):
@@ -172,7 +172,7 @@ class Profiling:
                 hint="set worker.profiler.enabled: true in its configuration",
             )
         runner = self._runners[request.slot.port]
-        # One that is starting is what a person who restarts and profiles meets.
+        # A user who restarts a worker and profiles it finds it starting.
         await self._appears(
             lambda: runner.slot.state is not State.WAITING_FOR_WORKER_START, _START_SECS
         )
@@ -289,8 +289,8 @@ class Profiling:
     async def _dump_by_signal(
         self, process: WorkerProcess, worker_dir: Path, folder: Path, target: Path
     ) -> None:
-        """Some C code of the worker's holds the interpreter's lock, so that no Python runs at all:
-        the interpreter's own fault handler writes the threads' stacks to the worker's stderr."""
+        """C code in the worker holds the interpreter's lock, so that no Python runs at all: the
+        interpreter's own fault handler writes the threads' stacks to the worker's stderr."""
         beat = await asyncio.to_thread(read_heartbeat, worker_dir / "heartbeat")
         printed = folder / "worker.log.err"
         before = printed.stat().st_size if printed.exists() else 0
@@ -328,13 +328,13 @@ class Profiling:
         await self._errors.report(topology_id, port, message)
 
     async def _remove(self, topology_id: str, request: ProfileRequest) -> None:
-        """Take the request away, unless it was made anew meanwhile: then it is done again."""
+        """Remove the request, unless it was made again meanwhile: then it is handled again."""
         while True:
             try:
                 try:
                     ours = request in await self._cluster.profile_requests(topology_id)
                 except CorruptStateError:
-                    ours = True  # another one cannot be read; this one we did read
+                    ours = True  # another request cannot be read; we did read this one
                 if ours:
                     await self._cluster.remove_profile_request(topology_id, request)
                 break
@@ -344,7 +344,7 @@ class Profiling:
 
 
 def file_name(request: ProfileRequest) -> str:
-    """The file that a request leads to."""
+    """The file that a request produces."""
     stamp = request.time_stamp or 0
     match request.action:
         case ProfileAction.JSTACK_DUMP:
@@ -358,7 +358,7 @@ def file_name(request: ProfileRequest) -> str:
 
 
 def prune(folder: Path) -> None:
-    """Keep the newest files of ours in a worker's folder."""
+    """Keep only the newest of our files in a worker's folder."""
     ours = [path for path in folder.glob("*-*.*") if path.name.startswith(_KINDS)]
     for path in sorted(ours, key=lambda one: one.lstat().st_mtime)[:-_FILES_MAX]:
         path.unlink(missing_ok=True)

@@ -23,12 +23,12 @@ _STDERR_BYTES_MAX = 4096
 
 
 class ProfileError(SquallError):
-    """A worker could not be profiled; the message is for who asked for it."""
+    """A worker could not be profiled; the message is for the user who asked for it."""
 
 
 def find_py_spy(command: str) -> str:
-    """The program: a path as it is, a name beside our Python, where pip put it, or in PATH.
-    Raises ProfileError."""
+    """The path of the program: a path as it is, a name next to our Python, where pip put it, or in
+    PATH. Raises ProfileError."""
     if os.sep in command:
         if os.access(command, os.X_OK):
             return command
@@ -51,7 +51,7 @@ def find_py_spy(command: str) -> str:
 
 
 class Sampling:
-    """One run of `py-spy record` against a process. `stop` ends it early with what it has."""
+    """One run of `py-spy record` on a process. `stop` ends it early and keeps its samples."""
 
     def __init__(self, program: str, pid: int, file: Path) -> None:
         self._program = program
@@ -61,15 +61,15 @@ class Sampling:
         self._stopped = False
 
     def stop(self) -> None:
-        """Write what was sampled so far and end."""
+        """Write the samples so far and end."""
         self._stopped = True
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGINT)
 
     async def run(self, secs: float) -> None:
-        """Sample for so long, or until `stop`. Raises ProfileError with the reason; the process is
-        gone whatever happens."""
+        """Sample for `secs` seconds, or until `stop`. Raises ProfileError with the reason; the
+        py-spy process is gone in any case."""
         argv = [
             self._program, "record", "--pid", str(self._pid), "--format", "flamegraph",
             "--duration", str(max(1, round(secs))), "--output", str(self._file),
@@ -103,7 +103,7 @@ class Sampling:
 
 
 def reason(said: str, status: int | None) -> ProfileError:
-    """What py-spy's last words mean for a person."""
+    """Turns py-spy's last words into a message for people."""
     lowered = said.lower()
     if "permission denied" in lowered or "operation not permitted" in lowered:
         return ProfileError(
