@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 
-# Importing allocates much and frees little; the process turns collection on once it runs.
+# Imports allocate much and free little; garbage collection is turned on once the worker runs.
 gc.disable()
 
 
@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 5:
         print(__doc__, file=sys.stderr)
         return 2
-    # Before all that takes long: a worker that hangs from here on is found out by its silence.
+    # Before anything slow: a worker that hangs from here on is noticed by its missing heartbeats.
     from squall_worker.report.first_beat import FirstBeats
 
     beats = FirstBeats(os.path.join(os.path.dirname(argv[4]), "heartbeat"))
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
 
 
 def _leave_soon(status: int) -> None:
-    """A thread of the user's that never ends must not keep the process."""
+    """A user's thread that never ends must not keep the process alive."""
     import logging
     import threading
 

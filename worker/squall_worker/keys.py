@@ -14,8 +14,8 @@ log = get_logger(__name__)
 
 
 def own_key(spec: LaunchSpec, topology_conf: Mapping[str, Any], bind_host: str) -> CurveKey | None:
-    """The key with which this worker encrypts, None when it does not. Raises SquallError when it
-    is to and cannot: it never goes on in the clear instead."""
+    """The key with which this worker encrypts, or None if it does not. Raises SquallError if it
+    must encrypt but cannot: it never falls back to sending in the clear."""
     if not encrypts(topology_conf):
         if not is_loopback(bind_host):
             log.warning(

@@ -1,9 +1,9 @@
 """The worker process: it brings topology, engine, transport and cluster state together.
 
 The order at the start is chosen for speed: the connection to ZooKeeper is made while the topology
-is loaded, and links to the peers while the components open. Afterwards ZooKeeper is only listened
-to: while it is away the worker goes on with what it last read, or begins with what its supervisor
-did (see `first_reading`).
+is loaded, and links to the peers while the components open. Afterwards the worker only follows
+ZooKeeper: while it is away, the worker goes on with its last reading, or starts from its
+supervisor's (see `first_reading`).
 
     connect -------------------\\
     load topology, bind port ---+-> read assignment -> links, engine.start -> RUNNING
@@ -66,20 +66,20 @@ EXIT_USAGE = 2  # wrong arguments or launch file
 EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 # (5: watchdog.EXIT_STALLED, a call of a component did not return)
 
-# How often a wait says that it still waits.
+# How often a wait is logged while it lasts.
 _SAY_SECS = 5.0
-# After a sleep the cluster state is read until it answers, this often.
+# After a sleep, how often the cluster state is read until it answers.
 _DOUBT_SECS = 1.0
-# Errors that are on their way to ZooKeeper when the process ends get so long.
+# How long errors that are on their way to ZooKeeper get when the process ends.
 _REPORT_SECS = 2.0
-# So long may the last file of the history take.
+# How long the last file of the history may take.
 _HISTORY_SECS = 1.5
-# The part of a graceful stop that is kept for the peers' acknowledgements and goodbyes.
+# The part of a graceful stop that is reserved for the peers' acknowledgements and goodbyes.
 _GOODBYE_SECS = 0.5
 
 
 class HistoryError(SquallError):
-    """The history cannot be written; the topology runs on without."""
+    """The history cannot be written; the topology runs on without it."""
 
 
 class Worker:
@@ -95,8 +95,9 @@ class Worker:
         sockets: Callable[[], Sockets] = new_sockets,
         refuses: Callable[[Address, float], Awaitable[bool]] = refuses,
     ) -> None:
-        """`state` is not started yet; by default the ZooKeeper that the daemon's conf names. A
-        simulation passes what makes its heartbeats and its sockets, and who `refuses`."""
+        """`state` has not been started; by default it is the ZooKeeper that the daemon's conf
+        names. A simulation passes the factories of its heartbeats and its sockets, and its
+        `refuses`."""
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self.settings = Settings.of(spec.daemon_conf)
@@ -106,8 +107,8 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._tasks = BackgroundTasks(on_crash=lambda _, error: self._fail(error))
         self._stop = asyncio.Event()
-        self._changed = asyncio.Event()  # something in the cluster state or on the links did
-        self._connected = asyncio.Event()  # the first connection to ZooKeeper stood
+        self._changed = asyncio.Event()  # the cluster state or the links have changed
+        self._connected = asyncio.Event()  # ZooKeeper was connected for the first time
         self._fatal: BaseException | None = None
         self._engine: EmbeddedEngine | None = None
         self._transport: ZmqTransport | None = None
@@ -154,8 +155,8 @@ class Worker:
         )
 
     async def run(self) -> int:
-        """Run until asked to stop; the process's exit status. Never raises for what a topology or
-        the cluster does."""
+        """Run until asked to stop; returns the process's exit status. Never raises for errors of a
+        topology or the cluster."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal, number)
         status = EXIT_FATAL
@@ -165,7 +166,7 @@ class Worker:
         except Exception as error:
             self._tell_fatal(error)
         finally:
-            # One that slept must not even drain: its tasks run elsewhere, perhaps.
+            # After a sleep it must not even drain: its tasks may run elsewhere.
             await self._close(graceful=status != EXIT_FATAL and not self._presence.in_doubt)
         log.info("worker_exits", topology_id=self.spec.topology_id, slot=self.slot, status=status)
         return status
@@ -249,7 +250,7 @@ class Worker:
         return engine, view, first
 
     def _begin_history(self, stored: StoredTopology) -> None:
-        """The history, when the topology wants one."""
+        """Start the history, if the topology wants one."""
 
         def on_trouble(error: Exception) -> None:
             reason = HistoryError(f"the topology's history cannot be written: {error}")
@@ -266,7 +267,7 @@ class Worker:
             self._errors.note = self._history.error
 
     def _start_metrics(self, engine: EmbeddedEngine) -> None:
-        """Metrics consumers and the event log, when the topology has any."""
+        """Start metrics consumers and the event log, if the topology has any."""
         self._metrics = engine.start_metrics(
             host=self.spec.hostname,
             clock=self._clock,
@@ -292,10 +293,10 @@ class Worker:
             port=conf.get("storm.zookeeper.port"),
         )
         self._connected.set()
-        self._changed.set()  # a worker that began without reads now
+        self._changed.set()  # a worker that started without it reads now
 
     async def _say_while(self, work: Coroutine[Any, Any, T], event: str, **keys: object) -> T:
-        """Await `work`, and say every few seconds that it is still waited for."""
+        """Await `work`, and log every few seconds that it is still awaited."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -336,8 +337,8 @@ class Worker:
         )
 
     def _open_in_hand(self) -> tuple[InHand | None, Before | None]:
-        """Where this worker notes what it has in hand, and what the one before it has noted. It
-        can go on without either."""
+        """The file in which this worker records the messages that it has in hand, and the previous
+        worker's file. The worker can go on without either."""
         from squall_engine.embed import Before, InHand
 
         before = None
@@ -385,7 +386,7 @@ class Worker:
             self._changed.clear()
             if not self._stop.is_set() and self._fatal is None:
                 read_at = self._clock.monotonic()
-                # A reading takes long while ZooKeeper is away: an end does not wait for it.
+                # A reading takes long while ZooKeeper is away: a stop does not wait for it.
                 reading = asyncio.ensure_future(self._refresh(engine, view, ownership))
                 try:
                     await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -398,7 +399,7 @@ class Worker:
     async def _refresh(
         self, engine: EmbeddedEngine, view: ClusterView, ownership: Ownership
     ) -> None:
-        """Read assignment and status and apply them; what cannot be read stays as it was."""
+        """Read assignment and status and apply them; a part that cannot be read stays as it was."""
         doubt = self._presence.doubt
         if self._presence.in_doubt:
             log.warning("worker_slept", slot=self.slot, secs=round(self._presence.away_secs, 1))
@@ -426,7 +427,7 @@ class Worker:
             engine.resume()
 
     def _take_status(self, engine: EmbeddedEngine, base: StormBase | None, ours: bool) -> None:
-        """Run spouts, and sample events, as the topology's status says."""
+        """Run spouts, and sample events, according to the topology's status."""
         if engine.events is not None and base is not None:
             engine.events.sample(self.spec.topology_id, base.component_debug)
         active = ours and spouts_run(base)
@@ -437,14 +438,14 @@ class Worker:
             engine.set_active(active)
 
     async def _answer_questions(self, engine: EmbeddedEngine) -> None:
-        """Say which messages trees are of, to workers that ask."""
+        """Answer workers that ask which messages trees belong to."""
         await self._connected.wait()
         assert self._state is not None
         await answer_questions(self._state.store, self.spec.topology_id, engine.built)
 
     async def _get_ready(self, engine: EmbeddedEngine) -> None:
         """Let spouts emit once the peers are linked. A peer that never comes is not waited for: its
-        link queues, and the engine stops what feeds it."""
+        link queues, and the engine stops the tasks that feed it."""
         linked = await self._peers.wait_linked()
         engine.set_ready(True)
         log.info("connections_ready", all_peers=linked, secs=self._age())
@@ -458,7 +459,7 @@ class Worker:
             self._loop.call_soon(self._engine.sections_dropped, sections)
 
     def _may_turn(self) -> bool:
-        """Whether the engine may go on: not after a sleep, until it is known that the tasks are
+        """Whether the engine may go on: after a sleep, only once it is known that the tasks are
         still ours."""
         if self._presence.seen(self._clock.boottime()):
             return True
@@ -484,7 +485,7 @@ class Worker:
         return self._watchdog.look()
 
     def _about(self) -> str:
-        """The head of a dump."""
+        """The heading of a dump."""
         return heading(
             {
                 "topology": self.spec.topology_id,
@@ -519,7 +520,7 @@ class Worker:
         self._loop.call_soon_threadsafe(self._changed.set)
 
     def _tell_fatal(self, error: Exception) -> None:
-        """Say why the worker dies: to its log and, for what no component reported, ZooKeeper."""
+        """Report why the worker dies: to its log and, if no component reported it, to ZooKeeper."""
         log.error(
             "worker_fails", error=error, exc_info=None if isinstance(error, SquallError) else error
         )
@@ -528,13 +529,13 @@ class Worker:
             self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
 
     async def _send_error(self, component: str, info: ErrorInfo) -> None:
-        """To ZooKeeper, once it is connected."""
+        """Send it to ZooKeeper, once it is connected."""
         await self._connected.wait()
         assert self._state is not None
         await self._state.report_error(self.spec.topology_id, component, info)
 
     async def _close(self, *, graceful: bool) -> None:
-        """End everything: spouts first, then what is in flight, then the links."""
+        """End everything: spouts first, then tuples in flight, then the links."""
         self._watchdog.stop()
         self._heartbeats.enter(Phase.STOPPING)
         deadline = self._clock.monotonic() + self.settings.stop_secs
@@ -542,7 +543,7 @@ class Worker:
             secs = self.settings.stop_secs - _GOODBYE_SECS if graceful else 0.0
             drained = await self._engine.stop(max(0.0, secs))
             log.info("engine_stopped", drained=drained)
-        # The peers come first: they wait for our acknowledgements, and for word that we end.
+        # The peers come first: they wait for our acknowledgements and our goodbye.
         writing = await self._end_writing(graceful=graceful)
         if self._transport is not None:
             left = deadline - self._clock.monotonic()
@@ -562,11 +563,11 @@ class Worker:
                 await self._state.close()
 
     async def _end_writing(self, *, graceful: bool) -> list[asyncio.Task[None]]:
-        """Give metrics consumers and the history the last there is; they end beside the rest."""
+        """Give metrics consumers and the history their last data; they end beside the rest."""
         ending = []
         if self._metrics is not None:
             ending.append(asyncio.create_task(self._metrics.close()))
-            await asyncio.sleep(0)  # its last reading is the history's, too
+            await asyncio.sleep(0)  # its last reading is also the history's
         if self._history is not None:
             why = "asked to" if graceful else f"{self._fatal or 'could not start'}"
             self._history.stopped(why)

@@ -22,8 +22,8 @@ class Settings:
     beat_secs: float  # worker.heartbeat.frequency.secs: to the local file
     report_secs: float  # task.heartbeat.frequency.secs: to ZooKeeper
     refresh_secs: float  # task.refresh.poll.secs: assignment and status are read again
-    away_secs: float  # asleep for so long, its tasks may have been moved
-    stop_secs: float  # a graceful stop takes at most so long
+    away_secs: float  # after a sleep of this long, its tasks may have been moved
+    stop_secs: float  # a graceful stop takes at most this long
     silent_secs: float  # without a heartbeat, until all stacks are written to worker.err
 
     @classmethod
@@ -56,5 +56,5 @@ class Settings:
     @staticmethod
     def backlog_bytes_max(topology_conf: Mapping[str, Any]) -> int:
         """Unacknowledged bytes to one peer above which acks and the like are dropped. The engine
-        stops feeding a peer at topology.worker.buffer.bytes; this is the wall behind that."""
+        stops feeding a peer at topology.worker.buffer.bytes; this limit lies behind that one."""
         return 8 * int(topology_conf.get("topology.worker.buffer.bytes") or 32 * 1024 * 1024)

@@ -1,4 +1,4 @@
-"""What a supervisor has laid ready for a worker, and what the worker makes of it."""
+"""The files that a supervisor has prepared for a worker, and what the worker makes of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoredTopology:
 
     prepared: PreparedTopology
     code_dir: Path
-    environment: Path | None  # what it depends on
+    environment: Path | None  # its dependencies
 
     @property
     def conf(self) -> Mapping[str, Any]:
@@ -51,8 +51,9 @@ def load(stormdist: Path) -> StoredTopology:
 
 
 def put_on_path(stored: StoredTopology) -> None:
-    """Make the modules of the unpacked package, what it bundles, and what it depends on, importable
-    before all others: what a script's folder is to a script. Shell components find the last too."""
+    """Make the modules of the unpacked package, the modules that it bundles, and its dependencies
+    importable before all others, as a script's folder is for a script. Shell components find the
+    dependencies, too."""
     from squall_common.packaging.package import import_paths, offer_to_children
 
     first = import_paths(stored.code_dir, stored.environment)

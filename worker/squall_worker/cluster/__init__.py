@@ -1,4 +1,3 @@
-"""What a worker knows of its cluster: `view` reads assignments, `placement` says which task is
-where, `peers` and `membership` keep the links to the others, `presence` notices when this node has
-lost its place. May import `transport`.
-"""
+"""A worker's knowledge of its cluster: `view` reads assignments, `placement` says which task is
+where, `peers` and `membership` keep the links to the other workers, `presence` notices when this
+node has lost its place. May import `transport`."""

@@ -1,13 +1,13 @@
-"""What a worker begins with: ZooKeeper's word, or its supervisor's where ZooKeeper does not answer.
+"""What a worker starts from: ZooKeeper's state, or its supervisor's copy if that does not answer.
 
-A supervisor launches what it has read, and lays that beside the launch file. So a worker that dies
-while ZooKeeper is away is missed only until it is launched again: its successor runs the same
-executors, finds its peers where they were, and says by its launch number that it is the newer one.
-That may be out of date, on a node that alone has lost ZooKeeper, exactly as what the worker before
-knew, which would have run on; peers that know better drop its frames, and as soon as ZooKeeper
-answers it reads and follows (see `placement.Ownership`).
+A supervisor launches what it has read, and puts a copy of that beside the launch file. So a worker
+that dies while ZooKeeper is away is missing only until it is launched again: its successor runs the
+same executors, finds its peers where they were, and shows by its launch number that it is the newer
+one. On a node that alone has lost ZooKeeper the copy may be out of date, but so was the knowledge
+of the previous worker, which would have run on; peers that know better drop its frames, and as soon
+as ZooKeeper answers, the worker reads it and follows (see `placement.Ownership`).
 
-Any answer of ZooKeeper counts for more: a worker that read there that its slot has nothing waits.
+Any answer of ZooKeeper takes precedence: a worker that reads there that its slot has no work waits.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from squall_worker.cluster.view import ClusterView
 
 log = get_logger(__name__)
 
-# ZooKeeper has the time until the topology is loaded, and this long: its answer comes in a tenth of
+# ZooKeeper has until the topology is loaded, plus this long, to answer; it usually takes a tenth of
 # a second.
 _WITHOUT_ZOOKEEPER_SECS = 1.0
 _POLL_SECS = 1.0
-# How often a wait says that it still waits, and the first time.
+# How often a wait is logged while it lasts, and when for the first time.
 _SAY_SECS = 5.0
 _SAY_FIRST_SECS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FirstReading:
-    """Where tasks run. `base` is not None when the supervisor said so, and ZooKeeper did not."""
+    """Where tasks run. `base` is not None if it comes from the supervisor, not from ZooKeeper."""
 
     placement: Placement
     base: StormBase | None = None
 
 
 class FirstReader:
-    """`read` once. `changed` is set when ZooKeeper is worth another reading."""
+    """Call `read` once. `changed` is set when ZooKeeper is worth another reading."""
 
     def __init__(
         self,
@@ -59,11 +59,12 @@ class FirstReader:
         self._slot = slot
         self._changed = changed
         self._now = now
-        self._answered = False  # by ZooKeeper, whatever it said
+        self._answered = False  # by ZooKeeper, whatever the answer
 
     async def read(self, connected: Awaitable[None], last_known: Path) -> FirstReading:
-        """The first reading that gives the slot work. `connected` returns when ZooKeeper has
-        answered for the first time; `last_known` is the supervisor's file, if there is one."""
+        """The first reading that gives the slot work. `connected` returns once ZooKeeper has
+        answered for the first time; `last_known` is the path of the supervisor's file, which may
+        not exist."""
         reading = asyncio.ensure_future(self._from_zookeeper(connected))
         try:
             known = _from_supervisor(last_known, self._slot)
@@ -99,7 +100,7 @@ class FirstReader:
 
 
 def _from_supervisor(path: Path, slot: WorkerSlot) -> FirstReading | None:
-    """None when the supervisor does not know enough to begin with."""
+    """None if the supervisor does not know enough to start from."""
     try:
         known = LastKnown.parse(path.read_bytes())
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""Which workers this one keeps a link to, and whose end is a loss. Pure.
+"""Which workers this one keeps a link to, and which of their ends are a loss. Pure.
 
 A worker that leaves the assignment may be draining: its link is kept until it says goodbye, at
 most `grace_secs`. One that ends otherwise, or whose link ends with frames that it never took, is
-*lost*: the pending roots that went through its tasks are to be failed, so that they are replayed
-now and not at the message time-out.
+*lost*: the pending roots that went through its tasks are failed, so that they are replayed now and
+not at the message timeout.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class _Leaving:
 
 
 class Membership:
-    """The present workers, and those that are on their way out."""
+    """The present workers, and those that are leaving."""
 
     def __init__(self, grace_secs: float) -> None:
         self._grace_secs = grace_secs
         self._present: dict[WorkerSlot, frozenset[int]] = {}
         self._leaving: dict[WorkerSlot, _Leaving] = {}
         self._left: set[WorkerSlot] = set()  # present ones whose incarnation has said goodbye
-        # What present ones ran before the assignment changed: their incarnation may still do so.
+        # Tasks of present ones before the assignment changed: their incarnation may still run them.
         self._former: dict[WorkerSlot, frozenset[int]] = {}
-        self._ended: set[WorkerSlot] = set()  # whose worker is gone; none has come in its place
+        self._ended: set[WorkerSlot] = set()  # whose worker is gone and not replaced
 
     @property
     def slots(self) -> frozenset[WorkerSlot]:
@@ -45,7 +45,7 @@ class Membership:
         return frozenset(self._present)
 
     def assigned(self, tasks_by_slot: Mapping[WorkerSlot, frozenset[int]], now: float) -> None:
-        """A new assignment: other workers with their tasks."""
+        """Take a new assignment: the other workers with their tasks."""
         for slot in self._present:
             tasks = self._tasks(slot)
             if slot not in tasks_by_slot:
@@ -61,7 +61,7 @@ class Membership:
         self._ended &= self._present.keys()
 
     def happened(self, event: Event) -> frozenset[int]:
-        """Take note of what a link reports; the tasks that were lost by it."""
+        """Take an event of a link; returns the tasks that were lost by it."""
         if isinstance(event, Replaced):
             self._left.discard(event.peer)
             self._ended.discard(event.peer)
@@ -80,16 +80,16 @@ class Membership:
         return frozenset()
 
     def ended(self, slot: WorkerSlot) -> frozenset[int]:
-        """A worker that said no goodbye is gone; the tasks that were lost by it. What has been sent
-        to it since is lost with the greeting of the next one."""
+        """A worker is gone without a goodbye; returns the tasks that were lost by it. Anything sent
+        to it since is lost when the next one greets."""
         if slot not in self._present or slot in self._ended or slot in self._left:
             return frozenset()
         self._ended.add(slot)
         return self._tasks(slot)
 
     def expire(self, now: float, backlog_bytes: Callable[[WorkerSlot], int]) -> frozenset[int]:
-        """Forget the leaving workers that have said goodbye or whose time is up; the tasks that
-        were lost by it."""
+        """Forget the leaving workers that have said goodbye or whose time is up; returns the tasks
+        that were lost by it."""
         lost: set[int] = set()
         for slot, leaving in list(self._leaving.items()):
             if leaving.said_goodbye or now >= leaving.deadline:

@@ -1,4 +1,5 @@
-"""The other workers: links to them that follow the assignment, and word of those that are lost."""
+"""The other workers: keeps links to them that follow the assignment, and reports those that are
+lost."""
 
 from __future__ import annotations
 
@@ -18,25 +19,25 @@ from squall_worker.transport.zmq import ZmqTransport
 
 log = get_logger(__name__)
 
-# Spouts wait for the greetings of all peers, but not for a dead one: links queue what is for it.
+# Spouts wait for the greetings of all peers, but not for a dead one: its link queues.
 _READY_SECS_MAX = 10.0
-# A stranger's greeting makes the assignment be read again, this soon and then more and more rarely:
-# a replaced worker that nobody can stop greets for ever.
+# An unknown worker's greeting causes a new reading of the assignment, this soon and then more and
+# more rarely: a replaced worker that cannot be stopped greets forever.
 _STRANGER_SECS = 0.5
 _STRANGER_MAX_SECS = 60.0
-# How often a look is taken at silent peers, and how long a machine may take to refuse.
+# How often silent peers are checked, and how long a machine may take to refuse.
 LOOK_SECS = 1.0
 _REFUSE_SECS = 1.0
-# A look-up that takes longer is left for the next reading of the assignment.
+# A lookup that takes longer is left for the next reading of the assignment.
 _RESOLVE_SECS = 5.0
 
 
 class Addresses:
-    """Host names of assignments as numeric addresses, the last known of each worker.
+    """Host names of assignments as numeric addresses: the last known one of each worker.
 
     ZeroMQ would look names up in the one thread that serves all connections, and again at each
     attempt: a name that does not resolve would hold up the traffic of every peer. Names are looked
-    up again at each reading, so that a host which came back elsewhere is found; one that no longer
+    up again at each reading, so that a host that came back elsewhere is found; one that no longer
     resolves keeps its address.
     """
 
@@ -52,19 +53,19 @@ class Addresses:
                 self._known[slot] = (found[host], slot.port)
 
     def of(self, slots: Iterable[WorkerSlot]) -> dict[WorkerSlot, Address]:
-        """The workers of `slots` whose address is known; all others are forgotten."""
+        """The addresses of the workers in `slots` that are known; all others are forgotten."""
         wanted = set(slots)
         self._known = {slot: known for slot, known in self._known.items() if slot in wanted}
         return dict(self._known)
 
     def close(self) -> None:
-        """Wait for no look-up any more."""
+        """Stop waiting for lookups."""
         self._resolver.close()
 
 
 async def refuses(address: Address, secs: float) -> bool:
-    """Whether a machine answers that nothing listens there: the worker that did has ended. A
-    machine that does not answer says nothing."""
+    """Whether a machine answers that nothing listens there: the worker that did has ended. No
+    answer means that it is not known."""
     try:
         async with asyncio.timeout(secs):
             _, writer = await asyncio.open_connection(*address)
@@ -77,10 +78,10 @@ async def refuses(address: Address, secs: float) -> bool:
 
 
 class Peers:
-    """Keeps the transport's links those of the assignment.
+    """Keeps the transport's links in line with the assignment.
 
-    `on_lost` is told of tasks whose worker was lost, on the loop and never from within a call into
-    this object; `on_change` of anything that makes `update` worth calling.
+    `on_lost` gets the tasks of a worker that was lost, on the loop and never from within a call
+    into this object; `on_change` is called for anything that makes `update` worth calling.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Peers:
         self._membership = Membership(grace_secs)
         self._addresses = Addresses()
         self._transport: ZmqTransport | None = None
-        self._zxid: int | None = None  # of the assignment that is followed
+        self._zxid: int | None = None  # of the current assignment
         self._linked = asyncio.Event()
         self._stranger_at = 0.0
         self._stranger_secs = _STRANGER_SECS
@@ -127,15 +128,15 @@ class Peers:
         self._lose(lost)
 
     async def look_for_ended(self) -> None:
-        """Find the workers that have ended and whose successor has not greeted: one that cannot be
-        started, or waits for its turn. What went through them is not to wait for that."""
+        """Find the workers that have ended and whose successor has not greeted: it may be unable to
+        start, or be waiting for its turn. Trees that went through them must not wait for that."""
         assert self._transport is not None
         for slot, address in self._transport.silent().items():
             if await self._refuses(address, _REFUSE_SECS):
                 self._lose(self._membership.ended(slot))
 
     def close(self) -> None:
-        """Wait for no host name any more; the links are the transport's to close."""
+        """Stop waiting for host names; the transport closes the links."""
         self._addresses.close()
 
     def deadline(self) -> float:
@@ -150,7 +151,7 @@ class Peers:
             self._on_change()  # a leaving peer may go now
 
     def met_stranger(self, slot: WorkerSlot) -> None:
-        """A worker, or a session of one, that the last reading did not know has greeted."""
+        """A worker, or a session of one, that was not in the last reading has greeted."""
         now = self._clock.monotonic()
         if now >= self._stranger_at:
             self._stranger_at = now + self._stranger_secs
@@ -159,7 +160,7 @@ class Peers:
             self._on_change()
 
     async def wait_linked(self) -> bool:
-        """Wait until every peer has greeted; False when some had not after _READY_SECS_MAX."""
+        """Wait until every peer has greeted; False if some had not after _READY_SECS_MAX."""
         assert self._transport is not None
         deadline = self._clock.monotonic() + _READY_SECS_MAX
         while missing := self._membership.present - self._transport.greeted():

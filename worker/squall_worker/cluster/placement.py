@@ -30,7 +30,7 @@ class Placement:
 
 def place(assignment: Assignment, own: WorkerSlot, zxid: int | None = None) -> Placement:
     """The placement of `own`. A slot whose node has no host in the assignment is reached by the
-    node's id, which is a host name in small clusters and an error in the log in others."""
+    node's id, which is a host name in small clusters and leads to an error in the log in others."""
     routes = {
         task: slot for executor, slot in assignment.executor_slot.items() for task in executor.tasks
     }
@@ -50,11 +50,11 @@ def spouts_run(base: StormBase | None) -> bool:
 
 
 class Ownership:
-    """Whether this worker's slot is still its own, and when to give up if it is not.
+    """Whether this worker's slot is still its own, and when to stop if it is not.
 
-    The supervisor kills a worker whose work has moved; this is for one whose supervisor cannot
-    (dead, or its node cut off). Only a successful reading counts: a state that cannot be read says
-    nothing.
+    The supervisor kills a worker whose work has moved; this is for a worker whose supervisor cannot
+    (it is dead, or its node is cut off). Only a successful reading counts: a state that cannot be
+    read says nothing.
     """
 
     def __init__(self, executors: tuple[Executor, ...], grace_secs: float) -> None:
@@ -63,8 +63,8 @@ class Ownership:
         self._lost_at: float | None = None
 
     def read(self, executors: tuple[Executor, ...], now: float, *, at_once: bool = False) -> bool:
-        """Take note of the slot's executors as just read (empty: no assignment); whether the slot
-        is ours. `at_once`: if not, give up without a grace."""
+        """Take the slot's executors as just read (empty: no assignment); returns whether the slot
+        is ours. `at_once`: if not, stop without a grace."""
         if executors == self._executors:
             self._lost_at = None
             return True
@@ -76,5 +76,5 @@ class Ownership:
 
     @property
     def deadline(self) -> float:
-        """When to stop unless the slot is ours again by then; infinite while it is."""
+        """When to stop if the slot is not ours again by then; infinite while it is."""
         return float("inf") if self._lost_at is None else self._lost_at + self._grace_secs

@@ -1,4 +1,4 @@
-"""What a worker reads of the cluster state: its topology's assignment and status."""
+"""A worker's view of the cluster state: its topology's assignment and status."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from squall_worker.cluster.placement import Placement, place
 
 
 class ClusterView:
-    """Reads on demand, and calls `on_change` when a reading is worth while. Methods raise
-    StoreError; a worker that cannot read goes on with what it knows."""
+    """Reads on demand, and calls `on_change` when a reading is worthwhile. Methods raise
+    StoreError; a worker that cannot read goes on with the last reading."""
 
     def __init__(
         self,
@@ -29,19 +29,19 @@ class ClusterView:
         self._watching: set[str] = set()
 
     async def placement(self) -> Placement | None:
-        """Where tasks run, or None when the topology has no assignment."""
+        """Where tasks run, or None if the topology has no assignment."""
         with self._watching_again("assignment"):
             found = await self._state.assignment(self._topology_id, self._watch("assignment"))
         return None if found is None else place(found[0], self._slot, found[1])
 
     async def status(self) -> StormBase | None:
-        """The topology's status, or None when it is gone."""
+        """The topology's status, or None if it is gone."""
         with self._watching_again("status"):
             return await self._state.storm(self._topology_id, self._watch("status"))
 
     @contextmanager
     def _watching_again(self, what: str) -> Iterator[None]:
-        """A reading that fails has set no watch, perhaps: the next one does."""
+        """A reading that failed may not have set a watch: the next one does."""
         try:
             yield
         except BaseException:

@@ -1,2 +1,2 @@
-"""What a worker reports: heartbeats, statistics, errors, history rows, dumps and what it
-printed."""
+"""What a worker reports: heartbeats, statistics, errors, history rows, dumps and its printed
+output."""

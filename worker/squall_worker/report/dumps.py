@@ -1,8 +1,8 @@
-"""What a worker is doing, written down on request: threads, asyncio tasks, executors, objects.
+"""Writes down on request what a worker is doing: threads, asyncio tasks, executors, objects.
 
-Everything here runs on the heartbeat thread while the run loop goes on: what is read may change in
-between, so each part is a snapshot for people and none is exact. A part that cannot be read says so
-and leaves the others.
+Everything here runs on the heartbeat thread while the run loop goes on: the data may change while
+it is read, so each part is a snapshot for people and none is exact. A part that cannot be read says
+so and does not affect the others.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = get_logger(__name__)
 _TASKS_MAX = 500  # groups of asyncio tasks with the same stack
 _FRAMES_MAX = 60  # a stack
 _TYPES_MAX = 60  # rows of a heap dump
-_TRIES = 5  # of reading what changes meanwhile
+_TRIES = 5  # to read data that changes meanwhile
 
 
 class Dumps:
-    """Answers the requests for dumps of one worker. `look` is called by the heartbeat thread."""
+    """Answers the requests for dumps of one worker. The heartbeat thread calls `look`."""
 
     def __init__(
         self,
@@ -127,12 +127,12 @@ def _tasks(loop: asyncio.AbstractEventLoop) -> Iterable[str]:
 
 
 def heap() -> str:
-    """The process's memory, and the container objects that the garbage collector follows, by type
-    (numbers and texts count with neither: `sys.getsizeof` is of the container alone)."""
+    """The process's memory, and the container objects that the garbage collector follows, by type.
+    (Numbers and strings are not counted: `sys.getsizeof` is of the container alone.)"""
     virtual, resident = memory_bytes()
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    # What exists when the worker has started is frozen: the collector no longer lists it.
+    # Objects made before the end of the start are frozen: the collector no longer lists them.
     for one in gc.get_objects():
         kind = type(one)
         name = f"{kind.__module__}.{kind.__qualname__}"

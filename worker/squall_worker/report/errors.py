@@ -1,4 +1,4 @@
-"""Errors of components, on their way to ZooKeeper: a few, not thousands a second."""
+"""Errors of components on their way to ZooKeeper: a few, not thousands a second."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from squall_engine.observe.error_throttle import ErrorThrottle
 
 log = get_logger(__name__)
 
-# Of one error's text: a node of ZooKeeper is no log file.
+# Length of one error's text: a znode is not a log file.
 _TEXT_CHARS_MAX = 16_000
 # Reports that wait for ZooKeeper; more are only logged.
 _WAITING_MAX = 100
 
 
 def report_text(error: BaseException) -> str:
-    """An error as text for a person, in bounded length: its traceback with the message at the end,
-    or the message alone of an expected failure."""
+    """An error as text for people, in bounded length: its traceback with the message at the end, or
+    only the message of an expected failure."""
     if isinstance(error, SquallError):
         return describe(error)
     text = "".join(traceback.format_exception(error)).rstrip()
@@ -36,12 +36,12 @@ def report_text(error: BaseException) -> str:
 
 
 Send = Callable[[str, ErrorInfo], Awaitable[object]]
-# Told of an error's component, task and text, and how many errors it stands for.
+# Takes an error's component, task and text, and how many errors it stands for.
 Note = Callable[[str, int, str, int], None]
 
 
 class ErrorReporter:
-    """Sends errors of components on (the engine logs them), throttled for each component
+    """Sends errors of components to ZooKeeper (the engine logs them), throttled for each component
     (topology.max.error.report.per.interval, topology.error.throttle.interval.secs)."""
 
     def __init__(self, *, host: str, port: int, clock: Clock, send: Send) -> None:
@@ -51,7 +51,7 @@ class ErrorReporter:
         self._port = port
         self._clock = clock
         self._send = send
-        self.note: Note | None = None  # also told; from any thread
+        self.note: Note | None = None  # called as well; from any thread
         self._waiting: set[asyncio.Task[None]] = set()
 
     def throttle_by(self, conf: Mapping[str, Any]) -> None:
@@ -70,13 +70,14 @@ class ErrorReporter:
             self._loop.call_soon_threadsafe(self._start, component, info)
 
     def record(self, component: str, task: int, text: str, *, count: int = 1) -> ErrorInfo:
-        """An error as it is stored, for who sends it; `note` is told."""
+        """An error in the form in which it is stored, for callers that send it themselves; calls
+        `note`."""
         if self.note is not None:
             self.note(component, task, text, count)
         return ErrorInfo(text, int(self._clock.time()), self._host, self._port)
 
     def note_rest(self) -> None:
-        """Tell `note` of what was not reported since a component's last report."""
+        """Call `note` for the errors that were not reported since a component's last report."""
         if self.note is None:
             return
         for component in self._throttle.components_missed():
@@ -98,7 +99,7 @@ class ErrorReporter:
 
     async def close(self, secs: float) -> None:
         """Wait at most `secs` for what is under way, then drop it."""
-        await asyncio.sleep(0)  # what was reported just now starts
+        await asyncio.sleep(0)  # lets a report made just now start
         waiting = list(self._waiting)
         if waiting:
             await asyncio.wait(waiting, timeout=secs)

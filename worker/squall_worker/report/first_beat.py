@@ -1,10 +1,10 @@
 """Heartbeats from the first moment of a worker's life until its `HeartbeatThread` takes over.
 
 Once a worker has beaten, its supervisor ends it after the worker timeout; until then it waits for
-the start timeout, which is much longer. So a worker beats before it imports anything of size, which
-takes a quarter of a second on a quiet machine: one that hangs there is replaced soon. For that
-reason this module imports nothing of ours either, not even the package that defines the record
-(`squall_common.daemon.heartbeat_file`); a test holds the two together.
+the start timeout, which is much longer. So a worker beats before its large imports, which take a
+quarter of a second on a quiet machine: one that hangs there is replaced soon. For that reason this
+module imports nothing of ours, not even the package that defines the record
+(`squall_common.daemon.heartbeat_file`); a test keeps the two in step.
 """
 
 import os
@@ -18,13 +18,13 @@ _HEAD = struct.Struct("<4sI")
 _MAGIC = b"SQHB"
 _STARTING = 0
 
-# The worker's own frequency is in a file that is not read yet.
+# The worker's own frequency is in a file that has not been read yet.
 _BEAT_SECS = 0.5
 
 
 class FirstBeats:
-    """Beats at once and then on a thread, until `stop`. A folder that takes no file is left to
-    `HeartbeatThread`, which reports it."""
+    """Beats at once and then on a thread, until `stop`. If the heartbeat file cannot be written,
+    `HeartbeatThread` reports that later."""
 
     def __init__(self, path: str, beat_secs: float = _BEAT_SECS) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class FirstBeats:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the file to somebody else."""
+        """Leave the file to another writer."""
         self._stopped.set()
         self._thread.join()
 

@@ -1,7 +1,8 @@
 """The heartbeat thread: alive as long as the process is, whatever `execute` does.
 
-It writes the local file for the supervisor (with the age of the run loop's present turn, so that a
-stuck loop can be told from a dead process) and, once tasks run, calls `report` for ZooKeeper.
+It writes the local file for the supervisor (with the age of the run loop's current turn, so that a
+stuck loop can be distinguished from a dead process) and, once tasks run, calls `report` for
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ log = get_logger(__name__)
 
 class HeartbeatThread:
     """Start it first and stop it last. `turn_age_secs`, `report` and `look`, which is called after
-    each beat, run on the thread; `look` may return within how many seconds it wants to be called
-    again."""
+    each beat, run on the thread; `look` may return the number of seconds until it wants to be
+    called again."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class HeartbeatThread:
         self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
 
     def start(self) -> None:
-        """Make the file and begin to beat. Raises OSError when the disk has no room for it."""
+        """Make the file and begin to beat. Raises OSError if the disk has no room for it."""
         self._writer = HeartbeatWriter(self._path)
         self._thread.start()
 
@@ -55,7 +56,7 @@ class HeartbeatThread:
         return self._phase
 
     def enter(self, phase: Phase) -> None:
-        """Go on to a phase, and say so at once."""
+        """Move on to a phase, and beat at once."""
         self._phase = phase
         self._wake.set()
 

@@ -25,7 +25,8 @@ log = get_logger(__name__)
 
 
 class WorkerHistory:
-    """Begins with the worker, so that what keeps it from starting is written, too."""
+    """Begins with the worker, so that errors that keep the worker from starting are
+    written, too."""
 
     def __init__(
         self,
@@ -65,13 +66,13 @@ class WorkerHistory:
         on_trouble: Callable[[Exception], None],
         before_reading: Callable[[], None] = lambda: None,
     ) -> WorkerHistory | None:
-        """None when the topology has none."""
+        """None if the topology has no history."""
         if not is_on(conf):
             return None
         return cls(spec, conf, clock=clock, on_trouble=on_trouble, before_reading=before_reading)
 
     def follow(self, engine: Engine) -> None:
-        """The engine has started: note what it does from now on. On its loop."""
+        """The engine has started: record what it does from now on. Call it on its loop."""
         from squall_engine.observe.history_rows import KeySamples, Recorder
 
         keys = None
@@ -94,12 +95,12 @@ class WorkerHistory:
         self._wait()
 
     def _read(self) -> None:
-        """Never raises: what an interval lacks is in no other's way, and in no worker's end."""
+        """Never raises: a failed reading must not disturb the other rows, nor a worker's stop."""
         self._before_reading()
         if self._recorder is not None:
             try:
                 self._add(self._recorder.read())
-            except Exception as error:  # no file can be opened, say
+            except Exception as error:  # such as too many open files
                 log.error("history_not_read", error=error, exc_info=error)
 
     def event(self, name: str, text: str = "") -> None:
@@ -109,19 +110,19 @@ class WorkerHistory:
 
     def error(self, component: str, task: int, text: str, count: int) -> None:
         """An error of a component, from any thread; it stands for `count` of them."""
-        if len(text) > TEXT_CHARS_MAX:  # the end says what it was
+        if len(text) > TEXT_CHARS_MAX:  # the end has the message
             text = f"{text[: TEXT_CHARS_MAX // 4]}\n...\n{text[-TEXT_CHARS_MAX * 3 // 4 :]}"
         row = Row(self._now_ms(), "error", component=component, task=task, n=count, text=text)
         self._add([row])
 
     def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None:
-        """The users' metrics, as a consumer gets them."""
+        """Takes the users' metrics, as a metrics consumer does."""
         from squall_engine.observe.history_rows import metric_rows
 
         self._add(metric_rows(info, points, self._now_ms()))
 
     def stopped(self, text: str) -> None:
-        """The engine has ended: the last rows."""
+        """The engine has ended: write the last rows."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -130,7 +131,7 @@ class WorkerHistory:
         self.event("worker stopped", text)
 
     async def close(self, secs: float) -> None:
-        """Write what there is, for at most `secs`."""
+        """Write the remaining rows, for at most `secs`."""
         if not await asyncio.to_thread(self._writer.close, secs):
             log.warning("history_not_finished", secs=round(secs, 1))
 

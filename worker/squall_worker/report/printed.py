@@ -1,9 +1,9 @@
-"""Bounds what a worker and its children print, while it runs.
+"""Limits the output that a worker and its children print, while it runs.
 
-Whatever they print goes to worker.log.out and worker.log.err through descriptors that outlive every
-file name, so that renaming the files would change nothing. A file above its limit is copied, its
-newest part, to a name with ".1", and cut to nothing: the descriptors append (`launch_step`), and go
-on from there. A line that is printed in between is lost, as with logrotate's copytruncate.
+All output goes to worker.log.out and worker.log.err through descriptors that outlive every file
+name, so renaming the files would change nothing. A file above its limit is copied, its newest part,
+to a name with the suffix ".1", and truncated: the descriptors append (`launch_step`), and go on
+from there. A line that is printed in between is lost, as with logrotate's copytruncate.
 
 The worker does this itself: it may write where its supervisor may not (as another user), and it
 goes on while the supervisor is away.
@@ -20,15 +20,15 @@ from squall_common.daemon.logs import get_logger
 
 log = get_logger(__name__)
 
-# As launch_step's, which turns over what an earlier worker has left.
+# As in launch_step, which rotates the files of an earlier worker.
 PRINTED_BYTES_MAX = 10 * 1024 * 1024
 _EVERY_SECS = 1.0
 _CHUNK_BYTES = 256 * 1024
 
 
 def bound_printed(artifacts_dir: Path) -> None:
-    """Keep this process' standard output and error, where they are the files of that folder, below
-    twice the limit each, in a thread of its own."""
+    """Keep this process's standard output and error, if they are files in that folder, below twice
+    the limit each, in a separate thread."""
     files = {1: artifacts_dir / "worker.log.out", 2: artifacts_dir / "worker.log.err"}
 
     def watch() -> None:
@@ -45,15 +45,16 @@ def bound_printed(artifacts_dir: Path) -> None:
 
 
 def turn_over(fd: int, path: Path, bytes_max: int = PRINTED_BYTES_MAX) -> bool:
-    """Cut the file that `fd` appends to if it is above the limit; whether it was. Its newest
-    `bytes_max` bytes are then in PATH.1, or lost when there is no room for them. Raises OSError."""
+    """Truncate the file that `fd` appends to if it is above the limit; returns whether it was. Its
+    newest `bytes_max` bytes are then in PATH.1, or lost if there is no room for them. Raises
+    OSError."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_size <= bytes_max:
         return False
     older = path.with_name(path.name + ".1")
     try:
         _copy_end(path, older, found, bytes_max)
-    except OSError as error:  # a full disk, most likely: all the more must it be cut
+    except OSError as error:  # most likely a full disk: all the more reason to cut it
         log.warning("printed_not_kept", file=older, error=error)
     os.ftruncate(fd, 0)
     return True

@@ -1,4 +1,4 @@
-"""The worker's heartbeat in ZooKeeper: that it lives, and what its executors did."""
+"""The worker's heartbeat in ZooKeeper: that it is alive, and what its executors did."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _SNAPSHOT_SECS = 0.1
 # Reading the statistics of thousands of executors takes the loop a while: at most a twentieth of
 # its time.
 _READ_SHARE = 20
-# Of more executors a worker reports sums by component. The full statistics of one take over a
-# kilobyte, and a heartbeat is one node of ZooKeeper: those of 500 take some 110 kB of its 1 MB,
-# those of 10,000 would never fit.
+# With more executors, a worker reports sums by component. The full statistics of one executor take
+# over a kilobyte, and a heartbeat is one znode: those of 500 take some 110 kB of its 1 MB, those of
+# 10,000 would not fit.
 EXECUTORS_MAX = 500
 
 
 class StatsReport:
-    """Makes heartbeats on the heartbeat thread out of statistics that belong to the loop's."""
+    """Makes heartbeats on the heartbeat thread out of statistics that belong to the
+    loop's thread."""
 
     def __init__(
         self,
@@ -35,8 +36,8 @@ class StatsReport:
         clock: Clock,
         began: float,
     ) -> None:
-        """`stats` is called on `loop`, and fits a heartbeat (EXECUTORS_MAX); `began` is when the
-        worker did, on the clock's monotonic time."""
+        """`stats` is called on `loop`, and its result fits a heartbeat (EXECUTORS_MAX); `began` is
+        when the worker began, on the clock's monotonic time."""
         self._topology_id = topology_id
         self._executors = tuple(executors)
         self._read_stats = stats
@@ -47,8 +48,8 @@ class StatsReport:
         self._stats: Mapping[Executor, ExecutorStats] = {}
 
     def heartbeat(self) -> WorkerHeartbeat:
-        """The heartbeat of now, from any thread but the loop's; its statistics are the last ones
-        when the loop is stuck or has ended."""
+        """The current heartbeat, from any thread but the loop's; its statistics are the previous
+        ones if the loop is stuck or has ended."""
         taken = threading.Event()
 
         def snapshot() -> None:

@@ -1,13 +1,13 @@
-"""CurveZMQ for one worker's sockets: who has the topology's key gets in, and nobody else.
+"""CurveZMQ for one worker's sockets: only connections that have the topology's key are let in.
 
 All workers of a topology have the same pair of keys. The port is a CURVE server with it, and what
 connects is a client that must know the public key beforehand and prove the secret one; ZeroMQ does
-that in its own thread before a frame is looked at, and gives a connection up that has not come so
-far within HANDSHAKE_IVL. Its authentication handler (ZAP, one a context) then lets in the client
-key of this topology alone. The handler answers on the event loop: a worker that is stuck takes no
-new connections, which would bring it nothing.
+that in its own thread before a frame is read, and closes a connection that has not got that far
+within HANDSHAKE_IVL. Its authentication handler (ZAP, one per context) then lets in only the client
+key of this topology. The handler answers on the event loop: a worker that is stuck accepts no new
+connections, which would be of no use to it.
 
-What is refused is counted, and told in the log once a minute.
+Refused connections are counted, and logged once a minute.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _EVENTS_MAX = 100  # read in one go before other callbacks of the loop have thei
 
 
 class Guard:
-    """Sets up sockets of one context. `on_refused(reason)` is told of every connection that was
-    not let in, on the loop."""
+    """Sets up the sockets of one context. `on_refused(reason)` is called on the loop for every
+    connection that was not let in."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Guard:
         self._monitor: zmq.Socket[bytes] | None = None
 
     def serve(self, pull: zmq.Socket[bytes]) -> None:
-        """Make the worker's port, not bound yet, a server."""
+        """Make the worker's port, before it is bound, a CURVE server."""
         zap = self._zap = self._context.socket(zmq.REP)
         zap.setsockopt(zmq.LINGER, 0)
         zap.bind(_ZAP_ENDPOINT)
@@ -75,20 +75,20 @@ class Guard:
         pull.setsockopt(zmq.CURVE_PUBLICKEY, self._key.public)
         pull.setsockopt(zmq.CURVE_SECRETKEY, self._key.secret)
         pull.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
-        # Without a handler that answers, ZeroMQ would let everybody in who knows the public key.
+        # Without a handler that answers, ZeroMQ would let in anyone who knows the public key.
         pull.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         self._watch(pull)
 
     def connect(self, push: zmq.Socket[bytes]) -> None:
-        """Make a socket that will connect to a peer's port a client."""
+        """Make a socket that will connect to a peer's port a CURVE client."""
         push.setsockopt(zmq.CURVE_SERVERKEY, self._key.public)
         push.setsockopt(zmq.CURVE_PUBLICKEY, self._key.public)
         push.setsockopt(zmq.CURVE_SECRETKEY, self._key.secret)
 
     def close(self) -> None:
-        """Before the sockets' context is ended."""
+        """Call this before the sockets' context is terminated."""
         if self._monitored is not None and self._monitor is not None:
-            # In this order: ZeroMQ's thread waits for ever on a monitor that nobody reads.
+            # In this order: ZeroMQ's thread waits forever on a monitor that is not read.
             self._monitored.disable_monitor()
             self._loop.remove_reader(self._monitor.fileno())
             self._monitor.close(0)
@@ -101,7 +101,8 @@ class Guard:
     # -- who may come in ----------------------------------------------------------------------
 
     def _on_zap(self) -> None:
-        """The handler's FD spoke: answer what has come (edge-triggered, as with all of them)."""
+        """The handler's FD became readable: answer all requests (edge-triggered, like all FDs of
+        ZeroMQ)."""
         zap = self._zap
         while zap is not None and int(zap.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             request = zap.recv_multipart(zmq.NOBLOCK)

@@ -29,9 +29,9 @@ A frame is data exactly when it has sections. A section that is too large for on
 part is the one section of a frame, and the receiver puts them together. So a frame, which is what a
 connection can make ZeroMQ hold before anything of it is checked, stays small.
 
-What arrives here comes off a port that anybody may reach: `parse` trusts no length, allocates
-nothing before it has checked it, and raises `FrameError` for everything that is not exactly a frame
-of this version.
+Frames arrive on a port that anyone may reach: `parse` does not trust any length, allocates nothing
+before it has checked it, and raises `FrameError` for anything that is not exactly a frame of this
+version.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAGIC = b"SQ"
 VERSION = 1
 
 # Sections are gathered into frames, or cut into ones, up to this size: larger ones gain nothing
-# (64 KiB messages already move at 1.2 GB/s) and hold up what is behind them.
+# (64 KiB messages already move at 1.2 GB/s) and hold up the frames behind them.
 FRAME_BYTES_TARGET = 256 * 1024
 # The receiver's MAXMSGSIZE: a larger message costs its sender the connection. Room for the target,
 # a header, a node id and all grants. (16 MiB it was once: 30 unfinished frames cost 480 MB.)
@@ -74,7 +74,7 @@ SECTIONS_MAX = 0xFFFF
 
 
 class FrameError(ValueError):
-    """Bytes that are no frame of this version; `offset` is where the fault was seen."""
+    """Bytes that are not a frame of this version; `offset` is where the fault was found."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"{reason} at offset {offset}")
@@ -121,7 +121,7 @@ NO_SESSION = Session(0, 0, 0)
 
 
 def topology_hash(topology_id: str) -> bytes:
-    """The 8 bytes by which frames of one topology know each other."""
+    """The 8 bytes by which frames of one topology recognize each other."""
     return hashlib.blake2b(topology_id.encode(), digest_size=8).digest()
 
 
@@ -256,7 +256,7 @@ def _names(node: bytes, port: int, sessions: bytes) -> tuple[WorkerSlot, Session
 
 
 def check_section(section: bytes) -> None:
-    """Raises ValueError for a section that is too large to travel."""
+    """Raises ValueError for a section that is too large to send."""
     if len(section) > SECTION_BYTES_MAX:
         raise ValueError(
             f"a section of {len(section)} bytes exceeds the limit of {SECTION_BYTES_MAX}"

@@ -14,15 +14,15 @@ sees a sequence beyond the next one:
     DATA 2, DATA 3 ....................>     takes 2, 3
                 <............ IDLE ack=3     (or in a data frame that goes there anyway)
 
-The last frames of a burst leave no later frame to show their loss, so a sender that waits for an
+The last frames of a burst have no later frame to show their loss, so a sender that waits for an
 acknowledgement repeats its last sequence in idle frames, soon and then more and more slowly, and
-one that waits for nothing still does so once a second. Nothing is sent again on a mere time-out: a
-receiver that is stuck or slow gets no second copy of what lies in its socket.
+one that waits for nothing still does so once a second. Nothing is resent on a mere timeout: a
+receiver that is stuck or slow does not get a second copy of frames that are in its socket.
 
 A link begins with greetings: each side sends one until a frame arrives that is addressed to its
 own session, which proves both directions. Data needs only that the peer's session is known, since
-every frame names the session that it is for and a replaced or restarted receiver drops what is not
-for it.
+every frame names the session that it is for and a replaced or restarted receiver drops frames that
+are not for it.
 
 What the peer acknowledges, it has *taken*: its engine has it. So the unacknowledged bytes are a
 true backlog, and a goodbye (sent after the engine stopped) says exactly what was never taken:
@@ -33,8 +33,8 @@ replays them.
 A session counts only if the assignment knows of it: its zxid is at most that of the assignment as
 this worker read it last. A greater one may belong to a worker that was placed since, or to a
 stranger: it changes nothing until a new reading has confirmed it. The launch number cannot be
-checked like that, since a supervisor launches a worker again on its own, with ZooKeeper away too: a
-greater one counts. Who may speak at all is the key's business (`curve`).
+checked like that, since a supervisor relaunches a worker on its own, even while ZooKeeper is away:
+a greater one counts. The key decides who may connect at all (`curve`).
 
 Turned down: resending whenever the connection is re-established (needs a socket monitor, races
 with what is still queued, and is not enough alone); selective acknowledgement (losses are rare).
@@ -105,10 +105,10 @@ def _size(section: bytes) -> int:
 class Link:
     """This worker's end of the link to one peer.
 
-    The owner feeds it `receive`, `take`, `queue` and `tick`, and after each of them sends what
-    `next_frame` gives, calling `sent` for each frame that the socket took. At
-    `backlog_bytes_max` unacknowledged bytes, `queue` drops and counts what has no credit (acks, and
-    the like): the engine stops the spouts long before.
+    The owner calls `receive`, `take`, `queue` and `tick`, and after each of them sends the frames
+    that `next_frame` returns, calling `sent` for each frame that the socket took. At
+    `backlog_bytes_max` unacknowledged bytes, `queue` drops and counts sections without credit (acks
+    and the like): the engine stops the spouts long before that.
     """
 
     def __init__(
@@ -152,14 +152,14 @@ class Link:
         self._heard_at = now
         self._received = 0
         self._taken = 0
-        self._taken_bytes = 0  # taken and not told the peer
+        self._taken_bytes = 0  # taken, and the peer does not know yet
         self._parts: list[bytes] = []  # of the section whose end has not come
 
-        # What is told the peer of our tasks, and which of it the next frame carries. All of it is
-        # repeated, since a frame that carries it may be lost.
+        # The grants of our tasks, and which of them the next frame carries. All of them are
+        # repeated, since a frame that carries them may be lost.
         self._grants: dict[int, Grant] = {}
         self._grants_due: dict[int, Grant] = {}
-        self.granted: dict[int, Grant] = {}  # what the peer told of its tasks
+        self.granted: dict[int, Grant] = {}  # the grants of its tasks that the peer sent
         self._repeat_at = now + IDLE_SECS
 
         self._owed = Owed.NOTHING
@@ -172,9 +172,9 @@ class Link:
     # -- out ----------------------------------------------------------------------------------
 
     def queue(self, sections: Sequence[bytes], credited: int = 0) -> bool:
-        """Queue sections in order; False when there was no room, and all but the first `credited`
-        are dropped. Raises ValueError for one that fits into no frame (then none of them is
-        queued)."""
+        """Queue sections in order; returns False if there was no room, and then all but the first
+        `credited` are dropped. Raises ValueError if one does not fit into any frame (then none of
+        them is queued)."""
         size = 0
         for section in sections:
             check_section(section)
@@ -192,8 +192,8 @@ class Link:
         return fits
 
     def _number(self, sections: Iterable[bytes]) -> None:
-        """Put sections into frames. One that has never gone out takes what comes after it, so that
-        frames grow while a peer is slow."""
+        """Put sections into frames. A frame that has not been sent yet takes further sections, so
+        that frames grow while a peer is slow."""
         tail = self._frames[self._last] if self._last > self._sent_max else None
         for section in sections:
             if len(section) > PART_BYTES:
@@ -213,7 +213,7 @@ class Link:
         return out
 
     def grant(self, grants: Iterable[Grant], *, soon: bool) -> None:
-        """Tell the peer of our tasks with the next frame; `soon`: have one go out now."""
+        """Send the grants of our tasks with the next frame; `soon`: have a frame sent now."""
         if self.state not in _OPEN:
             return
         for grant in grants:
@@ -227,11 +227,11 @@ class Link:
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_frame` may have something."""
+        """Whether `next_frame` may return a frame."""
         return self._owed is not _NOTHING or self._cursor <= self._last
 
     def next_frame(self, now: float) -> Frame | None:
-        """The frame to send now, or None. Gives the same one again until `sent` is called."""
+        """The frame to send now, or None. Returns the same one again until `sent` is called."""
         state = self.state
         if state is _LEFT:
             return None
@@ -269,8 +269,8 @@ class Link:
         self._sent_at = now
 
     def goodbye(self) -> Frame | None:
-        """The last frame of this session, for after the engine has stopped. None when the peer
-        was never heard of or has left."""
+        """The last frame of this session, for after the engine has stopped. None if the peer has
+        never been heard or has left."""
         if self.state not in _OPEN:
             return None
         return self._frame(Kind.GOODBYE, self._sent_max)
@@ -296,16 +296,17 @@ class Link:
 
     @property
     def greeted(self) -> bool:
-        """Whether a frame for our session has come from the peer's, also if that has left since."""
+        """Whether a frame of the peer's current session has arrived for ours, even if that has left
+        since."""
         return self.state is _STANDING or self.state is _LEFT
 
     @property
     def sessions(self) -> tuple[Session, Session]:
-        """The present pair: ours and the peer's."""
+        """The current pair: ours and the peer's."""
         return (self.session, self.peer_session or NO_SESSION)
 
     def receive(self, frame: Frame, now: float) -> list[Event]:
-        """Take note of a frame of this peer's slot; what came of it, in order."""
+        """Take a frame of this peer's slot; returns the resulting events, in order."""
         self.counts.frames_received += 1
         events: list[Event] = []
         if self.peer_session is None or frame.sender > self.peer_session:
@@ -318,7 +319,7 @@ class Link:
             self.counts.dropped_replaced += 1
             return events
         if frame.receiver != self.session:
-            # It does not know us yet, or takes us for the one before: any frame of ours tells it.
+            # It does not know us yet, or knows the one before us: any frame of ours tells it.
             if frame.receiver != NO_SESSION:
                 self.counts.dropped_misaddressed += 1
             self._owe_frame()
@@ -354,8 +355,8 @@ class Link:
         return events
 
     def confirm(self, zxid_max: int | None, now: float) -> list[Event]:
-        """The zxid of the assignment as it was read now: sessions up to it count. None when it is
-        not known; then all do."""
+        """Set the zxid of the assignment as just read: sessions up to it count. With None it is not
+        known, and all sessions count."""
         self._zxid_max = zxid_max
         session, events = self._unconfirmed, list[Event]()
         if session is not None:
@@ -391,7 +392,7 @@ class Link:
 
     def _put_together(self, frame: Frame) -> tuple[bytes, ...] | None:
         """The section whose last part this frame is; None while there is more. It is taken, and
-        acknowledged, whole."""
+        acknowledged, as a whole."""
         self._parts += frame.sections
         if frame.more:
             return None
@@ -411,7 +412,7 @@ class Link:
             self._ack_at = now + ACK_DELAY_SECS
 
     def _change(self, event: Change, now: float, events: list[Event]) -> None:
-        """Something has happened that changes the state."""
+        """Handle an event that changes the state."""
         following = TABLE.get((self.state, type(event)))
         self.state = self._story.step(self.state, event, following, now)
         events.append(event)
@@ -478,7 +479,7 @@ class Link:
     # -- time ---------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Let time pass: after this, `next_frame` gives what `deadline` was for."""
+        """Let time pass: after this, `next_frame` returns the frame that `deadline` was for."""
         if now < self.deadline():
             return
         self._owe_frame()
@@ -488,7 +489,7 @@ class Link:
         elif self._frames and now >= self._sent_at + self._probe_secs:
             self._probe_secs = min(2 * self._probe_secs, IDLE_SECS)
         self._ack_at = None
-        self._sent_at = now  # also when the socket takes nothing: the next one waits its time
+        self._sent_at = now  # even if the socket takes nothing: the next one waits its time
 
     def deadline(self) -> float:
         """When `tick` is next worth calling, on the clock of `now`."""
@@ -500,24 +501,24 @@ class Link:
         return deadline if self._ack_at is None else min(deadline, self._ack_at)
 
     def connected(self, now: float) -> None:
-        """The socket has (again) a connection: greet or probe at once."""
+        """The socket has a connection (again): greet or probe at once."""
         self._owe_frame()
         self._repeat_at = now
         self._probe_secs = PROBE_SECS
         self._greeting_secs = GREETING_SECS
 
     def stands(self, since: float) -> bool:
-        """Whether the peer knows us and was heard of since then; an idle peer speaks every
+        """Whether the peer knows us and was heard since then; an idle peer speaks every
         IDLE_SECS."""
         return self.state is _STANDING and self._heard_at >= since
 
     def fell_silent(self, since: float) -> bool:
-        """Whether the peer knew us, has not left, and was not heard of since then."""
+        """Whether the peer knew us, has not left, and was not heard since then."""
         return self.state is _STANDING and self._heard_at < since
 
     @property
     def settled(self) -> bool:
-        """Nothing queued is unacknowledged (or can be: the peer left)."""
+        """Whether nothing queued is unacknowledged (or can be: the peer left)."""
         return self.state is _LEFT or not (self._frames or self._waiting)
 
     def __str__(self) -> str:

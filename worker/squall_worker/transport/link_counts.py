@@ -1,4 +1,4 @@
-"""What happened on links, as numbers."""
+"""Counts of what happened on links."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class LinkCounts:
-    """What happened on a link, for logs and metrics."""
+    """Counts of what happened on a link, for logs and metrics."""
 
     frames_sent: int = 0
     frames_resent: int = 0

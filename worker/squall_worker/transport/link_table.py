@@ -1,8 +1,7 @@
 """The life of a link as a table: its states, what happens on it, and what follows.
 
-Everything that happens is reported to the link's owner; four of these events change the state. A
-link gives no commands: what its owner has to send, it gets from `Link.next_frame`. `link.Link` runs
-the table.
+Every event is reported to the link's owner; four of them change the state. A link does not give
+commands: its owner gets the frames to send from `Link.next_frame`. `link.Link` runs the table.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class State(enum.Enum):
 
 
 class Owed(enum.Enum):
-    """What the peer must get now, whether or not a data frame goes there."""
+    """What the peer must be sent now, whether or not a data frame goes there."""
 
     NOTHING = "Nothing: what the peer has to know can ride on the next data frame."
     FRAME = "A frame of any kind."
@@ -49,8 +48,8 @@ class Delivered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A new pair of sessions: what was counted in the one before means nothing any more.
-    `waiting` are the sections that go out first."""
+    """A new pair of sessions: numbers of the previous pair have no meaning any more. `waiting` are
+    the sections that are sent first."""
 
     peer: WorkerSlot
     sessions: tuple[Session, Session]  # ours, the peer's
@@ -59,7 +58,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The peer tells of its tasks."""
+    """The peer has sent grants of its tasks."""
 
     peer: WorkerSlot
     grants: tuple[Grant, ...]
@@ -75,7 +74,7 @@ class Greeted:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The peer said goodbye. `drained`: everything that it had sent has arrived here."""
+    """The peer said goodbye. `drained`: everything that it sent has arrived here."""
 
     peer: WorkerSlot
     session: Session
@@ -97,7 +96,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """A session has greeted that the assignment, as it was read last, cannot hold."""
+    """A session has greeted that cannot belong to the assignment as it was last read."""
 
     peer: WorkerSlot
     session: Session

@@ -25,7 +25,7 @@ class OutFrame:
         self.more = more
 
     def takes(self, size_bytes: int) -> bool:
-        """Whether a section of so many bytes still goes into this frame."""
+        """Whether a section of this many bytes still fits into this frame."""
         return (
             self.size_bytes + size_bytes <= FRAME_BYTES_TARGET
             and len(self.sections) < SECTIONS_MAX
@@ -35,11 +35,11 @@ class OutFrame:
 
 
 def whole(frames: Iterable[OutFrame]) -> Iterator[bytes]:
-    """The sections of frames in order, those that were cut put together."""
+    """The sections of frames in order, with cut ones put together."""
     parts: list[bytes] = []
     for out in frames:
         if not out.first and not parts:
-            continue  # its first part was acknowledged alone, which no honest peer does
+            continue  # its first part was acknowledged alone, which only a faulty peer does
         if out.more or parts:
             parts += out.sections
             if not out.more:
@@ -50,7 +50,7 @@ def whole(frames: Iterable[OutFrame]) -> Iterator[bytes]:
 
 
 def cut(section: bytes) -> Iterator[OutFrame]:
-    """A section that is too large for one frame, in frames of its own."""
+    """Cut a section that is too large for one frame into frames of its own."""
     for start in range(0, len(section), PART_BYTES):
         part = section[start : start + PART_BYTES]
         out = OutFrame(first=start == 0, more=start + PART_BYTES < len(section))

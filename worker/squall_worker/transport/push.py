@@ -1,4 +1,4 @@
-"""The PUSH socket that carries a link's frames to its peer, and what was last seen of it."""
+"""The PUSH socket that carries a link's frames to its peer, and its last known state."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-# Frames in a PUSH socket's queue. Few: what waits in the link instead is gathered into full frames.
+# Frames in a PUSH socket's queue. Few: what waits in the link is gathered into full frames.
 _SEND_FRAMES_MAX = 32
 # A connection attempt that got no answer is given up and made again.
 _CONNECT_MS = 5_000
 HANDSHAKE_MS = 5_000
 _RECONNECT_MS = 100
-# A link that does not stand and has no connection for so long is given another socket.
+# A link that does not stand and has no connection for this long gets another socket.
 _RENEW_SECS = 3.0
 # ZMTP heartbeats find dead hosts. Long, since a receiver whose queue is full answers none.
 _HEARTBEAT_MS = 5_000
@@ -80,15 +80,15 @@ class Peer:
         return socket
 
     def disconnect(self, linger_ms: int) -> None:
-        """Close the socket, if there is one; frames in its queue get so long to leave."""
+        """Close the socket, if there is one; frames in its queue get `linger_ms` to be sent."""
         socket, self.socket, self.address = self.socket, None, None
         self.connection = Connection.NONE
         if socket is not None:
             socket.close(linger_ms)
 
     def look(self) -> bool:
-        """Ask the socket, when its FD spoke, whether it has room; True when it had none before.
-        (Asking clears the FD.)"""
+        """Ask the socket, when its FD became readable, whether it has room; True if it had none
+        before. (Asking clears the FD.)"""
         assert self.socket is not None
         before = self.connection
         has_room = int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT
@@ -96,7 +96,8 @@ class Peer:
         return self.connection is Connection.WRITABLE is not before
 
     def push(self, data: bytes) -> bool:
-        """Give a frame to the socket; False, and BLOCKED, when that did not take it."""
+        """Give a frame to the socket; returns False, and sets BLOCKED, if the socket did not take
+        it."""
         assert self.socket is not None
         try:
             self.socket.send(data, zmq.NOBLOCK)
@@ -107,7 +108,7 @@ class Peer:
 
     def is_dead(self, now: float) -> bool:
         """Whether the socket had its time to connect and the link still does not stand: after a
-        handshake that broke the protocol, ZeroMQ connects no more."""
+        handshake that broke the protocol, ZeroMQ does not connect again."""
         return (
             self.connection is Connection.BLOCKED
             and not self.link.greeted

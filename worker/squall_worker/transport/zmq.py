@@ -7,11 +7,11 @@ What is particular to ZeroMQ here:
 - A socket's FD says only "look at EVENTS", once: a socket is read until it has nothing, and one
   that refused a frame is tried again when its FD speaks and EVENTS shows POLLOUT.
 - PUSH sockets are IMMEDIATE: a frame goes into a socket only while a connection stands, so nothing
-  waits there for a process that has been replaced meanwhile, and POLLOUT tells of the connection.
+  waits there for a process that has been replaced meanwhile, and POLLOUT shows the connection.
 - MAXMSGSIZE caps one part of a message only: messages of several parts are refused.
 - A socket connects again by itself, but not after a handshake that broke the protocol: something
   else had the peer's port, or a worker that encrypts met one that does not. Then it is dead, and
-  nothing tells.
+  ZeroMQ does not report it.
 
 With the topology's key all connections are encrypted, and strangers are kept out (`curve`).
 """
@@ -75,14 +75,14 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-# Frames in the PULL socket's queue, each peer. Above it TCP holds the peer back.
+# Frames in the PULL socket's queue, per peer. Above it TCP holds the peer back.
 _RECEIVE_FRAMES_MAX = 1000
 # Received and not yet drained by the engine. Above it the socket is not read.
 _INBOX_BYTES_MAX = 64 * 1024 * 1024
 # Read in one go before other callbacks of the loop have their turn.
 _READ_BYTES = 4 * 1024 * 1024
 _WARN_SECS = 60.0
-# A peer that was not heard of for so long is not waited for when this worker ends.
+# A peer that was silent for this long is not waited for when this worker ends.
 _SILENCE_SECS = 2.5 * IDLE_SECS
 
 
@@ -97,7 +97,7 @@ class PortInUseError(SquallError):
 
 @dataclass(slots=True)
 class DropCounts:
-    """Messages that came to the port and were no frames of a peer."""
+    """Messages that arrived at the port and were not frames of a peer."""
 
     malformed: int = 0
     multipart: int = 0
@@ -113,9 +113,9 @@ class DropCounts:
 class ZmqTransport:
     """Implements `transport.Transport`; all methods are called on the event loop's thread.
 
-    `on_event` is told of each `Greeted`, `Left` and `Replaced`; `on_stranger` of a frame of this
-    topology from a slot or a session that is not in the assignment as it was read last;
-    `on_dropped` of sections that will never arrive: their peer was replaced or removed, or the
+    `on_event` gets each `Greeted`, `Left` and `Replaced`; `on_stranger` is called for a frame of
+    this topology from a slot or a session that is not in the assignment as it was last read;
+    `on_dropped` gets sections that will never arrive: their peer was replaced or removed, or the
     backlog was full. None of them may call back in.
     """
 
@@ -133,7 +133,8 @@ class ZmqTransport:
         sockets: Sockets | None = None,
         key: CurveKey | None = None,
     ) -> None:
-        """With a `key` everything is encrypted with it; raises SquallError where that cannot be."""
+        """With a `key` everything is encrypted with it; raises SquallError if that is not
+        possible."""
         if key is not None:
             require_curve()
         self.slot = slot
@@ -176,7 +177,7 @@ class ZmqTransport:
         self._state = self._story.step(self._state, event, following, self._clock.monotonic())
 
     def bind(self, host: str, port: int) -> int:
-        """Open the virtual port (0 takes a free one) and return it. Raises PortInUseError."""
+        """Open the virtual port (0: any free one) and return its number. Raises PortInUseError."""
         pull = self._context.socket(zmq.PULL)
         pull.setsockopt(zmq.LINGER, 0)
         pull.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
@@ -269,8 +270,8 @@ class ZmqTransport:
         return frozenset(slot for slot, peer in self._peers.items() if peer.link.greeted)
 
     def silent(self) -> dict[WorkerSlot, Address]:
-        """The peers that stood, said no goodbye, and were not heard of for some seconds; an idle
-        one speaks once a second."""
+        """The peers whose links stood, that said no goodbye, and that were not heard for some
+        seconds; an idle one speaks once a second."""
         since = self._clock.monotonic() - _SILENCE_SECS
         return {
             slot: peer.address
@@ -288,10 +289,10 @@ class ZmqTransport:
         self._pump(to)
 
     def drain(self, limit_bytes: int) -> list[Arrival]:
-        """See `Transport.drain`. What it returns counts as taken, and is acknowledged."""
+        """See `Transport.drain`. The returned sections count as taken, and are acknowledged."""
         inbox = self._inbox
         if not inbox:
-            return []  # whatever has come meanwhile, the PULL socket's FD tells of it
+            return []  # the PULL socket's FD signals whatever has come meanwhile
         arrivals: list[Arrival] = []
         size = 0
         now = self._clock.monotonic()
@@ -300,7 +301,7 @@ class ZmqTransport:
             size += delivered.size_bytes
             sessions = (link.session, delivered.session)
             arrivals.append(Arrival(delivered.peer, sessions, delivered.sections))
-            link.take(delivered, now)  # a link closed meanwhile tells nobody
+            link.take(delivered, now)  # no effect on a link that was closed meanwhile
             self._watch_deadline(link)
             if link.has_more:
                 self._flush_soon()
@@ -340,7 +341,7 @@ class ZmqTransport:
     # -- in -----------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
-        """The PULL socket's FD spoke, or reading had stopped early."""
+        """The PULL socket's FD became readable, or reading had stopped early."""
         if self._pull is None:
             return
         granted = self._read(_READ_BYTES)
@@ -348,7 +349,8 @@ class ZmqTransport:
             self._wakeup()
 
     def _read(self, limit_bytes: int) -> bool:
-        """Read the socket until it is empty or `limit_bytes` were read; whether grants came."""
+        """Read the socket until it is empty or `limit_bytes` were read; returns whether grants
+        came."""
         pull = self._pull
         if pull is None:
             return False
@@ -402,7 +404,8 @@ class ZmqTransport:
         return self._happened(peer.link, peer.link.receive(frame, now))
 
     def _happened(self, link: Link, events: Sequence[Event]) -> bool:
-        """What came of a frame or of a reading; whether the engine has something to do."""
+        """Handle the events of a frame or of a reading; returns whether the engine has something to
+        do."""
         woke = False
         for event in events:
             if isinstance(event, Delivered):
@@ -465,7 +468,8 @@ class ZmqTransport:
     # -- out ----------------------------------------------------------------------------------
 
     def _on_push_ready(self, peer: Peer) -> None:
-        """A PUSH socket's FD spoke: the connection came or went, or there is room again."""
+        """A PUSH socket's FD became readable: the connection came or went, or there is
+        room again."""
         if peer.socket is None:
             return
         if peer.look():
@@ -519,7 +523,7 @@ class ZmqTransport:
 
     def _on_timer(self) -> None:
         now = self._clock.monotonic()
-        self._timer_at = float("-inf")  # nobody sets it meanwhile
+        self._timer_at = float("-inf")  # nothing else sets it meanwhile
         for peer in self._peers.values():
             peer.link.tick(now)
             self._pump(peer)
@@ -540,9 +544,9 @@ class ZmqTransport:
         return total
 
     async def close(self, drain_secs: float = 0.0) -> bool:
-        """Wait at most `drain_secs` until the peers that stand have acknowledged everything, say
-        goodbye to them (only when `drain_secs` > 0) and close. Call it after the engine stopped.
-        Returns whether all was acknowledged."""
+        """Wait at most `drain_secs` until the peers whose links stand have acknowledged everything,
+        say goodbye to them (only if `drain_secs` > 0) and close. Call it after the engine stopped.
+        Returns whether everything was acknowledged."""
         if self._state is State.CLOSED:
             return True
         self._change(CloseRequested())

@@ -16,7 +16,7 @@ class State(enum.Enum):
 
 
 class Reading(enum.Enum):
-    """Who sees to it that the port is read."""
+    """Who makes sure that the port is read."""
 
     WATCHED = "The socket was empty at the last look: its FD speaks when something comes."
     DUE = "A callback is on its way, since reading stopped to let others have their turn."
@@ -33,7 +33,7 @@ class PortBound:
 
 @dataclass(frozen=True, slots=True)
 class CloseRequested:
-    """The end was asked for."""
+    """The transport is to close."""
 
 
 @dataclass(frozen=True, slots=True)

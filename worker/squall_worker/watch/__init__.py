@@ -1,2 +1,1 @@
-"""What a worker watches about itself: calls that do not return. `stalls` decides, `watchdog`
-acts."""
+"""A worker watches itself for calls that do not return. `stalls` decides, `watchdog` acts."""

@@ -1,8 +1,8 @@
 """Names the messages of trees, for errors about calls that do not return.
 
-A worker knows the messages of its own spouts. Those of others it asks for, through the cluster
-state (see `squall_common.cluster.questions`): its run loop may be what is stuck. In turn it
-answers the questions of others.
+A worker knows the messages of its own spouts. It asks for those of other workers through the
+cluster state (see `squall_common.cluster.questions`), since its own run loop may be stuck. In turn
+it answers the questions of others.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ ASK_SECS = 3.0
 _NAMES_MAX = 100
 _AGAIN_SECS = 5.0  # after a reading that failed
 
-# Asks which messages trees are of, for at most about the seconds given.
+# Asks which messages trees belong to, for at most about the given seconds.
 Ask = Callable[[Collection[int], float], Mapping[int, str]]
 
 
 class MessageNames:
-    """What is known of messages, by the root of their tree. `look_up` and `names` belong to one
-    thread; asking is done on another."""
+    """Known messages, by the root of their tree. `look_up` and `names` belong to one thread; asking
+    is done on another."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -46,7 +46,8 @@ class MessageNames:
         return self._names
 
     def look_up(self, roots: Sequence[int], built: Sequence[Built]) -> None:
-        """Find out about these, and keep it: a tree may fail before its name is needed."""
+        """Find the messages of these trees, and keep them: a tree may fail before its name is
+        needed."""
         from squall_engine.observe.under_way import message_of
 
         for root in roots:
@@ -57,7 +58,7 @@ class MessageNames:
                 self._wanted[root] = None
 
     def ask(self) -> None:
-        """Ask for what is wanted, one question at a time. Does not wait."""
+        """Ask for the missing messages, one question at a time. Does not wait."""
         if self._wanted and not self.is_asking:
             roots = list(self._wanted)
             self._wanted.clear()
@@ -89,7 +90,7 @@ class MessageNames:
 
 
 def ask_aside(daemon_conf: Mapping[str, Any], topology_id: str) -> Ask:
-    """Asks by a loop and a session with ZooKeeper of their own, for a moment."""
+    """Asks with a temporary loop and ZooKeeper session of its own."""
 
     def ask(roots: Collection[int], secs: float) -> Mapping[int, str]:
         async def run() -> Mapping[int, str]:
@@ -107,7 +108,7 @@ def ask_aside(daemon_conf: Mapping[str, Any], topology_id: str) -> Ask:
 
 
 async def answer_questions(store: Store, topology_id: str, built: Sequence[Built]) -> None:
-    """Answer what other workers ask for, until the topology is gone. `built` are tasks of this
+    """Answer the questions of other workers, until the topology is gone. `built` are tasks of this
     worker."""
     from squall_engine.observe.under_way import message_of
 

@@ -1,13 +1,13 @@
-"""Decides about calls that do not return: which to name, to report, to end the worker for.
+"""Decides about calls that do not return: which to log, to report, or to end the worker for.
 
-Plain code. It is shown the calls that are under way, now and then, and how much time has passed in
-which the process ran; it returns what is to be done. A call is known by its key, so that one that
-has returned is forgotten, and another of the same task begins anew.
+Plain code. From time to time it is given the calls that are under way, and how much time has passed
+in which the process ran; it returns what to do. A call is identified by its key, so one that has
+returned is forgotten, and another of the same task starts from zero.
 
-    1 s                                    named in the log, at most one call a task and minute
+    1 s                                    named in the log, at most one call per task and minute
     10 s, or half of what follows          its messages are looked up, while they are in flight: at
                                            most one call a component and minute
-    topology.message.timeout.secs          an error, once, at most one a component and minute
+    topology.message.timeout.secs          an error, once, at most one per component and minute
     topology.worker.stall.timeout.secs     the worker ends
 """
 
@@ -34,7 +34,7 @@ class Limits(Protocol):
 
 
 class Call(Protocol):
-    """As far as the decision needs it (see `engine.under_way`)."""
+    """The fields that the decision needs (see `engine.under_way`)."""
 
     @property
     def key(self) -> tuple[object, ...]: ...
@@ -53,7 +53,7 @@ C = TypeVar("C", bound=Call)
 
 
 class Step(enum.Enum):
-    """What a call has come to."""
+    """A stage that a call has reached."""
 
     NAMED = "Say in the log that it is under way."
     LOOKED_UP = "Find out which messages it was given: an error will name them."
@@ -77,7 +77,7 @@ class _Known(Generic[C]):
 
 
 class StallWatch(Generic[C]):
-    """The calls that are under way, and what was said of them."""
+    """The calls that are under way, and what was reported about them."""
 
     def __init__(self) -> None:
         self._now = 0.0  # time that counts
@@ -87,7 +87,7 @@ class StallWatch(Generic[C]):
         self._reported: dict[object, float] = {}  # component -> when one was reported
 
     def observe(self, calls: Iterable[C], elapsed_secs: float) -> list[Notice[C]]:
-        """These calls are under way, and so much time has passed since the last look."""
+        """Take the calls that are under way, and the time since the last look."""
         self._now += elapsed_secs
         known = {}
         for call in calls:
@@ -118,7 +118,7 @@ class StallWatch(Generic[C]):
                 yield Notice(Step.OVERDUE, call, secs)
 
     def _is_time(self, said: dict[object, float], what: object) -> bool:
-        """Whether it is time to say it again; it then counts as said."""
+        """Whether it is time to report it again; it then counts as reported."""
         before = said.get(what)
         if before is not None and self._now - before < AGAIN_SECS:
             return False
@@ -127,6 +127,6 @@ class StallWatch(Generic[C]):
 
 
 def counted_secs(elapsed_secs: float, asked_secs: float) -> float:
-    """How much of the time between two looks counts, when the second was to come after
-    `asked_secs`: while the process was stopped, or had no processor, no call could return."""
+    """How much of the time between two looks counts, if the second was to come after `asked_secs`:
+    while the process was stopped, or had no processor, no call could return."""
     return min(elapsed_secs, 1.5 * asked_secs)

@@ -1,16 +1,16 @@
-"""Looks after calls of components that do not return, from the heartbeat thread.
+"""Watches for calls of components that do not return, from the heartbeat thread.
 
 The run loop may be stuck in such a call, so nothing here goes through it: the log is written from
-this thread, an error reaches ZooKeeper by a session of its own, and the process ends by `os._exit`;
-its supervisor launches another, and the other workers fail at once what it had.
+this thread, an error reaches ZooKeeper through a session of its own, and the process ends by
+`os._exit`; its supervisor launches another, and the other workers at once fail its messages.
 
-How long the loop has been in one piece of work is asked of the loop itself: when it is busy, a
-callback is left for it, and while that has not run nothing else has either. Only then are the
-frames of its thread read. A worker with nothing to do is not woken.
+The loop itself shows how long it has been in one piece of work: when it is busy, a callback is
+queued on it, and while that has not run, nothing else has either. Only then are the frames of its
+thread read. A worker with nothing to do is not woken.
 
-C code that keeps the interpreter to itself (a regular expression that backtracks) stops this thread
-too, and the heartbeats with it: the supervisor ends such a worker at its timeout. Before that,
-`faulthandler`, which needs no interpreter, writes the stacks to worker.err.
+C code that holds the interpreter's lock (a regular expression that backtracks) stops this thread as
+well, and with it the heartbeats: the supervisor ends such a worker at its timeout. Before that,
+`faulthandler`, which does not need the interpreter, writes the stacks to worker.err.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ EXIT_STALLED = 5  # a call has not returned within topology.worker.stall.timeout
 _LOOK_SECS = 1.0
 _LOOK_SOON_SECS = 0.25  # while the loop owes an answer
 _HELD_SECS = 0.2  # without an answer
-_REPORT_SECS = 10.0  # an error on its way to ZooKeeper; a worker that is to end waits half of it
+_REPORT_SECS = 10.0  # for an error to reach ZooKeeper; a worker that is to end waits half of it
 _HINT = (
     "set a timeout for what the call waits for, or give the component a longer "
     "topology.worker.stall.timeout.secs in its own configuration"
 )
 
 Errors = Sequence[tuple[str, ErrorInfo]]  # with their components
-# Sends errors to ZooKeeper; takes at most about the seconds given.
+# Sends errors to ZooKeeper; takes at most about the given seconds.
 Send = Callable[[Errors, float], None]
 
 
 class _Question:
-    """Left for the loop; `answered` once it has come round to it."""
+    """Queued on the loop; `answered` once the loop has run it."""
 
     def __init__(self, asked_at: float) -> None:
         self.asked_at = asked_at
@@ -66,7 +66,8 @@ class _Question:
 
 
 class Watchdog:
-    """`look` is called on the heartbeat thread, and says how soon it wants to be called again."""
+    """`look` is called on the heartbeat thread, and returns how soon it wants to be
+    called again."""
 
     def __init__(
         self,
@@ -78,8 +79,8 @@ class Watchdog:
         ask: Ask,
         end: Callable[[int], None] = os._exit,
     ) -> None:
-        """On the thread of `loop`. `record` makes of a component, a task and a text what is stored,
-        on any thread. `ask` is for messages of other workers' spouts."""
+        """Call it on the thread of `loop`. `record` turns a component, a task and a text into the
+        stored error, on any thread. `ask` finds messages of other workers' spouts."""
         self._loop = loop
         self._thread_id = threading.get_ident()
         self._clock = clock
@@ -87,7 +88,7 @@ class Watchdog:
         self._send = send
         self._messages = MessageNames(ask)
         self._end = end
-        self._built: Sequence[Built] | None = None  # None: nothing to look after
+        self._built: Sequence[Built] | None = None  # None: nothing to watch
         self._conf: Mapping[str, Any] = {}
         self._watch: StallWatch[CallUnderWay] = StallWatch()
         self._question: _Question | None = None
@@ -96,8 +97,8 @@ class Watchdog:
         self._ending = False
 
     def begin(self, built: Sequence[Built], conf: Mapping[str, Any]) -> None:
-        """The components are open: look after their calls from now on. `conf` is the topology's
-        over the daemons'."""
+        """The components are open: watch their calls from now on. `conf` is the topology's over the
+        daemons'."""
         self._conf = conf
         self._built = built
 
@@ -128,7 +129,7 @@ class Watchdog:
             call = under_way.call_on_loop(built, self._thread_id)
             calls.append(call or self._unknown_call())
         else:
-            # (While the loop is held, no coroutine can go on: that is no fault of theirs.)
+            # (While the loop is held, no coroutine can go on: that is not their fault.)
             try:
                 calls += under_way.calls_in_coroutines(built)
             except RuntimeError:
@@ -165,7 +166,7 @@ class Watchdog:
         return False
 
     def _unknown_call(self) -> CallUnderWay:
-        """The loop is held by what no task has called: a callback of a user's, for one."""
+        """The loop is held by something that no task called, such as a user's callback."""
         from squall_engine.observe import under_way
 
         return under_way.CallUnderWay(
@@ -194,16 +195,16 @@ class Watchdog:
         else:
             what = f"CallOverdue: {what} (topology.message.timeout.secs)"
             log.error("call_overdue", component=call.component, task=call.task, what=what)
-        # As a traceback, which ends with what it is about: lists show the last line.
+        # Like a traceback, this ends with the message: lists show the last line.
         text = f"The stack of the call, the innermost line last:\n{stack.rstrip()}\n{what}"
         return call.component, self._record(call.component, call.task, text)
 
     def _report(self, found: Sequence[tuple[Notice[CallUnderWay], str]], ending: bool) -> None:
-        """On a thread of its own: the heartbeats go on. Each call comes with its stack."""
+        """On a thread of its own, so that the heartbeats go on. Each call comes with its stack."""
         if ending:
             timer = threading.Timer(_REPORT_SECS, self._end, (EXIT_STALLED,))
             timer.daemon = True
-            timer.start()  # whatever else hangs, a lock of the log's too
+            timer.start()  # whatever else hangs, even a lock of the log
         try:
             self._messages.wait_answered(ASK_SECS)
             errors = [self._error(notice, stack) for notice, stack in found]
@@ -236,7 +237,7 @@ def dump_when_silent(secs: float) -> None:
 
 
 def send_aside(daemon_conf: dict[str, Any], topology_id: str) -> Send:
-    """Reports by a loop and a session with ZooKeeper of their own, for a moment."""
+    """Reports with a temporary loop and ZooKeeper session of its own."""
 
     def send(errors: Errors, secs: float) -> None:
         async def report() -> None:
