@@ -93,7 +93,7 @@ async def test_an_isolated_node_stops_its_workers_and_starts_them_after_the_heal
     await node.wait_running()
 
 
-async def test_zookeeper_away_alone_stops_nothing(cluster: _Cluster) -> None:
+async def test_a_zookeeper_outage_alone_stops_nothing(cluster: _Cluster) -> None:
     node = cluster.node
     await cluster.settle()
     pid = await node.wait_running()
@@ -126,7 +126,7 @@ async def test_a_supervisor_restarted_on_an_isolated_node_starts_nothing(
     await node.wait_running()
 
 
-async def test_what_was_stopped_on_an_isolated_node_is_not_what_goes_on_without_zookeeper(
+async def test_work_stopped_by_isolation_is_not_started_without_zookeeper(
     cluster: _Cluster,
 ) -> None:
     """The supervisor is started there, adopts, stops what it adopted, and then the time comes to
@@ -149,7 +149,7 @@ async def test_what_was_stopped_on_an_isolated_node_is_not_what_goes_on_without_
     await node.wait_running()
 
 
-async def test_a_refused_connection_is_a_way_and_no_route_is_none() -> None:
+async def test_a_refused_connection_counts_as_reached_and_a_missing_route_does_not() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = listener.getsockname()

@@ -24,7 +24,7 @@ def poison(node: TestNode, topology_id: str, key: str, data: bytes | None) -> No
         node.blobs.blobs[key] = (1, data)
 
 
-async def test_none_of_them_stops_anything_of_a_healthy_one(tmp_path: Path) -> None:
+async def test_poisoned_topologies_do_not_disturb_a_healthy_one(tmp_path: Path) -> None:
     ids = [f"poisoned-{n}-1700000000" for n in range(1, 11)]
     ports = range(6701, 6701 + len(ids))
     node = TestNode(tmp_path, **{"supervisor.slots.ports": [6700, *ports]})

@@ -62,7 +62,7 @@ async def test_an_assignment_becomes_a_running_worker(node: TestNode) -> None:
     assert (worker_dir / "artifacts" / "worker.log.err").exists()
 
 
-async def test_a_worker_has_the_limits_of_its_node_and_the_supervisor_has_not(
+async def test_the_nodes_limits_apply_to_workers_and_not_to_the_supervisor(
     tmp_path: Path,
 ) -> None:
     node = TestNode(
@@ -190,7 +190,7 @@ async def test_incarnations_rise_with_every_launch(node: TestNode) -> None:
     assert len({one.assignment_zxid for one in seen if one is not None}) == 1
 
 
-async def test_a_stopped_worker_is_killed_and_replaced_when_its_time_is_over(
+async def test_a_stopped_worker_is_killed_and_replaced_after_its_timeout(
     node: TestNode,
 ) -> None:
     await node.start()
@@ -203,7 +203,7 @@ async def test_a_stopped_worker_is_killed_and_replaced_when_its_time_is_over(
     assert await node.wait_running() != pid
 
 
-async def test_a_worker_that_never_beats_is_killed_after_the_start_time_out(
+async def test_a_worker_that_never_beats_is_killed_after_the_start_timeout(
     tmp_path: Path,
 ) -> None:
     node = TestNode(tmp_path, **{"supervisor.worker.start.timeout.secs": 1.5})
@@ -228,7 +228,7 @@ async def test_a_crash_loop_backs_off(node: TestNode) -> None:
     assert gaps[1] >= 1.0
 
 
-async def test_a_worker_that_crashes_is_an_error_of_its_topology_and_one_that_is_ended_is_not(
+async def test_a_worker_crash_is_an_error_of_its_topology_and_a_requested_end_is_not(
     node: TestNode,
 ) -> None:
     node.behave(crash=0)
@@ -255,7 +255,7 @@ async def test_a_worker_that_crashes_is_an_error_of_its_topology_and_one_that_is
     assert await cluster.errors(WORDS, "__system") == before
 
 
-async def test_a_topology_that_goes_ends_its_worker_and_leaves_nothing(node: TestNode) -> None:
+async def test_removing_a_topology_ends_its_worker_and_leaves_nothing(node: TestNode) -> None:
     supervisor = await node.start()
     await node.assign(WORDS, {6700: 1})
     pid = await node.wait_running()
@@ -271,7 +271,7 @@ async def test_a_topology_that_goes_ends_its_worker_and_leaves_nothing(node: Tes
     assert (supervisor.settings.artifacts_dir / WORDS / "6700" / "worker.log.out").exists()
 
 
-async def test_logs_of_a_worker_that_is_gone_are_deleted_after_their_age(tmp_path: Path) -> None:
+async def test_logs_of_an_ended_worker_are_deleted_after_the_maximum_age(tmp_path: Path) -> None:
     node = TestNode(
         tmp_path,
         **{"logviewer.cleanup.interval.secs": 0.1, "logviewer.cleanup.age.mins": 0.01},
@@ -292,7 +292,7 @@ async def test_logs_of_a_worker_that_is_gone_are_deleted_after_their_age(tmp_pat
         await node.close()
 
 
-async def test_other_executors_restart_the_worker_and_peers_that_move_do_not(
+async def test_a_change_of_executors_restarts_the_worker_and_a_move_of_peers_does_not(
     node: TestNode,
 ) -> None:
     await node.start()
@@ -392,7 +392,7 @@ async def test_a_worker_that_died_meanwhile_is_launched_again(node: TestNode) ->
 
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("child", [True, "detached"])
-async def test_what_a_worker_that_died_meanwhile_has_left_is_killed(
+async def test_leftovers_of_a_worker_that_died_meanwhile_are_killed(
     node: TestNode, child: object, by_hand: bool
 ) -> None:
     """By the next supervisor, or by `storm kill_workers`."""
@@ -554,7 +554,9 @@ async def test_the_supervisors_id_stays(node: TestNode) -> None:
     assert (await node.start()).id == first
 
 
-async def test_zookeeper_away_stops_nothing_and_dead_workers_come_back(node: TestNode) -> None:
+async def test_a_zookeeper_outage_stops_nothing_and_dead_workers_are_relaunched(
+    node: TestNode,
+) -> None:
     store = MemoryStore(node.ensemble)
     supervisor = await node.start(store=store)
     await node.assign(WORDS, {6700: 1, 6701: 2})
@@ -594,7 +596,7 @@ async def test_a_lost_session_is_followed_by_a_new_registration(node: TestNode) 
     assert await node.wait_running() == pid
 
 
-async def test_a_start_without_zookeeper_goes_on_with_what_was_known(
+async def test_a_start_without_zookeeper_uses_the_last_known_assignments(
     node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from squall_supervisor import supervisor as module
@@ -612,7 +614,7 @@ async def test_a_start_without_zookeeper_goes_on_with_what_was_known(
     await node.wait_running(6701)
 
 
-async def test_an_unreadable_assignment_is_no_reason_to_stop_a_worker(node: TestNode) -> None:
+async def test_an_unreadable_assignment_does_not_stop_a_worker(node: TestNode) -> None:
     supervisor = await node.start()
     await node.assign(WORDS, {6700: 1})
     pid = await node.wait_running()

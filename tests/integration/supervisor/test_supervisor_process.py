@@ -203,7 +203,7 @@ async def test_a_second_supervisor_on_the_same_folder_is_refused(operator: Opera
     assert b"Traceback" not in err
 
 
-async def test_a_used_port_is_told_in_one_message(operator: Operator) -> None:
+async def test_a_port_in_use_is_reported_in_one_message(operator: Operator) -> None:
     server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0)
     async with server:
         operator.conf["supervisor.thrift.port"] = server.sockets[0].getsockname()[1]
@@ -248,7 +248,7 @@ async def test_the_thrift_service_answers(operator: Operator, cluster: ClusterSt
 @pytest.mark.parametrize(
     ("content", "why"), [(None, b"SQUALL_DAEMON_CONF is not set"), ("[]", b"no configuration")]
 )
-async def test_a_bad_configuration_is_told_in_one_message(
+async def test_a_bad_configuration_is_reported_in_one_message(
     tmp_path: Path, content: str | None, why: bytes
 ) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "SQUALL_DAEMON_CONF"}

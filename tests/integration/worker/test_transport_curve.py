@@ -117,7 +117,7 @@ async def test_a_stranger_delivers_nothing(
         await still_works(pair)
 
 
-async def test_who_has_the_key_gets_in(pair: Pair) -> None:
+async def test_a_peer_with_the_key_gets_in(pair: Pair) -> None:
     """The same socket and frames with the key: it is the key that keeps the others out."""
     with pushing(
         pair.b.port,
@@ -130,7 +130,7 @@ async def test_who_has_the_key_gets_in(pair: Pair) -> None:
     assert pair.b.transport.drops.refused == 0
 
 
-async def test_refusals_are_told_once_in_a_while(
+async def test_refusals_are_logged_at_intervals(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[dict[str, object]] = []
@@ -227,7 +227,7 @@ async def test_a_silent_peer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     await worker.transport.close()
 
 
-async def test_a_sniffer_sees_no_word() -> None:
+async def test_a_sniffer_sees_no_plain_text() -> None:
     words = [b"squall-secret-%d-%s" % (i, os.urandom(4).hex().encode()) for i in range(500)]
 
     async def seen(key: CurveKey | None) -> bytes:

@@ -211,7 +211,7 @@ async def test_a_graceful_restart_under_load_fails_nothing(
         assert "worker_lost" not in one.log
 
 
-async def test_a_consumer_of_metrics_that_hangs_does_not_keep_the_goodbye_back(
+async def test_a_hanging_metrics_consumer_does_not_delay_the_goodbye(
     zookeeper: DevZooKeeper,  # noqa: F811
     open_cluster: Opener,
 ) -> None:
@@ -414,7 +414,7 @@ async def test_a_listener_beyond_loopback_is_refused(
     assert "storm.security.insecure" in worker.log
 
 
-async def test_a_stuck_bolt_shows_in_the_heartbeat_and_stacks_can_be_had(
+async def test_a_stuck_bolt_shows_in_the_heartbeat_and_its_stacks_can_be_dumped(
     zookeeper: DevZooKeeper,  # noqa: F811
     open_cluster: Opener,
 ) -> None:

@@ -329,7 +329,7 @@ async def test_a_session_that_the_assignment_cannot_hold_replaces_nobody(pair: P
     await forger.transport.close()
 
 
-async def test_what_else_had_the_port_for_a_while_is_got_over(pair: Pair) -> None:
+async def test_a_link_recovers_after_another_program_had_the_port(pair: Pair) -> None:
     """ZeroMQ gives a socket up for good that met another protocol."""
     await pair.wait_greeted()
     met = 0
@@ -467,7 +467,7 @@ async def test_idle_links_cost_next_to_nothing(pair: Pair) -> None:
     assert cpu < 0.15
 
 
-async def test_a_contradiction_tells_what_led_there() -> None:
+async def test_a_contradiction_reports_what_led_to_it() -> None:
     worker = Worker(A)
     worker.start()
     worker.transport._reading = Reading.HELD  # and its inbox is empty: nothing would read again

@@ -36,7 +36,7 @@ def test_wrong_values_are_refused_by_name(key: str, value: Any, why: str) -> Non
     assert key in str(error.value)
 
 
-def test_folders_hang_together(tmp_path: Path) -> None:
+def test_folders_are_derived_from_storm_local_dir(tmp_path: Path) -> None:
     settings = SupervisorSettings.from_conf({"storm.local.dir": str(tmp_path)})
     assert settings.artifacts_dir == tmp_path / "logs" / "workers-artifacts"
     assert settings.stormdist_dir == tmp_path / "supervisor" / "stormdist"
@@ -47,7 +47,7 @@ def test_a_disabled_supervisor_has_no_slots() -> None:
     assert SupervisorSettings.from_conf({"supervisor.enable": False}).ports == ()
 
 
-def test_a_topology_may_have_its_own_worker_time_out_up_to_a_maximum() -> None:
+def test_a_topology_may_have_its_own_worker_timeout_up_to_a_maximum() -> None:
     settings = SupervisorSettings.from_conf({"worker.max.timeout.secs": 100})
     key = "topology.worker.timeout.secs"
     given = [None, 50, 500, -1, "x", True]

@@ -32,7 +32,9 @@ def test_a_worker_that_encrypts_has_its_key(tmp_path: Path) -> None:
     [None, b"", b"{", CurveKey.make("other-1-1").to_bytes()],
     ids=["none", "empty", "damaged", "another's"],
 )
-def test_one_that_cannot_read_it_does_not_start(tmp_path: Path, data: bytes | None) -> None:
+def test_a_worker_that_cannot_read_its_key_does_not_start(
+    tmp_path: Path, data: bytes | None
+) -> None:
     """It never goes on in the clear."""
     if data is not None:
         (tmp_path / KEY_FILE).write_bytes(data)
@@ -40,14 +42,16 @@ def test_one_that_cannot_read_it_does_not_start(tmp_path: Path, data: bytes | No
         own_key(spec(tmp_path), {CURVE: "auto"}, "0.0.0.0")
 
 
-def test_nor_one_whose_zeromq_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_whose_zeromq_lacks_curve_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / KEY_FILE).write_bytes(KEY.to_bytes())
     monkeypatch.setattr("zmq.has", lambda feature: False)
     with pytest.raises(SquallError, match="without CURVE"):
         own_key(spec(tmp_path), {CURVE: True}, "127.0.0.1")
 
 
-def test_a_topology_of_before_there_were_keys_stays_in_the_clear_and_says_so(
+def test_a_topology_from_before_keys_stays_unencrypted_and_logs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []

@@ -66,7 +66,9 @@ time.sleep(600)
 """
 
 
-def test_the_kernel_ends_what_takes_too_much_children_too(real: Cgroups, tmp_path: Path) -> None:
+def test_the_kernel_kills_processes_over_the_limit_and_their_children(
+    real: Cgroups, tmp_path: Path
+) -> None:
     child = run_in(real, "w1", FORKS_AND_EATS, WorkerLimits(48.0), tmp_path)
     try:
         deadline = time.monotonic() + 60
@@ -81,7 +83,7 @@ def test_the_kernel_ends_what_takes_too_much_children_too(real: Cgroups, tmp_pat
     assert real.oom_kills("w1") == 0
 
 
-def test_a_cgroup_that_is_not_empty_goes_with_what_is_in_it(real: Cgroups, tmp_path: Path) -> None:
+def test_removing_a_cgroup_kills_the_processes_in_it(real: Cgroups, tmp_path: Path) -> None:
     code = "import os, time; os.fork() or os.setsid(); os.fork(); time.sleep(600)"
     child = run_in(real, "w1", code, WorkerLimits(), tmp_path)
     below = real._homes["memory"] / "w1" / "made-by-the-worker"

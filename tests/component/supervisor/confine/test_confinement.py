@@ -143,7 +143,7 @@ def test_a_worker_has_a_session_of_its_own_and_no_file_of_the_supervisors(
     assert found["umask"] == 0o077
 
 
-def test_what_belongs_to_a_worker_is_for_its_user_only(start: Start) -> None:
+def test_files_of_a_worker_are_for_its_user_only(start: Start) -> None:
     before = os.umask(0)  # the supervisor's own is no protection
     try:
         spec, _ = start()
@@ -158,7 +158,7 @@ def test_what_belongs_to_a_worker_is_for_its_user_only(start: Start) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
-def test_no_blob_can_have_the_name_of_what_is_in_a_workers_folder(
+def test_no_blob_can_have_the_name_of_a_file_in_a_workers_folder(
     start: Start, tmp_path: Path
 ) -> None:
     (tmp_path / "curve.key").write_bytes(b"key")
@@ -283,7 +283,7 @@ gives_powers = pytest.mark.skipif(
 
 
 @gives_powers
-def test_no_worker_inherits_what_a_supervisor_that_is_not_root_was_lent(tmp_path: Path) -> None:
+def test_no_worker_inherits_the_ambient_capabilities_of_a_supervisor(tmp_path: Path) -> None:
     """That is for py-spy."""
     said = run_with_powers(LENT, tmp_path)
     assert said.returncode == 0, said
@@ -299,7 +299,7 @@ def test_only_root_runs_workers_of_other_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
-def test_what_a_worker_prints_goes_to_a_file_and_nowhere_else(
+def test_a_workers_output_goes_to_a_file_and_nowhere_else(
     start: Start, tmp_path: Path, kind: str
 ) -> None:
     logs = tmp_path / "logs" / "t-1" / "6700"
@@ -317,9 +317,7 @@ def test_what_a_worker_prints_goes_to_a_file_and_nowhere_else(
     assert victim.read_text() == "before"
 
 
-def test_what_was_printed_before_is_kept_and_put_aside_when_it_is_long(
-    start: Start, tmp_path: Path
-) -> None:
+def test_earlier_output_is_kept_and_rotated_when_it_is_long(start: Start, tmp_path: Path) -> None:
     spec, _ = start()
     said(spec)
     start()
@@ -334,7 +332,7 @@ def test_what_was_printed_before_is_kept_and_put_aside_when_it_is_long(
     assert (spec.artifacts_dir / "worker.log.out.1").stat().st_size == 11 * 1024 * 1024
 
 
-def test_a_folder_that_is_deeper_than_our_stack_is_removed(tmp_path: Path) -> None:
+def test_a_folder_nested_deeper_than_our_stack_is_removed(tmp_path: Path) -> None:
     here = os.getcwd()
     (tmp_path / "w1").mkdir()
     os.chdir(tmp_path / "w1")
@@ -348,7 +346,7 @@ def test_a_folder_that_is_deeper_than_our_stack_is_removed(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_children_and_grandchildren_count_and_what_they_share_counts_once(start: Start) -> None:
+def test_children_and_grandchildren_count_and_shared_pages_count_once(start: Start) -> None:
     code = """
 import os, time
 held = bytearray(os.urandom(1) * (48 << 20))  # shared by all that are forked from here on
@@ -378,7 +376,7 @@ time.sleep(600)
     assert (48 + 32 + 16) * mib < exact < (48 + 32 + 16 + 60) * mib
 
 
-def test_a_process_that_has_ended_uses_nothing() -> None:
+def test_a_process_that_has_ended_uses_no_memory() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         identity = processes.identify(child.pid)
         assert identity is not None

@@ -51,7 +51,7 @@ def as_user(user: WorkerUser, code: str, folder: Path) -> str:
 
 
 @root_only
-def test_a_folder_is_given_away_whole_and_what_is_ours_stays(folder: Path) -> None:
+def test_a_folder_is_given_away_except_for_our_own_files(folder: Path) -> None:
     worker = folder / "w1"
     worker.mkdir(mode=0o700)
     (worker / "tmp").mkdir(mode=0o700)
@@ -74,7 +74,7 @@ def test_a_folder_is_given_away_whole_and_what_is_ours_stays(folder: Path) -> No
 
 
 @root_only
-def test_one_user_is_let_in_and_no_other(folder: Path) -> None:
+def test_only_the_granted_user_is_let_in(folder: Path) -> None:
     code = folder / "code"
     code.mkdir(mode=0o700)
     (code / "main.py").write_text("secret")
@@ -91,7 +91,7 @@ def test_one_user_is_let_in_and_no_other(folder: Path) -> None:
 
 
 @root_only
-def test_many_grants_at_once_all_hold(folder: Path) -> None:
+def test_concurrent_grants_all_take_effect(folder: Path) -> None:
     threads = [threading.Thread(target=grant, args=(folder, 61000 + n)) for n in range(24)]
     for thread in threads:
         thread.start()
@@ -101,7 +101,7 @@ def test_many_grants_at_once_all_hold(folder: Path) -> None:
 
 
 @root_only
-def test_a_passage_is_walked_through_and_not_listed(folder: Path) -> None:
+def test_a_passage_can_be_walked_through_but_not_listed(folder: Path) -> None:
     (folder / "passage" / "inner").mkdir(parents=True)
     open_passage(folder / "passage")
     assert "PermissionError" in as_user(BLUE, "import os; os.listdir('passage')", folder)
@@ -176,7 +176,7 @@ def test_a_file_that_turns_into_a_link_is_not_followed(folder: Path) -> None:
     assert victim.stat().st_uid == 0
 
 
-def test_only_what_we_wrote_is_read(tmp_path: Path) -> None:
+def test_only_files_that_we_wrote_are_read(tmp_path: Path) -> None:
     ours = tmp_path / "ours"
     ours.write_text("x")
     assert read_own(ours) == b"x"
@@ -229,5 +229,5 @@ print(json.dumps(found))
         )  # fmt: skip
 
 
-def test_who_owns_what_is_not_there() -> None:
+def test_a_missing_folder_has_no_owner() -> None:
     assert ownership.owner_of(Path("/no/such/folder")) is None

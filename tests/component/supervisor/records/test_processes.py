@@ -35,7 +35,7 @@ def test_leftovers_of_a_recycled_leader_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("marked", [True, False])
-def test_a_session_that_nobody_watched_counts_only_with_the_workers_mark(
+def test_in_an_unwatched_session_only_processes_with_the_workers_mark_are_killed(
     tmp_path: Path, marked: bool
 ) -> None:
     """Its number can be somebody else's since: a daemon whose first process has ended."""

@@ -16,7 +16,7 @@ def program(path: Path, body: str) -> str:
     return str(path)
 
 
-async def test_a_sampler_that_writes_nothing_raises_what_it_said(tmp_path: Path) -> None:
+async def test_a_sampler_that_writes_nothing_raises_its_message(tmp_path: Path) -> None:
     fake = program(tmp_path / "spy", "echo 'Error: no such process' >&2; exit 1")
     with pytest.raises(ProfileError, match="no such process"):
         await Sampling(fake, 1, tmp_path / "out.svg").run(1)

@@ -223,7 +223,7 @@ def test_the_oracle_sees_a_link_that_forgets_a_resend() -> None:
     raise AssertionError("the loss was not noticed")
 
 
-def test_left_is_told_once() -> None:
+def test_left_is_reported_once() -> None:
     world = World(5)
     world.settle()
     goodbye = world.sides[0].link.goodbye()

@@ -99,7 +99,7 @@ async def test_a_worker_finds_its_files_and_folders(cache, workers) -> None:
     assert os.access(folder / "newPython/bin/run", os.X_OK)
 
 
-async def test_what_is_here_is_not_fetched_again_and_serves_while_nimbus_is_away(
+async def test_a_blob_on_disk_is_not_fetched_again_and_is_used_while_nimbus_is_away(
     cache, blobs
 ) -> None:
     await cache.localize([WORDS])
@@ -136,7 +136,7 @@ async def test_an_update_renames_the_link_and_keeps_what_the_worker_has_open(
     assert versions(cache, WORDS) == versions(cache, PYTHON) == ["2"]
 
 
-async def test_a_crash_between_count_and_link_is_made_up_for(
+async def test_a_crash_between_list_and_link_is_repaired(
     cache, blobs, workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The supervisor dies, or the disk is full, just before the link is renamed."""
@@ -171,7 +171,7 @@ async def test_a_blob_that_asks_for_a_restart_is_left_alone(cache, blobs, worker
     assert (worker(cache, workers, "b", MODEL) / "model").read_bytes() == b"m2"
 
 
-async def test_a_deleted_blob_changes_nothing_for_those_who_run(cache, blobs, workers) -> None:
+async def test_a_deleted_blob_changes_nothing_for_running_workers(cache, blobs, workers) -> None:
     await cache.localize([WORDS])
     folder = worker(cache, workers, "a", WORDS)
     del blobs.blobs["words"]
@@ -180,7 +180,7 @@ async def test_a_deleted_blob_changes_nothing_for_those_who_run(cache, blobs, wo
 
 
 @pytest.mark.parametrize("spoil", ["bytes", "mode", "gone", "manifest"])
-async def test_what_is_spoiled_is_fetched_again(cache, blobs, workers, spoil: str) -> None:
+async def test_a_spoiled_blob_is_fetched_again(cache, blobs, workers, spoil: str) -> None:
     await cache.localize([PYTHON])
     here = cache.current(PYTHON)
     run = here.data / "bin/run"
@@ -200,14 +200,14 @@ async def test_what_is_spoiled_is_fetched_again(cache, blobs, workers, spoil: st
     assert os.access(folder / "newPython/bin/run", os.X_OK)
 
 
-async def test_an_archive_that_cannot_be_unpacked_is_told(cache, blobs) -> None:
+async def test_an_archive_that_cannot_be_unpacked_is_reported(cache, blobs) -> None:
     blobs.put("python", b"no archive at all")
     with pytest.raises(LocalizeError, match=r"python cannot be unpacked: .*is no archive"):
         await cache.localize([PYTHON])
     assert cache.current(PYTHON) is None
 
 
-async def test_unused_blobs_stay_up_to_the_target_and_those_in_use_for_ever(
+async def test_unused_blobs_stay_up_to_the_target_and_used_ones_always_stay(
     cache, blobs, workers
 ) -> None:
     links = [BlobLink(f"blob-{i}", "x") for i in range(4)]
@@ -223,7 +223,7 @@ async def test_unused_blobs_stay_up_to_the_target_and_those_in_use_for_ever(
     assert [cache.current(link) is not None for link in links[:2]] == [True, True]
 
 
-async def test_a_clean_up_reads_a_version_once_and_keeps_no_launch_waiting(
+async def test_a_clean_up_reads_a_version_once_and_does_not_delay_launches(
     cache, blobs, workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interpreter has tens of thousands of files."""
@@ -267,7 +267,7 @@ async def test_a_crash_leaves_a_whole_version_or_none(cache, blobs, tmp_path) ->
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_list_of_links_that_is_damaged_counts_for_nothing(cache, workers) -> None:
+def test_a_damaged_list_of_links_is_ignored(cache, workers) -> None:
     folder = workers / "a"
     folder.mkdir()
     for damage in (b"", b"[]", b'{"x": 1}', b'{"x": {"key": "k"}}', b"[" * 100_000):

@@ -86,7 +86,7 @@ async def test_two_versions_of_a_project_live_side_by_side(node):
     assert "2.0" in (new.path / "site" / "one.py").read_text()
 
 
-async def test_what_nothing_uses_is_removed_and_what_is_leased_stays(node):
+async def test_unused_environments_are_removed_and_leased_ones_stay(node):
     one = await node.environments.obtain([node.wheel("one")])
     two = await node.environments.obtain([node.wheel("two")])
     node.used = {one.key}
@@ -122,7 +122,7 @@ async def test_a_damaged_wheel_leaves_nothing(node):
     node.environments.remove_unused()
 
 
-async def test_who_stops_waiting_leaves_nothing_and_blocks_nobody(node):
+async def test_a_caller_that_stops_waiting_leaves_nothing_and_blocks_no_other(node):
     key = node.wheel("one")
     node.shelf.gate.clear()
     first = asyncio.create_task(node.environments.obtain([key]))
@@ -136,7 +136,7 @@ async def test_who_stops_waiting_leaves_nothing_and_blocks_nobody(node):
     assert (await second).path.is_dir()
 
 
-async def test_an_environment_of_another_squall_is_another(node):
+async def test_another_version_of_squall_has_another_environment(node):
     key = node.wheel("one")
     before = await node.environments.obtain([key])
     assert node.open("2").key_of([key]) != before.key

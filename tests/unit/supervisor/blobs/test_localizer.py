@@ -128,7 +128,7 @@ async def localizer(tmp_path: Path, blobs: Blobs) -> Localizer:
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-async def test_what_is_spoiled_is_fetched_anew(
+async def test_a_spoiled_topology_is_fetched_again(
     localizer: Localizer, blobs: Blobs, spoil: Callable[[Path], None]
 ) -> None:
     spoil(localizer.path_of(TOPOLOGY))
@@ -138,7 +138,7 @@ async def test_what_is_spoiled_is_fetched_anew(
     assert blobs.fetched == 2
 
 
-async def test_versions_that_say_nothing_are_not_the_present_ones(localizer: Localizer) -> None:
+async def test_unreadable_versions_count_as_changed(localizer: Localizer) -> None:
     assert not await localizer.changed(TOPOLOGY)
     versions_of_another_kind(localizer.path_of(TOPOLOGY))
     assert await localizer.changed(TOPOLOGY)
@@ -166,7 +166,9 @@ async def test_bytes_that_changed_are_noticed(
     assert blobs.fetched == 2
 
 
-async def test_who_was_let_in_stays_in_when_it_is_fetched_anew(localizer: Localizer) -> None:
+async def test_users_let_in_stay_let_in_when_a_topology_is_fetched_again(
+    localizer: Localizer,
+) -> None:
     """Workers of another user run of it on other slots meanwhile."""
     folder = localizer.path_of(TOPOLOGY)
     try:
@@ -205,7 +207,9 @@ async def test_a_topology_with_dependencies_has_an_environment(
     assert not environment.exists()
 
 
-async def test_a_dependency_that_is_no_wheel_is_told(localizer: Localizer, blobs: Blobs) -> None:
+async def test_a_dependency_that_is_not_a_wheel_is_reported(
+    localizer: Localizer, blobs: Blobs
+) -> None:
     blobs.code = code("dep-x")
     await localizer.remove(TOPOLOGY)
     with pytest.raises(LocalizeError, match="not a wheel"):

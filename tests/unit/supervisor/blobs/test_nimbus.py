@@ -114,7 +114,7 @@ async def test_it_gives_up_after_the_retries(
 
 
 @pytest.mark.parametrize("size_error", [-1, 1])
-async def test_a_wrong_number_of_bytes_is_no_blob(
+async def test_a_wrong_number_of_bytes_is_an_error(
     files: Callable[..., dict[str, Path]], pauses: list[float], size_error: int
 ) -> None:
     nimbus = FakeNimbus({"a": b"01234567"})
@@ -123,7 +123,7 @@ async def test_a_wrong_number_of_bytes_is_no_blob(
         await NimbusBlobs(nimbus.connect, retries_max=0).fetch(files("a"))
 
 
-async def test_an_unknown_blob_is_not_asked_for_again_and_again(
+async def test_an_unknown_blob_is_not_requested_again(
     files: Callable[..., dict[str, Path]], pauses: list[float]
 ) -> None:
     nimbus = FakeNimbus({})

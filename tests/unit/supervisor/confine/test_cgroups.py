@@ -102,7 +102,7 @@ def test_v2_takes_memory_without_swap_and_cpu_as_quota_and_weight(v2: Tree, tmp_
         assert (above / "cgroup.subtree_control").read_text().startswith("+")
 
 
-def test_v1_takes_them_in_a_folder_a_controller(tmp_path: Path) -> None:
+def test_v1_takes_them_in_one_folder_per_controller(tmp_path: Path) -> None:
     for name in ("memory", "cpu"):
         (tmp_path / name).mkdir()
     cgroups = tree(tmp_path)
@@ -116,14 +116,14 @@ def test_v1_takes_them_in_a_folder_a_controller(tmp_path: Path) -> None:
     assert (cpu / "cpu.shares").read_text() == "512"
 
 
-def test_what_is_not_declared_is_not_limited(v2: Tree) -> None:
+def test_undeclared_resources_are_not_limited(v2: Tree) -> None:
     v2.prepare()
     (folder,) = v2.make("w1", WorkerLimits())
     assert (folder / "memory.max").read_text() == (folder / "cpu.max").read_text() == ""
 
 
 @pytest.mark.parametrize("huge", [1e13, 1e300])
-def test_what_is_too_large_for_the_kernel_is_no_limit(v2: Tree, huge: float) -> None:
+def test_a_value_too_large_for_the_kernel_means_no_limit(v2: Tree, huge: float) -> None:
     v2.prepare()
     (folder,) = v2.make("w1", WorkerLimits(huge, "", huge))
     assert int((folder / "memory.max").read_text()) == 2**62
@@ -131,7 +131,7 @@ def test_what_is_too_large_for_the_kernel_is_no_limit(v2: Tree, huge: float) -> 
     assert (folder / "cpu.weight").read_text() == "10000"
 
 
-def test_what_nobody_uses_is_swept(v2: Tree) -> None:
+def test_unused_cgroups_are_swept(v2: Tree) -> None:
     v2.prepare()
     for name in ("w1", "w2", "w3"):
         v2.make(name, WorkerLimits())
@@ -141,7 +141,7 @@ def test_what_nobody_uses_is_swept(v2: Tree) -> None:
     assert not v2.limits_memory("w1")
 
 
-def test_a_controller_that_is_lacking_is_named(tmp_path: Path) -> None:
+def test_a_missing_controller_is_named(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu pids\n")
     with pytest.raises(ConfigError, match=r"controller memory cannot be used here.*has cpu, pids"):
         tree(tmp_path)
@@ -149,7 +149,7 @@ def test_a_controller_that_is_lacking_is_named(tmp_path: Path) -> None:
         hierarchies_of_machine(tmp_path / "nothing")
 
 
-def test_what_cannot_be_written_is_an_error_at_the_start(v2: Tree, tmp_path: Path) -> None:
+def test_an_unwritable_cgroup_is_an_error_at_the_start(v2: Tree, tmp_path: Path) -> None:
     (tmp_path / "cgroup.subtree_control").unlink()
     with pytest.raises(ConfigError, match=r"cannot be given cgroups \(v2\).*subtree_control"):
         v2.prepare()

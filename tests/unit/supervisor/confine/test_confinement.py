@@ -22,12 +22,12 @@ def test_limits_come_from_the_configuration() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, "many", True, 1.5, 2**70])
-def test_a_limit_that_no_worker_could_live_with_is_refused(value: object) -> None:
+def test_an_invalid_limit_is_refused(value: object) -> None:
     with pytest.raises(ConfigError, match=r"supervisor\.worker\.limit\.open\.files"):
         rlimits_of({"supervisor.worker.limit.open.files": value})
 
 
-def test_more_than_the_supervisor_may_have_itself_is_refused(
+def test_a_limit_above_the_supervisors_own_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
@@ -36,7 +36,7 @@ def test_more_than_the_supervisor_may_have_itself_is_refused(
         rlimits_of({"supervisor.worker.limit.open.files": 1001})
 
 
-def test_capabilities_are_read_from_what_the_kernel_says() -> None:
+def test_capabilities_are_read_from_proc_status() -> None:
     assert held("Name:\tx\nCapEff:\t00000000000000c1\n") == {
         Capability.CHOWN, Capability.SETGID, Capability.SETUID,
     }  # fmt: skip

@@ -37,7 +37,7 @@ def limits(
     return worker_limits(prepared, merged, executors, **node)
 
 
-def test_who_declares_nothing_has_no_limit() -> None:
+def test_a_worker_without_declarations_has_no_limit() -> None:
     assert limits(topology(bolt={}), Executor(1, 5)) == WorkerLimits()
     assert limits(None) == WorkerLimits()
 
@@ -48,13 +48,13 @@ def test_the_workers_own_limit_comes_first() -> None:
     assert (found.memory_mb, found.memory_key) == (512.0, OF_WORKER)
 
 
-def test_what_its_tasks_declare_is_summed_and_others_count_with_the_default() -> None:
+def test_declarations_of_tasks_are_summed_and_others_count_with_the_default() -> None:
     made = topology(bolt={ON_HEAP: 64, OFF_HEAP: 36})
     assert limits(made, Executor(1, 3), Executor(5, 5)).memory_mb == 3 * 100 + 128
     assert limits(made, Executor(5, 5)).memory_mb == 128  # one that declares nothing
 
 
-def test_the_nodes_limit_is_for_those_that_say_nothing() -> None:
+def test_the_nodes_limit_applies_to_workers_without_declarations() -> None:
     found = limits(topology(bolt={}), Executor(1, 1), node_memory_mb=300.0)
     assert (found.memory_mb, found.memory_key) == (300.0, "worker.heap.memory.mb")
     made = topology(bolt={OFF_HEAP: 1})
@@ -62,19 +62,19 @@ def test_the_nodes_limit_is_for_those_that_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -5, float("nan"), float("inf"), True, "512", None, [1]])
-def test_what_is_no_amount_counts_as_nothing(value: object) -> None:
+def test_an_invalid_amount_counts_as_not_declared(value: object) -> None:
     made = topology(bolt={ON_HEAP: value, CPU: value})
     assert limits(made, Executor(1, 5), conf={OF_WORKER: value}) == WorkerLimits()
 
 
-def test_cpu_is_by_executor_and_has_a_least() -> None:
+def test_cpu_is_by_executor_and_has_a_minimum() -> None:
     made = topology(bolt={CPU: 30})
     assert limits(made, Executor(1, 2), Executor(3, 4), Executor(5, 5)).cpu_percent == 70
     assert limits(made, Executor(1, 2), cpu_percent_min=50.0).cpu_percent == 50
     assert limits(topology(bolt={}), Executor(1, 2), cpu_percent_min=50.0).cpu_percent is None
 
 
-def test_executors_that_the_topology_does_not_have_are_no_reason_to_fail() -> None:
+def test_unknown_executors_are_ignored() -> None:
     made = topology(bolt={ON_HEAP: 64, CPU: 30})
     assert limits(made, Executor(90, 95)) == WorkerLimits()
 
@@ -83,14 +83,14 @@ def guard(mb: float = 100, key: str = OF_WORKER) -> MemoryGuard:
     return MemoryGuard(WorkerLimits(mb, key), margin_mb=20, hard_multiplier=2.0)
 
 
-def test_a_peak_is_forgiven_and_what_stays_is_not() -> None:
+def test_a_peak_is_tolerated_and_lasting_excess_is_not() -> None:
     watch = guard()
     looks = [100, 120, 121, 120, 121, 121, 130]
     verdicts = [watch.look(mb * MIB) for mb in looks]
     assert verdicts == [Verdict.FINE] * 5 + [Verdict.OVER] * 2
 
 
-def test_far_too_much_is_not_waited_for() -> None:
+def test_far_too_much_memory_is_acted_on_at_once() -> None:
     watch = guard()
     assert watch.look(220 * MIB) is Verdict.FINE
     assert watch.look(220 * MIB + 1) is Verdict.FAR_OVER

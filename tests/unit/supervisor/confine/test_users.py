@@ -38,7 +38,7 @@ def test_it_is_off_unless_it_is_set() -> None:
      (f"{KEY}.min.uid", 0), (f"{KEY}.min.uid", -1), (f"{KEY}.min.uid", "0"),
      (f"{KEY}.min.uid", True)],
 )  # fmt: skip
-def test_what_the_operator_mistyped_is_refused(key: str, value: object) -> None:
+def test_an_invalid_setting_is_refused(key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
         UserRules.from_conf({KEY: True, key: value})
 
@@ -48,19 +48,19 @@ def chosen(owner: str | None, asked: object = None, default: str | None = None) 
     return choose_user(UserRules(default, RULES.choices, 1000), owner, conf)
 
 
-def test_who_submitted_it_is_who_it_runs_as() -> None:
+def test_a_topology_runs_as_its_submitter() -> None:
     assert chosen("alice") == "alice"
     assert chosen("alice", "alice") == "alice"
     assert chosen("alice", default="d") == "alice"
 
 
-def test_nobody_becomes_another_user_by_naming_it() -> None:
+def test_naming_another_user_does_not_help_an_authenticated_submitter() -> None:
     for victim in ("root", "blue", "bob"):  # also not one that is free to choose otherwise
         with pytest.raises(UserRefusedError, match="submitted by alice"):
             chosen("alice", victim)
 
 
-def test_where_nobody_is_authenticated_the_operator_says_who_may_be_chosen() -> None:
+def test_without_authentication_the_operator_lists_the_users_to_choose_from() -> None:
     for nobody in (None, "anonymous"):
         assert chosen(nobody, "blue") == "blue"
     assert chosen(None, default="d") == "d"
@@ -88,7 +88,7 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("accounts")
-def test_users_of_the_machine_only_and_none_of_the_systems() -> None:
+def test_only_ordinary_users_of_the_machine_are_accepted() -> None:
     alice = resolve("alice", RULES)
     assert (alice.uid, alice.gid, alice.groups) == (1500, 1500, (27, 1500))  # never root's group
     for name, why in [
@@ -103,7 +103,7 @@ def test_users_of_the_machine_only_and_none_of_the_systems() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "x" * 5000, "../root", "-1"])
-def test_names_that_no_user_can_have(name: str) -> None:
+def test_impossible_user_names_are_refused(name: str) -> None:
     with pytest.raises(UserRefusedError, match="no user"):
         resolve(name, RULES)
 
@@ -115,7 +115,7 @@ def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("as_root")
-def test_without_the_right_to_it_the_supervisor_does_not_start(
+def test_without_the_needed_capabilities_the_supervisor_does_not_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     rules = UserRules(None, frozenset(), 1)
@@ -131,7 +131,7 @@ def test_without_the_right_to_it_the_supervisor_does_not_start(
 
 
 @pytest.mark.usefixtures("as_root")
-def test_a_folder_that_others_cannot_get_to_is_named() -> None:
+def test_a_folder_that_others_cannot_reach_is_named() -> None:
     with folder_for_others() as folder:
         closed = folder / "closed"
         (closed / "local").mkdir(parents=True)
@@ -150,7 +150,7 @@ def test_a_folder_that_others_cannot_get_to_is_named() -> None:
         assert first_closed(closed / "python") is None
 
 
-def test_the_way_leads_through_every_link_on_it() -> None:
+def test_every_link_on_the_path_is_followed() -> None:
     """As to the Python of an environment, which is a link: the folder that the link is in counts,
     and so does that which it leads to."""
     with folder_for_others() as folder:

@@ -19,7 +19,7 @@ def environment(topology: dict[str, object]) -> dict[str, str]:
     )
 
 
-def test_only_what_is_named_goes_through() -> None:
+def test_only_named_variables_are_passed_on() -> None:
     assert environment({}) == {
         "PATH": "/bin",
         "HOME": "/home/storm",
@@ -41,7 +41,7 @@ def test_the_topologys_python_path_comes_after_ours() -> None:
     assert made["PYTHONPATH"] == "/squall/common:/squall/worker:/theirs"
 
 
-def test_names_that_no_environment_can_hold_are_left_out() -> None:
+def test_invalid_variable_names_are_left_out() -> None:
     made = environment({"": "x", "A=B": "x", "C\0": "x", "D": "x\0y"})
     assert made == environment({})
 

@@ -36,12 +36,12 @@ def _cluster(neighbours: Neighbours) -> Isolation:
     return isolation
 
 
-def test_zookeeper_away_alone_isolates_nobody() -> None:
+def test_a_zookeeper_outage_alone_isolates_no_node() -> None:
     isolation = _cluster(_neighbours(4))
     assert _run(isolation, start=0, secs=3600, reached=4, heard_at=0) is None
 
 
-def test_a_node_that_reaches_nothing_is_isolated_after_the_time_out() -> None:
+def test_a_node_that_reaches_nothing_is_isolated_after_the_timeout() -> None:
     isolation = _cluster(_neighbours(4))
     at = _run(isolation, start=0, secs=3600, reached=0, heard_at=0)
     assert at is not None
@@ -86,7 +86,7 @@ def test_time_in_which_the_node_itself_was_stopped_does_not_count() -> None:
     assert _run(isolation, start=3627, secs=6, reached=0, heard_at=0) is not None
 
 
-def test_looks_that_waited_for_probes_and_readings_are_no_pause() -> None:
+def test_looks_that_waited_for_probes_and_readings_do_not_count_as_a_pause() -> None:
     """Each look may wait a whole period for probes, or for ZooKeeper, which is silent."""
     isolation = _cluster(_neighbours(4))
     now = 0.0
@@ -98,7 +98,7 @@ def test_looks_that_waited_for_probes_and_readings_are_no_pause() -> None:
 
 
 @pytest.mark.parametrize("healed_by", ["zookeeper", "neighbours"])
-def test_either_way_back_ends_it(healed_by: str) -> None:
+def test_zookeeper_or_enough_neighbours_end_the_isolation(healed_by: str) -> None:
     isolation = _cluster(_neighbours(4))
     at = _run(isolation, start=0, secs=100, reached=0, heard_at=0)
     assert at is not None
@@ -111,7 +111,7 @@ def test_either_way_back_ends_it(healed_by: str) -> None:
     assert not isolation.isolated
 
 
-def test_a_session_with_a_long_time_out_is_not_taken_for_silence() -> None:
+def test_a_session_with_a_long_timeout_is_not_mistaken_for_silence() -> None:
     """An idle session is answered each third of its time-out: that may be longer than a worker's
     time-out."""
     isolation = Isolation(3.0, SESSION_SECS, 0.0)

@@ -76,7 +76,7 @@ async def test_neighbours_are_looked_for_again_at_once_until_there_is_another_su
         await state.close()
 
 
-async def test_an_entry_of_another_daemon_that_is_damaged_or_odd_ends_no_supervisor() -> None:
+async def test_a_damaged_entry_of_another_daemon_does_not_end_the_supervisor() -> None:
     """Each node reads the others' entries: what one of them has written wrong, all of them read."""
     state = ClusterState(MemoryStore(MemoryEnsemble()))
     await state.start()

@@ -16,7 +16,7 @@ def warning(uid: int = 0, **conf: Any) -> str | None:
     return root_warning(SupervisorSettings.from_conf(conf), uid)
 
 
-def test_other_users_and_workers_of_other_users_are_no_news():
+def test_no_warning_unless_workers_run_as_root():
     assert warning(1000, **{"storm.bind.host": "0.0.0.0"}) is None
     assert warning(**{ENABLED: True, "supervisor.run.worker.as.user.default": "nobody"}) is None
 

@@ -48,21 +48,21 @@ def test_an_unreadable_assignment_keeps_its_ports() -> None:
     assert "words cannot be read" in desired.problems[0]
 
 
-def test_a_readable_claim_goes_before_an_unreadable_one() -> None:
+def test_a_readable_claim_wins_over_an_unreadable_one() -> None:
     held = {6700: work("words", ONE)}
     read = assignment({TWO: WorkerSlot("me", 6700)})
     desired = desired_ports({"words": UNREADABLE, "more": (read, 8)}, "me", [6700], held)
     assert desired.ports == {6700: work("more", TWO, zxid=8)}
 
 
-def test_a_port_that_is_no_slot_is_left_alone_and_named() -> None:
+def test_a_port_that_is_not_a_slot_is_left_alone_and_named() -> None:
     read = assignment({ONE: WorkerSlot("me", 9999)})
     desired = desired_ports({"words": (read, 5)}, "me", [6700], {})
     assert desired.ports == {}
     assert "port 9999" in desired.problems[0]
 
 
-def test_of_two_claims_the_holder_stays_and_else_the_newer_gets_it() -> None:
+def test_of_two_claims_the_holder_stays_or_else_the_newer_wins() -> None:
     claims = {
         "old": (assignment({ONE: WorkerSlot("me", 6700)}), 5),
         "young": (assignment({ONE: WorkerSlot("me", 6700)}), 9),

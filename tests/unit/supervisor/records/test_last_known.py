@@ -46,7 +46,7 @@ def parsed(data: bytes | None) -> LastKnown | None:
     return None if data is None else LastKnown.parse(data)
 
 
-def test_a_topology_comes_back_as_it_went() -> None:
+def test_a_topology_survives_the_round_trip() -> None:
     for base in (BASE, None):
         one = LastKnown(assignment(HERE, THERE), base)
         assert LastKnown.parse(one.serialize()) == one
@@ -77,7 +77,7 @@ async def test_topologies_with_work_here_are_kept_and_others_are_not(
     assert list((tmp_path / "last-known").iterdir()) == []
 
 
-async def test_the_next_supervisor_knows_unless_there_was_none_for_a_session_timeout(
+async def test_the_next_supervisor_knows_unless_the_gap_was_a_session_timeout(
     tmp_path: Path, tasks: BackgroundTasks
 ) -> None:
     first = known(tmp_path, tasks, 100.0)
@@ -104,7 +104,7 @@ async def test_a_supervisor_that_was_stopped_for_long_must_read_again(
     await topologies.close()
 
 
-async def test_a_spoiled_file_is_no_knowledge(tmp_path: Path, tasks: BackgroundTasks) -> None:
+async def test_a_spoiled_file_is_ignored(tmp_path: Path, tasks: BackgroundTasks) -> None:
     first = known(tmp_path, tasks, 100.0)
     first.take("here", {ID: (assignment(HERE), 7)}, {ID: BASE})
     await first.close()

@@ -20,12 +20,12 @@ def test_status_fields_count_from_the_last_parenthesis() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"4711 (x", b"4711 (x) S 1 2", b"\0" * 50])
-def test_what_is_no_status_is_refused(data: bytes) -> None:
+def test_an_invalid_status_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         parse_stat(data)
 
 
-def test_this_process_is_itself_and_nobody_else() -> None:
+def test_this_process_is_identified_as_itself() -> None:
     me = processes.identify(os.getpid())
     assert me is not None
     fd = processes.open_process(me)

@@ -36,14 +36,14 @@ def test_a_dead_worker_is_only_a_folder() -> None:
     assert (plan.adopt, plan.end, plan.remove) == ({}, [], ["w1", "w2"])
 
 
-def test_another_incarnation_in_the_launch_file_is_no_match() -> None:
+def test_another_incarnation_in_the_launch_file_is_not_a_match() -> None:
     for launch_file in (Incarnation(7, 4), Incarnation(8, 3), None):
         plan = plan_adoption([found(launch_file=launch_file)], [6700])
         assert plan.adopt == {}
         assert "do not agree" in plan.end[0][1]
 
 
-def test_a_record_in_the_wrong_folder_is_no_match() -> None:
+def test_a_record_in_the_wrong_folder_is_not_a_match() -> None:
     worker = FoundWorker("w9", found().record, PROCESS, Incarnation(7, 3))
     assert plan_adoption([worker], [6700]).end[0][0] is worker
 
@@ -52,7 +52,7 @@ def test_a_worker_without_a_record_is_ended() -> None:
     assert "record" in plan_adoption([found(recorded=False)], [6700]).end[0][1]
 
 
-def test_a_worker_on_a_port_that_is_no_slot_any_more_is_ended() -> None:
+def test_a_worker_on_a_port_that_is_not_a_slot_any_more_is_ended() -> None:
     assert "not a slot" in plan_adoption([found()], [6701]).end[0][1]
 
 

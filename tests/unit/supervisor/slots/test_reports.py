@@ -54,7 +54,7 @@ def test_a_worker_starts_and_runs() -> None:
     assert condition(slot, 2.0) is Condition.RUNNING
 
 
-def test_blobs_that_do_not_come_and_a_package_that_is_refused() -> None:
+def test_missing_blobs_and_a_refused_package_are_reported() -> None:
     slot = Slot(6700, SlotSettings())
     slot.want(WORDS, 0.0)
     assert condition(slot, 0.0) is Condition.STARTING
@@ -86,7 +86,7 @@ def test_workers_that_live_for_a_while_and_end_again_and_again_are_a_loop() -> N
     assert condition(slot, now + 120.0) is Condition.RUNNING
 
 
-def test_restarts_that_were_asked_for_are_no_loop() -> None:
+def test_requested_restarts_are_not_a_crash_loop() -> None:
     slot = launched_slot()
     for now in (1.0, 3.0, 5.0, 7.0):
         slot.heartbeat(now, True, now)
@@ -97,7 +97,7 @@ def test_restarts_that_were_asked_for_are_no_loop() -> None:
         assert condition(slot, now + 1) is Condition.STARTING
 
 
-def test_a_process_that_cannot_be_made_is_said_to_be_so() -> None:
+def test_a_failed_launch_is_reported() -> None:
     slot = Slot(6700, SlotSettings())
     slot.want(WORDS, 0.0)
     slot.handle(BlobsLocalized(), 0.0)

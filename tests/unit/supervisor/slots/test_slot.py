@@ -158,7 +158,7 @@ def test_an_old_heartbeat_read_again_does_not_move_the_time_back() -> None:
     assert slot.deadline() == 50.0
 
 
-def test_a_worker_that_never_beats_has_the_start_time_out() -> None:
+def test_a_worker_that_never_beats_has_the_start_timeout() -> None:
     slot = started_slot()
     assert slot.deadline() == 120.0
     assert slot.advance(120.0) == [KillWorker("w1")]
@@ -175,7 +175,7 @@ def test_a_worker_that_hangs_while_it_starts_is_replaced_after_the_worker_timeou
     assert slot.state is State.KILL_AND_RELAUNCH
 
 
-def test_a_worker_that_beats_may_take_longer_than_the_start_time_out_for_its_tasks() -> None:
+def test_a_worker_that_beats_may_take_longer_than_the_start_timeout_for_its_tasks() -> None:
     slot = started_slot()
     for second in range(1, 150):
         assert slot.heartbeat(float(second), False, float(second)) == []
@@ -352,7 +352,7 @@ def test_a_worker_far_over_its_limit_is_killed_even_while_it_drains() -> None:
         slot.handle(MemoryFarExceeded(2**31), 3.0)
 
 
-def test_an_adopted_worker_goes_on_and_is_told_apart_from_a_hung_one() -> None:
+def test_an_adopted_worker_goes_on_and_is_distinguished_from_a_hung_one() -> None:
     slot = Slot(6700, SETTINGS)
     assert slot.handle(WorkerAdopted("w1", 30.0, WORDS), 100.0) == []
     slot.validate()

@@ -45,25 +45,25 @@ def ends(
 
 
 @pytest.mark.parametrize("status", [-11, -9, -15, 0, 1, 3, 4, None])
-def test_an_end_that_the_supervisor_did_not_begin_is_an_error(status: int | None) -> None:
+def test_an_end_that_the_supervisor_did_not_cause_is_an_error(status: int | None) -> None:
     """`os._exit(0)` in a component among them."""
     assert not ends(status).asked
 
 
-def test_a_worker_that_was_asked_to_stop_by_anybody_is_no_error() -> None:
+def test_a_requested_stop_is_not_an_error_whoever_requested_it() -> None:
     assert ends(0, phase=Phase.STOPPING).asked
     assert ends(4, phase=Phase.STOPPING).asked  # it saw that its slot is another's
     assert not ends(1, phase=Phase.STOPPING).asked  # `die.on.error`, or a start that failed
     assert not ends(-9, phase=Phase.STOPPING).asked
 
 
-def test_what_the_supervisor_wanted_is_no_error_however_it_ended() -> None:
+def test_an_end_wanted_by_the_supervisor_is_not_an_error_however_it_happened() -> None:
     assert ends(-9, State.KILL, Unassigned()).asked
     assert ends(0, State.KILL_BLOB_UPDATE).asked
     assert ends(-9, RELAUNCH, RestartRequested()).asked
 
 
-def test_what_the_supervisor_ended_for_trouble_is_an_error_with_its_reason() -> None:
+def test_a_worker_ended_for_trouble_is_an_error_with_the_reason() -> None:
     silent = ends(-9, RELAUNCH, HeartbeatTimedOut())
     assert (silent.asked, silent.told) == (False, False)
     assert "heartbeats stopped" in silent.why
@@ -122,7 +122,7 @@ def test_the_last_lines_are_its_own_bounded_and_safe_to_print(tmp_path: Path) ->
     assert last_lines(link, 0) == last_lines(tmp_path / "none", 0) == []
 
 
-def test_of_a_fault_only_the_stack_of_the_thread_that_crashed_is_shown(tmp_path: Path) -> None:
+def test_only_the_stack_of_the_crashed_thread_is_shown(tmp_path: Path) -> None:
     """A worker has many threads, and what it said last comes before their stacks."""
     path = tmp_path / "worker.log.err"
     other = "Thread 0x00007f1 (most recent call first):\n" + '  File "t.py", line 1 in run\n' * 9
@@ -163,7 +163,7 @@ def test_a_reason_is_one_line() -> None:
     )
 
 
-def test_the_line_that_says_most_is_shown() -> None:
+def test_the_most_informative_line_is_shown() -> None:
     assert headline([]) == ""
     assert headline(["Traceback (most recent call last):", "ValueError: no database"]) == (
         "ValueError: no database"

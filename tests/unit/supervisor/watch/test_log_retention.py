@@ -47,7 +47,7 @@ def test_the_oldest_files_of_a_worker_go_until_the_rest_fits():
     assert chosen([one]) == [("6700", "worker.log.3"), ("6700", "worker.log.2")]
 
 
-def test_what_a_living_worker_writes_to_stays():
+def test_files_that_a_living_worker_writes_to_stay():
     names = ["worker.log", "worker.log.out", "worker.log.err", "worker.log.metrics", "events.log"]
     one = logs("6700", *(LogEntry(name, 1000, 999) for name in names), live=True)
     assert chosen([one]) == []
@@ -66,7 +66,7 @@ def test_the_oldest_files_of_all_go_until_all_fit():
     assert chosen(found) == [("6701", "worker.log")]
 
 
-def test_what_one_limit_deletes_the_other_does_not_count():
+def test_files_deleted_by_one_limit_do_not_count_for_the_other():
     found = [logs(str(port), LogEntry("a", 60, 950), LogEntry("b", 50, 990)) for port in (1, 2)]
     assert chosen(found) == [("1", "a"), ("2", "a")]
 
@@ -115,7 +115,7 @@ def test_logs_of_an_ended_topology_go_with_its_folder(artifacts: Path) -> None:
     assert sorted(os.listdir(artifacts)) == ["new-1", "open-1", "wanted-1"]
 
 
-def test_nothing_outside_is_touched_whatever_a_worker_makes(artifacts: Path) -> None:
+def test_nothing_outside_is_touched_whatever_a_worker_creates(artifacts: Path) -> None:
     """Its folder is its user's: links, pipes, folders in folders."""
     outside = write(artifacts.parent / "outside" / "file", 7200)
     folder = write(artifacts / "t-1" / "6700" / "worker.log", 7200).parent

@@ -12,7 +12,7 @@ from squall_supervisor.watch.memory import MemoryWatch
 
 
 @pytest.mark.parametrize("ends", [False, True])
-async def test_a_kill_of_the_kernels_is_told_once_also_when_the_worker_ends_just_then(
+async def test_an_oom_kill_is_reported_once_even_if_the_worker_exits_meanwhile(
     tmp_path: Path, ends: bool
 ) -> None:
     """After its end its slot tells of it; what the watch told then would be forgotten by nobody."""

@@ -51,7 +51,7 @@ def test_the_file_is_named_by_the_request(action: ProfileAction, name: str) -> N
         ("", "no message"),
     ],
 )
-def test_what_py_spy_says_becomes_a_message_for_a_person(said: str, meaning: str) -> None:
+def test_output_of_py_spy_becomes_a_message_for_people(said: str, meaning: str) -> None:
     assert meaning in str(reason(said, 1))
 
 
@@ -75,7 +75,7 @@ def test_only_the_newest_files_of_ours_are_kept(tmp_path: Path) -> None:
     assert left == {"worker.log", *(f"stacks-{number}.txt" for number in range(10, 60))}
 
 
-def test_a_dump_is_asked_for_once_and_never_outside_the_folder(tmp_path: Path) -> None:
+def test_a_dump_is_requested_once_and_never_outside_the_folder(tmp_path: Path) -> None:
     assert take(tmp_path, DumpKind.STACKS) is None
     ask(tmp_path, DumpKind.STACKS, "stacks-1.txt")
     assert take(tmp_path, DumpKind.HEAP) is None
@@ -138,13 +138,13 @@ async def restart_one(tmp_path: Path, *, damaged: str | None = None) -> tuple[li
 
 
 @pytest.mark.parametrize("damaged", [None, "a-0"])
-async def test_a_request_that_cannot_be_read_keeps_no_other_topologys_from_being_done(
+async def test_an_unreadable_request_does_not_block_other_topologies(
     tmp_path: Path, damaged: str | None
 ) -> None:
     assert await restart_one(tmp_path, damaged=damaged) == ([], 1)
 
 
-async def test_a_restart_does_not_depend_on_what_lies_among_the_workers_logs(
+async def test_a_restart_does_not_depend_on_the_content_of_the_workers_logs(
     tmp_path: Path,
 ) -> None:
     """That folder can be another user's: nothing is looked for, and nothing removed, there."""

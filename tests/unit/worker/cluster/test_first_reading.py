@@ -71,19 +71,19 @@ def same_place(reading: FirstReading, assignment: Assignment) -> bool:
     return reading == FirstReading(placed)
 
 
-async def test_zookeeper_counts_for_more_than_the_supervisor(worker: Worker) -> None:
+async def test_zookeeper_takes_precedence_over_the_supervisor(worker: Worker) -> None:
     await assign(worker, NEW)
     worker.supervisor_knows()
     worker.connected.set()
     assert same_place(await worker.read(), NEW)
 
 
-async def test_without_zookeeper_it_is_what_the_supervisor_knew(worker: Worker) -> None:
+async def test_without_zookeeper_the_supervisors_copy_is_used(worker: Worker) -> None:
     worker.supervisor_knows()
     assert await worker.read() == FirstReading(place(OLD, HERE), BASE)
 
 
-async def test_a_worker_that_has_read_that_its_work_is_elsewhere_does_not_begin(
+async def test_a_worker_whose_work_has_moved_does_not_start(
     worker: Worker,
 ) -> None:
     await assign(worker, MOVED)
@@ -97,7 +97,7 @@ async def test_a_worker_that_has_read_that_its_work_is_elsewhere_does_not_begin(
 
 
 @pytest.mark.parametrize("known", ["nothing", "no status", "spoiled"])
-async def test_a_supervisor_that_knows_too_little_leaves_it_to_zookeeper(
+async def test_without_enough_from_the_supervisor_zookeeper_is_awaited(
     worker: Worker, known: str
 ) -> None:
     if known == "no status":

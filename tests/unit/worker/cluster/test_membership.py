@@ -71,7 +71,7 @@ def test_a_leaving_worker_that_says_nothing_is_lost_after_the_grace() -> None:
     assert membership.expire(14, no_backlog) == frozenset()
 
 
-def test_what_a_leaving_worker_never_took_is_lost() -> None:
+def test_frames_that_a_leaving_worker_never_took_are_lost() -> None:
     """Its tasks run elsewhere now: nobody takes what was queued for it."""
     membership = both()
     membership.assigned({B: TASKS_B}, 10)
@@ -87,7 +87,7 @@ def test_a_worker_that_comes_back_is_no_longer_leaving() -> None:
     assert membership.slots == {A, B}
 
 
-def test_what_a_slot_ran_before_its_work_changed_is_lost_with_its_incarnation() -> None:
+def test_tasks_from_before_a_change_are_lost_with_the_incarnation() -> None:
     """The assignment is read before the old incarnation has ended."""
     membership = both()
     membership.assigned({A: frozenset({4}), B: TASKS_B}, 10)
@@ -97,7 +97,7 @@ def test_what_a_slot_ran_before_its_work_changed_is_lost_with_its_incarnation() 
     assert lost == {4}
 
 
-def test_what_a_leaving_slot_ran_before_is_lost_with_it() -> None:
+def test_earlier_tasks_of_a_leaving_slot_are_lost_with_it() -> None:
     membership = both()
     membership.assigned({A: frozenset({4}), B: TASKS_B}, 10)
     membership.assigned({B: TASKS_B}, 11)

@@ -101,7 +101,7 @@ async def test_a_silent_peer_whose_machine_refuses_is_lost_once() -> None:
     assert scene.lost == [frozenset({2})] * 2, "what was sent meanwhile"
 
 
-async def test_losses_are_told_from_the_loop() -> None:
+async def test_losses_are_reported_on_the_loop() -> None:
     """Not from within the transport's call: the engine may send at once."""
     scene = Scene()
     await scene.peers.follow(placement(A, B))
@@ -134,7 +134,7 @@ async def test_a_peer_that_leaves_the_assignment_is_not_waited_for() -> None:
     assert await asyncio.wait_for(waiting, 5)
 
 
-async def test_a_dead_peer_is_not_waited_for_for_ever(
+async def test_a_dead_peer_is_not_waited_for_forever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("squall_worker.cluster.peers._READY_SECS_MAX", 0.0)
@@ -144,7 +144,7 @@ async def test_a_dead_peer_is_not_waited_for_for_ever(
     assert "peers_missing" in caplog.text
 
 
-async def test_strangers_make_the_assignment_be_read_but_ever_more_rarely() -> None:
+async def test_strangers_cause_ever_fewer_readings_of_the_assignment() -> None:
     scene = Scene()
     for _ in range(600):  # ten minutes of a greeting each second
         scene.peers.met_stranger(B)

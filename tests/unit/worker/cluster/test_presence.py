@@ -25,7 +25,7 @@ def test_a_sleep_as_long_as_a_session_timeout_is_a_doubt_until_a_later_reading_c
     assert not presence.confirm(presence.doubt), "there is nothing to confirm"
 
 
-def test_a_second_sleep_makes_a_reading_worthless_that_began_after_the_first() -> None:
+def test_a_second_sleep_invalidates_a_reading_that_began_after_the_first() -> None:
     presence = Presence(20.0, 100.0)
     presence.seen(130.0)
     reading = presence.doubt

@@ -30,5 +30,5 @@ def test_the_first_beats_are_heartbeats_and_outlive_the_change_of_the_writer(
     writer.close()
 
 
-def test_a_folder_that_takes_no_file_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_take_the_file_does_not_cause_a_failure(tmp_path: Path) -> None:
     FirstBeats(str(tmp_path / "gone" / "heartbeat")).stop()

@@ -55,7 +55,7 @@ def test_beats_carry_phase_pid_and_turn_age_and_go_on_while_the_loop_is_stuck(
     assert "heartbeats" not in {t.name for t in threading.enumerate()}
 
 
-def test_a_disk_without_room_for_the_file_is_told_at_the_start_and_costs_nothing() -> None:
+def test_a_disk_without_room_for_the_file_is_reported_at_the_start() -> None:
     """What a full disk says: the thread has not begun, and nothing stays open."""
     before = len(os.listdir("/proc/self/fd"))
     thread = HeartbeatThread(

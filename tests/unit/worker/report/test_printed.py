@@ -19,7 +19,7 @@ def printed(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     os.close(fd)
 
 
-def test_the_newest_is_kept_and_printing_goes_on(printed: tuple[int, Path]) -> None:
+def test_the_newest_output_is_kept_and_printing_goes_on(printed: tuple[int, Path]) -> None:
     fd, path = printed
     for number in range(100):
         os.write(fd, b"%04d\n" % number)
@@ -40,7 +40,7 @@ def test_a_flood_leaves_its_end(printed: tuple[int, Path]) -> None:
     assert kept == b"".join(b"%07d\n" % n for n in range(99_000, 100_000))
 
 
-def test_below_the_limit_nothing_happens_nor_with_anything_but_a_file(
+def test_files_below_the_limit_and_other_kinds_of_output_are_left_alone(
     printed: tuple[int, Path],
 ) -> None:
     fd, path = printed
@@ -53,7 +53,7 @@ def test_below_the_limit_nothing_happens_nor_with_anything_but_a_file(
     assert path.stat().st_size == 50
 
 
-def test_it_is_cut_even_when_it_cannot_be_kept(printed: tuple[int, Path]) -> None:
+def test_a_file_is_cut_even_if_its_copy_fails(printed: tuple[int, Path]) -> None:
     """A full disk; here a folder has the name."""
     fd, path = printed
     path.with_name("worker.log.out.1").mkdir()

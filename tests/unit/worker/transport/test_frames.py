@@ -191,12 +191,12 @@ def test_random_bytes_are_refused(data: bytes) -> None:
     ],
     ids=["node", "port", "zxid", "sequence", "empty data", "idle with data", "too large"],
 )  # fmt: skip
-def test_what_does_not_fit_is_not_sent(frame: Frame) -> None:
+def test_frames_that_are_too_large_are_not_sent(frame: Frame) -> None:
     with pytest.raises(ValueError):
         frame.serialize()
 
 
-def test_a_full_frame_fits_whatever_the_node_is_called() -> None:
+def test_a_full_frame_fits_for_any_node_id() -> None:
     frame = Frame(
         Kind.DATA, TOPOLOGY, WorkerSlot("n" * 255, 1), NO_SESSION, NO_SESSION, 1, 0, False,
         (b"x" * PART_BYTES,), (Grant(1, 2, 3),) * GRANTS_MAX, True,

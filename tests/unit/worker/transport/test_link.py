@@ -87,7 +87,7 @@ def greeted() -> Link:
     return link
 
 
-def test_greets_until_it_is_known_more_and_more_slowly() -> None:
+def test_greets_more_and_more_slowly_until_it_is_known() -> None:
     link = make()
     times = []
     now = 0.0
@@ -113,7 +113,7 @@ def test_a_greeting_is_answered_at_once_and_proves_one_direction_only() -> None:
     assert (answer.kind, answer.receiver) == (Kind.GREETING, THEIRS)
 
 
-def test_what_was_queued_before_the_peer_is_known_goes_out_with_the_first_frame() -> None:
+def test_sections_queued_before_the_peer_is_known_go_out_with_the_first_frame() -> None:
     link = make()
     link.queue([b"a"])
     link.queue([b"b"])
@@ -231,7 +231,7 @@ def test_taken_sections_are_acknowledged_soon_or_with_data() -> None:
     assert link.deadline() == 0.5 + PROBE_SECS
 
 
-def test_much_that_was_taken_is_acknowledged_at_once() -> None:
+def test_many_taken_bytes_are_acknowledged_at_once() -> None:
     link = greeted()
     (delivered,) = link.receive(frame(Kind.DATA, 1, sections=[b"x" * ACK_BYTES]), 1.0)
     assert isinstance(delivered, Delivered)
@@ -298,7 +298,7 @@ def test_an_idle_link_speaks_once_in_its_interval() -> None:
     assert link.deadline() == 2 * IDLE_SECS
 
 
-def test_a_newer_session_drops_what_was_for_the_old_one() -> None:
+def test_a_newer_session_drops_frames_for_the_old_one() -> None:
     link = greeted()
     link.queue([b"a"])
     send_all(link, 0)
@@ -322,14 +322,14 @@ def test_a_replaced_session_is_not_heard() -> None:
     assert len(link.receive(data(1, sender=NEWER), 2.0)) == 1
 
 
-def test_a_frame_for_who_was_here_before_is_dropped_and_answered() -> None:
+def test_a_frame_for_an_earlier_session_is_dropped_and_answered() -> None:
     link = greeted()
     assert link.receive(data(1, receiver=Session(4, 1, 1)), 1.0) == []
     assert link.counts.dropped_misaddressed == 1
     assert [f.sender for f in send_all(link, 1.0)] == [MINE]
 
 
-def test_a_goodbye_keeps_what_was_never_taken_for_the_next() -> None:
+def test_a_goodbye_keeps_frames_never_taken_for_the_next_session() -> None:
     link = greeted()
     for section in (b"a", b"b"):
         link.queue([section])
@@ -354,7 +354,7 @@ def test_a_goodbye_says_whether_everything_arrived() -> None:
     assert events[0] == Replaced(PEER, THEIRS, NEWER, left=False, dropped_frames=0)
 
 
-def test_its_own_goodbye_carries_what_it_took() -> None:
+def test_its_own_goodbye_acknowledges_the_frames_it_took() -> None:
     link = greeted()
     for event in link.receive(data(1), 1.0):
         assert isinstance(event, Delivered)
@@ -377,7 +377,7 @@ def test_a_full_backlog_refuses_and_a_section_too_large_is_the_callers_mistake()
     link.validate()
 
 
-def test_a_full_backlog_takes_what_has_credit() -> None:
+def test_a_full_backlog_takes_sections_with_credit() -> None:
     link = make(backlog_bytes_max=100)
     assert link.queue([b"x" * 200], credited=1)
     assert not link.queue([b"y" * 10, b"z"], credited=1)
@@ -425,7 +425,7 @@ def test_all_grants_are_repeated_once_a_second_and_after_a_reconnection() -> Non
     assert out.grants == GRANTS
 
 
-def test_only_the_newest_grant_of_a_task_is_told_and_none_of_the_session_before() -> None:
+def test_only_the_newest_grant_of_a_task_is_sent_and_none_of_an_earlier_session() -> None:
     link = greeted()
     link.grant([Grant(3, 1, 0)], soon=False)
     link.grant([Grant(3, 2, 0)], soon=True)
@@ -443,7 +443,7 @@ def test_more_grants_than_a_frame_holds_take_several() -> None:
     assert [len(out.grants) for out in send_all(link, 0.1)] == [GRANTS_MAX, 10]
 
 
-def test_what_the_peer_grants_is_told_and_kept_at_its_highest() -> None:
+def test_grants_of_the_peer_are_reported_and_the_highest_is_kept() -> None:
     link = greeted()
     told = frame()._replace(grants=GRANTS)
     assert link.receive(told, 0.1) == [Granted(PEER, GRANTS)]
@@ -512,7 +512,7 @@ def test_every_state_of_a_link_is_entered_and_left_again() -> None:
     assert set(TABLE.values()) == set(State)
 
 
-def test_a_contradiction_tells_what_led_there() -> None:
+def test_a_contradiction_reports_what_led_to_it() -> None:
     link = greeted()
     link.receive(frame(Kind.GOODBYE), 2.0)
     link.backlog_bytes = 7
@@ -526,7 +526,7 @@ def test_a_contradiction_tells_what_led_there() -> None:
     assert told.index("Began") < told.index("Left(")
 
 
-def test_what_cannot_happen_to_a_link_changes_nothing() -> None:
+def test_an_impossible_event_does_not_change_a_link() -> None:
     link = make()
     events: list[Any] = []
     with pytest.raises(IllegalEventError, match=r"Left.* cannot happen in UNKNOWN"):

@@ -59,7 +59,7 @@ def test_a_task_is_named_once_a_minute_however_many_of_its_calls_are_slow():
     assert len(watch.observe(calls, 1.0)) == 2
 
 
-def test_a_hundred_calls_that_wait_for_one_server_are_an_error_a_minute():
+def test_a_hundred_calls_that_wait_for_one_server_are_one_error_per_minute():
     calls = [Call(("ask", number), "ask", Limits(30.0, None)) for number in range(100)]
     watch: StallWatch[Call] = StallWatch()
     errors = [
@@ -84,7 +84,7 @@ def test_messages_are_looked_up_before_they_time_out():
         assert looked_up == ([] if second is None else [second])
 
 
-def test_messages_are_looked_up_for_one_call_a_component_and_minute():
+def test_messages_are_looked_up_for_one_call_per_component_and_minute():
     calls = [Call(("ask", number), "ask", Limits(30.0, None)) for number in range(100)]
     watch: StallWatch[Call] = StallWatch()
     looked_up = [
@@ -96,7 +96,7 @@ def test_messages_are_looked_up_for_one_call_a_component_and_minute():
     assert looked_up == [10, 70, 130, 190]
 
 
-def test_limits_are_each_components_own_and_null_is_never():
+def test_each_component_has_its_own_limits_and_null_means_never():
     patient = Call(("a",), "a", Limits(error_secs=None, restart_secs=None))
     hasty = Call(("b",), "b", Limits(error_secs=30.0, restart_secs=5.0))
     watch: StallWatch[Call] = StallWatch()

@@ -246,7 +246,7 @@ def without_spout(stuck: Setup) -> None:
 
 
 @pytest.mark.parametrize("bolt", [StuckBolt, StuckBatch, StuckThread, WaitingCoroutine])
-def test_a_message_of_another_workers_spout_is_asked_for_once(bolt: type[Bolt]) -> None:
+def test_a_message_of_another_workers_spout_is_requested_once(bolt: type[Bolt]) -> None:
     with running(Words(), bolt()) as stuck:
         stuck.answer = "message id 'from afar'"
         without_spout(stuck)
@@ -256,7 +256,7 @@ def test_a_message_of_another_workers_spout_is_asked_for_once(bolt: type[Bolt]) 
         assert "stream default, message id 'from afar'" in stuck.errors[0][1].splitlines()[-1]
 
 
-def test_without_an_answer_the_error_has_the_trees_number(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_an_answer_the_error_has_the_tree_id(caplog: pytest.LogCaptureFixture) -> None:
     with running(Words(), StuckBolt()) as stuck:
         without_spout(stuck)
         stuck.let_pass(35)
@@ -293,7 +293,7 @@ def test_a_worker_that_was_stopped_for_an_hour_is_not_stalled() -> None:
         assert (stuck.errors, stuck.ended) == ([], [])
 
 
-def test_nothing_is_said_while_a_worker_ends() -> None:
+def test_nothing_is_reported_while_a_worker_ends() -> None:
     with running(Words(), StuckBolt()) as stuck:
         stuck.dog.stop()
         stuck.let_pass(1000)
