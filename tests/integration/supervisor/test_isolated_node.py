@@ -100,7 +100,7 @@ async def test_a_zookeeper_outage_alone_stops_nothing(cluster: _Cluster) -> None
     node.ensemble.suspend(cluster.store)
     network = cluster.network
     all_probed = {("127.0.0.1", 6628), ("127.0.0.2", 6628), ("127.0.0.9", 6627)}
-    for _ in range(3):  # each more than the time-out of a second
+    for _ in range(3):  # each more than the timeout of a second
         network.probed.clear()
         await wait_until("all probed", lambda: network.probed == all_probed)
         await asyncio.sleep(0.5)
@@ -153,7 +153,7 @@ async def test_a_refused_connection_counts_as_reached_and_a_missing_route_does_n
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = listener.getsockname()
-        assert await connects(address, 5.0)  # refused: bound, and nobody listens
+        assert await connects(address, 5.0)  # refused: bound, and not listening
         listener.listen()
         assert await connects(address, 5.0)
     assert not await connects(("255.255.255.255", 6628), 5.0)  # no route

@@ -199,7 +199,7 @@ async def test_a_stopped_worker_is_killed_and_replaced_after_its_timeout(
     os.kill(pid, signal.SIGSTOP)
     stopped = time.monotonic()
     await wait_until("the hung worker is gone", lambda: processes.identify(pid) is None)
-    assert 0.8 <= time.monotonic() - stopped < 2.5  # the time-out is 1 s
+    assert 0.8 <= time.monotonic() - stopped < 2.5  # the timeout is 1 s
     assert await node.wait_running() != pid
 
 
@@ -329,7 +329,7 @@ async def test_a_killed_workers_detached_child_is_killed(node: TestNode) -> None
     pid = await node.wait_running()
     worker_dir = supervisor.settings.workers_dir / str(node.runner().slot.worker_id)
     (child,) = (int(name) for name in os.listdir(worker_dir / "pids"))
-    # A number in pids/ that is somebody else's by now: this very process.
+    # A number in pids/ that belongs to another process by now: this very process.
     (worker_dir / "pids" / str(os.getpid())).touch()
     (worker_dir / "pids" / "1").touch()
     os.kill(pid, signal.SIGKILL)
@@ -420,7 +420,7 @@ async def test_leftovers_of_a_worker_that_died_meanwhile_are_killed(
 
 
 class RecordedCgroups:
-    """Stands for those of the kernel: what was asked of them, in order."""
+    """Stands for the cgroups of the kernel: records the calls, in order."""
 
     version = 2
 
@@ -451,7 +451,7 @@ class RecordedCgroups:
 async def test_no_worker_is_started_before_the_cgroups_of_old_ones_are_swept(
     node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the sweep would end a worker that has just been started, as one that nobody knows."""
+    """Otherwise the sweep would end a worker that has just been started, as an unknown one."""
     cgroups = RecordedCgroups()
     monkeypatch.setattr("squall_supervisor.composition.cgroups_of", lambda *_, **__: cgroups)
     await node.start()

@@ -31,7 +31,7 @@ WORDS = "words-1-100"
 NODE = "this-node"
 STANDINS = Path(__file__).with_name("standin_packages")
 START_SECS = 30.0
-# What a supervisor prints on stderr: the warning that root is told once, and nothing else.
+# All that a supervisor prints on stderr: the warning that root gets once.
 AT_START = (
     b"warning: this supervisor is root and runs every worker as root: "
     b"anyone who can submit a topology controls this machine. "

@@ -50,7 +50,7 @@ async def pair() -> AsyncIterator[Pair]:
 
 @contextmanager
 def pushing(port: int, **options: bytes) -> Iterator[zmq.Socket[bytes]]:
-    """A PUSH socket of a stranger who sends what he can."""
+    """A PUSH socket of a stranger that sends everything it can."""
     context = zmq.Context()
     sock = context.socket(zmq.PUSH)
     sock.setsockopt(zmq.LINGER, 0)
@@ -156,7 +156,7 @@ def hello(size: int) -> bytes:
 
 @pytest.mark.parametrize("size", [2_000_000_000, FRAME_BYTES_MAX, 200], ids=str)
 async def test_a_raw_peer_grows_no_memory_and_is_cut_off(pair: Pair, size: int) -> None:
-    """It claims a command of `size` bytes, and goes on for ever."""
+    """It claims a command of `size` bytes, and goes on forever."""
     process = psutil.Process()
     before = process.memory_info().rss
     sent = 0

@@ -169,7 +169,7 @@ async def test_a_killed_worker_comes_back_and_nothing_is_lost(
     open_cluster: Opener,
 ) -> None:
     """SIGKILL of the worker without the spout, twice, and of the one with it: each word at least
-    once, and replay does not wait for the message time-out."""
+    once, and replay does not wait for the message timeout."""
     lines = 20_000
     cluster = await open_cluster(zookeeper, words(lines), **{"topology.max.spout.pending": 100})
     began = time.monotonic()
@@ -185,7 +185,7 @@ async def test_a_killed_worker_comes_back_and_nothing_is_lost(
             else:
                 one = again
         await wait_until(lambda: cluster.acked() == lines, 60, "all lines acked")
-        assert time.monotonic() - began < 25, "replay waited for the message time-out of 30 s"
+        assert time.monotonic() - began < 25, "replay waited for the message timeout of 30 s"
         assert set(cluster.recorded()) == cluster.expected(lines)
 
 

@@ -378,7 +378,7 @@ async def test_a_port_in_use_is_named(pair: Pair) -> None:
 
 
 def push(port: int, key: CurveKey | None) -> zmq.Socket[bytes]:
-    """A socket of somebody who has the topology's key, if it has one."""
+    """A socket that has the topology's key, if there is one."""
     context = zmq.Context()
     sock = context.socket(zmq.PUSH)
     sock.setsockopt(zmq.LINGER, 1000)

@@ -11,7 +11,7 @@ from squall_supervisor.settings import SupervisorSettings, hostname_of
 
 
 def test_the_defaults_are_those_of_the_defaults_file() -> None:
-    """What stands in for a missing key is what defaults.yaml says."""
+    """A missing key has the value of defaults.yaml."""
     assert SupervisorSettings.from_conf(default_conf()) == SupervisorSettings.from_conf({})
 
 

@@ -33,7 +33,7 @@ Sockets = zmq.Context[zmq.Socket[bytes]]  # what makes sockets: ZeroMQ's context
 
 
 class Connection(enum.Enum):
-    """What is true of a peer's socket. A full queue cannot be told from a lost connection."""
+    """What is true of a peer's socket. A full queue looks like a lost connection."""
 
     NONE = "There is no socket: no address is known, or the peer is no longer wanted."
     BLOCKED = "The last look or frame found no connection, or no room."

@@ -102,7 +102,7 @@ class DropCounts:
     malformed: int = 0
     multipart: int = 0
     foreign: int = 0  # of another topology
-    unknown: int = 0  # of a slot that is no peer (yet)
+    unknown: int = 0  # of a slot that is not a peer (yet)
     refused: int = 0  # connections that did not prove the topology's key; no message came of them
 
     @property

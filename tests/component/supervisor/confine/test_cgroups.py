@@ -103,5 +103,5 @@ def test_the_kernel_has_the_limits(real: Cgroups) -> None:
     else:
         assert (memory / "memory.limit_in_bytes").read_text().strip() == str(64 << 20)
         assert (cpu / "cpu.cfs_quota_us").read_text().strip() == "50000"
-    real.make("w2", WorkerLimits(1e15, "", 1e9))  # huge is no error
+    real.make("w2", WorkerLimits(1e15, "", 1e9))  # a huge value is not an error
     assert os.path.isdir(real._homes["memory"] / "w2")

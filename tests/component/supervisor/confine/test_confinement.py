@@ -1,4 +1,4 @@
-"""Workers' processes from outside: what they inherit, what they may, what their files allow."""
+"""Workers' processes seen from outside: their inheritance, their rights, their files' modes."""
 
 import errno
 import json
@@ -144,7 +144,7 @@ def test_a_worker_has_a_session_of_its_own_and_no_file_of_the_supervisors(
 
 
 def test_files_of_a_worker_are_for_its_user_only(start: Start) -> None:
-    before = os.umask(0)  # the supervisor's own is no protection
+    before = os.umask(0)  # the supervisor's own umask does not protect
     try:
         spec, _ = start()
         said(spec)
@@ -353,7 +353,7 @@ held = bytearray(os.urandom(1) * (48 << 20))  # shared by all that are forked fr
 if os.fork() == 0:
     own = bytearray(os.urandom(1) * (32 << 20))
     if os.fork() == 0:
-        os.setsid()  # no more of the worker's session, but its descendant
+        os.setsid()  # no longer in the worker's session, but its descendant
         open(f"pids/{os.getpid()}", "w").close()  # so that it is ended with the worker
         own2 = bytearray(os.urandom(1) * (16 << 20))
         open("ready", "w").close()

@@ -38,7 +38,7 @@ def test_leftovers_of_a_recycled_leader_are_left_alone() -> None:
 def test_in_an_unwatched_session_only_processes_with_the_workers_mark_are_killed(
     tmp_path: Path, marked: bool
 ) -> None:
-    """Its number can be somebody else's since: a daemon whose first process has ended."""
+    """Its number may have been reused since: by a daemon whose first process has ended."""
     code = f"sleep 60 & echo $! > {tmp_path}/part && mv {tmp_path}/part {tmp_path}/pid; read _"
     mark = {"SQUALL_WORKER_ID": "w1"} if marked else {}
     leader = subprocess.Popen(

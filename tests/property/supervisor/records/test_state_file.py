@@ -1,4 +1,4 @@
-"""The local state over a crash or a bad disk at any byte: whole, old, or told to be unreadable."""
+"""The local state over a crash or a bad disk at any byte: whole, old, or reported as unreadable."""
 
 import json
 import tempfile

@@ -159,7 +159,7 @@ async def test_bytes_that_changed_are_noticed(
     assert localizer.intact(TOPOLOGY)
     (localizer.path_of(TOPOLOGY) / "code" / "__pycache__").mkdir()
     await localizer.localize(TOPOLOGY)
-    assert blobs.fetched == 1  # what a worker added is no change
+    assert blobs.fetched == 1  # files that a worker added are not a change
     spoil(localizer.path_of(TOPOLOGY))
     await localizer.localize(TOPOLOGY)
     assert localizer.intact(TOPOLOGY)

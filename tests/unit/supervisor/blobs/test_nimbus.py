@@ -61,7 +61,7 @@ class FakeNimbus:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses between tries, which nobody waits for."""
+    """The pauses between tries, which the test skips."""
     made: list[float] = []
 
     async def sleep(secs: float) -> None:

@@ -81,7 +81,7 @@ def test_a_node_that_knows_no_other_supervisor_is_never_isolated() -> None:
 def test_time_in_which_the_node_itself_was_stopped_does_not_count() -> None:
     isolation = _cluster(_neighbours(4))
     assert _run(isolation, start=0, secs=20, reached=0, heard_at=0) is None
-    # Stopped for an hour: the whole time-out begins anew.
+    # Stopped for an hour: the whole timeout begins anew.
     assert _run(isolation, start=3600, secs=27, reached=0, heard_at=0) is None
     assert _run(isolation, start=3627, secs=6, reached=0, heard_at=0) is not None
 
@@ -112,8 +112,8 @@ def test_zookeeper_or_enough_neighbours_end_the_isolation(healed_by: str) -> Non
 
 
 def test_a_session_with_a_long_timeout_is_not_mistaken_for_silence() -> None:
-    """An idle session is answered each third of its time-out: that may be longer than a worker's
-    time-out."""
+    """An idle session gets an answer every third of its timeout, which may be longer than a
+    worker's timeout."""
     isolation = Isolation(3.0, SESSION_SECS, 0.0)
     isolation.neighbours = _neighbours(4)
     now = 0.0

@@ -27,7 +27,7 @@ class Standstill:
 
 
 def neighbourhood_of(state: ClusterState, found: list[Neighbours]) -> Neighbourhood:
-    """That of sup-a, which knows nobody yet; `found` gets whom it comes to know."""
+    """That of sup-a, which knows no neighbours yet; `found` gets those that it finds."""
     return Neighbourhood(
         state,
         supervisor_id="sup-a",
@@ -60,7 +60,7 @@ async def test_neighbours_are_looked_for_again_at_once_until_there_is_another_su
     monkeypatch.setattr(state, "supervisor_ids", counted)
     running = asyncio.create_task(neighbourhood_of(state, found).run())
     try:
-        await eventually(read, "it has read, and found nobody")
+        await eventually(read, "it has read, and found no neighbours")
         assert found == []
         other = SupervisorInfo(0, "127.0.0.1", "sup-b", meta=(6700,), server_port=6628)
         await state.register_supervisor("sup-b", other)
@@ -77,7 +77,7 @@ async def test_neighbours_are_looked_for_again_at_once_until_there_is_another_su
 
 
 async def test_a_damaged_entry_of_another_daemon_does_not_end_the_supervisor() -> None:
-    """Each node reads the others' entries: what one of them has written wrong, all of them read."""
+    """Each node reads the others' entries: all of them read the mistakes of any one."""
     state = ClusterState(MemoryStore(MemoryEnsemble()))
     await state.start()
     for name, host in (

@@ -66,7 +66,7 @@ async def test_topologies_with_work_here_are_kept_and_others_are_not(
     topologies.take("here", {ID: (both, 7), "other-2-18": (elsewhere, 8)}, {ID: BASE})
     assert parsed(topologies.of(ID)) == LastKnown(both, BASE)
     assert topologies.of("other-2-18") is None
-    # What cannot be read stays as it was; what moved away is forgotten, on disk too.
+    # An unreadable topology stays as it was; one that moved away is forgotten, even on disk.
     topologies.take("here", {ID: UNREADABLE}, {})
     assert parsed(topologies.of(ID)) == LastKnown(both, BASE)
     await topologies.close()

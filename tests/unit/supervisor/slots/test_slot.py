@@ -1,4 +1,4 @@
-"""The slot's state machine, as a conversation: an event at a time, and what is commanded."""
+"""The slot's state machine, as a conversation: one event at a time, and the commands."""
 
 import pytest
 
@@ -166,7 +166,7 @@ def test_a_worker_that_never_beats_has_the_start_timeout() -> None:
 
 
 def test_a_worker_that_hangs_while_it_starts_is_replaced_after_the_worker_timeout() -> None:
-    """The start timeout is for what has not beaten yet."""
+    """The start timeout is for workers that have not beaten yet."""
     slot = started_slot()
     slot.heartbeat(0.1, False, 0.2)
     assert slot.deadline() == 30.1

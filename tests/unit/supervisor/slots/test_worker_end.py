@@ -1,4 +1,4 @@
-"""Why a worker ended, and what is told of it."""
+"""Why a worker ended, and how that is reported."""
 
 from pathlib import Path
 
@@ -123,7 +123,7 @@ def test_the_last_lines_are_its_own_bounded_and_safe_to_print(tmp_path: Path) ->
 
 
 def test_only_the_stack_of_the_crashed_thread_is_shown(tmp_path: Path) -> None:
-    """A worker has many threads, and what it said last comes before their stacks."""
+    """A worker has many threads, and its last message comes before their stacks."""
     path = tmp_path / "worker.log.err"
     other = "Thread 0x00007f1 (most recent call first):\n" + '  File "t.py", line 1 in run\n' * 9
     current = (

@@ -15,7 +15,7 @@ from squall_supervisor.watch.memory import MemoryWatch
 async def test_an_oom_kill_is_reported_once_even_if_the_worker_exits_meanwhile(
     tmp_path: Path, ends: bool
 ) -> None:
-    """After its end its slot tells of it; what the watch told then would be forgotten by nobody."""
+    """After the exit its slot reports it; one counted by the watch would never be forgotten."""
     told: list[str] = []
     runner = SimpleNamespace(
         process=SimpleNamespace(worker_id="w1"),

@@ -1,4 +1,4 @@
-"""Profiling without a cluster: names, what py-spy's words mean, which program is run."""
+"""Profiling without a cluster: names, the meaning of py-spy's output, the program to run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_dump_is_requested_once_and_never_outside_the_folder(tmp_path: Path) -
 
 
 class Restarted:
-    """A slot that runs `topology_id`, and counts what it is asked."""
+    """A slot that runs `topology_id`, and counts the requests."""
 
     def __init__(self, topology_id: str) -> None:
         assignment = SimpleNamespace(topology_id=topology_id)

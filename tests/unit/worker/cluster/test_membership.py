@@ -72,7 +72,7 @@ def test_a_leaving_worker_that_says_nothing_is_lost_after_the_grace() -> None:
 
 
 def test_frames_that_a_leaving_worker_never_took_are_lost() -> None:
-    """Its tasks run elsewhere now: nobody takes what was queued for it."""
+    """Its tasks run elsewhere now: sections queued for it are never taken."""
     membership = both()
     membership.assigned({B: TASKS_B}, 10)
     membership.happened(Left(A, OLD, drained=True))

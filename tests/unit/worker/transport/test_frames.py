@@ -1,4 +1,4 @@
-"""The bytes of a frame, both ways, and everything that is none."""
+"""The bytes of a frame, both ways, and bytes that are not a frame."""
 
 import random
 

@@ -72,7 +72,7 @@ def test_a_hundred_calls_that_wait_for_one_server_are_one_error_per_minute():
 
 
 def test_messages_are_looked_up_before_they_time_out():
-    """At the message timeout itself the tree of what is stuck has failed, and its name is gone."""
+    """At the message timeout itself the stuck tree has failed, and its name is gone."""
     for limits, second in [
         (Limits(30.0, 300.0), 10),
         (Limits(4.0, 300.0), 2),
