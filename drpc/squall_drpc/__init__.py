@@ -1,4 +1,4 @@
-"""Distributed RPC over topologies: the server, its clients, and what topologies are made of.
+"""Distributed RPC over topologies: the server, its clients, and the parts of topologies.
 
 from squall_drpc import DRPCClient, LinearDRPCTopologyBuilder
 """
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from squall_drpc.requests import Reason as Reason
     from squall_drpc.spout import DRPCSpout as DRPCSpout
 
-# Each name with the module that has it, imported when it is first used: a worker needs no client,
-# and a client no worker's parts.
+# Each name with its module, which is imported on first use: a worker does not need a client, and a
+# client does not need the parts of a worker.
 _EXPORTS = {
     "AsyncCoordinatedBolt": "coordinated",
     "AsyncDRPCClient": "client",

@@ -1,4 +1,4 @@
-"""Batch bolts: one object a request, so that what it gathers needs no dict by request id.
+"""Batch bolts: one object per request, so a bolt needs no dict keyed by request id.
 
 class PartialCount(BatchBolt):
     outputs = ["id", "count"]
@@ -27,8 +27,8 @@ from squall_common.topology.construction import python_object
 
 
 class BatchBolt(Component):
-    """A bolt that sees the tuples of one request, then `finish_batch`. `request_id` is there from
-    `prepare` on."""
+    """A bolt that gets the tuples of one request, then a call of `finish_batch`. `request_id` is
+    set before `prepare`."""
 
     _calls = ("emit", "emit_direct", "report_error")
 
@@ -38,12 +38,12 @@ class BatchBolt(Component):
         """Called when the request begins at this task."""
 
     def execute(self, tup: Tuple) -> None:
-        """Process one tuple of the request. What it raises fails the request."""
+        """Process one tuple of the request. An exception fails the request."""
         raise NotImplementedError(f"{type(self).__name__} does not define execute()")
 
     def finish_batch(self) -> None:
-        """Every tuple of the request that this task gets was processed. (A task that gets none
-        is asked, too.)"""
+        """Called when this task has processed all of its tuples of the request, even if there were
+        none."""
 
     def emit(
         self,
@@ -52,7 +52,7 @@ class BatchBolt(Component):
         anchors: Tuple | Iterable[Tuple] | None = None,
         stream: str = "default",
     ) -> Sequence[int]:
-        """As a bolt's; the first value is the request's id."""
+        """Like `Bolt.emit`; the first value is the request's id."""
         result: Sequence[int] = self._bound("emit").emit(values, anchors=anchors, stream=stream)
         return result
 
@@ -64,7 +64,7 @@ class BatchBolt(Component):
         anchors: Tuple | Iterable[Tuple] | None = None,
         stream: str = "default",
     ) -> Sequence[int]:
-        """As a bolt's."""
+        """Like `Bolt.emit_direct`; the first value is the request's id."""
         result: Sequence[int] = self._bound("emit_direct").emit_direct(
             task, values, anchors=anchors, stream=stream
         )
@@ -72,7 +72,7 @@ class BatchBolt(Component):
 
 
 class BatchBoltExecutor(Bolt):
-    """Runs a batch bolt: one object for each request that is under way at its task."""
+    """Runs a batch bolt, with one object for each request in progress at its task."""
 
     _collector: BoltCollector[Tuple]
 
@@ -82,7 +82,7 @@ class BatchBoltExecutor(Bolt):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """The class of the batch bolt, and what its constructor takes."""
+        """Takes the class of the batch bolt and the arguments of its constructor."""
         self._cls = cls
         self._args = args
         self._kwargs = dict(kwargs or {})
@@ -90,21 +90,21 @@ class BatchBoltExecutor(Bolt):
 
     @classmethod
     def of(cls, batch_bolt: BatchBolt) -> BatchBoltExecutor:
-        """One that makes batch bolts as this one was made. Raises InvalidTopologyError when its
-        arguments cannot travel."""
+        """An executor that makes batch bolts like this one. Raises InvalidTopologyError when the
+        bolt's arguments cannot be serialized."""
         made = python_object(batch_bolt)
         args, kwargs = decode_arguments(made.arguments)
         return cls(type(batch_bolt), list(args), kwargs)
 
     @property
     def name(self) -> str:
-        """The batch bolt's class."""
+        """The name of the batch bolt's class."""
         return self._cls.__name__
 
     def _make(self) -> BatchBolt:
         if not (self._args or self._kwargs):
             return self._cls()
-        # Each with arguments of its own: one may change a list that it was given.
+        # Each object gets its own copy of the arguments: it may change a list among them.
         return self._cls(*copy.deepcopy(self._args), **copy.deepcopy(self._kwargs))
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:

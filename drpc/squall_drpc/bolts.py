@@ -20,14 +20,14 @@ from squall_drpc.remote import Answers
 ARGS_STREAM = "default"
 RETURN_STREAM = "return"
 
-_SERVERS_MAX = 64  # to which one task brings answers
+_SERVERS_MAX = 64  # to which one task sends answers
 
 
 class PrepareRequest(Bolt):
-    """Gives each attempt of a request an id of its own, and takes apart what comes with it.
+    """Gives each attempt of a request its own id, and emits arguments and return info separately.
 
-    The id goes to one task of the last step, as the grouping there has it; the other tasks of that
-    step are told that it is not theirs.
+    The id goes to the task of the last step that the grouping there chooses; the other tasks of
+    that step are notified that the request is not theirs.
     """
 
     outputs = {  # noqa: RUF012 - how components are written
@@ -59,8 +59,8 @@ class PrepareRequest(Bolt):
 
 
 class JoinResult(Bolt):
-    """Joins a request's result with its return info. What finds no partner is failed after the
-    message time-out."""
+    """Joins a request's result with its return info. A tuple without a partner fails after the
+    message timeout."""
 
     outputs = ["result", "return-info"]  # noqa: RUF012
     auto_ack = False
@@ -102,7 +102,7 @@ class JoinResult(Bolt):
 
     @property
     def waiting(self) -> int:
-        """Tuples that wait for a partner."""
+        """The number of tuples that wait for a partner."""
         return len(self._results) + len(self._returns)
 
     def _on_tick(self) -> None:
@@ -117,8 +117,8 @@ class JoinResult(Bolt):
 
 
 class ReturnResults(Bolt):
-    """Brings (result, return info) to the server that has the request. The tuple is acked once it
-    is there; one that cannot be brought is failed."""
+    """Sends each result to the server that has the request, from tuples of (result, return info).
+    A tuple is acked once its result has arrived, and failed if it cannot be delivered."""
 
     auto_ack = False
 

@@ -6,10 +6,10 @@
     with DRPCClient.from_conf(conf) as client:                     # from plain code, any thread
         result = client.execute("reach", "foo.com/blog/1")
 
-`execute` raises DRPCError when there is no result; its `reason` says whose the failure is. With
-several servers each call goes to the next one. A call that cannot have been sent is made again at
-another server; one that may have been carried out is never repeated: the caller knows whether that
-does harm.
+`execute` raises DRPCError when there is no result; its `reason` says where the failure lies. With
+several servers, each call goes to the next one. A call that cannot have been sent is retried on
+another server. A call that may have been carried out is never repeated: only the caller knows
+whether repeating it does harm.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Address = tuple[str, int]
 
 _CONNECT_TIMEOUT_SECS = 5.0
 _REPLY_BYTES_MAX = 64 * 1024 * 1024
-# Above the server's own time-out, which has the better message.
+# Above the server's own timeout, which has the better message.
 _TIMEOUT_MARGIN_SECS = 5.0
-_IDLE_MAX = 256  # connections that are kept for later calls
+_IDLE_MAX = 256  # connections kept for later calls
 
 
 class DRPCError(SquallError):
-    """A DRPC request that has no result. `reason` None: it did not get an answer at all."""
+    """A DRPC request without a result. `reason` is None when no answer came at all."""
 
     def __init__(
         self, message: str, *, reason: Reason | None = None, hint: str | None = None
@@ -47,8 +47,8 @@ class DRPCError(SquallError):
 
 
 def server_addresses(conf: Mapping[str, Any], port_key: str = "drpc.port") -> list[Address]:
-    """The hosts of `drpc.servers`, with the port of that key. Raises DRPCError when there are
-    none."""
+    """The hosts of `drpc.servers`, each with the port set by `port_key`. Raises DRPCError when
+    there are none."""
     servers = conf.get("drpc.servers")
     if not servers:
         raise DRPCError(
@@ -59,8 +59,8 @@ def server_addresses(conf: Mapping[str, Any], port_key: str = "drpc.port") -> li
 
 
 class AsyncDRPCClient:
-    """A client for asyncio. A call has a connection of its own while it waits; connections are
-    used again."""
+    """A client for asyncio. Each call has its own connection while it waits; connections are
+    reused."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class AsyncDRPCClient:
         """`host` may be a list of (host, port)."""
         self._addresses = [(host, port)] if isinstance(host, str) else list(host)
         if not self._addresses:
-            raise DRPCError("no DRPC server is named")
+            raise DRPCError("no DRPC server was given")
         self._timeout_secs = timeout_secs
         self._next = 0
         self._idle: dict[Address, deque[ThriftClient]] = {a: deque() for a in self._addresses}
@@ -97,16 +97,16 @@ class AsyncDRPCClient:
             except ThriftTransportError as error:
                 if error.sent:
                     raise DRPCError(
-                        str(error), hint="Whether the request was carried out is not known."
+                        str(error), hint="It is not known whether the request was carried out."
                     ) from error
                 reasons.append(str(error))
         raise DRPCError(
             "no DRPC server can be reached: " + "; ".join(reasons),
-            hint="Is one running? drpc.servers and drpc.port say where they are looked for.",
+            hint="Is a server running, and do drpc.servers and drpc.port give its address?",
         )
 
     async def close(self) -> None:
-        """Close the connections that no call uses."""
+        """Close the idle connections."""
         for idle in self._idle.values():
             while idle:
                 await idle.pop().close()
@@ -125,7 +125,7 @@ class AsyncDRPCClient:
     async def _execute(self, address: Address, function: str, args: str, secs: float) -> str:
         idle = self._idle[address]
         while idle:
-            # One that the server has closed meanwhile says so before anything is sent.
+            # If the server has closed it meanwhile, that shows before anything is sent.
             client = idle.pop()
             try:
                 return await self._call(client, idle, function, args, secs)
@@ -156,7 +156,7 @@ class AsyncDRPCClient:
             whole = True
             raise DRPCError(f"not allowed: {error.msg}") from error
         except (ThriftApplicationError, EncodeError) as error:
-            raise DRPCError(f"the request cannot be made: {error}") from error
+            raise DRPCError(f"the request could not be made: {error}") from error
         finally:
             if whole and len(idle) < _IDLE_MAX:
                 idle.append(client)
@@ -165,7 +165,7 @@ class AsyncDRPCClient:
 
 
 class DRPCClient:
-    """A client for plain code. It has an event loop of its own; calls from several threads take
+    """A client for synchronous code. It has its own event loop; calls from several threads take
     turns."""
 
     def __init__(
@@ -192,7 +192,7 @@ class DRPCClient:
             return self._runner.run(self._client.execute(function, args, timeout_secs=timeout_secs))
 
     def close(self) -> None:
-        """Close its connections. Idempotent."""
+        """Close the connections. Idempotent."""
         with self._lock:
             self._runner.run(self._client.close())
             self._runner.close()

@@ -1,11 +1,11 @@
-"""CoordinatedBolt: a bolt that is told when it has seen all of a request.
+"""CoordinatedBolt: a bolt that is notified when it has processed all tuples of a request.
 
-It wraps another bolt, which emits, acks and fails as ever; the first value of every tuple, both
-ways, is the request's id. `coordination` decides, this carries out, with what any bolt has: the
+It wraps another bolt, which emits, acks and fails as usual; the first value of every tuple, in and
+out, is the request's id. `coordination` decides; this module acts, with what every bolt has: the
 task ids that `emit` returns, `emit_direct`, and the topology's context.
 
-The *report* tuples of the step before are held, neither acked nor failed, until the request ends
-here: so its tuple tree stays open as long as any task waits for something, and a request that gets
+The *report* tuples of the previous step are held, neither acked nor failed, until the request ends
+here. So its tuple tree stays open as long as any task waits for something, and a request that gets
 stuck anywhere fails at the spout.
 """
 
@@ -30,15 +30,15 @@ ELSEWHERE_STREAM = "elsewhere"  # a request's id, to the tasks that are not its 
 
 @runtime_checkable
 class FinishedCallback(Protocol):
-    """A bolt that is told that it has seen every tuple of a request."""
+    """A bolt that is notified when it has processed every tuple of a request."""
 
     def finished_id(self, request_id: Any) -> None:
-        """It may emit more; what it raises fails the request."""
+        """It may emit more tuples; an exception fails the request."""
 
 
 @runtime_checkable
 class TimeoutCallback(Protocol):
-    """A bolt that is told that a request failed or timed out, so that it can forget it."""
+    """A bolt that is notified when a request failed or timed out, so that it can forget it."""
 
     def timeout_id(self, request_id: Any) -> None: ...
 
@@ -58,16 +58,16 @@ class CoordinatedBolt(Bolt):
         id_source: str | None = None,
         ticks: bool = False,
     ) -> None:
-        """`source` is the step before, None in the first. `all_report`: each of its tasks does, and
+        """`source` is the previous step, None in the first. `all_report`: each task of it reports,
         not only the one that had the request. `id_source` sends the ids of all requests. `ticks`:
-        the delegate wants the tick tuples."""
+        the delegate wants tick tuples."""
         if not isinstance(delegate, Bolt):
-            raise InvalidTopologyError(f"{delegate!r} is no Bolt")
+            raise InvalidTopologyError(f"{delegate!r} is not a Bolt")
         for method in ("execute_batch", "execute_columns"):
             if getattr(type(delegate), method) is not getattr(Bolt, method):
                 raise InvalidTopologyError(
-                    f"{type(delegate).__name__} defines {method}(), which sees no single tuple: a "
-                    "step of a linear DRPC topology defines execute()"
+                    f"{type(delegate).__name__} defines {method}(), which gets several tuples: a "
+                    "step of a linear DRPC topology has to define execute()"
                 )
         if inspect.iscoroutinefunction(type(delegate).execute) is not isinstance(
             self, AsyncCoordinatedBolt
@@ -113,7 +113,7 @@ class CoordinatedBolt(Bolt):
             for consumer in context.this_targets.get(COORDINATION_STREAM, ())
             for task in context.component_tasks(consumer)
         ]
-        # Time is counted in ticks: a bolt has no other clock, and none is more exact here.
+        # Time is counted in ticks: a bolt has no other clock, and none would be more exact here.
         self._tick_secs = float(conf.get("topology.tick.tuple.freq.secs") or math.inf)
         self._now = 0.0
         self._trigger: Tuple | None = None
@@ -139,10 +139,10 @@ class CoordinatedBolt(Bolt):
     def cleanup(self) -> Any:
         return self.delegate.cleanup()
 
-    # ---- what comes ----
+    # ---- input ----
 
     def _takes(self, tup: Tuple) -> bool:
-        """Whether the delegate is to have this tuple; everything else is dealt with here."""
+        """Whether this tuple is for the delegate; all others are handled here."""
         if tup.is_tick:
             self._on_tick()
             if not self._ticks:
@@ -192,7 +192,7 @@ class CoordinatedBolt(Bolt):
             self.fail_for_delegate(tup)
         self.report_error(error)
 
-    # ---- what the delegate does ----
+    # ---- calls of the delegate ----
 
     def ack_for_delegate(self, tup: Tuple) -> None:
         if tup.is_tick:
@@ -232,7 +232,7 @@ class CoordinatedBolt(Bolt):
         try:
             if self.coordination.strayed(request):
                 raise ValueError(
-                    f"tuples of a request came to task {self.context.this_task_id} of the last "
+                    f"tuples of a request went to task {self.context.this_task_id} of the last "
                     "step, but its id to another: group the last step by fields, on the id alone"
                 )
             if self.coordination.is_home(request) and isinstance(self.delegate, FinishedCallback):
@@ -287,14 +287,14 @@ class AsyncCoordinatedBolt(CoordinatedBolt):
 
 
 def coordinated_class(delegate: Bolt) -> type[CoordinatedBolt]:
-    """Which of the two a bolt needs."""
+    """The one of the two classes that a bolt needs."""
     is_async = inspect.iscoroutinefunction(type(delegate).execute)
     return AsyncCoordinatedBolt if is_async else CoordinatedBolt
 
 
 class Collector(DelegatingBoltCollector[Tuple]):
-    """The delegate's way out: counts what it emits, and hears of what it acks and fails. Made once
-    the coordinated bolt is bound."""
+    """The delegate's collector: counts what the delegate emits, and notes what it acks and fails.
+    Made once the coordinated bolt is bound."""
 
     def __init__(self, bolt: CoordinatedBolt) -> None:
         super().__init__(bolt._collector)

@@ -1,9 +1,9 @@
 """A shell bolt as a step of a linear DRPC topology.
 
-The child works as it does anywhere; the worker feeds it and takes what it says (see
-`squall_engine.multilang`). What coordination needs stands between the two: reports of the step
-before never reach the child, and what the child emits, acks and fails is counted. The child has to
-emit the request's id as the first value, as any other step.
+The child works as it does anywhere; the worker feeds it and reads its commands (see
+`squall_engine.multilang`). Coordination stands between the two: reports of the previous step never
+reach the child, and everything that the child emits, acks and fails is counted. Like any other
+step, the child has to emit the request's id as the first value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CoordinatedShellBolt(CoordinatedBolt, ShellWrapper):
         all_report: bool = False,
         ticks: bool = False,
     ) -> None:
-        """As CoordinatedBolt. The rest of a ShellBolt is in the component's configuration."""
+        """Like CoordinatedBolt. The rest of a ShellBolt is in the component's configuration."""
         self.shell = ShellBolt(command, script, outputs=outputs)
         self._set_up(self.shell, source, all_report=all_report, id_source=None, ticks=ticks)
 
@@ -37,7 +37,7 @@ class CoordinatedShellBolt(CoordinatedBolt, ShellWrapper):
         return None  # the worker starts the child
 
     def cleanup(self) -> Any:
-        return None  # and ends it
+        return None  # and stops it
 
     def calls_of_child(self) -> Collector:
         return Collector(self)

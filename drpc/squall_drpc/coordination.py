@@ -1,8 +1,8 @@
-"""When has a task of a step seen all of a request? The bookkeeping of a CoordinatedBolt: no I/O.
+"""The bookkeeping of a CoordinatedBolt: when has a task seen all tuples of a request? No I/O.
 
-Each task of a step counts, for each request, the tuples that it sent to each task of the next step,
-and tells each of them its count once it is *complete* itself (zero counts, too). So a task knows
-how many tuples of a request it will ever see, and from whom.
+For each request, each task of a step counts the tuples that it sent to each task of the next step,
+and reports the count to each of them once it is *complete* itself (even a count of zero). So a task
+knows how many tuples of a request it will ever get, and from which tasks.
 
     step 1                      step 2                       step 3, the last
     complete when its one       complete when every task     complete when, besides, the request's
@@ -16,19 +16,19 @@ how many tuples of a request it will ever see, and from whom.
 
 TRACKED    something of the request has come, something is missing.
 FINISHING  all has come; the bolt's `finished_id` runs and may emit more, or fail it.
-ENDED      failed or timed out: what comes for it late is refused, for two more time-outs.
+ENDED      failed or timed out: late tuples are refused for two more timeouts.
 
-Of a request that finished nothing is kept: by the counts, nothing more can come.
+Nothing is kept of a request that finished: by the counts, nothing more can come.
 
-Counts are compared source by source, and a source's report counts once: a tuple that was lost on
-one way and one that came twice on another do not make up for each other. A worker that dies takes
-its counts along; the tasks that replace its own never see the whole of what it had begun, so that
-such a request is never complete: it ends by the time-out, or by the failure of its tuple tree.
+Counts are compared source by source, and a source's report counts once: a tuple lost from one
+source and a duplicate from another do not cancel out. A worker that dies takes its counts along;
+the tasks that replace its own never see all of a request that it had begun, so such a request is
+never complete: it ends by the timeout, or by the failure of its tuple tree.
 
-From Storm's CoordinatedBolt (checkFinishId), with three differences: reports and tuples are told
-apart by source; in Storm, tasks of the last step that are not the home keep a request until the
-time-out, here they are told; and what failed is remembered, so that late tuples do not begin it
-anew.
+From Storm's CoordinatedBolt (checkFinishId), with three differences: reports and tuples are counted
+by source; tasks of the last step that are not the home are notified, while in Storm they keep a
+request until the timeout; and a failed request is remembered, so that late tuples do not start it
+again.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from typing import Any
 
 
 class Verdict(enum.Enum):
-    """What an event led to."""
+    """The outcome of an event."""
 
     WAIT = "something is missing"
-    COMPLETE = "all has come: call finish() when the bolt has had its say"
-    LATE = "it is over: fail what came"
+    COMPLETE = "all has come: call finish() after the bolt's callback"
+    LATE = "the request is over: fail the tuple"
 
 
 class Awaits(enum.Enum):
-    """What a task of a step waits for, besides its own tuples."""
+    """The reports that a task of a step waits for, besides its own tuples."""
 
     NOTHING = "the first step: one tuple is the request"
     ONE_REPORT = "the step after it: only the task that had the request reports"
-    ALL_REPORTS = "every task of the step before"
+    ALL_REPORTS = "every task of the previous step"
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A request that did not finish, and what was held for it."""
+    """A request that did not finish, and the tuples held for it."""
 
     id: Hashable
     held: tuple[Any, ...]
@@ -66,7 +66,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A request that did, what was held for it, and the counts to report."""
+    """A request that finished, the tuples held for it, and the counts to report."""
 
     held: tuple[Any, ...]
     counts: dict[int, int]  # task -> tuples sent to it
@@ -76,15 +76,15 @@ class Finished:
 class _Request:
     since: float
     reports: dict[int, int] = field(default_factory=dict)  # source task -> tuples it sent
-    settled: dict[int, int] = field(default_factory=dict)  # source task -> tuples done with
+    settled: dict[int, int] = field(default_factory=dict)  # source task -> tuples processed
     sent: dict[int, int] = field(default_factory=dict)  # task -> tuples sent to it
     held: list[Any] = field(default_factory=list)  # settled when the request ends
-    home: bool | None = None  # known once the id, or word of it, has come
+    home: bool | None = None  # known once the id, or a notice about it, has come
     finishing: bool = False
 
 
 class Coordination:
-    """All requests of one task. What is held is the caller's; times are seconds of one clock."""
+    """All requests of one task. The caller owns what is held; times are seconds of one clock."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Coordination:
         needs_id: bool = False,
         timeout_secs: float,
     ) -> None:
-        """`sources` are the tasks of the step before. With `needs_id` the id must come too."""
+        """`sources` are the tasks of the previous step. With `needs_id` the id has to come too."""
         self._awaits = awaits
         self._sources = frozenset(sources)
         self._needs_id = needs_id
@@ -114,11 +114,11 @@ class Coordination:
     # ---- events ----
 
     def arrived(self, request: Hashable, now: float) -> Verdict:
-        """A tuple has come and will be worked on. WAIT or LATE."""
+        """A tuple has come and will be processed. Returns WAIT or LATE."""
         return Verdict.LATE if self._find(request, now) is None else Verdict.WAIT
 
     def settled(self, request: Hashable, source: int, now: float) -> Verdict:
-        """A tuple of this source task was worked on and acked."""
+        """A tuple of this source task was processed and acked."""
         found = self._find(request, now)
         if found is None:
             return Verdict.LATE
@@ -128,7 +128,7 @@ class Coordination:
     def reported(
         self, request: Hashable, source: int, count: int, now: float, held: Any = None
     ) -> Verdict:
-        """A source task says how many tuples it sent. `held` stays until the request ends."""
+        """A source task reports how many tuples it sent. `held` is kept until the request ends."""
         found = self._find(request, now)
         if found is None:
             return Verdict.LATE
@@ -138,7 +138,7 @@ class Coordination:
         return self._verdict(found)
 
     def id_came(self, request: Hashable, home: bool, now: float, held: Any = None) -> Verdict:
-        """The request's id (`home`), or word that another task is its home."""
+        """The request's id has come (`home`), or the notice that another task is its home."""
         found = self._find(request, now)
         if found is None:
             return Verdict.LATE
@@ -148,14 +148,14 @@ class Coordination:
         return self._verdict(found)
 
     def sent(self, request: Hashable, tasks: Sequence[int]) -> None:
-        """A tuple went to these tasks."""
+        """A tuple was sent to these tasks."""
         found = self._requests.get(request)
         if found is not None:
             for task in tasks:
                 found.sent[task] = found.sent.get(task, 0) + 1
 
     def failed(self, request: Hashable, now: float) -> Ended | None:
-        """A tuple of it was failed; None when it is over already."""
+        """A tuple of the request was failed; returns None when the request is already over."""
         found = self._requests.pop(request, None)
         if found is None:
             return None
@@ -163,7 +163,7 @@ class Coordination:
         return Ended(request, tuple(found.held))
 
     def expire(self, now: float) -> list[Ended]:
-        """End what has timed out."""
+        """End the requests that have timed out."""
         over = []
         while self._requests:
             request, found = next(iter(self._requests.items()))
@@ -177,7 +177,7 @@ class Coordination:
         return over
 
     def finish(self, request: Hashable) -> Finished | None:
-        """After COMPLETE: forget it. None when it was failed meanwhile."""
+        """After COMPLETE: forget the request. Returns None when it was failed meanwhile."""
         found = self._requests.get(request)
         if found is None or not found.finishing:
             return None
@@ -187,7 +187,7 @@ class Coordination:
     # ---- questions ----
 
     def is_home(self, request: Hashable) -> bool:
-        """Whether the bolt is to be told that the request is finished."""
+        """Whether the bolt has to be notified that the request is finished."""
         found = self._requests.get(request)
         return found is not None and (not self._needs_id or found.home is True)
 

@@ -1,9 +1,9 @@
 """The DRPC server's process: configuration, logs, signals, three listeners.
 
-Once all of them listen, it says so in one line on stdout:
+Once all of them listen, it prints one line on stdout:
 `{"drpc": {"host": ..., "port": 3772, "invocations_port": 3773, "http_port": 3774, "pid": 4711}}`.
-It keeps nothing on disk and needs no ZooKeeper: what was under way when it ends is answered with
-SERVER_SHUTDOWN, or, when it is killed, by the end of the connection.
+It keeps nothing on disk and needs no ZooKeeper. When it stops, it answers requests in progress with
+SERVER_SHUTDOWN; when it is killed, their connections end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _RESULTS = ("result", "failRequestV2", "settleRequests")
 
 
 def main() -> int:
-    """Run with the configuration that the environment names; returns the exit status."""
+    """Run with the configuration file named by the environment; returns the exit status."""
     begin_daemon()
     try:
         return run({**default_conf(), **read_daemon_conf(os.environ, "storm drpc")})
@@ -58,8 +58,8 @@ def main() -> int:
 
 
 def run(conf: Mapping[str, Any]) -> int:
-    """Run the server until SIGTERM or SIGINT. Raises SquallError for what a person can put
-    right."""
+    """Run the server until SIGTERM or SIGINT. Raises SquallError for problems that the operator can
+    fix."""
     set_up_daemon_log(conf, "drpc")
     warn_of_ignored(conf)
     return run_daemon(_run(conf))
@@ -73,7 +73,7 @@ class DrpcServer:
         host = str(conf.get("storm.bind.host") or "127.0.0.1")
         insecure = bool(conf.get("storm.security.insecure", False))
         bytes_max = int(conf["drpc.max_buffer_size"])
-        # A caller waits on its connection, so that there are as many as requests, and some idle.
+        # A caller waits on its connection: there are as many as requests, and some idle ones.
         callers_max = _files_max(2 * int(conf["drpc.requests.max"]) + 256)
         self.callers = ThriftServer(
             storm.DistributedRPC,
@@ -90,7 +90,7 @@ class DrpcServer:
             WorkerService(self.exchange),
             host=host,
             port=int(conf["drpc.invocations.port"]),
-            # Results come in batches of a frame's length or less, see `remote`.
+            # Results come in batches of at most a frame, see `remote`.
             frame_bytes_max=4 * bytes_max,
             connections_max=_WORKER_CONNECTIONS_MAX,
             insecure=insecure,
@@ -124,7 +124,7 @@ class DrpcServer:
             raise
 
     async def stop(self, grace_secs: float = _STOP_GRACE_SECS) -> None:
-        """Answer what is under way with SERVER_SHUTDOWN, then close everything."""
+        """Answer the requests in progress with SERVER_SHUTDOWN, then close everything."""
         self.exchange.stop()
         await asyncio.gather(
             self.callers.stop(grace_secs), self.workers.stop(grace_secs), self.http.stop()
@@ -144,8 +144,8 @@ def _cannot_listen(port: int, key: str, error: OSError) -> SquallError:
 
 
 def _files_max(wanted: int) -> int:
-    """How many connections there may be, after the process' limit of open files was raised as far
-    as need be and the system allows."""
+    """The number of connections allowed, after the process's limit on open files was raised as far
+    as needed and as the system allows."""
     beside = _FILES_BESIDE_CONNECTIONS + 2 * _WORKER_CONNECTIONS_MAX
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:

@@ -19,20 +19,20 @@ from squall_thrift import storm
 log = get_logger(__name__)
 
 FUNCTION_BYTES_MAX = 512  # of a function's name
-FETCH_MOST = 1000  # requests that one call may take
+FETCH_MOST = 1000  # requests that one call may fetch
 FETCH_WAIT_SECS_MAX = 5.0
-_EXPIRY_SECS_MIN = 0.05  # so often at most it is looked for what has timed out
+_EXPIRY_SECS_MIN = 0.05  # the shortest interval between searches for expired requests
 
 
 class CallRefusedError(Exception):
-    """A call that makes no sense, such as one of a function without a name."""
+    """An invalid call, such as one of a function without a name."""
 
 
 class Exchange:
-    """The requests of one server. All methods are called on the loop that runs."""
+    """The requests of one server. All methods are called on the running event loop."""
 
     def __init__(self, conf: Mapping[str, Any], *, clock: Clock | None = None) -> None:
-        """`conf` is the merged configuration (drpc.*)."""
+        """`conf` is the merged configuration (`drpc.*`)."""
         self._now = (clock or SystemClock()).monotonic
         self._requests = Requests(
             os.urandom(6).hex(),
@@ -45,7 +45,7 @@ class Exchange:
                 peer_percent=int(conf["drpc.peer.percent.max"]),
             ),
         )
-        # Workers that wait for a function's requests, the longest first; none is empty.
+        # Workers that wait for requests of a function, the longest waiting first; never empty.
         self._fetching: dict[str, OrderedDict[asyncio.Future[None], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -53,13 +53,13 @@ class Exchange:
 
     @property
     def under_way(self) -> int:
-        """How many requests have not ended."""
+        """The number of requests that have not ended."""
         return len(self._requests)
 
     async def execute(self, function: str, args: str, peer: str = "") -> str:
-        """Ask a function, for a caller at the address `peer`. Raises storm.DRPCExecutionException
-        when there is no result, BusyError when a bound is reached, CallRefusedError for a name that
-        no function can have."""
+        """Call a function, for a caller at the address `peer`, and return its result. Raises
+        storm.DRPCExecutionException when there is no result, BusyError when a bound is reached,
+        CallRefusedError for an invalid function name."""
         _check_name(function)
         if self._ending:
             raise failure_exception(_SHUTDOWN)
@@ -89,7 +89,7 @@ class Exchange:
         taker: str | None = None,
         have: int = 0,
     ) -> Batch:
-        """Requests for a worker, as `Requests.take`; when there is none, wait for one so long."""
+        """Requests for a worker, as `Requests.take`; if there are none, waits up to `wait_secs`."""
         _check_name(function)
         most = max(0, min(most, FETCH_MOST))
         batch = self._take(function, most, taker, have)
@@ -114,12 +114,12 @@ class Exchange:
         return self._take(function, most, taker, have)
 
     def settle(self, request_id: str, outcome: Outcome) -> None:
-        """A worker's answer. One that comes too late is dropped."""
+        """Take a worker's answer. A late answer is dropped."""
         if not self._requests.settle(request_id, outcome):
             log.debug("late_answer_dropped", request_id=request_id)
 
     def stop(self) -> None:
-        """End every request with SERVER_SHUTDOWN, and take none on any more."""
+        """End every request with SERVER_SHUTDOWN, and accept no more."""
         self._ending = True
         self._requests.end_all(_SHUTDOWN)
         for waiting in list(self._fetching.values()):

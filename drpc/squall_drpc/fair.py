@@ -1,9 +1,9 @@
-"""KeyedFairBolt: requests take turns, so that a big one does not keep small ones waiting.
+"""KeyedFairBolt: requests take turns, so that a large one does not delay small ones.
 
-Tuples wait in a queue for each key (the first value: the request's id), and the queues are served
-by turns. Storm's has a thread and unbounded queues; ours holds as many tuples as an async bolt may
-have in flight (`topology.bolt.async.concurrency` of its component: give it room for the tuples of
-several requests), and what is beyond waits where tuples wait for any bolt.
+Tuples wait in one queue per key (the first value: the request's id), and the queues are served in
+turn. Storm's KeyedFairBolt has a thread and unbounded queues; this one holds as many tuples as an
+async bolt may have in flight (`topology.bolt.async.concurrency` of its component: allow for the
+tuples of several requests); further tuples wait in the bolt's inbox as for any bolt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class KeyedRoundRobin(Generic[_T]):
-    """Queues by key, served by turns. A key without items takes no room."""
+    """Queues by key, served in turn. A key without items takes no memory."""
 
     def __init__(self) -> None:
         self._queues: OrderedDict[Hashable, deque[_T]] = OrderedDict()
@@ -30,7 +30,7 @@ class KeyedRoundRobin(Generic[_T]):
         self._queues.setdefault(key, deque()).append(item)
 
     def next(self) -> _T | None:
-        """An item of the key whose turn it is; None when there is none."""
+        """An item of the key whose turn it is; None when all queues are empty."""
         if not self._queues:
             return None
         key, queue = self._queues.popitem(last=False)
@@ -50,11 +50,11 @@ class KeyedFairBolt(Bolt):
 
     def __init__(self, delegate: Bolt) -> None:
         if not isinstance(delegate, Bolt) or type(delegate).execute is Bolt.execute:
-            raise InvalidTopologyError(f"{delegate!r} is no Bolt that defines execute()")
+            raise InvalidTopologyError(f"{delegate!r} is not a Bolt that defines execute()")
         if asyncio.iscoroutinefunction(type(delegate).execute) or delegate.blocking:
             raise InvalidTopologyError(
                 f"{type(delegate).__name__} is async or blocking: its tuples do not wait for each "
-                "other, so that none has to be fair"
+                "other, so it does not need a KeyedFairBolt"
             )
         self.delegate = delegate
         self.outputs = delegate.outputs
@@ -72,7 +72,7 @@ class KeyedFairBolt(Bolt):
         self._waiting.add(None if tup.is_tick else tup[0], turn)
         if not self._working:
             self._working = True
-            # Behind the tuples that came together with this one.
+            # Let the tuples that came together with this one go first.
             asyncio.get_running_loop().call_soon(self._next)
         try:
             await turn

@@ -1,4 +1,4 @@
-"""LinearDRPCTopologyBuilder: a DRPC function as a row of bolts.
+"""LinearDRPCTopologyBuilder: a DRPC function as a chain of bolts.
 
     builder = LinearDRPCTopologyBuilder("reach")
     builder.add_bolt(GetTweeters(), 4)
@@ -8,8 +8,8 @@
     submit_topology("reach", conf, builder.create_remote_topology())
 
 The first bolt gets (request id, arguments). Every bolt emits the request's id as the first value;
-the last one emits (request id, result), once a request. A bolt with `finished_id`, or a BatchBolt,
-is told when it has seen all of a request. What is built around the bolts:
+the last one emits (request id, result), once per request. A bolt with `finished_id`, or a
+BatchBolt, is notified when it has processed all tuples of a request. The topology around the bolts:
 
     spout ──▶ prepare-request ──▶ bolt0 ══▶ bolt1 ══▶ ... ══▶ boltN ──▶ join ──▶ return
                   │ │                 (══: tuples, and counts of them)    ▲
@@ -64,13 +64,13 @@ class _Step:
 
 
 class LinearDRPCInputDeclarer:
-    """A step that is being described: each call subscribes it to a stream of the step before."""
+    """A step that is being declared: each call subscribes it to a stream of the previous step."""
 
     def __init__(self, step: _Step) -> None:
         self._step = step
 
     def shuffle(self, stream: str = DEFAULT_STREAM) -> LinearDRPCInputDeclarer:
-        """Tuples spread evenly over the tasks."""
+        """Tuples are spread evenly over the tasks."""
         return self._add(lambda bolt, source: bolt.shuffle(source, stream))
 
     def fields(self, *fields: str, stream: str = DEFAULT_STREAM) -> LinearDRPCInputDeclarer:
@@ -87,11 +87,11 @@ class LinearDRPCInputDeclarer:
         return self._add(lambda bolt, source: bolt.global_(source, stream))
 
     def none(self, stream: str = DEFAULT_STREAM) -> LinearDRPCInputDeclarer:
-        """It does not matter which task."""
+        """Any task may get a tuple."""
         return self._add(lambda bolt, source: bolt.none(source, stream))
 
     def direct(self, stream: str = DEFAULT_STREAM) -> LinearDRPCInputDeclarer:
-        """The step before picks the task."""
+        """The previous step picks the task."""
         return self._add(lambda bolt, source: bolt.direct(source, stream))
 
     def local_or_shuffle(self, stream: str = DEFAULT_STREAM) -> LinearDRPCInputDeclarer:
@@ -107,7 +107,7 @@ class LinearDRPCInputDeclarer:
         return self._add(lambda bolt, source: bolt.custom(source, grouping, stream))
 
     def conf(self, values: Mapping[str, Any]) -> LinearDRPCInputDeclarer:
-        """Add to the step's own part of the configuration."""
+        """Add to the configuration of this step alone."""
         self._step.conf.update(values)
         return self
 
@@ -120,7 +120,7 @@ class LinearDRPCInputDeclarer:
 
 
 class LinearDRPCTopologyBuilder:
-    """Puts the topology of one DRPC function together."""
+    """Builds the topology of one DRPC function."""
 
     def __init__(self, function: str, *, attempts: int = 1) -> None:
         """`attempts`: see DRPCSpout."""
@@ -147,13 +147,13 @@ class LinearDRPCTopologyBuilder:
         return self.create_topology(DRPCSpout(self._function, attempts=self._attempts))
 
     def create_local_topology(self, drpc: LocalDRPC) -> Topology:
-        """The same, for a server in this process."""
+        """Like `create_remote_topology`, for a server in this process."""
         return self.create_topology(
             DRPCSpout(self._function, attempts=self._attempts, local=drpc.name)
         )
 
     def create_topology(self, spout: DRPCSpout) -> Topology:
-        """The same, with a spout of yours."""
+        """Like `create_remote_topology`, with your own spout."""
         problems = self._problems()
         if problems:
             raise InvalidTopologyError.listing(problems)
@@ -216,7 +216,7 @@ class LinearDRPCTopologyBuilder:
 
     def _problems(self) -> list[str]:
         if not self._steps:
-            return ["a linear DRPC topology needs a bolt at least"]
+            return ["a linear DRPC topology needs at least one bolt"]
         problems = []
         for number, step in enumerate(self._steps[1:], 1):
             if not step.inputs:
@@ -228,8 +228,8 @@ class LinearDRPCTopologyBuilder:
             for stream in (COORDINATION_STREAM,):
                 if stream in _own_streams(step.bolt):
                     problems.append(
-                        f"bolt {number} ({_name(step)}) has a stream {stream!r}, a name that DRPC "
-                        "uses itself"
+                        f"bolt {number} ({_name(step)}) has a stream {stream!r}, a name that is "
+                        "reserved for DRPC"
                     )
         last = self._steps[-1]
         streams = _own_streams(last.bolt)
@@ -247,7 +247,7 @@ class LinearDRPCTopologyBuilder:
 
 
 def _last_grouping_problems(last: _Step, before: _Step) -> list[str]:
-    """With several tasks, the tuples of a request must all go where its id goes."""
+    """With several tasks, all tuples of a request must go to the task that gets its id."""
     if max(last.parallelism, last.tasks or 1) == 1:
         return []
     firsts = {fields[0] for fields in _own_streams(before.bolt).values() if fields}
@@ -256,7 +256,7 @@ def _last_grouping_problems(last: _Step, before: _Step) -> list[str]:
     ):
         return []
     return [
-        f"the last bolt ({_name(last)}) has several tasks and is told when a request is finished: "
+        f"the last bolt ({_name(last)}) has several tasks and is notified of finished requests: "
         "group it by fields, on the request's id alone"
     ]
 

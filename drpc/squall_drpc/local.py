@@ -5,13 +5,13 @@
         cluster.submit_topology("reach", {}, builder.create_local_topology(drpc))
         print(drpc.execute("reach", "foo.com/blog/1"))
 
-In the test kit, whose clock is virtual and stands still between calls, `submit` gives a future:
+In the test kit, whose clock is virtual and stands still between calls, `submit` returns a future:
 
     answer = drpc.submit("reach", "foo.com/blog/1")
     test.run_until(answer.done)
 
-Under `storm local` topologies without a server of their own share one, which `drpc_client()` gives
-to the entry point; under `storm jar` the same call gives a client of the cluster's servers.
+Under `storm local`, topologies without their own server share one, which `drpc_client()` returns to
+the entry point; under `storm jar` the same call returns a client of the cluster's servers.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _shared: LocalDRPC | None = None
 
 
 class LocalDRPC:
-    """The server. Its methods may be called from any thread."""
+    """An in-process DRPC server. Its methods may be called from any thread."""
 
     def __init__(self, *, timeout_secs: float = 600.0) -> None:
         self.name = f"{LOCAL_PREFIX}{next(_numbers)}"
-        """What stands for it in a topology and in return infos."""
+        """The name of this server in a topology and in return infos."""
         self._lock = threading.RLock()
         self._timeout_secs = timeout_secs
         self._requests = Requests(
@@ -64,7 +64,7 @@ class LocalDRPC:
             raise DRPCError(f"no answer from function {function!r}") from None
 
     def submit(self, function: str, args: str = "") -> Future[str]:
-        """Ask, and do not wait. The future may be cancelled."""
+        """Call a function without waiting for its result. The future may be cancelled."""
         answer: Future[str] = Future()
 
         def end(outcome: Outcome) -> None:
@@ -95,7 +95,7 @@ class LocalDRPC:
         return answer
 
     def close(self) -> None:
-        """Forget it; its requests end. Idempotent."""
+        """End all requests and forget the server. Idempotent."""
         _servers.pop(self.name, None)
         with self._lock:
             pending = self._requests
@@ -121,7 +121,7 @@ class LocalDRPC:
             self._wake.setdefault(function, []).append(wake)
 
     def leave(self, function: str, wake: Callable[[], None]) -> None:
-        """The end of `serve`."""
+        """Undo `serve`."""
         with self._lock:
             wakes = self._wake.get(function, [])
             if wake in wakes:
@@ -130,7 +130,7 @@ class LocalDRPC:
                 self._wake.pop(function, None)
 
     def take(self, function: str) -> Request | None:
-        """A request, if there is one."""
+        """The next request, or None."""
         with self._lock:
             now = time.monotonic()
             self._requests.expire(now)
@@ -144,7 +144,7 @@ class LocalDRPC:
 
 
 def local_server(name: str) -> LocalDRPC:
-    """The server of this name. Raises DRPCError when this process has none."""
+    """The server with this name. Raises DRPCError when this process has none."""
     server = _servers.get(name)
     if server is None:
         raise DRPCError(
@@ -160,7 +160,7 @@ def in_local_mode() -> bool:
 
 
 def shared_server() -> LocalDRPC:
-    """The one of this process that topologies of `storm local` use."""
+    """The server of this process that topologies of `storm local` use."""
     global _shared
     with _shared_lock:
         if _shared is None:
@@ -169,10 +169,9 @@ def shared_server() -> LocalDRPC:
 
 
 def drpc_client(conf: Mapping[str, Any] | None = None) -> DRPCClient | LocalDRPC:
-    """What calls DRPC functions from a program that `storm jar` or `storm local` started: a client
-    of `drpc.servers`, or the server inside this process. (Storm's
-    DRPCClient.getConfiguredClient.) `conf` None: this machine's configuration. Raises DRPCError
-    when no server is configured."""
+    """The client for a program that `storm jar` or `storm local` started: a client of
+    `drpc.servers`, or the server inside this process. (Storm's DRPCClient.getConfiguredClient.)
+    `conf` None: this machine's configuration. Raises DRPCError when no server is configured."""
     if in_local_mode():
         return shared_server()
     if conf is None:

@@ -1,7 +1,7 @@
-"""Where a request came from, and where its answer goes: the return info that travels with it.
+"""The return info that travels with a request: where it came from and where its answer goes.
 
-Storm's JSON: `{"id": "...", "host": "drpc1", "port": 3773}`. A request of an in-process server has
-that server's name as host, and port 0.
+Storm's JSON: `{"id": "...", "host": "drpc1", "port": 3773}`. For a request of an in-process server,
+host is that server's name and port is 0.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Origin:
 
 
 def parse_origin(text: str) -> Origin:
-    """Raises ValueError when it is none."""
+    """The origin in a return info. Raises ValueError when the text is not one."""
     try:
         return _DECODER.decode(text)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"{text!r} is no return info of a DRPC request: {error}") from error
+        raise ValueError(f"{text!r} is not the return info of a DRPC request: {error}") from error
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -1,8 +1,8 @@
-"""A worker's side of a DRPC server: requests are fetched, answers brought, in the background.
+"""A worker's side of a DRPC server: fetch requests and deliver answers, in the background.
 
-Both run on the worker's event loop and never keep its components waiting. A server that is away is
-tried again, with growing pauses; the others go on. `batches.thrift` says what is asked of ours; one
-of Storm's, which does not know these calls, is asked with Storm's own.
+Both run on the worker's event loop and never keep its components waiting. An unavailable server is
+retried with growing pauses; the others go on. Squall's servers get the calls in `batches.thrift`;
+a server of Apache Storm, which does not have them, gets Storm's own.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ log = get_logger(__name__)
 
 Address = tuple[str, int]
 
-_WAIT_SECS = 1.0  # of one fetch; also how often a taker shows that it lives
+_WAIT_SECS = 1.0  # of one fetch; also how often a taker shows that it is alive
 _CALL_SECS = 10.0
 _BATCH_MAX = 256
 _FRAME_BYTES_MAX = 64 * 1024 * 1024
 _SETTLE_MOST = 500
-_POLL_SECS_MIN, _POLL_SECS_MAX = 0.001, 0.05  # of a server of Storm's, which has no long poll
+_POLL_SECS_MIN, _POLL_SECS_MAX = 0.001, 0.05  # for a Storm server, which has no long poll
 _PAUSE_SECS_MIN, _PAUSE_SECS_MAX = 0.1, 3.0
 _SETTLE_DEADLINE_SECS = 30.0
 _UNSETTLED_MAX = 100_000
 
 
 class AnswerLostError(Exception):
-    """An answer that could not be brought to its server."""
+    """An answer that could not be delivered to its server."""
 
 
 async def _stay_connected(
@@ -45,8 +45,9 @@ async def _stay_connected(
     use: Callable[[ThriftClient], AsyncIterator[None]],
     went_away: Callable[..., None],
 ) -> None:
-    """Use a connection for ever, and a new one whenever it ends, with pauses that grow until it was
-    of use again. `went_away` hears of each end: the error, and whether it is the `first` since."""
+    """Use a connection forever, and a new one whenever it ends, with pauses that grow until a
+    connection works again. `went_away` is called at each end, with the error and whether it is the
+    `first` since a connection worked."""
     pause = _PAUSE_SECS_MIN
     while True:
         client = ThriftClient(
@@ -82,8 +83,8 @@ class Fetcher:
         deliver: Callable[[Address, Sequence[Request]], None],
         on_trouble: Callable[[Exception], None],
     ) -> None:
-        """`room` says how many requests are wanted now; `wake` is to be called when it grows.
-        `on_trouble` hears of each outage once."""
+        """`room` returns how many requests are wanted now; call `wake` when that number grows.
+        `on_trouble` is called once per outage."""
         self._address = address
         self._function = function
         self._room = room
@@ -101,7 +102,7 @@ class Fetcher:
         )
 
     def wake(self) -> None:
-        """There is room again."""
+        """Fetch again: there is room."""
         self._roomy.set()
 
     async def stop(self) -> None:
@@ -115,7 +116,7 @@ class Fetcher:
             self._on_trouble(error)
 
     async def _fetch_all(self, client: ThriftClient) -> AsyncIterator[None]:
-        """Fetch for ever; yields after each call."""
+        """Fetch forever; yields after each call."""
         batches = True
         pause = _POLL_SECS_MIN
         while True:
@@ -167,10 +168,10 @@ class _Answer:
 
 
 class Answers:
-    """Brings answers to one server, many in a call."""
+    """Delivers answers to one server, many per call."""
 
     def __init__(self, address: Address, *, bytes_max: int = 1_048_576) -> None:
-        """A result of more bytes than `bytes_max` is an error, which the caller is told."""
+        """A result of more than `bytes_max` bytes is replaced by an error for the caller."""
         self._address = address
         self._bytes_max = bytes_max
         self._queue: deque[_Answer] = deque()
@@ -178,13 +179,13 @@ class Answers:
         self._task: asyncio.Task[None] | None = None
 
     def settle(self, request_id: str, outcome: Outcome) -> asyncio.Future[None]:
-        """Bring an answer. The future is done once the server has it; AnswerLostError when it
-        cannot be reached for 30 s, or when too many answers wait for it."""
+        """Deliver an answer. The future is done once the server has it; it raises AnswerLostError
+        when the server cannot be reached for 30 s, or when too many answers wait for it."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if len(self._queue) >= _UNSETTLED_MAX:
             done.set_exception(
-                AnswerLostError(f"{_UNSETTLED_MAX} answers wait for the DRPC server already")
+                AnswerLostError(f"{_UNSETTLED_MAX} answers already wait for the DRPC server")
             )
             return done
         if isinstance(outcome, str):
@@ -199,14 +200,14 @@ class Answers:
         return done
 
     async def stop(self, grace_secs: float = 1.0) -> None:
-        """Bring what waits, for at most the grace; the rest is lost."""
+        """Deliver the waiting answers for at most `grace_secs`; the rest is lost."""
         if self._task is None:
             return
         if self._queue:
             await asyncio.wait([self._queue[-1].done], timeout=grace_secs)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self._give_up(AnswerLostError("the worker ends"), all_of_them=True)
+        self._give_up(AnswerLostError("the worker is stopping"), all_of_them=True)
 
     def _went_away(self, error: Exception, *, first: bool) -> None:
         if first:
@@ -214,8 +215,8 @@ class Answers:
         self._give_up(error)
 
     async def _bring_all(self, client: ThriftClient) -> AsyncIterator[None]:
-        """Bring answers for ever; yields after each call. An answer leaves the queue only when the
-        server has it: it may come twice, which the server does not mind."""
+        """Deliver answers forever; yields after each call. An answer leaves the queue only when the
+        server has it: it may arrive twice, which does no harm."""
         batches = True
         while True:
             while not self._queue:
@@ -260,13 +261,13 @@ class Answers:
 
 
 def _checked(result: str, bytes_max: int) -> Outcome:
-    """A result that can travel, or why it cannot."""
+    """The result if it can be sent, or else a failure with the reason."""
     if 4 * len(result) <= bytes_max and result.isascii():
         return result
     try:
         size = len(result.encode())
     except UnicodeEncodeError as error:
-        return Failure(Reason.FAILED_REQUEST, f"the result is no valid text: {error}")
+        return Failure(Reason.FAILED_REQUEST, f"the result is not valid text: {error}")
     if size > bytes_max:
         return Failure(
             Reason.FAILED_REQUEST,
@@ -285,7 +286,7 @@ def _settlement(answer: _Answer) -> Any:
 
 
 async def _bring_one(client: ThriftClient, request_id: str, outcome: Outcome) -> None:
-    """With Storm's own calls."""
+    """Deliver an answer with Storm's own calls."""
     if isinstance(outcome, str):
         await client.call("result", request_id, outcome)
         return

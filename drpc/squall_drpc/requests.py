@@ -1,23 +1,23 @@
-"""The requests of a DRPC server: who asked, who has taken, what came of it. No clock, no I/O.
+"""The requests of a DRPC server: waiting, taken by workers, and ended. No clock, no I/O.
 
     add ──▶ waiting, by function ──take──▶ taken ──settle──▶ ended
                  │                           │
-                 └────── time-out ───────────┴── time-out, or its taker is gone
+                 └────── timeout ────────────┴── timeout, or its taker is gone
 
-Each request ends exactly once, and with that everything about it is forgotten: what comes for it
-later is dropped. An id is never used again, not even by the next server on the same port: it begins
-with the server's own random text, so that a late result of an earlier life answers nobody.
+Each request ends exactly once, and then everything about it is forgotten: anything that arrives for
+it later is dropped. An id is never reused, not even by the next server on the same port: it begins
+with a random text of the server, so that a late result for a previous server is dropped.
 
-A *taker* is a worker that fetches in batches. It gives itself a name, and shows that it lives by
-asking again and again; what it took fails when it has not asked for `taker_timeout_secs`: nobody
-else would ever answer. Of a batch whose answer was lost on the way the taker knows nothing; it asks
-with the number of the last batch that it *has*, and gets the lost one again. Storm's own workers
-take one by one, without a name: what they lose ends by the time-out.
+A *taker* is a worker that fetches in batches. It chooses its own name, and its fetches show that it
+is alive; when it has not fetched for `taker_timeout_secs`, the requests that it took fail, because
+no other worker would ever answer them. A taker does not know of a batch that was lost on the way;
+each fetch gives the number of the last batch that it *has*, so that it gets a lost one again.
+Storm's own workers take requests one by one, without a name: those that they lose end by the
+timeout.
 
-What callers can make it hold is bounded (`Bounds`): requests that wait for one function, requests
-in all, and the bytes of their arguments; and of each of these one caller's address may take only a
-share, so that the others find room. A function that nobody asked for, or nobody serves, leaves
-nothing behind.
+The memory that callers can use is bounded (`Bounds`): requests waiting for one function, requests
+in all, and the bytes of their arguments; one caller's address may use only a share of each, so that
+there is room for others. A function without callers or without workers leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reason(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An end without a result."""
+    """The end of a request without a result."""
 
     reason: Reason
     message: str
@@ -53,7 +53,7 @@ Outcome = str | Failure
 
 
 class BusyError(Exception):
-    """A bound is reached: the request was not taken on."""
+    """A bound is reached: the request was not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Requests for one taker. `number` 0: for one without a name."""
+    """Requests for one taker. `number` is 0 for a taker without a name."""
 
     number: int
     requests: tuple[Request, ...]
@@ -74,7 +74,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What all callers, and one peer among them, may have under way."""
+    """Limits on the requests in progress, for all callers and for one peer among them."""
 
     waiting: int  # for one function
     requests: int
@@ -82,13 +82,13 @@ class Bounds:
     peer_percent: int = 100  # of each of the above
 
     def of_peer(self, bound: int) -> int:
-        """One peer's part of a bound, at least one."""
+        """One peer's share of a bound, at least one."""
         return max(1, bound * self.peer_percent // 100)
 
 
 @dataclass(slots=True)
 class _Held:
-    """What is under way, of all or of one peer."""
+    """The requests in progress, of all peers or of one."""
 
     requests: int = 0
     bytes: int = 0
@@ -132,15 +132,15 @@ class Requests:
         taker_timeout_secs: float,
         bounds: Bounds,
     ) -> None:
-        """`server` is a text that no other server's life has ever had."""
+        """`server` is a text that no other run of a server has ever had."""
         self._server = server
         self._timeout_secs = timeout_secs
         self._taker_timeout_secs = taker_timeout_secs
         self._bounds = bounds
         self._number = 0
         self._all = _Held()
-        self._peers: dict[str, _Held] = {}  # of those that have requests under way
-        # All time-outs are equally long: the oldest request is the first to end.
+        self._peers: dict[str, _Held] = {}  # only peers with requests in progress
+        # All timeouts are equally long: the oldest request is the first to end.
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         self._waiting: dict[str, OrderedDict[str, None]] = {}  # by function; none is empty
         self._takers: dict[str, _Taker] = {}
@@ -161,7 +161,7 @@ class Requests:
         on_end: Callable[[Outcome], None],
         peer: str = "",
     ) -> Request:
-        """Take a request on, of a `peer` (an address). `on_end` is called once, within the timeout.
+        """Accept a request from a `peer` (an address). `on_end` is called once, within the timeout.
         Raises BusyError."""
         size = sys.getsizeof(args)
         held = self._peers.get(peer) or _Held()
@@ -187,7 +187,7 @@ class Requests:
         if held.requests >= part(bounds.requests):
             raise BusyError(f"the server has {held.requests} requests{whose} under way")
         if (waiting := held.waiting.get(function, 0)) >= part(bounds.waiting):
-            raise BusyError(f"{waiting} requests{whose} wait for function {function!r} already")
+            raise BusyError(f"{waiting} requests{whose} already wait for function {function!r}")
         if held.bytes + size > part(bounds.bytes):
             raise BusyError(
                 f"the server has requests{whose} with {held.bytes} bytes of arguments under way"
@@ -200,8 +200,8 @@ class Requests:
     def take(
         self, function: str, most: int, now: float, taker: str | None = None, have: int = 0
     ) -> Batch:
-        """The oldest waiting requests of a function, at most `most`. A `taker` that has another
-        batch than it was last given gets that one again, without what has ended since."""
+        """The oldest waiting requests of a function, at most `most`. A `taker` that does not have
+        the last batch sent to it gets that one again, without the requests ended since."""
         known = self._takers.get(taker) if taker is not None else None
         if known is not None:
             known.seen = now
@@ -234,7 +234,7 @@ class Requests:
         return Batch(known.number, tuple(taken))
 
     def settle(self, request_id: str, outcome: Outcome) -> bool:
-        """The answer to a request; False when it has ended already, or never was."""
+        """Answer a request; returns False when it has already ended or never existed."""
         pending = self._forget(request_id)
         if pending is None:
             return False
@@ -242,17 +242,17 @@ class Requests:
         return True
 
     def withdraw(self, request_id: str) -> None:
-        """Nobody waits for this answer any more: `on_end` is not called."""
+        """Forget a request whose caller no longer waits: `on_end` is not called."""
         self._forget(request_id)
 
     def expire(self, now: float) -> None:
-        """End what has timed out, and what was taken by workers that are gone."""
+        """End the requests that have timed out, and those taken by workers that are gone."""
         while self._pending:
             oldest = next(iter(self._pending.values()))
             if oldest.deadline > now:
                 break
             what = (
-                "nobody has taken it"
+                "no worker has taken it"
                 if oldest.request.id in self._waiting.get(oldest.function, ())
                 else "the topology has not answered"
             )
@@ -281,7 +281,7 @@ class Requests:
         self._takers.clear()
 
     def next_expiry(self) -> float | None:
-        """When `expire` has something to do, at the earliest; None: nothing is there."""
+        """The earliest time at which `expire` has something to do; None without requests."""
         times = [taker.seen + self._taker_timeout_secs for taker in self._takers.values()]
         if self._pending:
             times.append(next(iter(self._pending.values())).deadline)

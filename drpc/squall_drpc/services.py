@@ -48,7 +48,7 @@ class WorkerService:
         call: Call,
         functionName: str | None,
     ) -> storm.DRPCRequest:
-        """One request, at once; one with an empty id when there is none."""
+        """One request, without waiting; its id is empty when there is none."""
         with _Refusals():
             batch = await self._exchange.fetch(functionName or "")
         if not batch.requests:
@@ -80,7 +80,7 @@ class WorkerService:
         taker: str | None,
         have: int | None,
     ) -> Any:
-        """A batch (`batches.thrift`); with `most` 0 a sign of life."""
+        """A batch (`batches.thrift`); with `most` 0, only a sign of life."""
         with _Refusals():
             batch = await self._exchange.fetch(
                 functionName or "", most or 0, (waitMillis or 0) / 1000, taker or None, have or 0
@@ -113,7 +113,7 @@ def _failure(message: str | None, kind: int | None) -> Failure:
 
 
 class _Refusals:
-    """A call that makes no sense is the caller's fault, and told so."""
+    """Turns an invalid call into an error for its caller."""
 
     def __enter__(self) -> None:
         return None

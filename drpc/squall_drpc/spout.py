@@ -1,4 +1,4 @@
-"""DRPCSpout: the requests of a function become tuples."""
+"""DRPCSpout: emits the requests of a function as tuples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from squall_drpc.origin import Origin
 from squall_drpc.remote import Answers, Fetcher
 from squall_drpc.requests import Failure, Outcome, Reason, Request
 
-_QUEUE_MAX = 512  # requests that were fetched and not emitted
+_QUEUE_MAX = 512  # requests that are fetched and not yet emitted
 
 _FAILED = Failure(
     Reason.FAILED_REQUEST, "the topology failed the request, or did not complete it in time"
@@ -25,15 +25,16 @@ _LEFT = Failure(Reason.FAILED_REQUEST, "the topology was deactivated or ended")
 class DRPCSpout(Spout):
     """Emits each request of a function as its arguments and its return info.
 
-    It pulls from all of `drpc.servers`, or, with more tasks than servers, each task from one. A
+    It pulls from all of `drpc.servers`; with more tasks than servers, each task pulls from one. A
     request whose tuple tree fails or times out is emitted again until it was tried `attempts`
-    times, then its caller is told that it failed. (1, Storm's way: a function may do something.)
+    times; then its caller gets the failure. (The default is 1, as in Storm, because repeating a
+    function may have side effects.)
     """
 
     outputs = ["args", "return-info"]  # noqa: RUF012 - how components are written
 
     def __init__(self, function: str, *, attempts: int = 1, local: str | None = None) -> None:
-        """`local` is the name of a LocalDRPC of this process."""
+        """`local` is the name of a LocalDRPC in this process."""
         if not function:
             raise ValueError("a DRPC function needs a name")
         if attempts < 1:
@@ -43,7 +44,7 @@ class DRPCSpout(Spout):
         self._local = local
 
     def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        # message id -> the request's tuple, and how often it was emitted
+        # message id -> the request's tuple, and the number of times it was emitted
         self._pending: dict[tuple[str, str], tuple[list[str], int]] = {}
         self._again: deque[tuple[str, str]] = deque()
         self._active = False
@@ -111,10 +112,10 @@ class DRPCSpout(Spout):
 
 
 class _Source(Protocol):
-    """Where a spout's requests come from."""
+    """The source of a spout's requests."""
 
     def take(self) -> tuple[Request, str, int] | None:
-        """The next one, and host and port of its server."""
+        """The next request, with host and port of its server."""
         ...
 
     def settle(self, host: str, request_id: str, outcome: Outcome) -> None: ...
@@ -174,7 +175,7 @@ class _RemoteSource:
         return self._queue.popleft()
 
     def settle(self, host: str, request_id: str, outcome: Outcome) -> None:
-        # One that is lost ends by the server's time-out.
+        # If the answer is lost, the request ends by the server's timeout.
         self._answers[host].settle(request_id, outcome).add_done_callback(_looked_at)
 
     def set_active(self, active: bool) -> None:
@@ -202,7 +203,7 @@ class _RemoteSource:
             self._hand_back()
 
     def _hand_back(self) -> None:
-        """Nobody will emit what was fetched: its callers must not wait for it."""
+        """Fail the requests that were fetched and will not be emitted, so that no caller waits."""
         while self._queue:
             request, host, _ = self._queue.popleft()
             self.settle(host, request.id, _LEFT)

@@ -68,7 +68,7 @@ async def test_storms_failures_keep_their_kind(serve: Serve) -> None:
         assert caught.value.reason is Reason.INTERNAL_ERROR
 
 
-async def test_a_batch_waits_for_requests_and_brings_all_of_them(serve: Serve) -> None:
+async def test_a_batch_waits_for_requests_and_has_all_of_them(serve: Serve) -> None:
     async with (
         serve() as server,
         AsyncDRPCClient(port=server.callers.port) as client,
@@ -106,7 +106,7 @@ async def test_a_batch_whose_answer_was_lost_comes_again(serve: Serve) -> None:
         assert await asked == "y"
 
 
-async def test_what_a_silent_worker_took_fails(serve: Serve) -> None:
+async def test_requests_taken_by_a_silent_worker_fail(serve: Serve) -> None:
     async with (
         serve(**{"drpc.worker.timeout.secs": 0.2}) as server,
         AsyncDRPCClient(port=server.callers.port) as client,
@@ -119,7 +119,7 @@ async def test_what_a_silent_worker_took_fails(serve: Serve) -> None:
         assert caught.value.reason is Reason.FAILED_REQUEST
 
 
-async def test_a_function_that_nobody_serves_times_out_and_leaves_nothing(serve: Serve) -> None:
+async def test_a_function_without_workers_times_out_and_leaves_nothing(serve: Serve) -> None:
     async with (
         serve(**{"drpc.request.timeout.secs": 0.1}) as server,
         AsyncDRPCClient(port=server.callers.port) as client,
@@ -128,7 +128,7 @@ async def test_a_function_that_nobody_serves_times_out_and_leaves_nothing(serve:
         for error in await asyncio.gather(*asked, return_exceptions=True):
             assert isinstance(error, DRPCError)
             assert error.reason is Reason.SERVER_TIMEOUT
-            assert "nobody has taken it" in error.message
+            assert "no worker has taken it" in error.message
         requests = server.exchange._requests
         assert len(requests) == 0
         assert requests.waiting_functions == []
@@ -142,7 +142,7 @@ async def test_bounds_refuse_at_once(serve: Serve) -> None:
     ):
         asked = [asyncio.create_task(client.execute("f", str(i))) for i in range(2)]
         await until(lambda: server.exchange.under_way == 2)
-        with pytest.raises(DRPCError, match="2 requests wait for function 'f' already"):
+        with pytest.raises(DRPCError, match="2 requests already wait for function 'f'"):
             await client.execute("f", "one too many")
         for _ in asked:
             await topology.call("result", (await fetch(topology, "f")).request_id, "r")
@@ -184,7 +184,7 @@ async def test_one_address_leaves_room_for_others(serve: Serve) -> None:
             await stack.enter_async_context(call_from(server, "127.0.0.2", "f"))
             await until(lambda count=count: server.exchange.under_way == count)  # type: ignore[misc]
         async with call_from(server, "127.0.0.2", "f") as refused:
-            assert b"2 requests of 127.0.0.2 wait for function 'f' already" in await answer(refused)
+            assert b"2 requests of 127.0.0.2 already wait for function 'f'" in await answer(refused)
         async with call_from(server, "127.0.0.1", "f"):
             await until(lambda: server.exchange.under_way == 3)
 
@@ -203,7 +203,7 @@ async def test_the_bytes_of_all_requests_are_bounded(serve: Serve) -> None:
                 assert b"requests with 180098 bytes of arguments" in await answer(refused)
 
 
-async def test_a_request_waits_for_no_worker_that_hung_up(serve: Serve) -> None:
+async def test_a_request_does_not_wait_for_a_worker_that_hung_up(serve: Serve) -> None:
     async with serve() as server, AsyncDRPCClient(port=server.callers.port) as client:
         gone = worker(server)
         await gone.connect()
@@ -218,7 +218,7 @@ async def test_a_request_waits_for_no_worker_that_hung_up(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("function", ["", "x" * 513])
-async def test_a_name_that_is_none_is_refused(serve: Serve, function: str) -> None:
+async def test_an_invalid_function_name_is_refused(serve: Serve, function: str) -> None:
     async with (
         serve() as server,
         AsyncDRPCClient(port=server.callers.port) as client,
@@ -230,7 +230,7 @@ async def test_a_name_that_is_none_is_refused(serve: Serve, function: str) -> No
             await topology.call("fetchRequest", function)
 
 
-async def test_a_server_that_stops_says_so_to_those_who_wait(serve: Serve) -> None:
+async def test_a_stopping_server_answers_waiting_callers(serve: Serve) -> None:
     async with serve() as server, AsyncDRPCClient(port=server.callers.port) as client:
         asked = asyncio.create_task(client.execute("f", ""))
         await until(lambda: server.exchange.under_way)
@@ -240,7 +240,7 @@ async def test_a_server_that_stops_says_so_to_those_who_wait(serve: Serve) -> No
         assert caught.value.reason is Reason.SERVER_SHUTDOWN
 
 
-async def test_a_late_answer_answers_nobody(serve: Serve) -> None:
+async def test_a_late_answer_is_dropped(serve: Serve) -> None:
     async with (
         serve() as server,
         AsyncDRPCClient(port=server.callers.port) as client,

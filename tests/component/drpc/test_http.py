@@ -96,7 +96,7 @@ async def test_a_full_queue_is_503(serve: Serve) -> None:
         ("GET /drpc/" + "f" * 600, b"", (), 400),
     ],
 )
-async def test_what_is_refused(
+async def test_bad_requests_are_refused(
     serve: Serve, line: str, body: bytes, headers: tuple[str, ...], status: int
 ) -> None:
     async with serve(**{"drpc.max_buffer_size": 1024}) as server:
@@ -137,7 +137,7 @@ async def test_a_host_that_is_not_ours_is_refused(serve: Serve, host: str, statu
     ],
 )
 @pytest.mark.parametrize("line", ["POST /drpc/f", "GET /drpc/f/x"])
-async def test_no_page_of_another_site_calls_a_function(
+async def test_a_page_of_another_site_cannot_call_a_function(
     serve: Serve, line: str, headers: tuple[str, ...]
 ) -> None:
     async with serve() as server:
@@ -146,7 +146,7 @@ async def test_no_page_of_another_site_calls_a_function(
         assert server.exchange.under_way == 0
 
 
-async def test_no_image_of_a_page_calls_a_function(serve: Serve) -> None:
+async def test_an_image_of_a_page_cannot_call_a_function(serve: Serve) -> None:
     """Browsers send neither Origin nor Sec-Fetch-Site for it, over plain http off loopback."""
     async with serve() as server:
         answer = await ask(server, "GET /drpc/f/x", b"", "User-Agent: Mozilla/5.0 (X11) Firefox")
@@ -162,7 +162,7 @@ async def test_no_image_of_a_page_calls_a_function(serve: Serve) -> None:
         ("Origin: http://127.0.0.1",),  # a page of ours
     ],
 )
-async def test_programs_and_pages_of_ours_call_functions(
+async def test_programs_and_our_own_pages_can_call_functions(
     serve: Serve, headers: tuple[str, ...]
 ) -> None:
     async with serve() as server:
@@ -172,7 +172,7 @@ async def test_programs_and_pages_of_ours_call_functions(
         assert (status, text) == (200, "<x>")
 
 
-async def test_who_hangs_up_is_not_answered(serve: Serve) -> None:
+async def test_a_caller_that_hangs_up_is_not_answered(serve: Serve) -> None:
     async with serve() as server:
         _, writer = await asyncio.open_connection("127.0.0.1", server.http.port)
         writer.write(b"GET /drpc/f/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -182,7 +182,7 @@ async def test_who_hangs_up_is_not_answered(serve: Serve) -> None:
             await until(lambda: not server.exchange.under_way)
 
 
-async def test_a_connection_that_sends_no_whole_head_is_closed() -> None:
+async def test_a_connection_with_an_incomplete_head_is_closed() -> None:
     server = WebServer([], name="test", idle_timeout_secs=0.2)
     await server.start()
     try:

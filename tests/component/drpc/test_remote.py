@@ -52,7 +52,7 @@ async def test_many_requests_are_each_answered_with_their_own(serve: Serve) -> N
         assert results == [text + "!" for text in texts]
 
 
-async def test_storms_own_server_is_asked_with_storms_calls(serve: Serve) -> None:
+async def test_a_storm_server_gets_storms_own_calls(serve: Serve) -> None:
     async with serve() as server, AsyncDRPCClient(port=server.callers.port) as client:
         plain = ThriftServer(storm.DistributedRPCInvocations, WorkerService(server.exchange))
         await plain.start()
@@ -70,9 +70,9 @@ async def test_storms_own_server_is_asked_with_storms_calls(serve: Serve) -> Non
 
 @pytest.mark.parametrize(
     ("answer", "why"),
-    [("x" * 3000, "the result has 3000 bytes; the limit is 2048"), ("\ud800", "no valid text")],
+    [("x" * 3000, "the result has 3000 bytes; the limit is 2048"), ("\ud800", "not valid text")],
 )
-async def test_a_result_that_cannot_travel_is_a_failure(
+async def test_a_result_that_cannot_be_sent_is_a_failure(
     serve: Serve, answer: str, why: str
 ) -> None:
     async with (
@@ -101,7 +101,7 @@ async def test_a_server_that_comes_back_is_found(serve: Serve) -> None:
             assert len(troubles) <= 3, "an outage is told once, not at each try"
 
 
-async def test_answers_to_a_server_that_is_away_are_lost_at_last(
+async def test_answers_to_an_unavailable_server_are_lost_eventually(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("squall_drpc.remote._SETTLE_DEADLINE_SECS", 0.3)

@@ -154,7 +154,7 @@ def test_a_deactivated_topology_takes_nothing_and_an_active_one_all(cluster: Dev
             try:
                 one.execute("reach", url, timeout_secs=1.5)
             except DRPCError as error:
-                return error.reason is None  # no answer at all: nobody has taken it
+                return error.reason is None  # no answer at all: no worker has taken it
         return False
 
     wait_for("the spout to stop", silent, 60)
@@ -176,7 +176,7 @@ def test_a_deactivated_topology_takes_nothing_and_an_active_one_all(cluster: Dev
         assert set(reasons) <= {Reason.FAILED_REQUEST}
 
 
-def test_storm_local_asks_inside_its_process() -> None:
+def test_storm_local_calls_functions_inside_its_process() -> None:
     result = storm("local", "--local-ttl", "1", EXAMPLES / "reach", "reach", "--ask", "3")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [

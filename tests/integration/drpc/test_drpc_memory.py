@@ -22,7 +22,7 @@ def _rss_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_memory_goes_back_when_callers_hang_up(tmp_path: Path) -> None:
+def test_memory_is_released_when_callers_hang_up(tmp_path: Path) -> None:
     """Calls of 1 MB of which nobody waits for the answer: as many as the server takes from one
     address, and more."""
     ports = dict.fromkeys(("drpc.port", "drpc.invocations.port", "drpc.http.port"), 0)

@@ -1,4 +1,4 @@
-"""Any interleaving of reports, tuples, failures and time-outs ends each request exactly once."""
+"""Any interleaving of reports, tuples, failures and timeouts ends each request exactly once."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_each_request_ends_exactly_once(
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 1)), min_size=1, max_size=3))
-def test_a_loss_here_and_a_repeat_there_do_not_make_up_for_each_other(
+def test_a_loss_and_a_duplicate_do_not_cancel_out(
     changes: list[tuple[int, int]],
 ) -> None:
     counts = {1: 2, 2: 2, 3: 2}

@@ -61,5 +61,5 @@ def test_queues_take_turns_and_leave_nothing() -> None:
 
 @pytest.mark.parametrize("bolt", [None, Bolt()])
 def test_only_a_bolt_with_execute_can_be_fair(bolt: Any) -> None:
-    with pytest.raises(InvalidTopologyError, match=r"no Bolt that defines execute"):
+    with pytest.raises(InvalidTopologyError, match=r"not a Bolt that defines execute"):
         KeyedFairBolt(bolt)

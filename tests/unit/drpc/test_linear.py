@@ -139,7 +139,7 @@ def test_each_step_sees_all_of_a_request_before_it_finishes(drpc: LocalDRPC) -> 
         asked = [drpc.submit("count", text) for text in texts * 5]
         assert answers(test, asked) == ["0", "1", "6", "6", "200"] * 5
         test.run_until_idle()
-        assert not any(left_in(test._engine.users()).values()), "at once, without any time-out"
+        assert not any(left_in(test._engine.users()).values()), "at once, without any timeout"
         assert test.failed("spout") == []
 
 
@@ -163,13 +163,13 @@ def test_a_failure_in_any_step_fails_the_request_at_once_and_is_cleaned_up(
     with TopologyTest(counting().create_local_topology(drpc)) as test:
         [answer] = answers(test, [drpc.submit("count", "good bad good")])
         assert "the topology failed the request" in answer
-        assert test._now() < 5, "at once, not at the time-out"
+        assert test._now() < 5, "at once, not at the timeout"
         assert answers(test, [drpc.submit("count", "good")]) == ["1"]
         test.run_for(100)
         assert not any(left_in(test._engine.users()).values())
 
 
-def test_what_gets_stuck_fails_at_the_time_out_and_is_cleaned_up(drpc: LocalDRPC) -> None:
+def test_a_stuck_request_fails_at_the_timeout_and_is_cleaned_up(drpc: LocalDRPC) -> None:
     builder = LinearDRPCTopologyBuilder("f")
     builder.add_bolt(Split(), 2)
     builder.add_bolt(Forgetful(), 2).shuffle()
@@ -247,8 +247,8 @@ class Columns(Bolt):
     def execute_columns(self, columns: Any) -> None: ...
 
 
-def test_what_cannot_work_is_refused_by_name() -> None:
-    with pytest.raises(InvalidTopologyError, match="needs a bolt at least"):
+def test_an_invalid_step_is_refused_by_name() -> None:
+    with pytest.raises(InvalidTopologyError, match="needs at least one bolt"):
         LinearDRPCTopologyBuilder("f").create_remote_topology()
     builder = LinearDRPCTopologyBuilder("f")
     builder.add_bolt(Exclaim())
