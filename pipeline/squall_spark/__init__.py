@@ -1,11 +1,11 @@
 """Topologies on Apache Spark, through PySpark.
 
-The same topology that runs on a cluster runs here over data that has an end, or in micro-batches
-over a stream. A component is a stage of partition-wise Python (`mapInArrow`), and one partition of
-the stage is one *task*: it is run by the engine of a worker (`squall_engine`), so that
-prepare, execute, emit, every kind of bolt and every grouping are the cluster's own code. Only the
-transport is Spark. What a task emits is encoded as a worker would send it, in *sections* of many
-tuples, and each section is one row:
+The same topology that runs on a cluster runs here over finite data, or in micro-batches over a
+stream. A component is a stage of partition-wise Python (`mapInArrow`), and one partition of the
+stage is one *task*. A worker's engine (`squall_engine`) runs it, so that prepare, execute, emit,
+every kind of bolt and every grouping are the cluster's own code. Only the transport is Spark. The
+tuples that a task emits are encoded as a worker would send them, in *sections* of many tuples, and
+each section is one row:
 
     to int          the task that receives it
     data binary     the tuples, as on the wire between two workers
@@ -15,7 +15,7 @@ moves few large rows instead of many small ones.
 
     plan        from a topology to stages, or a list of what Spark cannot run        pure
     bindings    --input and --output                                                 pure
-    traits      what the planner must know of the users' classes
+    traits      the facts about users' classes that the planner needs
     task        runs one task over sections                                          no Spark
     columns     from Python values to typed columns, for files                       pure
     stages      the functions that Spark calls, partition by partition
@@ -23,6 +23,6 @@ moves few large rows instead of many small ones.
     batch       builds the data frames of a plan and writes the outputs
     entry       the process behind `storm spark run`
 
-Turned down: one row a tuple (three times as slow, and every value would need a column type), pickle
-(it is not what the cluster does), and a second implementation of bolts and groupings for Spark.
+Rejected: one row per tuple (three times as slow, and every value would need a column type), pickle
+(the cluster does not use it), and a second implementation of bolts and groupings for Spark.
 """

@@ -1,4 +1,4 @@
-"""A plan as a batch job: builds a data frame for each stage, and runs what somebody waits for.
+"""A plan as a batch job: builds a data frame for each stage, and runs those that are needed.
 
 Data frames are lazy: a chain of components is one job of Spark's, a stage between two shuffles. A
 component that is read more than once (two consumers, an output) is kept on the executors' disks, so
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Written:
-    """What became of an output."""
+    """The result of writing an output."""
 
     sink: Sink
     rows: int
@@ -51,13 +51,13 @@ class Frames:
     plan: SparkPlan
     code: Code | None = None
     states: Mapping[str, StateAt] = field(default_factory=dict)
-    # In place of what --input names: by component, one data frame for each of its streams.
+    # Replaces the data sets of --input: by component, one data frame for each of its streams.
     data: Mapping[str, Sequence[DataFrame]] = field(default_factory=dict)
     of: dict[str, DataFrame] = field(default_factory=dict)
     kept: list[DataFrame] = field(default_factory=list)
 
     def build(self) -> None:
-        """Describe every stage; nothing runs. Raises SquallError for data that is not there or
+        """Describe every stage; nothing runs. Raises SquallError for data that does not exist or
         lacks a field."""
         from pyspark import StorageLevel
 
@@ -69,14 +69,14 @@ class Frames:
                 frame = self._bounded(stage)
             else:
                 frame = self._bolt(stage)
-            # A state is written when its stage ends: once a batch.
+            # A state is written when its stage ends: once per batch.
             if stage.readers > 1 or (stage.readers and stage.component in self.states):
                 frame = frame.persist(StorageLevel.DISK_ONLY)
                 self.kept.append(frame)
             self.of[stage.component] = frame
 
     def release(self) -> None:
-        """Forget what was kept."""
+        """Release the data frames that were kept."""
         for frame in self.kept:
             frame.unpersist()
 
@@ -131,13 +131,13 @@ class Frames:
         return frame.mapInArrow(bolt_stage(spec, self.code, state), SECTIONS_DDL)
 
     def sections(self, sink: Sink) -> DataFrame:
-        """What a sink was sent."""
+        """The sections that were sent to a sink."""
         from pyspark.sql import functions as sf
 
         return self.of[sink.stream.component].filter(sf.col("to") == sink.task)
 
     def guess(self, sink: Sink) -> tuple[TypeGuess, int]:
-        """The types of a sink's values, and how many tuples there are. Computes the component."""
+        """The types of a sink's values, and the number of tuples. Computes the component."""
         stage = guess_stage(self.plan, sink, self.code)
         merged, rows = TypeGuess(sink.fields), 0
         for row in self.sections(sink).mapInArrow(stage, GUESSES_DDL).collect():
@@ -155,7 +155,7 @@ class Frames:
         return self.sections(sink).mapInArrow(stage, types)
 
     def unread(self) -> list[str]:
-        """Components that nobody reads and that must run for what they do."""
+        """Components without readers that must run for their side effects."""
         return [stage.component for stage in self.plan.stages if not stage.readers]
 
 
@@ -167,13 +167,13 @@ def run_batch(
     overwrite: bool = False,
     step: Step = silent,
 ) -> list[Written]:
-    """Run a plan to its end. Raises SquallError: for data, for an output that exists already
+    """Run a plan to its end. Raises SquallError: for data, for an output that already exists
     (unless `overwrite`), and with the component's error when a tuple fails."""
     for sink in plan.sinks:
         if not overwrite and _is_there(spark, sink):
             what = "table" if sink.format is Format.TABLE else "folder"
             raise SquallError(
-                f"--output {sink.stream}: the {what} {sink.path} exists already",
+                f"--output {sink.stream}: the {what} {sink.path} already exists",
                 hint="choose another, or replace it: --overwrite",
             )
     frames = Frames(spark, plan, code)
@@ -195,7 +195,7 @@ def run_batch(
 
 
 def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -> None:
-    """Write typed columns where a sink says, or to `path`."""
+    """Write typed columns to the sink's output, or to `path`."""
     path = path or sink.path
     writer = frame.write.mode(mode)
     if sink.format is Format.TABLE:

@@ -1,12 +1,12 @@
-"""`--input` and `--output`: which data set stands for a spout, and where a stream is written.
+"""`--input` and `--output`: the data sets that replace spouts, and the places to write streams to.
 
     --input  sentences=/data/sentences/*.parquet      the stream "default" of spout "sentences"
     --input  shop:orders=json:/data/orders            stream "orders" of spout "shop", JSON lines
     --output counts=/out/counts                       the stream "default" of bolt "counts"
     --output counts=table:wordcounts                  into a table
-    --output /out                       the streams that nobody consumes, a folder each
+    --output /out                       the streams without a consumer, each in its own folder
 
-A path's format is the one before its colon, else that of its ending, else that of the files in it.
+A path's format is given before a colon, or else by its ending, or else by the files in it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StreamName:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A data set that stands for a stream of a spout. `format` None: look at the files."""
+    """A data set that replaces a stream of a spout. `format` None: look at the files."""
 
     stream: StreamName
     path: str
@@ -73,7 +73,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a stream is written. `stream` None: every stream that nobody consumes."""
+    """The place to write a stream to. `stream` None: every stream without a consumer."""
 
     stream: StreamName | None
     path: str
@@ -97,10 +97,10 @@ def parse_output(text: str) -> Target:
     if not equals or "/" in name:
         name, where = "", text
     elif not name.strip():
-        raise SquallError(f"--output {text!r} names no component before '='")
+        raise SquallError(f"--output {text!r} has no component before '='")
     if not where.strip():
         raise SquallError(
-            f"--output {text!r} names no place", hint="for example: --output counts=/data/counts"
+            f"--output {text!r} has no path", hint="for example: --output counts=/data/counts"
         )
     format_, path = _split_format(where.strip(), f"--output {text!r}", WRITABLE)
     if format_ is None:
@@ -115,7 +115,7 @@ def parse_output(text: str) -> Target:
 
 
 def format_of_path(path: str) -> Format | None:
-    """By its ending (compressed or not); None when that says nothing."""
+    """The format by the path's ending (compressed or not); None if the ending does not tell."""
     name = PurePosixPath(path).name.lower()
     for ending in _COMPRESSIONS:
         name = name.removesuffix(ending)
@@ -130,11 +130,11 @@ def _split_format(where: str, told: str, allowed: frozenset[Format]) -> tuple[Fo
     format_ = known.get(match["format"])
     if format_ is None:
         raise SquallError(
-            f"{told}: {match['format']!r} is no format for this",
-            hint=f"there are {', '.join(sorted(known))}; write ./ before a path that has a colon",
+            f"{told}: format {match['format']!r} cannot be used here",
+            hint=f"use {', '.join(sorted(known))}; write ./ before a path that contains a colon",
         )
     if not match["rest"]:
-        raise SquallError(f"{told} names no place after {match['format']}:")
+        raise SquallError(f"{told} has no path after {match['format']}:")
     return format_, match["rest"]
 
 

@@ -1,15 +1,15 @@
-"""From Python values to typed columns: what files and tables need and tuples do not say.
+"""From Python values to typed columns, which files and tables need and tuples do not have.
 
-The type of a field is guessed from all its values. Guesses of partitions are merged, so a guess is
-a small value of its own, that travels as JSON:
+The type of a field is guessed from all its values. Guesses from partitions are merged, so a guess
+is a small value that travels as JSON:
 
     None                         no value seen
     bool int float str ...       one type; int grows to big (38 digits); int and float are float
     [guess]                      list, tuple, set, frozenset
     {"k": guess}                 dict with text keys and dataclass: a struct of all keys seen
 
-Values of types that no column can hold together (text and number, say) are an error that names the
-field and the two types.
+Values whose types cannot share a column (text and numbers, say) are an error that names the field
+and the two types.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _NATIVE: dict[str, Any] = {
 
 
 class MixedTypesError(SquallError):
-    """A field whose values no column can hold; the message names it."""
+    """A field whose values do not fit any column; the message names the field."""
 
 
 class TypeGuess:
-    """The types of some fields, as far as seen."""
+    """The types of some fields, from the values seen so far."""
 
     def __init__(self, fields: Sequence[str]) -> None:
         self.fields = tuple(fields)
@@ -62,7 +62,7 @@ class TypeGuess:
     def add(self, rows: Iterable[Sequence[Any]]) -> None:
         """Look at more values. Raises MixedTypesError."""
         for i, values in enumerate(zip(*rows, strict=True)):
-            # Nearly always one plain type: asked of the whole column at once.
+            # Nearly always one plain type: check the whole column at once.
             types = set(map(type, values))
             for cls in types:
                 if cls is str or cls is float or cls is bool:
@@ -73,7 +73,7 @@ class TypeGuess:
                             self._merge(i, guess_of(value, self.fields[i]))
 
     def merge(self, other: TypeGuess) -> None:
-        """What another partition has seen. Raises MixedTypesError."""
+        """Add the types that another partition has seen. Raises MixedTypesError."""
         for i, guess in enumerate(other.guesses):
             self._merge(i, guess)
 
@@ -92,7 +92,7 @@ class TypeGuess:
         return made
 
     def schema(self) -> pa.Schema:
-        """Columns that hold all the values seen; a field without any is text."""
+        """Columns that hold all the values seen; a field without values is text."""
         return pa.schema(
             [(name, _arrow(guess)) for name, guess in zip(self.fields, self.guesses, strict=True)]
         )
@@ -111,7 +111,7 @@ def guess_of(value: Any, field: str) -> Guess:
             return "int"
         if -_BIG < value < _BIG:
             return "big"
-        raise MixedTypesError(f"field {field!r}: an integer of more than 38 digits fits no column")
+        raise MixedTypesError(f"field {field!r}: integers are limited to 38 digits")
     if isinstance(value, Decimal):
         return _decimal_guess(value, field)
     if isinstance(value, dt.datetime):
@@ -138,7 +138,7 @@ def guess_of(value: Any, field: str) -> Guess:
             return name
     raise MixedTypesError(
         f"field {field!r}: a value of type {type(value).__qualname__} has no column type",
-        hint="emit what it consists of, or its text",
+        hint="emit its parts, or its text",
     )
 
 
@@ -156,7 +156,7 @@ def _struct(value: Mapping[Any, Any], field: str) -> Guess:
 
 def _decimal_guess(value: Decimal, field: str) -> Guess:
     if not value.is_finite():
-        raise MixedTypesError(f"field {field!r}: {value!r} fits no decimal column")
+        raise MixedTypesError(f"field {field!r}: {value!r} does not fit a decimal column")
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
@@ -165,7 +165,7 @@ def _decimal_guess(value: Decimal, field: str) -> Guess:
 
 def _decimal(whole: int, scale: int, field: str) -> str:
     if whole + scale > 38:
-        raise MixedTypesError(f"field {field!r}: decimals of more than 38 digits fit no column")
+        raise MixedTypesError(f"field {field!r}: decimals are limited to 38 digits")
     return f"decimal {whole} {scale}"
 
 
@@ -189,8 +189,8 @@ def merge_guesses(a: Guess, b: Guess, field: str) -> Guess:
         if all(whole is not None for whole in wholes):
             return _decimal(max(wholes), max(scales), field)
     raise MixedTypesError(
-        f"field {field!r} holds both {_told(a)} and {_told(b)}: no column can",
-        hint="emit one type, or write the two on streams of their own",
+        f"field {field!r} holds both {_told(a)} and {_told(b)}, which cannot share a column",
+        hint="emit one type, or emit the two on separate streams",
     )
 
 
@@ -223,7 +223,7 @@ def _arrow(guess: Guess) -> Any:
     if isinstance(guess, list):
         return pa.list_(_arrow(guess[0]))
     if isinstance(guess, dict):
-        # A file has no struct without fields.
+        # Files cannot hold a struct without fields.
         return pa.struct([(k, _arrow(v)) for k, v in guess.items()] or [("empty", pa.string())])
     if guess.startswith("decimal"):
         whole, scale = _digits(guess)
@@ -244,7 +244,7 @@ def rows_to_columns(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Reco
 
 
 def _plain(value: Any, wanted: Any) -> Any:
-    """A value as Arrow takes it for a column of type `wanted`."""
+    """A value in the form that Arrow accepts for a column of type `wanted`."""
     if value is None:
         return None
     if pa.types.is_list(wanted):

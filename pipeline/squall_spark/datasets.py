@@ -1,4 +1,4 @@
-"""Data sets of --input as data frames of a spout's fields, and the place of an --output."""
+"""Data sets of --input as data frames of a spout's fields, and the checks of an --output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _FORMATS = "parquet, json, csv, text or table"
 
 
 def read(spark: SparkSession, source: Source, fields: Sequence[str]) -> DataFrame:
-    """A data set with the columns `fields`, in this order. Raises SquallError when it is not there,
-    cannot be read, or lacks a field."""
+    """A data set with the columns `fields`, in this order. Raises SquallError when it does not
+    exist, cannot be read, or lacks a field."""
     try:
         frame = _load(spark, source)
     except SquallError:
@@ -78,7 +78,7 @@ def sniff(spark: SparkSession, source: Source) -> Format:
     formats = {f for f in map(format_of_path, names) if f is not None}
     if len(formats) == 1:
         return formats.pop()
-    found = ", ".join(sorted(f.value for f in formats)) or "no file whose ending says it"
+    found = ", ".join(sorted(f.value for f in formats)) or "no file with a known ending"
     raise SquallError(
         f"{_where(source)}: its format is not clear (found {found})",
         hint=f"write it before the path: --input {source.stream}=FORMAT:{source.path}, "
@@ -87,7 +87,7 @@ def sniff(spark: SparkSession, source: Source) -> Format:
 
 
 def _names_in(spark: SparkSession, source: Source) -> Iterable[str]:
-    """Names of data files below a path, at most a few. Raises SquallError for no such path."""
+    """A few names of data files below a path. Raises SquallError when the path does not exist."""
     jvm: Any = spark.sparkContext._jvm
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     path = jvm.org.apache.hadoop.fs.Path(source.path)
@@ -109,7 +109,7 @@ def _names_in(spark: SparkSession, source: Source) -> Iterable[str]:
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is anything at a path of any file system that Spark knows."""
+    """Whether a path exists, on any file system that Spark supports."""
     jvm: Any = spark.sparkContext._jvm
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     place = jvm.org.apache.hadoop.fs.Path(path)
@@ -117,7 +117,7 @@ def exists(spark: SparkSession, path: str) -> bool:
 
 
 def unreadable(source: Source, error: Any) -> SquallError:
-    """What went wrong when a data set was opened, as one clear error."""
+    """The error for a data set that could not be opened."""
     condition = error.getCondition() if hasattr(error, "getCondition") else ""
     if condition == "PATH_NOT_FOUND":
         return _not_there(source)
@@ -147,9 +147,9 @@ _CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] .*")
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of Spark's says, without its stack and plan."""
+    """The message of an error from Spark, without its stack and plan."""
     text = str(error)
-    # The innermost one says what happened; those around it that something failed.
+    # The innermost error says what happened; the others only say that something failed.
     named: list[str] = _CONDITION.findall(text)
     lines = named[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0][:500] if lines else type(error).__name__

@@ -1,9 +1,9 @@
-"""The child of `storm spark run`: runs a package's entry point, and what it submits on Spark.
+"""The child of `storm spark run`: runs a package's entry point, and its topologies on Spark.
 
     python -P -m squall_spark.entry ENTRY ARGS...
 
-The environment says the rest: what `squall._entry` reads, and SQUALL_SPARK_JOB (see `job`). The job
-runs inside `submit_topology`, which returns when it has ended.
+The rest is in the environment: the variables of `squall._entry`, and SQUALL_SPARK_JOB (see `job`).
+The job runs inside `submit_topology`, which returns when the job has ended.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plan_of(
 def run_on_spark(
     job: Job, session: Session, name: str, conf: Mapping[str, Any], topology: Topology
 ) -> None:
-    """What `submit_topology` does under `storm spark run`. Raises SquallError."""
+    """Replaces `submit_topology` under `storm spark run`. Raises SquallError."""
     if session.submitted:
         raise SquallError(
             f"{name!r} is the second topology that this entry point submits; --input and --output "
@@ -112,10 +112,10 @@ def spark_error(error: Exception, log_file: str) -> SquallError:
     if type(error).__module__.startswith(("pyspark", "py4j")):
         found = _TASK_ERROR.search(text)
         if found is not None:
-            return SquallError(found["message"].strip(), hint=f"{log_file} has the whole traceback")
+            return SquallError(found["message"].strip(), hint=f"the traceback is in {log_file}")
         from squall_spark.datasets import first_line
 
-        return SquallError(f"Spark: {first_line(error)}", hint=f"{log_file} says more")
+        return SquallError(f"Spark: {first_line(error)}", hint=f"see {log_file}")
     raise error
 
 
@@ -124,7 +124,7 @@ def _say(message: str) -> None:
 
 
 def main(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
-    """Returns the exit status."""
+    """Run the process; returns the exit status."""
     try:
         job = Job.from_json(env[JOB_VARIABLE])
         check_master(job.master)
@@ -140,7 +140,7 @@ def main(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
 
 
 if __name__ == "__main__":
-    # As a module of its own, not `__main__`: what Spark pickles is found by its name.
+    # Imported under its own name, not as `__main__`: Spark pickles functions by module name.
     from squall_spark import entry as _entry
 
     sys.exit(_entry.main(sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""Collectors whose `emit` does not name the sinks: a task sees the ids that it would on a cluster.
+"""Collectors whose `emit` leaves out the sinks: a task gets the same ids as on a cluster.
 
-What `storm spark run` writes to a data set is one more consumer of the stream, which the topology
-does not have anywhere else.
+A data set that `storm spark run` writes is an additional consumer of the stream, which the topology
+does not have on a cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _R = TypeVar("_R")
 
 
 def hiding(collector: SpoutCollector | BoltCollector[Tuple], hidden: frozenset[int]) -> Hiding:
-    """A collector like this one, that does not name these tasks."""
+    """A collector like this one that leaves these tasks out of its results."""
     if isinstance(collector, ColumnCollector):
         return HidingColumnCollector(collector, hidden)
     if isinstance(collector, BoltCollector):
@@ -34,7 +34,7 @@ def hiding(collector: SpoutCollector | BoltCollector[Tuple], hidden: frozenset[i
 
 
 class Hiding(DelegatingCollector):
-    """Calls of which `emit` and `emit_direct` leave out some of the ids that they would return."""
+    """A collector whose `emit` and `emit_direct` leave out some ids of the result."""
 
     _hidden: frozenset[int]
 

@@ -1,4 +1,4 @@
-"""What `storm spark run` asks for: parsed on the command line, carried to the process that does it
+"""The job of `storm spark run`: parsed on the command line, and passed to the process that runs it
 in one environment variable."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET})
 
 
 def absolute(path: str) -> str:
-    """A path of this machine from its root; a URL as it is."""
+    """A path on this machine made absolute; a URL unchanged."""
     if "://" in path or path.startswith("file:"):
         return path
     return os.path.abspath(os.path.expanduser(path))
@@ -34,8 +34,8 @@ class Job:
     overwrite: bool = False
     streaming: bool = False
     checkpoint: str | None = None  # not None when streaming
-    trigger_secs: float = 1.0  # streaming: a micro-batch so often
-    available_now: bool = False  # streaming: what is there now, then end
+    trigger_secs: float = 1.0  # streaming: the interval of micro-batches
+    available_now: bool = False  # streaming: process the data available now, then end
 
     def sources(self) -> list[Source]:
         """Raises SquallError."""

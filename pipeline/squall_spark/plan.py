@@ -1,9 +1,9 @@
-"""From a topology to stages on Spark: pure, and nothing starts before it has agreed.
+"""From a topology to stages on Spark: pure, and nothing starts before the plan is valid.
 
 A *stage* is one component, computed once: over a data set (a spout that --input replaces), over
 nothing (a bounded spout that runs itself), or over the sections that its sources emitted for it.
-A bolt has one partition a task. Its rows are moved to the partition of their task unless they are
-there already: local-or-shuffle from a component with as many tasks.
+A bolt has one partition per task. Its rows are moved to the partition of their task unless they are
+already there: local-or-shuffle from a component with as many tasks.
 
 Task ids are those of the cluster: numbered over the compiled topology, ackers included, although no
 acker runs here. The streams that are written get a task each at the end of the numbers, a *sink*.
@@ -57,9 +57,9 @@ class Stage:
     kind: StageKind
     tasks: tuple[int, ...]
     inputs: tuple[str, ...] = ()  # components whose sections it reads; BOLT only
-    moves: bool = True  # False: a row is in the partition of its task already
+    moves: bool = True  # False: a row is already in the partition of its task
     sources: tuple[Source, ...] = ()  # DATA only
-    readers: int = 0  # how often its sections are read; computed once all the same
+    readers: int = 0  # how often its sections are read; it is computed only once
     stateful: bool = False
 
 
@@ -76,8 +76,8 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """What runs, sources before consumers. `topology` is as the engine gets it, `task_to_component`
-    without ackers and with the sinks."""
+    """The stages to run, sources before consumers. `topology` is the engine's version of it;
+    `task_to_component` leaves out ackers and includes the sinks."""
 
     name: str
     topology: Topology
@@ -111,8 +111,9 @@ def make_plan(
     *,
     streaming: bool = False,
 ) -> SparkPlan:
-    """`conf` is the topology's, normalized as Nimbus would. Raises InvalidTopologyError that lists
-    all that Spark cannot run, and all that is wrong with the inputs and outputs."""
+    """Plan a topology; `conf` is its configuration, normalized as Nimbus would. Raises
+    InvalidTopologyError with a list of everything that Spark cannot run and of all problems with
+    the inputs and outputs."""
     problems = [
         *_component_problems(topology, conf, traits, inputs, streaming=streaming),
         *_cycle_problems(topology),
@@ -134,7 +135,7 @@ def make_plan(
     )
 
 
-# ---- What is refused ----
+# ---- Problems ----
 
 
 def _component_problems(
@@ -150,7 +151,7 @@ def _component_problems(
         where = f"{component.kind.value} {component.id!r}"
         made_of, has = component.object, traits.get(component.id, Traits())
         if isinstance(made_of, ForeignObject):
-            yield f"{where} is a Java object, which only a JVM of Storm's can run"
+            yield f"{where} is a Java object, which only Apache Storm's JVM workers can run"
         elif isinstance(made_of, PythonObject) and made_of.class_path.startswith("squall_drpc"):
             yield f"{where} belongs to DRPC: requests and answers have no meaning on Spark"
         elif component.kind is ComponentKind.SPOUT:
@@ -168,25 +169,25 @@ def _unbound_problems(
 ) -> Iterable[str]:
     use = f"give it data: --input {component.id}=PATH"
     if streaming:
-        yield f"{where} is bound to no stream; {use}"
+        yield f"{where} has no data; {use}"
     elif not has.bounded:
         yield f"{where} has no end (its class defines no exhausted()); {use}"
     elif has.hears_acks:
-        yield f"{where} depends on acks (its class defines ack() or fail()), and none come; {use}"
+        yield f"{where} depends on acks (its class defines ack() or fail()), but gets none; {use}"
 
 
 def _bolt_problems(
     where: str, component: Component, conf: Mapping[str, Any], has: Traits, *, streaming: bool
 ) -> Iterable[str]:
-    # A tick frequency of the whole topology makes no bolt one that is driven by ticks.
+    # A tick frequency of the whole topology does not mean that a bolt is driven by ticks.
     if component.conf.get(_TICKS) and not has.flushes:
         yield (
-            f"{where} is driven by ticks, and none come: define flush(), "
+            f"{where} is driven by ticks, but gets none: define flush(), "
             "which is called at the end of the input"
         )
     if streaming and not (has.stateful or has.stateless):
         yield (
-            f"{where} would lose what it keeps between two micro-batches: derive it from "
+            f"{where} would lose its data between two micro-batches: derive it from "
             "squall.StatefulBolt, or set `stateless = True` in its class"
         )
 
@@ -231,7 +232,7 @@ def _input_problems(
         seen.add(source.stream)
         if component is None or component.kind is not ComponentKind.SPOUT:
             spouts = ", ".join(map(repr, topology.spouts)) or "none"
-            what = "is a bolt" if component is not None else "is no component"
+            what = "is a bolt" if component is not None else "is not a component"
             yield f"{where}: {source.stream.component!r} {what} (spouts: {spouts})"
         elif source.stream.stream not in component.streams:
             yield f"{where}: the spout has no such stream (it has {_names(component.streams)})"
@@ -240,7 +241,7 @@ def _input_problems(
         if source.format in _STREAM_SOURCES and not streaming:
             yield f"{where}: {source.format.value} is for --streaming"
         if source.format is Format.TABLE and streaming:
-            yield f"{where}: a table is no stream"
+            yield f"{where}: a table cannot be read as a stream"
     for spout in topology.spouts.values():
         unbound = set(spout.streams) - {s.stream for s in seen if s.component == spout.id}
         if any(s.component == spout.id for s in seen):
@@ -276,7 +277,7 @@ def _output_problems(topology: Topology, outputs: Sequence[Target]) -> Iterable[
         elif not component.streams[name.stream].fields:
             yield f"--output {name}: the stream has no fields"
         elif component.streams[name.stream].direct:
-            yield f"--output {name}: a direct stream goes to tasks only"
+            yield f"--output {name}: a direct stream cannot be written"
     places = [target.path for target in outputs]
     for path in sorted({path for path in places if places.count(path) > 1}):
         yield f"--output {path} is given twice"
@@ -286,11 +287,11 @@ def _names(streams: Iterable[str]) -> str:
     return ", ".join(map(repr, streams)) or "none"
 
 
-# ---- What runs ----
+# ---- Stages ----
 
 
 def _leaves(topology: Topology) -> list[StreamName]:
-    """The streams of bolts that nobody consumes and that have fields."""
+    """The streams of bolts that have fields and no consumer."""
     read = {source for c in topology.components.values() for source in c.inputs}
     return [
         StreamName(component.id, stream)
@@ -385,7 +386,7 @@ def _stages(
 
 
 def _stays(component: Component, tasks: Mapping[str, Sequence[int]]) -> bool:
-    """Whether what the only source of a bolt emits is where its task is."""
+    """Whether the tuples from a bolt's only source are already in the partitions of its tasks."""
     sources = {source.component for source in component.inputs}
     return (
         len(sources) == 1
@@ -395,7 +396,7 @@ def _stays(component: Component, tasks: Mapping[str, Sequence[int]]) -> bool:
 
 
 def _sources_first(topology: Topology) -> list[str]:
-    """The components in an order in which sources stand before what reads them. No cycles here."""
+    """The components, with sources before their consumers. There are no cycles here."""
     waiting = {
         id_: {s.component for s in topology.components[id_].inputs}
         for id_ in sorted(topology.components)
@@ -412,7 +413,7 @@ def _sources_first(topology: Topology) -> list[str]:
 
 def near_tasks(plan: SparkPlan, task: int) -> frozenset[int]:
     """The tasks that a local-or-shuffle grouping of `task` prefers: as if task i of every component
-    ran in worker i, and where a component has fewer tasks than another, in worker i modulo that
+    ran in worker i, or, where a component has fewer tasks than another, in worker i modulo that
     number."""
     component = plan.task_to_component[task]
     own = plan.tasks_of(component)

@@ -1,4 +1,4 @@
-"""What Spark is doing, a line a stage, on stderr."""
+"""The progress of Spark, one line per stage, on stderr."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The Spark session of a run: checks what must be there, keeps Spark's own output in a file.
+"""The Spark session of a run: checks its requirements and keeps Spark's own output in a file.
 
 The JVM that PySpark starts inherits this process's stdout and stderr, and its Python workers write
-to the JVM's; so both are the log file while it is started, and ours again afterwards.
+to the JVM's; so both point to the log file while it is started, and are restored afterwards.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[.*\]|yarn|(spa
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 _OURS: Mapping[str, str] = {
-    # Partition i is task i: nobody may merge or split them.
+    # Partition i is task i: Spark must not merge or split them.
     "spark.sql.adaptive.enabled": "false",
-    # A row of ours is a section of many tuples, up to 256 KiB.
+    # One row is a section of many tuples, up to 256 KiB.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
@@ -48,7 +48,7 @@ def check_requirements(env: Mapping[str, str] = os.environ) -> None:
     home = env.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=env.get("PATH"))
     if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "none on PATH"
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "none on PATH"
         raise SquallError(
             f"Spark needs a Java runtime: {where}",
             hint="apt-get install default-jre-headless, or set JAVA_HOME",
@@ -70,11 +70,12 @@ def check_requirements(env: Mapping[str, str] = os.environ) -> None:
 
 
 def check_master(master: str) -> None:
-    """Raises SquallError for what is no URL of a master: Spark would start first, then say so."""
+    """Raises SquallError if it is not the URL of a master: Spark would report that only after
+    starting."""
     if _MASTER.fullmatch(master) is None:
         raise SquallError(
-            f"{master!r} is no master of Spark's",
-            hint="local[*], local[4], spark://host:7077, yarn or k8s://...",
+            f"{master!r} is not a Spark master",
+            hint="use local[*], local[4], spark://host:7077, yarn or k8s://...",
         )
 
 
@@ -86,16 +87,16 @@ def spark_session(
     conf: Iterable[tuple[str, str]] = (),
     log_file: Path | None = None,
 ) -> Iterator[SparkSession]:
-    """A session, stopped at the end. `conf` overrides what we set. Raises SquallError when Java,
-    PySpark or the master is not there."""
+    """A session, stopped at the end. `conf` overrides our settings. Raises SquallError when Java,
+    PySpark or the master is not available."""
     check_master(master)
     check_requirements()
-    # Spark's workers must be this very Python: they import squall and what the topology needs.
+    # Spark's workers must run this same Python: they import squall and the topology's dependencies.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    # Not `.config` one by one: what a session of this process set before must not stay behind.
+    # Not `.config` one by one: settings of an earlier session in this process must not remain.
     settings = {"spark.app.name": name, "spark.master": master, **_OURS}
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -119,13 +120,14 @@ def _not_started(master: str, error: Exception, log_file: Path | None) -> Squall
     told = lines[0] if lines else type(error).__name__
     return SquallError(
         f"Spark did not start with master {master}: {told}",
-        hint=None if log_file is None else f"{log_file} says more",
+        hint=None if log_file is None else f"see {log_file}",
     )
 
 
 @contextlib.contextmanager
 def _python_logs_to(log_file: Path | None) -> Iterator[None]:
-    """PySpark's and Py4J's own loggers, which show whole tracebacks of what we tell in a line."""
+    """Send the logs of PySpark and Py4J to the file: they show whole tracebacks of errors that we
+    report in one line."""
     if log_file is None:
         yield
         return
@@ -146,7 +148,7 @@ def _python_logs_to(log_file: Path | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _output_to(log_file: Path | None) -> Iterator[None]:
-    """Let file descriptors 1 and 2 be the log file: children started now keep it."""
+    """Point file descriptors 1 and 2 to the log file: children started now keep it."""
     if log_file is None:
         yield
         return
@@ -156,7 +158,7 @@ def _output_to(log_file: Path | None) -> Iterator[None]:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     except OSError as error:
-        raise SquallError(f"the log file {log_file} cannot be written: {error.strerror}") from error
+        raise SquallError(f"cannot write the log file {log_file}: {error.strerror}") from error
     saved = os.dup(1), os.dup(2)
     try:
         os.dup2(log, 1)

@@ -1,7 +1,7 @@
-"""The functions that Spark calls in its Python workers, one partition a call.
+"""The functions that Spark calls in its Python workers, once per partition.
 
-They take and give iterators of Arrow record batches (`DataFrame.mapInArrow`) and hold one batch at
-a time. PySpark's own part here is `TaskContext`, which says which partition it is.
+They take and return iterators of Arrow record batches (`DataFrame.mapInArrow`) and hold one batch
+at a time. From PySpark they use only `TaskContext`, which has the number of the partition.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _WRITE_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Where the user's package is: unpacked on this machine, or an archive that Spark carries."""
+    """The user's package: unpacked on this machine, or an archive that Spark distributes."""
 
-    folder: str | None  # None: on another machine, perhaps
+    folder: str | None  # None: the worker may be on another machine
     archive_name: str
     digest: str
 
@@ -62,7 +62,7 @@ class Code:
         archive = Path(SparkFiles.get(self.archive_name))
         place = Path(SparkFiles.getRootDirectory(), f"squall-{self.digest}")
         place.mkdir(exist_ok=True)
-        # Several Python workers of an executor may come here at once.
+        # Several Python workers of an executor may get here at once.
         with (place / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             code = place / "code"
@@ -75,8 +75,8 @@ class Code:
 
 
 def code_of(folder: Path, archive: Path, *, sent: bool) -> Code:
-    """The package of a session, for every Python worker of a job. `sent`: they find the archive
-    among Spark's files, not the folder."""
+    """The package of a session, for every Python worker of a job. `sent`: workers use the archive
+    among Spark's files instead of the folder."""
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
     return Code(None if sent else str(folder), archive.name, digest)
 
@@ -90,7 +90,7 @@ def _mark(folder: Path, digest: str) -> Path:
 
 def data_stage(spec: TaskSpec, code: Code | None, streams: list[tuple[str, int]]) -> Stage:
     """A spout whose streams come from a data set: record batches of its fields in, sections out.
-    `streams` are (stream, number of fields); with several, the first column says which."""
+    `streams` are (stream, number of fields); with several, the first column is the index."""
 
     def run(batches: Batches) -> Batches:
         tasks = spec.plan.stage(spec.component).tasks
@@ -106,7 +106,7 @@ def data_stage(spec: TaskSpec, code: Code | None, streams: list[tuple[str, int]]
 
 
 def bounded_stage(spec: TaskSpec, code: Code | None) -> Stage:
-    """A spout that runs itself to its end. What comes in says nothing."""
+    """A spout that runs to its own end. The input is ignored."""
 
     def run(batches: Batches) -> Batches:
         for _ in batches:
@@ -152,7 +152,7 @@ def _runner(
 
 @functools.cache
 def _tune_once() -> None:
-    """As in a worker: it saves a third of the CPU, every tuple in flight being a list."""
+    """Tune as a worker does: it saves a third of the CPU, since every tuple in flight is a list."""
     tune_garbage_collector()
 
 
@@ -170,7 +170,7 @@ def _columns_by_stream(
     if len(streams) == 1:
         yield streams[0][0], [_values(column) for column in batch.columns]
         return
-    # Of several streams: the number of the stream, then the columns of each, null in the others.
+    # With several streams: the index of the stream, then the columns of each, null for the others.
     number = batch.column(0)
     first = 1
     for i, (stream, fields) in enumerate(streams):
@@ -195,7 +195,7 @@ def _sections(rows: list[Row]) -> Batches:
 
 
 class Reader:
-    """Reads the tuples that a sink was sent."""
+    """Reads the tuples sent to a sink."""
 
     def __init__(self, plan: SparkPlan, sink: Sink) -> None:
         pickled = bool(plan.conf.get("topology.fall.back.on.pickle"))
@@ -221,7 +221,7 @@ class Reader:
 
 
 def guess_stage(plan: SparkPlan, sink: Sink, code: Code | None) -> Stage:
-    """What types the values of a sink have: one row a partition."""
+    """The types of a sink's values: one row per partition."""
 
     def run(batches: Batches) -> Batches:
         if code is not None:

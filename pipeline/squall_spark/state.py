@@ -1,13 +1,13 @@
 """State of stateful bolts between micro-batches: files in the checkpoint folder.
 
-    CHECKPOINT/state/COMPONENT/TASK/000000000007.delta      what batch 7 changed
+    CHECKPOINT/state/COMPONENT/TASK/000000000007.delta      the changes of batch 7
     CHECKPOINT/state/COMPONENT/TASK/000000000010.snapshot   everything after batch 10
 
-A task of batch N loads the state after batch N-1 and writes what came after batch N under N's name,
-in one step. Spark runs a batch again, with the same number and the same input, when its driver died
-before the batch was committed: it then loads N-1 again and replaces what N wrote, so that every
-tuple is in the state once. The folder is a local path (on every machine the same one) or a URL that
-fsspec knows.
+A task of batch N loads the state after batch N-1 and writes the state after batch N under N's name,
+in one step. If its driver died before the batch was committed, Spark runs the batch again, with the
+same number and the same input: it loads N-1 again and replaces the files of N, so that every tuple
+is in the state once. The folder is a local path (the same on every machine) or a URL that fsspec
+supports.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ class StateDamagedError(SquallError):
 
 @dataclass(frozen=True, slots=True)
 class StateAt:
-    """Where the state of a component's tasks is, for one micro-batch. Spark's workers get it."""
+    """Where the state of a component's tasks is, for one micro-batch. Sent to Spark's workers."""
 
     checkpoint: str
     component: str
     batch: int
 
     def open(self, index: int, codec: ValueCodec) -> DurableState:
-        """The state of a task after the batch before. Raises StateDamagedError."""
+        """The state of a task after the previous batch. Raises StateDamagedError."""
         place = f"{self.checkpoint}/state/{encode_znode(self.component)}/{index}"
         return DurableState(Folder(place), self.batch, codec)
 
 
 class DurableState:
-    """A `KeyValueState` that is written when its batch ends. All of it is in memory meanwhile."""
+    """A `KeyValueState` that is written when its batch ends. Until then, all of it is in memory."""
 
     def __init__(self, folder: Folder, batch: int, codec: ValueCodec) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class DurableState:
         self._changed: dict[Hashable, None] = {}
         self._load()
 
-    # ---- what bolts use ----
+    # ---- for bolts ----
 
     def get(self, key: Hashable, default: Any = None) -> Any:
         return self._values.get(key, default)
@@ -91,7 +91,7 @@ class DurableState:
                 raise StateDamagedError(
                     f"the state after batch {batch} is missing: there is no {batch:012}.delta in "
                     f"{self._folder.url}",
-                    hint="a stream cannot go on without its state; begin with a new --checkpoint",
+                    hint="a stream needs its state to continue; start with a new --checkpoint",
                 )
             self._apply(f"{batch:012}.delta")
 
@@ -113,14 +113,14 @@ class DurableState:
             ) from error
 
     def commit(self) -> None:
-        """The batch has ended well: write what it changed, and now and then everything. Raises
-        OSError; ValueNotEncodableError for a value that may not be emitted either."""
+        """The batch has succeeded: write its changes, and now and then the whole state. Raises
+        OSError, and ValueNotEncodableError for a value of a type that cannot be emitted."""
         rows = [[key, key in self._values, self._values.get(key)] for key in self._changed]
         self._folder.write(f"{self._batch:012}.delta", self._codec.encode_rows(rows))
         if self._batch and self._batch % SNAPSHOT_EVERY == 0:
             everything = [[key, True, value] for key, value in self._values.items()]
             self._folder.write(f"{self._batch:012}.snapshot", self._codec.encode_rows(everything))
-            # This batch may run again, from the state before it: the snapshot before stays.
+            # This batch may run again, from the state before it: the previous snapshot stays.
             oldest = self._batch - SNAPSHOT_EVERY
             for batch, kind in self._files():
                 if batch < oldest or (batch == oldest and kind == "delta" and oldest > 0):

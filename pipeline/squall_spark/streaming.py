@@ -1,9 +1,9 @@
 """A plan as a Structured Streaming query: every micro-batch is a small batch job.
 
-Spark's checkpoint says which input belongs to which micro-batch; ours, beside it, holds the state
-of stateful bolts after each (`state`). A micro-batch that was cut short is run again with the same
-number and the same input: it starts from the state before it and replaces what it wrote, the folder
-`batch=N` of each output. So each tuple takes effect once, whatever is killed.
+Spark's checkpoint records which input belongs to which micro-batch; ours, beside it, holds the
+state of stateful bolts after each (`state`). A micro-batch that was cut short runs again with the
+same number and the same input: it starts from the state before it and replaces its output, the
+folder `batch=N` of each `--output`. So each tuple takes effect once, whichever process is killed.
 
     CHECKPOINT/spark    Spark's own: offsets, commits
     CHECKPOINT/state    see `state`
@@ -42,7 +42,7 @@ class BatchDone:
     """A micro-batch that has ended."""
 
     number: int
-    tuples: Mapping[str, int]  # written, by stream
+    tuples: Mapping[str, int]  # the number written, by stream
     secs: float
 
 
@@ -56,13 +56,13 @@ def run_stream(
     available_now: bool = False,
     told: Callable[[BatchDone], None] | None = None,
 ) -> None:
-    """Run a plan until it is interrupted, or (with `available_now`) until what is there now is
+    """Run a plan until it is interrupted, or (with `available_now`) until the data available now is
     processed. Raises SquallError."""
     for sink in plan.sinks:
         if sink.format is Format.TABLE:
             raise SquallError(
-                f"--output {sink.stream}: a stream is written to files, not to a table",
-                hint="a batch that runs again replaces its own folder; a table has no such thing",
+                f"--output {sink.stream}: with --streaming, use files instead of a table",
+                hint="a batch that runs again replaces its own folder, which a table does not have",
             )
     memory = _Memory(checkpoint)
     memory.check(plan)
@@ -81,7 +81,7 @@ def run_stream(
         writer = writer.trigger(processingTime=f"{round(trigger_secs * 1000)} milliseconds")
     query = writer.start()
     try:
-        # In short waits: a signal is seen between two.
+        # In short waits, because signals are handled between two of them.
         while not query.awaitTermination(_WAIT_SECS):
             pass
     finally:
@@ -121,7 +121,7 @@ def _run_batch(
 
 
 class _Memory:
-    """What must not be forgotten between two runs, beside offsets and state."""
+    """What has to survive between two runs, besides offsets and state."""
 
     def __init__(self, checkpoint: str) -> None:
         self.checkpoint = checkpoint.rstrip("/")
@@ -129,25 +129,25 @@ class _Memory:
         self._names = set(self._folder.names())
 
     def check(self, plan: SparkPlan) -> None:
-        """The state in the checkpoint must be that of this topology. Raises SquallError."""
+        """Check that the state in the checkpoint belongs to this topology. Raises SquallError."""
         tasks = {s.component: len(s.tasks) for s in plan.stages if s.stateful}
         if "tasks.json" in self._names:
             before: dict[str, int] = json.loads(self._folder.read("tasks.json"))
             for component in sorted(before.keys() | tasks.keys()):
                 if before.get(component) != tasks.get(component):
                     raise SquallError(
-                        f"--checkpoint {self.checkpoint} is of another topology: stateful bolt "
-                        f"{component!r} had {before.get(component, 0)} tasks in it and has "
-                        f"{tasks.get(component, 0)} now",
-                        hint="state is kept by task: keep their number, or begin with a new "
+                        f"--checkpoint {self.checkpoint} is for another topology: stateful bolt "
+                        f"{component!r} had {before.get(component, 0)} tasks in it and now has "
+                        f"{tasks.get(component, 0)}",
+                        hint="state is kept by task: keep the number of tasks, or start with a new "
                         "--checkpoint",
                     )
         else:
             self._folder.write("tasks.json", json.dumps(tasks).encode())
 
     def widen(self, sink: Sink, guess: TypeGuess) -> TypeGuess:
-        """The types of all batches so far, this one included: a column is never narrower than it
-        was. Raises MixedTypesError."""
+        """The types of all batches so far, including this one: a column never gets narrower. Raises
+        MixedTypesError."""
         name = f"types-{sink.task}.json"
         if name in self._names:
             before = TypeGuess.from_json(sink.fields, self._folder.read(name).decode())
@@ -163,8 +163,8 @@ class _Memory:
 
 
 class _Input:
-    """All the streams of a plan as one: a query has one input. Column `stream` says which, the
-    fields of stream i are the columns `i.FIELD`."""
+    """All the streams of a plan as one, because a query has one input. Column `stream` has the
+    index of the stream; the fields of stream i are the columns `i.FIELD`."""
 
     def __init__(self, spark: SparkSession, plan: SparkPlan) -> None:
         from pyspark.sql import functions as sf
@@ -218,7 +218,7 @@ def read_stream(spark: SparkSession, source: Source, fields: tuple[str, ...]) ->
         format_ = source.format or datasets.sniff(spark, source)
         reader = datasets.with_options(spark.readStream, format_)
         if format_ is not Format.TEXT:
-            # A stream has no types of its own: those of the files that are there already.
+            # A stream has no types of its own: use those of the existing files.
             there = datasets.with_options(spark.read, format_).load(source.path)
             reader = reader.schema(there.schema)
         known = Source(source.stream, source.path, format_)
@@ -230,19 +230,19 @@ def read_stream(spark: SparkSession, source: Source, fields: tuple[str, ...]) ->
 
 
 def _kafka(spark: SparkSession, source: Source, fields: tuple[str, ...]) -> DataFrame:
-    """`kafka:HOST:PORT/TOPIC`, from the beginning of the topic where no checkpoint says otherwise:
-    the fields are Kafka's columns, by name; a spout with one field of another name gets the value,
+    """`kafka:HOST:PORT/TOPIC`, from the beginning of the topic unless a checkpoint has a position.
+    The fields are Kafka's columns, by name; a spout with one field of another name gets the value,
     as text."""
     from pyspark.sql import functions as sf
 
     servers, slash, topic = source.path.partition("/")
     if not slash or not topic:
         raise SquallError(
-            f"--input {source.stream}=kafka:{source.path} names no topic",
+            f"--input {source.stream}=kafka:{source.path} has no topic",
             hint="write kafka:HOST:PORT/TOPIC",
         )
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
-    # Spark would leave out what is there already, and --available-now find nothing.
+    # Otherwise Spark would skip existing data, and --available-now would find nothing.
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
     try:
         frame = reader.load()
@@ -260,7 +260,7 @@ def _kafka(spark: SparkSession, source: Source, fields: tuple[str, ...]) -> Data
 
 
 def say_batch(done: BatchDone) -> None:
-    """A line a micro-batch, on stderr."""
+    """Print one line per micro-batch, on stderr."""
     tuples = ", ".join(f"{stream} {count}" for stream, count in done.tuples.items())
     wrote = f", wrote {tuples}" if tuples else ""
     print(f"batch {done.number}: {done.secs:.1f} s{wrote}", file=sys.stderr, flush=True)

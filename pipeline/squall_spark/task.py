@@ -1,13 +1,14 @@
-"""Runs one task of a topology over sections, with the engine of a worker.
+"""Runs one task of a topology over sections, with a worker's engine.
 
-To the engine this is a worker with one task: every other task is on a peer of its own, and what is
-sent to a peer is what leaves the partition. Nothing is acked (no tuple has a root), there are no
-ticks, and the random numbers are the task's own, so that a partition that Spark runs again makes
-the same choices.
+To the engine this is a worker with one task: every other task is on its own peer, and tuples sent
+to a peer leave the partition. Nothing is acked (no tuple has a root), there are no ticks, and the
+random numbers depend only on the task, so that a partition that Spark runs again makes the same
+choices.
 
-A cluster replays what failed; Spark has nothing to replay from within a stage. So a tuple that
+A cluster replays failed messages; within a stage, Spark has nothing to replay from. So a tuple that
 fails, by an exception or by `fail`, fails the partition, and with it the job: nothing is lost
-silently. What a component shows with `report_error` is printed to its log and the task goes on.
+silently. An error that a component reports with `report_error` is printed to its log, and the task
+goes on.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ from squall_spark.plan import SparkPlan, near_tasks
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
 
-# What a turn works on before it sends: sections of a useful size, however many targets there are.
+# The work of one turn before it sends: sections of a useful size, however many targets there are.
 _TURN_MS = 20
 _DRAIN_BYTES = 1024 * 1024
 _CHUNK_ROWS = 2_000  # rows of a data set that a spout emits at once
-_OUT_BYTES = 4 * 1024 * 1024  # what a bounded spout may run ahead of Spark
-_ANYBODY = WorkerSlot("spark", 0)  # who sent a section is of no matter here
+_OUT_BYTES = 4 * 1024 * 1024  # how far a bounded spout may run ahead of Spark
+_ANYBODY = WorkerSlot("spark", 0)  # the sender of a section does not matter here
 _NO_END = 1 << 62
 
 
@@ -56,8 +57,8 @@ class TaskFailedError(SquallError):
 
 
 class _Transport:
-    """The engine's way in and out: lists. Credit has no end: the engine turns only while what it
-    emits is wanted."""
+    """The engine's input and output: lists. Credit is unlimited: the engine turns only while its
+    output is wanted."""
 
     def __init__(self, tasks: Iterable[int]) -> None:
         self._tasks = tuple(tasks)
@@ -83,7 +84,7 @@ class _Transport:
         return [Arrival(_ANYBODY, None, sections)] if sections else []
 
     def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
-        """Nobody waits for credit."""
+        """Nothing waits for credit."""
 
     def set_wakeup(self, wakeup: Callable[[], None], listener: Listener) -> None:
         self.wakeup = wakeup
@@ -92,7 +93,7 @@ class _Transport:
 
 
 class DataSpout(Spout):
-    """Stands for a spout that --input replaces: emits the rows it is given."""
+    """Replaces a spout with --input: emits the rows that it is given."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[str, Sequence[Sequence[Any]]]] = []
@@ -110,7 +111,7 @@ class DataSpout(Spout):
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What a partition must know of its task. Pickled to Spark's Python workers."""
+    """The description of a task for its partition. Pickled to Spark's Python workers."""
 
     plan: SparkPlan
     component: str
@@ -119,7 +120,7 @@ class TaskSpec:
 
 class TaskRunner:
     """One task, from `prepare` to `cleanup`. Use it in a `with` statement, on a thread without an
-    event loop; what was emitted is taken with `take`."""
+    event loop; `take` returns the emitted tuples."""
 
     def __init__(
         self,
@@ -129,8 +130,8 @@ class TaskRunner:
         code_dir: Path | None = None,
         state: KeyValueState | None = None,
     ) -> None:
-        """`index` is that of the task among its component's. `state` is given to a StatefulBolt
-        (None: one in memory)."""
+        """`index` is the task's among those of its component. `state` is for a StatefulBolt
+        (None: a state in memory)."""
         self._spec = spec
         self._plan = spec.plan
         self._component = spec.component
@@ -178,7 +179,7 @@ class TaskRunner:
             slot=WorkerSlot("spark", self.task),
             executors=[Executor(self.task, self.task)],
             daemon_conf=default_conf(),
-            # To everything but local-or-shuffle groupings each other task is on a peer of its own.
+            # Except for local-or-shuffle groupings, each other task is on its own peer.
             near=near_tasks(plan, self.task),
             seed=zlib.crc32(f"{plan.name}/{self._component}/{self.task}".encode()),
             code_dir=self._code_dir,
@@ -231,19 +232,19 @@ class TaskRunner:
     # ---- work ----
 
     def feed(self, sections: Iterable[bytes]) -> None:
-        """Process what other tasks emitted, to the end. Raises TaskFailedError."""
+        """Process sections from other tasks completely. Raises TaskFailedError."""
         self._transport.arrived += sections
         self._loop.run_until_complete(self._settle())
 
     def feed_columns(self, stream: str, columns: Sequence[Sequence[Any]]) -> None:
-        """Emit rows of a data set, one list a field, as the spout. Raises TaskFailedError."""
+        """Emit rows of a data set as the spout, one list per field. Raises TaskFailedError."""
         if columns and columns[0]:
             self._user.waiting.append((stream, columns))
             self._loop.run_until_complete(self._settle())
 
     def finish(self) -> Iterator[list[Row]]:
-        """The end of the input: flush the bolt, or run a bounded spout to its end. Yields what is
-        emitted meanwhile, in portions. Raises TaskFailedError."""
+        """The end of the input: flush the bolt, or run a bounded spout to its end. Yields the
+        output meanwhile, in portions. Raises TaskFailedError."""
         if isinstance(self._user, DataSpout):
             pass  # it has emitted what it was given
         elif isinstance(self._user, Spout):
@@ -254,7 +255,7 @@ class TaskRunner:
         yield self.take()
 
     def take(self) -> list[Row]:
-        """What was emitted since the last call: the receiving task and a section, each."""
+        """The output since the last call, as pairs of receiving task and section."""
         transport = self._transport
         rows, transport.leaving, transport.leaving_bytes = transport.leaving, [], 0
         return rows
@@ -265,7 +266,7 @@ class TaskRunner:
         await self._until(lambda: self._has_taken_all() and self._is_drained())
 
     async def _run_spout(self) -> bool:
-        """Let a bounded spout run until it has emitted enough, or has ended: then True."""
+        """Run a bounded spout until it has emitted enough, or has ended; returns whether it has."""
         transport = self._transport
         ended = False
 
@@ -295,7 +296,7 @@ class TaskRunner:
             raise self._failed("it ended", error) from error
 
     def _has_taken_all(self) -> bool:
-        """Whether everything that it was given is with the engine."""
+        """Whether the engine has taken all of the input."""
         waiting = isinstance(self._user, DataSpout) and self._user.waiting
         return not (waiting or self._transport.arrived)
 
@@ -319,7 +320,7 @@ class TaskRunner:
             self._user.context.wake()
 
     def _check(self) -> None:
-        """Raise what has failed meanwhile."""
+        """Raise the failure that has occurred meanwhile, if any."""
         engine = self._engine
         assert engine is not None
         if self._died is not None:
@@ -331,7 +332,7 @@ class TaskRunner:
         if engine.failed_tuples():
             cause = self._reported
             if cause is None:
-                raise self._failed("it failed a tuple, and Spark replays nothing", None)
+                raise self._failed("it failed a tuple, and Spark cannot replay it", None)
             raise self._failed("a tuple failed", cause) from cause
 
     def _failed(self, what: str, cause: BaseException | None) -> TaskFailedError:
@@ -340,7 +341,7 @@ class TaskRunner:
 
 
 def _hide_tasks(component: Any, hidden: frozenset[int]) -> None:
-    """`emit` returns the ids of the tasks that a cluster would have; a sink is none of them."""
+    """Let `emit` return only the ids of tasks that exist on a cluster, so no sinks."""
     bind = component._bind
 
     def bind_hiding(collector: Any, context: Any) -> None:

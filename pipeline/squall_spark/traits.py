@@ -1,4 +1,4 @@
-"""What the planner must know of the users' classes: looked up once, in the driver."""
+"""The facts about users' classes that the planner needs: looked up once, in the driver."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from squall_common.topology.serialization import load_class
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a component's class defines. All False for a shell component: nothing of this can be
-    said of a program."""
+    """The methods and marks of a component's class. All False for a shell component: they are not
+    known for a program."""
 
     flushes: bool = False  # Bolt.flush
     bounded: bool = False  # Spout.exhausted
@@ -24,7 +24,7 @@ class Traits:
 
 
 def traits_of(topology: Topology) -> dict[str, Traits]:
-    """Of every component. Raises PackageError when a class cannot be imported."""
+    """The traits of every component. Raises PackageError when a class cannot be imported."""
     return {id_: _traits(component) for id_, component in topology.components.items()}
 
 

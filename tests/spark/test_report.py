@@ -118,7 +118,7 @@ def test_the_sums_of_known_rows_are_right(spark: Any, tmp_path: Path) -> None:
     assert [one["secs"] for one in report["recoveries"]] == [4.0]
 
 
-def test_a_key_that_workers_did_not_tell_is_in_the_error(spark: Any, tmp_path: Path) -> None:
+def test_a_key_that_workers_left_out_is_within_the_error(spark: Any, tmp_path: Path) -> None:
     """Two workers tell two keys of three: "c" has 29 samples, of which 10 are told."""
     written: list[Row] = []
     for at, keys in ((1_000, {"a": 20, "b": 19, "c": 19}), (11_000, {"a": 9, "b": 8, "c": 10})):
@@ -136,7 +136,7 @@ def test_a_key_that_workers_did_not_tell_is_in_the_error(spark: Any, tmp_path: P
     assert all(told[key] + keys.error >= n for key, n in {"a": 29, "b": 27, "c": 29}.items())
 
 
-def test_throughput_is_that_of_the_tasks_that_ran(spark: Any, tmp_path: Path) -> None:
+def test_throughput_counts_only_tasks_that_ran(spark: Any, tmp_path: Path) -> None:
     """Two tasks do 100 tuples a second each; from half time on one is away."""
     put(
         str(tmp_path),
@@ -156,7 +156,7 @@ def test_throughput_is_that_of_the_tasks_that_ran(spark: Any, tmp_path: Path) ->
     assert per_sec == [200] * (len(per_sec) - half) + [100] * half
 
 
-def test_rows_before_since_and_of_the_future_are_left_out(spark: Any, tmp_path: Path) -> None:
+def test_rows_before_since_and_from_the_future_are_left_out(spark: Any, tmp_path: Path) -> None:
     future = Row(int(NOW * 1000) + 86_400_000, "count", "emitted", "src", 1, 1, "default", 10, 9)
     put(str(tmp_path), [*rows(), future])
     sums = gathered(spark, str(tmp_path), NOW - 100)
@@ -166,7 +166,7 @@ def test_rows_before_since_and_of_the_future_are_left_out(spark: Any, tmp_path: 
         gathered(spark, str(tmp_path), NOW + 1e-3)
 
 
-def test_files_that_cannot_be_read_are_named(
+def test_unreadable_files_are_named(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / encode_znode(ID)
@@ -296,12 +296,12 @@ def reported(spark: Any, history: str, name: str) -> dict[str, Any]:
     return analyse(gather(spark, chosen, None), topology_id=chosen.topology_id)
 
 
-def test_what_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
+def test_missing_inputs_are_reported_before_spark_starts(tmp_path: Path) -> None:
     for arguments, said in (
         (["top", "--history", str(tmp_path / "none")], "there is no history folder"),
         (["top", "--history", str(tmp_path)], "no history of a topology 'top'"),
-        (["top", "--since", "soon"], "'soon' is no time"),
-        (["top", "--master", "mars"], "'mars' is no master"),
+        (["top", "--since", "soon"], "'soon' is not a time"),
+        (["top", "--master", "mars"], "'mars' is not a Spark master"),
     ):
         done = storm("spark", "report", *arguments, cwd=tmp_path)
         assert done.returncode == 1, done.stderr

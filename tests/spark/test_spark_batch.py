@@ -103,7 +103,7 @@ def test_the_same_tuples_as_without_spark(spark: Any, tmp_path: Path) -> None:
         assert told == Counter(tuple(row)[:2] for row in rows)
 
 
-def test_a_bolt_without_output_runs_for_what_it_does(spark: Any, tmp_path: Path) -> None:
+def test_a_bolt_without_output_runs_for_its_side_effects(spark: Any, tmp_path: Path) -> None:
     builder = TopologyBuilder()
     builder.spout("numbers", st.Numbers(10))
     builder.bolt("writes", st.WritesFiles(str(tmp_path)), parallelism=2).shuffle("numbers")
@@ -155,11 +155,11 @@ def test_data_that_does_not_fit_is_one_clear_error(
         run_batch(spark, plan_for(word_count(), inputs, [str(tmp_path / "out")]), None)
 
 
-def test_an_output_that_exists_is_not_touched(spark: Any, tmp_path: Path) -> None:
+def test_an_existing_output_is_not_touched(spark: Any, tmp_path: Path) -> None:
     where = write_input(tmp_path, "csv")
     (tmp_path / "out").mkdir()
     plan = plan_for(word_count(), [f"sentences={where}"], [f"count={tmp_path / 'out'}"])
-    with pytest.raises(SquallError, match="exists already") as caught:
+    with pytest.raises(SquallError, match="already exists") as caught:
         run_batch(spark, plan, None)
     assert caught.value.hint is not None
     assert "--overwrite" in caught.value.hint

@@ -111,7 +111,7 @@ def test_without_java_there_is_one_clear_error(package: Path, tmp_path: Path) ->
         (("--input", "cnt=x.csv"), "error: 2 things are wrong with this topology"),
     ],
 )
-def test_what_is_wrong_is_said_before_spark_starts(
+def test_problems_are_reported_before_spark_starts(
     package: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = storm(package.parent, *arguments, "package", "wordcount:main")

@@ -59,7 +59,7 @@ def end_all(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 # Two Sparks start, one after the other.
 @pytest.mark.timeout(300)
-def test_a_driver_killed_in_mid_stream_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_killing_the_driver_mid_stream_loses_and_repeats_nothing(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     words = [f"w{n % 7}" for n in range(FILES * LINES)]
 

@@ -103,7 +103,7 @@ def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None
     assert list((tmp_path / "work").glob("app-*/*/squall-*/code/words.py"))
 
 
-def test_a_master_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_missing_master_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "the cow"}\n')
     done = subprocess.run(
         [
@@ -117,5 +117,5 @@ def test_a_master_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
         timeout=100,
     )
     assert done.returncode == 1
-    assert "error: 'nonsense' is no master of Spark's" in done.stderr
+    assert "error: 'nonsense' is not a Spark master" in done.stderr
     assert "Traceback" not in done.stderr

@@ -40,13 +40,13 @@ def test_a_checkpoint_of_another_number_of_tasks_is_refused(spark: Any, tmp_path
     where, out = f"text:{tmp_path}/in", f"{tmp_path}/out"
     (done,) = run(spark, plan(where, out), tmp_path)
     assert (done.number, done.tuples) == (0, {"count": 4})
-    with pytest.raises(SquallError, match="bolt 'count' had 2 tasks in it and has 3 now"):
+    with pytest.raises(SquallError, match="bolt 'count' had 2 tasks in it and now has 3"):
         run(spark, plan(where, out, tasks=3), tmp_path)
     assert run(spark, plan(where, out), tmp_path) == []  # nothing new
 
 
-def test_a_table_is_no_output_of_a_stream(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(SquallError, match="--output count: a stream is written to files"):
+def test_a_table_is_refused_as_output_of_a_stream(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(SquallError, match="--output count: with --streaming, use files"):
         run(spark, plan(f"text:{tmp_path}", "table:counts"), tmp_path)
 
 

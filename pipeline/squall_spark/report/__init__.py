@@ -1,4 +1,4 @@
-"""`storm spark report`: what the history of a topology says, by a job on Spark.
+"""`storm spark report`: a report on the history of a topology, by a job on Spark.
 
 choose     which topology, which files, since when                     (pure, but the listing)
 gather     the job: rows of the files, summed up                       (Spark)

@@ -1,16 +1,16 @@
-"""A parallelism for each component, from what was measured. Pure.
+"""A parallelism for each component, from measurements. Pure.
 
 Storm's *capacity* of a bolt is `executed x mean execute latency / window`: the share of the window
-that its executors spent in `execute`. Here the seconds in `execute` are summed as they were
-measured, so that nothing is lost in means, and a window is a step of the report; what counts is the
-step that only one in twenty exceeds, so that a night without load does not hide the day.
+that its executors spent in `execute`. Here the measured seconds in `execute` are summed, so that
+nothing is lost in means, and a window is a step of the report. The step that only one in twenty
+exceeds decides, so that a night without load does not hide the day.
 
     busy executors = seconds in execute / seconds of the step
     capacity       = busy executors / executors
 
 A component above `HIGH` gets executors until it would be at `TARGET`; one below `LOW` gives some
-back; between the two nothing changes, so that one report's advice is not undone by the next one.
-Never more executors than tasks.
+back; between the two nothing changes, so that the next report does not undo this one's advice. A
+component never gets more executors than it has tasks.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dataclasses import dataclass
 HIGH, TARGET, LOW = 0.8, 0.6, 0.3
 _STEPS_MIN = 3
 _SECS_MIN = 10.0
-WORKERS = ""  # in place of a component's id, which is never empty
+WORKERS = ""  # instead of a component's id, which is never empty
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a component (or the workers, of which there are `now`) should have."""
+    """The recommended number of executors of a component, or of workers; `now` is today's."""
 
     component: str
     now: int
     recommended: int
     limit: int | None  # its tasks
     why: str
-    enough: bool = True  # was watched to judge it
+    enough: bool = True  # False: too little data to judge it
 
     @property
     def changes(self) -> bool:
@@ -42,7 +42,7 @@ class Advice:
 
 
 def percentile_of(values: Sequence[float], share: float) -> float:
-    """The value that `share` of the values do not exceed; 0.0 of none."""
+    """The value that `share` of the values do not exceed; 0.0 without values."""
     if not values:
         return 0.0
     return sorted(values)[max(1, math.ceil(share * len(values))) - 1]
@@ -57,14 +57,14 @@ def advise_bolt(
     secs: float,
     hottest: float = 0.0,
 ) -> Advice:
-    """`busy`: busy executors, a value a step; `secs`: how long it was watched; `hottest`: the share
-    of that time that its busiest task spent in execute."""
+    """`busy`: busy executors, one value per step; `secs`: how long it was watched; `hottest`: the
+    share of that time that its busiest task spent in execute."""
 
     def keep(why: str) -> Advice:
         return Advice(component, executors, executors, tasks, why)
 
     if len(busy) < _STEPS_MIN or secs < _SECS_MIN:
-        why = f"watched for {secs:.0f} s only: too little to tell"
+        why = f"watched for only {secs:.0f} s: too little data to judge"
         return Advice(component, executors, executors, tasks, why, enough=False)
     peak = percentile_of(busy, 0.95)
     capacity = peak / executors
@@ -72,11 +72,11 @@ def advise_bolt(
     wanted = max(1, math.ceil(peak / TARGET - 1e-9))
     if capacity > HIGH:
         if executors >= tasks:
-            return keep(f"{measured}; it has an executor a task: submit it with more tasks")
+            return keep(f"{measured}; every task has its own executor: submit it with more tasks")
         if wanted > tasks:
             return Advice(
                 component, executors, tasks, tasks,
-                f"{measured}; {wanted} would be needed, and it has {tasks} tasks",
+                f"{measured}; {wanted} would be needed, but it has only {tasks} tasks",
             )  # fmt: skip
         return Advice(component, executors, max(wanted, executors + 1), tasks, measured)
     if hottest > HIGH:
@@ -96,15 +96,15 @@ def advise_spout(component: str, *, executors: int, tasks: int) -> Advice:
 
 
 def advise_workers(workers: int, cores: Sequence[float], executors: int) -> Advice:
-    """`cores`: CPU of all workers together, a value a step. Executors of one worker share a thread
-    (but those of `blocking` bolts and shell components), so it is workers that bring CPU. Fewer are
-    never recommended: how many there are is also a matter of what may fail."""
+    """`cores`: CPU of all workers together, one value per step. Executors of one worker share a
+    thread (except those of `blocking` bolts and shell components), so only workers add CPU. Fewer
+    workers are never recommended: their number also decides how much fails at once."""
 
     def keep(why: str) -> Advice:
         return Advice(WORKERS, workers, workers, None, why)
 
     if workers < 1 or len(cores) < _STEPS_MIN:
-        return Advice(WORKERS, workers, workers, None, "too little to tell", enough=False)
+        return Advice(WORKERS, workers, workers, None, "too little data to judge", enough=False)
     peak = percentile_of(cores, 0.95)
     measured = f"{peak:.2f} cores in {workers} worker{'' if workers == 1 else 's'}"
     if peak / workers <= HIGH:

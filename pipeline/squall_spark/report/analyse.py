@@ -20,7 +20,7 @@ from squall_spark.report.sums import Event, StepSums, Sums, TaskSums
 FORMAT = 1
 Report = dict[str, Any]
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-# Exits that somebody asked for are no failures.
+# Requested exits are not failures.
 _ASKED = ("the port is wanted for something else", "for new code or configuration")
 
 
@@ -102,7 +102,7 @@ def analyse(
 
 
 def advice_of(report: Report) -> list[Advice]:
-    """The advice in a report. Raises KeyError, TypeError or ValueError for what is no report."""
+    """The advice in a report. Raises KeyError, TypeError or ValueError if it is not a report."""
     return [
         Advice(
             str(one["component"]),
@@ -133,8 +133,8 @@ def _component(component: str, tasks: list[TaskSums], sums: Sums, steps: list[in
     executors = len({task.executor for task in tasks})
     measure = "emitted" if spout else "executed"
     of_steps = [sums.steps.get((component, t), StepSums()) for t in steps]
-    # Seconds that an average task was recorded for: the length of the step, but at its ends and
-    # while workers were away.
+    # The seconds that an average task was recorded for: the length of the step, except at both
+    # ends of the span and while workers were away.
     lengths = [one.secs / len(tasks) for one in of_steps]
     busy = [one.busy_secs / secs for one, secs in zip(of_steps, lengths, strict=True) if secs > 0.0]
     watched = sum(task.secs for task in tasks) / len(tasks)
@@ -194,7 +194,7 @@ def _latency_over_time(
 
 
 def _skew(tasks: list[TaskSums], measure: str) -> Report:
-    """How unevenly the work lies: the largest task's against the mean."""
+    """How unevenly the work is spread: the largest task's share against the mean."""
     counts = {task.task: getattr(task, measure) for task in tasks}
     total = sum(counts.values())
     top = max(counts, key=lambda task: (counts[task], -task))
@@ -264,12 +264,12 @@ def _hot_keys(sums: Sums) -> list[Report]:
 
 
 def recoveries(events: Sequence[Event]) -> list[Report]:
-    """Workers that ended without being asked to, and when a worker ran again: on the same slot, or,
-    when Nimbus moved the work, the first anywhere that no other end has claimed. The clocks of the
-    machines decide what is later."""
+    """Unexpected exits of workers, each with the time when a worker ran again: on its slot, or,
+    when Nimbus moved the work, the first start elsewhere that does not follow another exit. The
+    clocks of the machines decide which event is later."""
     running = [event for event in events if event.name == "worker running"]
     found = []
-    to_restart = set()  # places whose workers were asked to end and to be started again
+    to_restart = set()  # places whose workers were asked to restart
     for event in events:
         if event.name == "worker restart asked for":
             to_restart.add(event.place)
@@ -309,9 +309,9 @@ def _notes(sums: Sums, earlier: Sequence[str]) -> list[str]:
         )
     if sums.lost:
         lost = ", ".join(f"{n} ({why})" for why, n in sorted(sums.lost.items()))
-        notes.append(f"rows of the history were lost, so that figures are too low: {lost}")
+        notes.append(f"rows of the history were lost, so the figures are too low: {lost}")
     if sums.ahead:
-        notes.append(f"{sums.ahead} rows of clocks that are ahead of this one's were left out")
+        notes.append(f"{sums.ahead} rows with clocks ahead of this machine's were left out")
     for text in sums.unreadable:
         notes.append(f"left out: {text}")
     return notes

@@ -1,4 +1,4 @@
-"""Which topology, which files, since when."""
+"""Chooses the topology, the files, and the start time of a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAST_SECS = datetime.max.replace(tzinfo=UTC).timestamp() - 1  # a zone may put 
 
 
 class HistoryNotFoundError(SquallError):
-    """There is nothing to report of."""
+    """There is no history to report on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Chosen:
     """The files of one topology's history."""
 
     topology_id: str
-    earlier: tuple[str, ...]  # ids of topologies that had the same name before, newest first
+    earlier: tuple[str, ...]  # ids of earlier topologies with the same name, newest first
     folder: Folder
     names: tuple[str, ...]
 
@@ -42,7 +42,7 @@ def parse_since(text: str, now: float) -> float:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
         raise SquallError(
-            f"{text!r} is no time", hint="30m, 6h, 2d (ago), or 2026-11-21T09:30"
+            f"{text!r} is not a time", hint="30m, 6h, 2d (ago), or 2026-11-21T09:30"
         ) from None
     return max(0.0, (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp())
 
@@ -53,8 +53,8 @@ def _order(topology_id: str) -> tuple[int, int]:
 
 
 def choose_id(ids: Iterable[str], wanted: str, url: str) -> tuple[str, tuple[str, ...]]:
-    """The id that a name or an id stands for: of topologies that had the same name the one that was
-    submitted last; and the others. Raises HistoryNotFoundError."""
+    """The id for a name or an id, and the earlier ids with that name: of several topologies with
+    the same name, the one submitted last is chosen. Raises HistoryNotFoundError."""
     named: dict[str, list[str]] = {}
     for one in ids:
         try:
@@ -71,8 +71,8 @@ def choose_id(ids: Iterable[str], wanted: str, url: str) -> tuple[str, tuple[str
     shown = ", ".join(sorted(named)[:_NAMED_MAX]) or "none at all"
     more = f" and {len(named) - _NAMED_MAX} more" if len(named) > _NAMED_MAX else ""
     raise HistoryNotFoundError(
-        f"there is no history of a topology {wanted!r} in {url}; there is of: {shown}{more}",
-        hint="a topology writes one with topology.history.enable: true, from its next file on",
+        f"there is no history of a topology {wanted!r} in {url}, only of: {shown}{more}",
+        hint="a topology writes its history if topology.history.enable is true",
     )
 
 
@@ -83,8 +83,8 @@ def choose(url: str, wanted: str, since: float | None) -> Chosen:
         if not folder.exists():
             raise HistoryNotFoundError(
                 f"there is no history folder {url}",
-                hint="the folder is storm.history.dir, of this machine's configuration or else of "
-                "Nimbus', and has to be readable here; --history names another one",
+                hint="the folder is storm.history.dir on this machine or in Nimbus' configuration, "
+                "and has to be readable here; use --history for another one",
             )
         ids = [decode_znode(name) for name in folder.names()]
         topology_id, earlier = choose_id(ids, wanted, url)
@@ -97,8 +97,8 @@ def choose(url: str, wanted: str, since: float | None) -> Chosen:
     files = sorted(name for name in names if _is_whole(name))
     if not files:
         raise HistoryNotFoundError(
-            f"there is no file of {topology_id} in {url} yet",
-            hint="a worker writes its first after topology.history.rotation.secs",
+            f"{topology_id} has no file in {url} yet",
+            hint="a worker writes its first file after topology.history.rotation.secs",
         )
     return Chosen(topology_id, earlier, place, tuple(_since(files, since, topology_id)))
 
@@ -108,7 +108,7 @@ def _is_whole(name: str) -> bool:
 
 
 def _since(files: Sequence[str], since: float | None, topology_id: str) -> list[str]:
-    """A file has rows from before it was written only."""
+    """The files that may have rows since a time: all rows of a file are older than the file."""
     if since is None:
         return list(files)
     found = [name for name in files if (written_at_ms(name) or 0) >= since * 1000]
@@ -117,7 +117,7 @@ def _since(files: Sequence[str], since: float | None, topology_id: str) -> list[
         raise HistoryNotFoundError(
             f"{topology_id} has written nothing since {show_time(since)}; its last file is of "
             f"{show_time(last)}",
-            hint="leave --since out, or name an earlier time",
+            hint="omit --since, or give an earlier time",
         )
     return found
 

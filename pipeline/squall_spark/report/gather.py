@@ -1,8 +1,8 @@
-"""The job on Spark: reads the files of a history, and sums up what is in them.
+"""The job on Spark: reads the files of a history, and sums up their rows.
 
-Files are read by pyarrow in Spark's tasks, through the same folders as they were written, so that
-every URL that fsspec knows will do, with no connector of Spark's; a file that cannot be read
-becomes a row that says so.
+Files are read by pyarrow in Spark's tasks, through the same code that wrote them, so that every URL
+that fsspec supports works without a Spark connector; an unreadable file becomes a row with the
+error.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def spark_schema() -> Any:
 
 
 def reader(url: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For mapInArrow: from names of files to their rows."""
+    """A function for mapInArrow, from names of files to their rows."""
 
     def read(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         folder = Folder(url)
@@ -100,8 +100,8 @@ def gather(
     now: float | None = None,
     step: Step = silent,
 ) -> Sums:
-    """Everything that the report needs. Raises HistoryNotFoundError when nothing is left, and
-    SquallError when all files are of another version."""
+    """Everything that the report needs. Raises HistoryNotFoundError when no rows are left, and
+    SquallError when all files were written by another version."""
     from pyspark.sql import functions as F
 
     now_ms = int((time.time() if now is None else now) * 1000)
@@ -179,7 +179,7 @@ def _check(span: dict[str, Any], chosen: Chosen, since: float | None) -> None:
         raise SquallError(f"no file of {chosen.topology_id} can be read: {span['trouble'][0].text}")
     if span["ahead"] and since is None:
         raise SquallError(
-            f"everything in the history of {chosen.topology_id} is of the future: "
+            f"all rows in the history of {chosen.topology_id} are from the future: "
             f"the clock of this machine, or of those that wrote it, is wrong"
         )
     when = "" if since is None else f" since {show_time(since)}"
@@ -187,7 +187,7 @@ def _check(span: dict[str, Any], chosen: Chosen, since: float | None) -> None:
 
 
 def _count(name: str) -> Any:
-    """Events of a count; a bolt's ticks are no tuples of its sources."""
+    """Events of a count; ticks of a bolt are left out, as they do not come from its sources."""
     from pyspark.sql import functions as F
 
     is_it = (F.col("kind") == "count") & (F.col("name") == name)
@@ -276,7 +276,7 @@ def _workers(rows: DataFrame, sums: Sums) -> None:
 
 
 def _keys(rows: DataFrame, sums: Sums) -> None:
-    """What was sampled of each grouping, and its most frequent keys."""
+    """The samples of each grouping, and its most frequent keys."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -310,8 +310,8 @@ def _keys(rows: DataFrame, sums: Sums) -> None:
 
 
 def _untold(rows: DataFrame) -> DataFrame:
-    """How many samples of one key each grouping's workers may have left out: they tell the heaviest
-    keys of an interval only, so of another one at most as many as of the lightest that is told."""
+    """How many samples of one key the workers of each grouping may have left out: they report only
+    the heaviest keys of an interval, so any other key has at most as many as the lightest."""
     from pyspark.sql import functions as F
 
     place = ("component", "stream", "name")
@@ -330,7 +330,7 @@ def _untold(rows: DataFrame) -> DataFrame:
 
 
 def _told(rows: DataFrame, sums: Sums) -> None:
-    """Events, errors, users' metrics, and what was lost."""
+    """Events, errors, users' metrics, and the numbers of lost rows."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -339,7 +339,7 @@ def _told(rows: DataFrame, sums: Sums) -> None:
         Event(row.at_ms, row["name"], row.text, row.stream, row.worker)
         for row in sorted(events.collect(), key=lambda row: (row.at_ms, row["name"]))
     ]
-    # Of an error's traceback the last line says what it was.
+    # The last line of an error's traceback says what happened.
     line = F.substring_index(F.rtrim(F.col("text")), "\n", -1)
     message = F.when(F.col("kind") == "error", line).otherwise("")
     summed = (

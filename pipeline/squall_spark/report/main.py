@@ -1,4 +1,4 @@
-"""The process that `storm spark report` starts: what to do comes in SQUALL_SPARK_REPORT (JSON)."""
+"""The process that `storm spark report` starts; its order is in SQUALL_SPARK_REPORT (JSON)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Order:
 
 
 def make(order: Order, now: float) -> Report:
-    """The report. Raises SquallError."""
+    """Make the report. Raises SquallError."""
     since = None if order.since is None else parse_since(order.since, now)
     chosen = choose(order.history, order.topology, since)  # before Spark: that takes a while
     _say(f"reporting on {chosen.topology_id}: {len(chosen.names)} files of {order.history}")
@@ -79,14 +79,14 @@ def make(order: Order, now: float) -> Report:
 
 
 def check_folders(order: Order) -> None:
-    """Whether the files that are asked for can be written, before the work. Raises SquallError."""
+    """Check that the requested files can be written, before the work. Raises SquallError."""
     for path in (order.json_file, order.html_file):
         if path is not None and not os.access(Path(path).parent, os.W_OK | os.X_OK):
-            raise SquallError(f"{path} cannot be written: its folder is not there, or not yours")
+            raise SquallError(f"{path} cannot be written: no such folder, or not writable")
 
 
 def write(order: Order, report: Report) -> None:
-    """The files that were asked for. Raises SquallError."""
+    """Write the requested files. Raises SquallError."""
     files: dict[str, str] = {}
     if order.json_file is not None:
         files[order.json_file] = json.dumps(report, indent=1, allow_nan=False)
@@ -106,7 +106,7 @@ def _say(message: str) -> None:
 
 
 def main(env: Mapping[str, str] = os.environ) -> int:
-    """Returns the exit status."""
+    """Run the process; returns the exit status."""
     try:
         order = Order.from_json(env[VARIABLE])
         check_master(order.master)
@@ -121,7 +121,7 @@ def main(env: Mapping[str, str] = os.environ) -> int:
     status = 0
     try:
         write(order, report)
-    except SquallError as error:  # it was made, and is shown all the same
+    except SquallError as error:  # the report was made, and is shown anyway
         print_error(error)
         status = 1
     if not order.quiet:
@@ -130,7 +130,7 @@ def main(env: Mapping[str, str] = os.environ) -> int:
 
 
 if __name__ == "__main__":
-    # As a module of its own, not `__main__`: what Spark pickles is found by its name.
+    # Imported under its own name, not as `__main__`: Spark pickles functions by module name.
     from squall_spark.report import main as _main
 
     sys.exit(_main.main())

@@ -1,5 +1,5 @@
-"""The report as one HTML page that needs nothing from anywhere: styles and plots are in it, and its
-policy forbids the rest. Pure."""
+"""The report as one self-contained HTML page: it includes styles and plots, and its security policy
+forbids everything else. Pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def table(
     head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[int] = (),
     marked: Sequence[bool] = (),
 ) -> str:  # fmt: skip
-    """A table; all text is escaped. `numbers` are the columns on the right."""
+    """A table; all text is escaped. `numbers` are the right-aligned columns."""
     right = set(numbers)
 
     def cells(tag: str, values: Sequence[object]) -> str:
@@ -88,7 +88,7 @@ def table(
 
 
 def latency_of(component: Report) -> dict[str, float | None]:
-    """What counts of a component: complete latency of a spout, execute latency of a bolt."""
+    """The latency to show: the complete latency of a spout, the execute latency of a bolt."""
     found: dict[str, float | None] = component["latency_ms"][
         "complete" if component["kind"] == "spout" else "execute"
     ]
@@ -115,7 +115,7 @@ def _components(report: Report) -> str:
         + table(head, rows, numbers=range(2, 12))
         + '<p class="sub">Tuples: emitted by spouts, executed by bolts. Latency: complete latency '
         "of spouts, execute latency of bolts. Capacity: the share of the time that the executors "
-        "spent in execute; its peak is exceeded in one step of twenty.</p>"
+        "spent in execute; its peak is exceeded in one of twenty steps.</p>"
     )
 
 
@@ -241,7 +241,7 @@ def _failures(report: Report) -> str:
         head = ("worker ended", "where", "why", "running again after", "on")
         parts.append(table(head, rows, numbers=(3,)))
     else:
-        parts.append('<p class="none">No worker ended without being asked to.</p>')
+        parts.append('<p class="none">No worker exited unexpectedly.</p>')
     if report["errors"]:
         rows = [
             (e["component"], e["count"], clock(e["first_ms"], span), clock(e["last_ms"], span),
@@ -252,7 +252,7 @@ def _failures(report: Report) -> str:
         parts.append("<h3>Errors</h3>" + table(head, rows, numbers=(1,)))
     events = report["events"][-_EVENTS_SHOWN:]
     rows = [(clock(e["at_ms"], span), e["event"], e["place"], e["text"], e["by"]) for e in events]
-    head = ("time (UTC)", "event", "where", "", "told by")
+    head = ("time (UTC)", "event", "where", "", "reported by")
     parts.append("<h3>Events</h3>" + table(head, rows))
     return "".join(parts)
 

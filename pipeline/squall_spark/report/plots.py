@@ -1,4 +1,4 @@
-"""Plots as SVG text. Pure. All text is escaped: ids, keys and messages are a topology's."""
+"""Plots as SVG text. Pure. All text is escaped: ids, keys and messages come from a topology."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-# Told apart by people who see few colours, too (Okabe and Ito).
+# Distinguishable for colour-blind people too (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
 _WIDTH, _HEIGHT = 860, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26
@@ -18,13 +18,13 @@ Line = tuple[str, Sequence[float | None]]
 
 
 def text_of(value: object) -> str:
-    """Text for HTML and SVG: escaped, and without characters that are no XML or turn text round."""
+    """Text for HTML and SVG: escaped, without characters that XML forbids or that reverse text."""
     shown = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in str(value))
     return escape(shown, quote=True)
 
 
 def number(value: float | None) -> str:
-    """A number for people: three digits and a unit's letter."""
+    """A number for people: three digits and the letter of a unit."""
     if value is None or not math.isfinite(value):
         return "-"
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -38,7 +38,7 @@ def number(value: float | None) -> str:
 def nice_ceiling(value: float) -> float:
     """The next of 1, 2, 2.5, 5 times a power of ten: the end of an axis."""
     if not math.isfinite(value) or value < sys.float_info.min:
-        return 1.0  # (of what is smaller there may be no power of ten)
+        return 1.0  # (a smaller value may have no power of ten)
     power = 10.0 ** math.floor(math.log10(value))
     for factor in (1.0, 2.0, 2.5, 5.0, 10.0):
         if value <= factor * power * (1 + 1e-9):
@@ -60,8 +60,8 @@ def line_plot(
     marks: Sequence[tuple[int, str]] = (),
     order: Sequence[str] = (),
 ) -> str:
-    """Values over time, a line each; a None leaves a gap. `marks` are moments with a name, `order`
-    are all names of a page, each of which has its colour."""
+    """Values over time, one line per name; None leaves a gap. `marks` are named moments; `order`
+    has all names of a page, each with its own colour."""
     places = {name: place for place, name in enumerate(order)}
     values = [v for _, line in lines for v in line if v is not None and math.isfinite(v)]
     if not steps_ms or not values:
@@ -131,7 +131,7 @@ def _pieces(points: Sequence[tuple[float, float | None]]) -> list[list[tuple[flo
 
 
 def bar_plot(title: str, bars: Mapping[str, float], *, unit: str, mean: float | None = None) -> str:
-    """A bar a name, from the left; `mean` is marked."""
+    """One horizontal bar per name; `mean` is marked."""
     if not bars:
         return ""
     height = 20 * len(bars) + 12

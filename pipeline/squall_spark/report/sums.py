@@ -1,5 +1,5 @@
-"""What the job on Spark brings home: sums, small enough for one process whatever the history's
-size. Times are milliseconds since the epoch; `t` is the begin of a step."""
+"""The result of the job on Spark: sums, small enough for one process whatever the size of the
+history. Times are milliseconds since the epoch; `t` is the start of a step."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class StepSums:
     acked: int = 0
     failed: int = 0
     busy_secs: float = 0.0
-    secs: float = 0.0  # that its tasks were recorded for, altogether
-    # Tuples a second: of each task over the time that it was recorded for, and these added up. So a
-    # task that was away adds nothing, and one that was recorded for less than the step all it did.
+    secs: float = 0.0  # that its tasks were recorded for, in total
+    # Tuples per second: the sum of each task's rate over the time that it was recorded for. So a
+    # task that was away adds nothing, and one recorded for part of the step counts in full.
     emitted_per_sec: float = 0.0
     executed_per_sec: float = 0.0
     waiting_max: float = 0.0  # tuples pending (spout) or in inboxes (bolt), of one task at most
@@ -105,7 +105,7 @@ class Sums:
     metrics: list[MetricSums] = field(default_factory=list)
     lost: Mapping[str, int] = field(default_factory=dict)  # why -> rows
     unreadable: list[str] = field(default_factory=list)
-    ahead: int = 0  # rows of clocks that are ahead of ours, left out
+    ahead: int = 0  # rows left out because their clocks were ahead of ours
 
 
 _STEPS_SECS = (
@@ -115,8 +115,8 @@ _STEPS_MAX = 120
 
 
 def step_ms(span_ms: int, interval_ms: int) -> int:
-    """A round length of steps: not below the interval of the recording, and at most 120 of them in
-    the span, or a day each."""
+    """A round length of steps: at least the recording interval, and such that the span has at most
+    120 of them, unless a step would be longer than a day."""
     for secs in _STEPS_SECS:
         if secs * 1000 >= interval_ms and span_ms <= secs * 1000 * _STEPS_MAX:
             return secs * 1000

@@ -14,7 +14,7 @@ _SHOWN = 10
 
 
 def plain(value: object) -> str:
-    """Text of a topology's that does nothing to a terminal."""
+    """Text from a topology, without characters that control a terminal."""
     return "".join(c if c.isprintable() else "\ufffd" for c in str(value))
 
 
@@ -37,7 +37,7 @@ def show(report: Report, out: TextIO) -> None:
         )
         right = set(numbers)
         for index, name in enumerate(head):
-            # A number that is folded reads as two.
+            # A number folded over two lines would read as two numbers.
             made.add_column(
                 name,
                 justify="right" if index in right else "left",

@@ -11,7 +11,7 @@ from tests.support.spark_plans import plan_for, run_here
 from squall import ShellBolt, TopologyBuilder
 
 
-def test_a_shell_bolt_runs_and_all_it_emits_arrives() -> None:
+def test_a_shell_bolt_runs_and_all_its_tuples_arrive() -> None:
     builder = TopologyBuilder()
     builder.spout("lines", st.NumberedLines())
     shell = ShellBolt(sys.executable, "ledger_split.py", outputs=["number", "place", "word"])

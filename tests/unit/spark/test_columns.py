@@ -76,7 +76,9 @@ def test_types(values: list[Any], type_: str, stored: list[Any] | None) -> None:
 @pytest.mark.parametrize(
     "values", [["a", 1], [True, 1], [b"", ""], [{"a": 1}, [1]], [[1, "a"]], [Decimal(1), "x"]]
 )
-def test_types_that_no_column_holds_are_an_error_that_names_the_field(values: list[Any]) -> None:
+def test_types_that_cannot_share_a_column_are_an_error_that_names_the_field(
+    values: list[Any],
+) -> None:
     with pytest.raises(MixedTypesError, match=r"field 'f.*' holds both"):
         columns(values)
 

@@ -21,7 +21,7 @@ SINK = RecordedCalls.IDS[1]
 
 
 @pytest.mark.parametrize("interface", [SpoutCollector, BoltCollector, ColumnCollector])
-def test_only_what_emit_returns_is_changed(interface: Any) -> None:
+def test_only_the_results_of_emit_are_changed(interface: Any) -> None:
     inner: Any = RecordedCalls(interface)
     collector = hiding(inner, frozenset({SINK}))
     for name in calls_of(interface):

@@ -84,7 +84,7 @@ def test_a_bolt_driven_by_ticks_needs_a_flush() -> None:
     ticked.conf({"topology.tick.tuple.freq.secs": 1})
     (problem,) = refused(builder, ["sentences=/in.txt"])
     assert problem == (
-        "bolt 'ticked' is driven by ticks, and none come: define flush(), which is called at the "
+        "bolt 'ticked' is driven by ticks, but gets none: define flush(), which is called at the "
         "end of the input"
     )
     builder = word_count()
@@ -94,17 +94,17 @@ def test_a_bolt_driven_by_ticks_needs_a_flush() -> None:
     assert plan.topology.components["ticked"].conf["topology.tick.tuple.freq.secs"] is None
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     problems = refused(word_count(), ["split=/in.txt", "nobody=/in.txt"], ["cnt=/o", "count:x=/o"])
     assert len(problems) == 6
     assert "--input split: 'split' is a bolt (spouts: 'sentences')" in problems
-    assert "--input nobody: 'nobody' is no component (spouts: 'sentences')" in problems
+    assert "--input nobody: 'nobody' is not a component (spouts: 'sentences')" in problems
     assert any("there is no component 'cnt'" in problem for problem in problems)
     assert any("'count' has no stream 'x' (it has 'default')" in problem for problem in problems)
     assert "--output /o is given twice" in problems
 
 
-def test_an_output_of_everything_needs_a_stream_that_nobody_reads() -> None:
+def test_an_output_of_everything_needs_a_stream_without_a_consumer() -> None:
     builder = sentences()
     builder.bolt("split", st.Split()).shuffle("sentences")
     builder.bolt("end", st.Silent()).shuffle("split")
@@ -128,7 +128,7 @@ def test_a_stream_that_bolts_read_must_be_bound_too() -> None:
 def test_streaming_takes_stateful_and_stateless_bolts_only() -> None:
     (problem,) = refused(word_count(), ["sentences=socket:h:1"], streaming=True)
     assert problem == (
-        "bolt 'count' would lose what it keeps between two micro-batches: derive it from "
+        "bolt 'count' would lose its data between two micro-batches: derive it from "
         "squall.StatefulBolt, or set `stateless = True` in its class"
     )
     builder = sentences()
@@ -138,7 +138,7 @@ def test_streaming_takes_stateful_and_stateless_bolts_only() -> None:
     assert [stage.stateful for stage in plan.stages] == [False, False, True]
 
 
-def test_local_or_shuffle_does_not_move_when_the_tasks_are_as_many() -> None:
+def test_local_or_shuffle_does_not_move_tuples_when_both_have_as_many_tasks() -> None:
     builder = sentences()
     builder.bolt("same", st.Split(), parallelism=2).local_or_shuffle("sentences")
     builder.bolt("more", st.Split(), parallelism=3).local_or_shuffle("sentences")

@@ -47,7 +47,7 @@ def test_a_batch_that_runs_again_replaces_what_it_wrote(tmp_path: Path) -> None:
     assert state(tmp_path, 2).get("a") == 2
 
 
-def test_what_was_not_committed_is_not_there(tmp_path: Path) -> None:
+def test_uncommitted_changes_are_lost(tmp_path: Path) -> None:
     first = state(tmp_path, 0)
     first.put("a", 1)
     with pytest.raises(StateDamagedError, match=r"after batch 0 is missing.*000000000000\.delta"):
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         state(tmp_path, 1)
 
 
-def test_old_files_go_and_every_batch_can_still_run_again(tmp_path: Path) -> None:
+def test_old_files_are_deleted_and_every_batch_can_still_run_again(tmp_path: Path) -> None:
     for batch in range(3 * SNAPSHOT_EVERY + 2):
         for _ in range(2):
             now = state(tmp_path, batch)

@@ -60,5 +60,5 @@ def test_a_missing_connector_is_named_with_how_to_get_it() -> None:
 
 @pytest.mark.parametrize("path", ["host:9092", "host:9092/"])
 def test_a_path_without_a_topic_is_refused(path: str) -> None:
-    with pytest.raises(SquallError, match="names no topic"):
+    with pytest.raises(SquallError, match="has no topic"):
         read_stream(Spark(""), source(path), ("text",))  # type: ignore[arg-type]

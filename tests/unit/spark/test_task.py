@@ -75,7 +75,7 @@ def test_emit_on_a_stream_that_only_an_output_reads_goes_nowhere() -> None:
     assert len(out["sends"]) == 20
 
 
-def test_local_or_shuffle_stays_where_it_is() -> None:
+def test_local_or_shuffle_stays_in_its_partition() -> None:
     builder = numbers(parallelism=2)
     builder.bolt("told", st.Told(), parallelism=2).local_or_shuffle("numbers")
     plan = plan_for(builder)
@@ -133,7 +133,7 @@ def test_values_keep_their_types_between_tasks() -> None:
     ("bolt", "message"),
     [
         (st.Raises, r"component 'b', task \d+: a tuple failed: ValueError: cannot take \d+"),
-        (st.Fails, r"component 'b', task \d+: it failed a tuple, and Spark replays nothing"),
+        (st.Fails, r"component 'b', task \d+: it failed a tuple, and Spark cannot replay it"),
         (st.Prepares, r"component 'b': prepare\(\) failed: RuntimeError: no database here"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_spout_that_raises_ends_its_task() -> None:
         run_here(plan_for(builder))
 
 
-def test_a_reported_error_is_shown_and_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reported_error_is_shown_and_the_task_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     builder = numbers(3)
     builder.bolt("b", st.Complains()).shuffle("numbers")
     assert len(run_here(plan_for(builder))["b"]) == 3

@@ -44,7 +44,7 @@ EVIL = "</svg><script>alert(1)</script>&\"'<!-- \x1b[31m\u202e\x00]]>"
 # ---- which history ----
 
 
-def test_a_time_is_a_span_ago_or_a_date() -> None:
+def test_a_time_is_an_age_or_a_date() -> None:
     now = 1_800_000_000.0
     assert parse_since("90s", now) == now - 90
     assert parse_since(" 1.5h ", now) == now - 5400
@@ -54,11 +54,11 @@ def test_a_time_is_a_span_ago_or_a_date() -> None:
     for long_ago in ("9" * 400 + "d", "99999999d", "0001-01-01"):
         assert parse_since(long_ago, now) == 0.0
     for wrong in ("", "soon", "5 weeks", "-3h", "2026-13-01"):
-        with pytest.raises(SquallError, match="no time"):
+        with pytest.raises(SquallError, match="not a time"):
             parse_since(wrong, now)
 
 
-def test_a_name_stands_for_the_topology_that_was_submitted_last() -> None:
+def test_a_name_chooses_the_topology_that_was_submitted_last() -> None:
     ids = ["a-1-100", "a-9-50", "a-2-100", "a-b-1-300", "junk", "b-1-1"]
     assert choose_id(ids, "a", "u") == ("a-2-100", ("a-1-100", "a-9-50"))
     assert choose_id(ids, "a-9-50", "u") == ("a-9-50", ("a-2-100", "a-1-100"))
@@ -69,13 +69,13 @@ def test_a_name_stands_for_the_topology_that_was_submitted_last() -> None:
         choose_id([], "c", "u")
 
 
-def test_only_whole_files_since_the_time_are_read(tmp_path: Path) -> None:
+def test_only_complete_files_since_the_time_are_read(tmp_path: Path) -> None:
     with pytest.raises(HistoryNotFoundError, match="there is no history folder"):
         choose(str(tmp_path / "nowhere"), "top", None)
     odd = "a*{b}[c]?#%-1-100"
     place = tmp_path / encode_znode(odd)
     place.mkdir()
-    with pytest.raises(HistoryNotFoundError, match="no file of"):
+    with pytest.raises(HistoryNotFoundError, match="has no file in"):
         choose(str(tmp_path), odd, None)
     old, new = file_name(1_000_000, "w-1", 1), file_name(9_000_000, "w-1", 2)
     for name in (old, new, f".{new}.half", "_SUCCESS", f"{new}.tmp"):
@@ -120,7 +120,7 @@ def test_a_quiet_night_does_not_hide_the_day() -> None:
     assert bolt([0.0] * 99 + [3.9]).recommended == 1, "one step in a hundred is no load"
 
 
-def test_never_more_executors_than_tasks() -> None:
+def test_executors_never_outnumber_tasks() -> None:
     assert bolt([8.0] * 20, tasks=8).recommended == 8
     assert "14 would be needed" in bolt([8.0] * 20, tasks=8).why
     full = bolt([8.0] * 20, executors=8, tasks=8)
@@ -128,7 +128,7 @@ def test_never_more_executors_than_tasks() -> None:
     assert "submit it with more tasks" in full.why
 
 
-def test_too_little_says_so_and_changes_nothing() -> None:
+def test_too_little_data_is_reported_and_changes_nothing() -> None:
     for advice in (bolt([9.0] * 2), bolt([9.0] * 20, secs=5.0), bolt([])):
         assert not advice.changes
         assert not advice.enough
@@ -148,7 +148,7 @@ def test_a_hot_key_is_not_cured_by_executors() -> None:
     some.integers(1, 20),
     some.integers(0, 20),
 )
-def test_advice_is_within_bounds_and_stays_as_it_is_once_taken(
+def test_advice_is_within_bounds_and_stable_once_followed(
     busy: list[float], executors: int, more: int
 ) -> None:
     tasks = executors + more
@@ -161,7 +161,7 @@ def test_advice_is_within_bounds_and_stays_as_it_is_once_taken(
         assert peak / first.recommended <= max(HIGH, TARGET) + 1e-9 or not first.changes
 
 
-def test_workers_are_added_for_cpu_and_never_taken() -> None:
+def test_workers_are_added_for_cpu_and_never_removed() -> None:
     assert advise_workers(2, [1.9] * 10, 10).recommended == 4
     assert advise_workers(2, [1.9] * 10, 3).recommended == 3, "a worker without executors is none"
     assert advise_workers(2, [1.9] * 10, 2).recommended == 2
@@ -176,7 +176,7 @@ def event(at: int, name: str, place: str = "", text: str = "") -> Event:
     return Event(at, name, text, place, "t")
 
 
-def test_a_recovery_is_the_next_worker_on_the_slot_or_elsewhere() -> None:
+def test_a_recovery_is_the_next_start_of_a_worker_on_the_slot_or_elsewhere() -> None:
     killed = "killed by SIGKILL"
     found = recoveries(
         [
@@ -243,7 +243,7 @@ def report(name: str = "work") -> dict[str, Any]:
     return analyse(sums(name), topology_id="top-1-1", earlier=["top-0-1"], url="u", made_at_ms=7)
 
 
-def test_the_report_says_what_the_sums_mean() -> None:
+def test_the_report_interprets_the_sums() -> None:
     made = report()
     spout, work = made["components"]["src"], made["components"]["work"]
     assert list(made["components"]) == ["src", "work"], "spouts first"
@@ -281,7 +281,7 @@ class Tags(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-def test_a_page_has_no_script_and_nothing_from_elsewhere_whatever_names_say() -> None:
+def test_a_page_has_no_script_and_loads_nothing_whatever_the_names_contain() -> None:
     made = page(report(EVIL))
     parser = Tags()
     parser.feed(made)
@@ -299,7 +299,7 @@ def test_a_page_has_no_script_and_nothing_from_elsewhere_whatever_names_say() ->
         ElementTree.fromstring("<svg" + svg.partition("</svg>")[0] + "</svg>")
 
 
-def test_the_terminal_shows_names_and_does_not_obey_them() -> None:
+def test_the_terminal_shows_control_characters_in_names_without_obeying_them() -> None:
     out = StringIO()
     show(report("[red]x[/red]" + EVIL), out)
     text = out.getvalue()
@@ -310,7 +310,7 @@ def test_the_terminal_shows_names_and_does_not_obey_them() -> None:
     assert "60.0 %" in text
 
 
-def test_the_terminal_folds_names_and_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminal_folds_names_but_not_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     made = report("a-component-with-a-name-of-some-length")
     work = made["components"]["a-component-with-a-name-of-some-length"]
@@ -324,7 +324,9 @@ def test_the_terminal_folds_names_and_no_number(monkeypatch: pytest.MonkeyPatch)
 
 
 @given(some.text(), some.lists(some.none() | some.floats(0, 1e12), max_size=6))
-def test_a_plot_is_well_formed_whatever_it_shows(name: str, values: list[float | None]) -> None:
+def test_a_plot_is_well_formed_xml_whatever_its_values(
+    name: str, values: list[float | None]
+) -> None:
     steps = [1_000 * i for i in range(len(values))]
     made = line_plot(name, steps, [(name, values)], unit="x", marks=[(1_000, name)])
     ElementTree.fromstring(f"<div>{made}</div>")
@@ -365,7 +367,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(
         assert "nowhere/r cannot be written" in capsys.readouterr().err
 
 
-def test_a_report_that_was_made_is_shown_when_its_file_cannot_be_written(
+def test_a_report_is_shown_even_if_its_file_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("squall_spark.report.main.check_requirements", lambda env: None)
