@@ -52,7 +52,7 @@ class Recommendation:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Raises AdviceError if the file is not a report of ours."""
+    """Read a report. Raises AdviceError if the file is not one of ours."""
     try:
         report = json.loads(path.read_bytes())
     except OSError as error:
@@ -82,9 +82,9 @@ def recommendation_of(
     now_secs: float,
     force: bool,
 ) -> Recommendation:
-    """What the report would change about a topology as it runs now, never more executors than
-    tasks, and the components it cannot judge. Raises AdviceError for a report of another topology
-    or, unless forced, an old one."""
+    """The changes that the report recommends to a topology as it runs now, with at most as many
+    executors as tasks, and the components it cannot judge. Raises AdviceError for a report about
+    another topology or, unless forced, an old one."""
     try:
         about = str(report["topology"]["id"])
         age_secs = now_secs - float(report["to_ms"]) / 1000
@@ -129,7 +129,7 @@ def recommendation_of(
 
 
 def make_report(conf: Mapping[str, Any], topology_id: str) -> dict[str, Any]:
-    """A report of the last day, made now. Exits as the report's process does when it fails."""
+    """Make a report on the last day now. If its process fails, exits with the same status."""
     with tempfile.TemporaryDirectory(prefix="squall-report-") as folder:
         file = Path(folder, "report.json")
         order = ReportOrder(
@@ -146,7 +146,7 @@ def make_report(conf: Mapping[str, Any], topology_id: str) -> dict[str, Any]:
 
 
 def running_of(info: Any) -> dict[str, Component]:
-    """Executors and tasks of a topology's components, of Thrift's TopologyInfo."""
+    """Executors and tasks of a topology's components, from Thrift's TopologyInfo."""
     found: dict[str, Component] = {}
     for executor in info.executors:
         before = found.get(executor.component_id, Component(0, 0))

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _CHUNK_BYTES = 256 * 1024
-# Until a second Nimbus also has an upload, when the network between the two is slow.
+# The time for a second Nimbus to get the upload, even over a slow network.
 _FINISH_SECS = 120.0
 _ENTRY = re.compile(r"(?P<kind>[uo]):(?P<name>[^:]*):(?P<bits>[r-]?[w-]?[a-]?)")
 _BITS = {"r": 1, "w": 2, "a": 4}
 
 
 def parse_acl(text: str) -> list[storm.AccessControl]:
-    """`u:alice:rw-,o::r--`. Raises ValueError that says what is wrong."""
+    """Parse an access list such as `u:alice:rw-,o::r--`. Raises ValueError with the reason."""
     from squall_thrift import storm
 
     entries = []
@@ -75,7 +75,7 @@ def run_blobs(conf: Mapping[str, Any], action: Callable[[NimbusClient], Awaitabl
 
 
 async def list_keys(nimbus: NimbusClient) -> list[str]:
-    """All keys that Nimbus shows us."""
+    """All keys that this user may see."""
     keys: list[str] = []
     page = await nimbus.call("listBlobs", "")
     while page.keys:
@@ -105,7 +105,7 @@ def _chunks(source: IO[bytes]) -> Iterator[bytes]:
 
 
 async def download(nimbus: NimbusClient, key: str, target: IO[bytes]) -> int:
-    """Write a blob's bytes; returns how many there are."""
+    """Write a blob's bytes; returns their number."""
     began = await nimbus.call("beginBlobDownload", key)
     size = 0
     while chunk := await nimbus.call("downloadBlobChunk", began.session):

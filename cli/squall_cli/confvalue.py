@@ -12,8 +12,8 @@ from squall_common.errors import ConfigError
 
 
 def print_value(conf: Mapping[str, Any], name: str, *, as_json: bool) -> None:
-    """`NAME: VALUE` as Storm prints it, or the value alone as JSON. Raises ConfigError when there
-    is no such key, with the nearest ones."""
+    """Print `NAME: VALUE` as Storm does, or the value alone as JSON. Raises ConfigError, with the
+    nearest keys, when the key does not exist."""
     if name not in conf:
         import difflib
 

@@ -20,12 +20,12 @@ from squall_common.errors import ConfigError
 
 def daemon_argv(package: str, arguments: Sequence[str] = ()) -> list[str]:
     """The command line of a daemon. `-P` keeps the current folder off sys.path, where a user's
-    file may carry the name of a module that the daemon imports."""
+    file may have the same name as a module that the daemon imports."""
     return [sys.executable, "-P", "-m", package, *arguments]
 
 
 def write_daemon_conf(folder: Path, conf: Mapping[str, Any]) -> Path:
-    """Write the configuration that a daemon is started with, and return its path. Raises
+    """Write the configuration for a daemon, and return its path. Raises
     ConfigError when the folder cannot be made or written."""
     path = folder / "daemon-conf.json"
     try:

@@ -1,4 +1,4 @@
-"""`--requirements`, `--wheels`: finds the dependencies of a topology before it is submitted."""
+"""`--requirements`, `--wheels`: find the dependencies of a topology before it is submitted."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def prepare_dependencies(
     cluster_conf: Mapping[str, Any] | None,
 ) -> dict[str, str]:
     """Find the wheels and install them into `folder`, for the process that runs the entry point;
-    returns the environment variables that tell it (see `squall._entry`). `cluster_conf` leads to
-    the cluster that they are for; None for this machine. Raises SquallError."""
+    returns the environment variables for that process (see `squall._entry`). `cluster_conf` leads
+    to the cluster that they are for; None means this machine. Raises SquallError."""
     wanted = _wanted(options, package)
     if wanted is None and options.wheels is None:
         return {}

@@ -1,8 +1,8 @@
-"""How `storm jar` and `storm local` run a user's entry point: in a process of its own.
+"""Runs a user's entry point for `storm jar` and `storm local`, in a separate process.
 
 The child (`python -m squall._entry`) imports the user's code from the package and runs it; its
-`submit_topology` finds in the environment where the package is, and whether to submit it to a
-cluster or to run it there and then. This process imports no user code.
+`submit_topology` finds in the environment where the package is, and whether to submit the topology
+to a cluster or to run it right there. This process imports no user code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options that every sub-command takes, before or after its name.
+"""Options that every sub-command accepts, before or after its name.
 
 storm --config FILE -c key=value list
 storm list -c key=value
@@ -19,7 +19,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the configuration of this command comes from."""
+    """The sources of this command's configuration."""
 
     config_file: Path | None = None
     overrides: tuple[str, ...] = ()  # "key=value", later ones win

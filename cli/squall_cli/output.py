@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from squall_common.errors import SquallError
 
-# A table in a pipe is not wrapped: grep and awk need one row a line.
+# A table in a pipe is not wrapped: grep and awk need one row per line.
 _PIPE_WIDTH_COLUMNS = 1000
 
 

@@ -54,8 +54,8 @@ def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
 
 
 def _conf_of_history(conf: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration that says where the history is: this machine's when it names a folder, else
-    Nimbus', when one answers. (Its default is below the folder of the daemon that wrote.)"""
+    """The configuration with the place of the history: this machine's if it sets a folder, or else
+    Nimbus', if one answers. (By default, it is below the folder of the daemon that wrote it.)"""
     from squall_cli.nimbus import call_nimbus
     from squall_common.errors import SquallError
 

@@ -13,14 +13,14 @@ from squall_cli.worker_requests import failures, is_pending, reason_of, send
 from squall_common.errors import SquallError
 
 _POLL_SECS = 0.2
-# Whole seconds are reported of a worker's age and of the time: two lives of one slot that began
-# less than two seconds apart cannot be distinguished.
+# A worker's age and the time are reported in whole seconds: two lives of one slot that began less
+# than two seconds apart cannot be distinguished.
 _TELLING_SECS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life of the worker in a slot, as it reports of itself."""
+    """One life of the worker in a slot, as the worker reports it."""
 
     began: int  # seconds since the epoch, by its node's clock; one second more or less
     age_secs: int
@@ -42,7 +42,7 @@ class Life:
 
 @dataclass(slots=True)
 class Turn:
-    """A worker's turn, and how it went."""
+    """A worker's turn, with its result."""
 
     topology: str
     worker: str
@@ -63,7 +63,7 @@ class RollingRestart:
         self.turns: list[Turn] = []
 
     def plan(self, topologies: Sequence[str], hosts: Collection[str], *, named: bool) -> None:
-        """Note the workers of the topologies, on these hosts only if there are any. Raises
+        """Note the workers of the topologies, only those on `hosts` if it is not empty. Raises
         SquallError when one cannot be restarted: then nothing has begun. One that is killed is an
         error only when it was named."""
         known = {one.supervisor_id for one in call_nimbus(self._conf, "getClusterInfo").supervisors}
@@ -113,7 +113,7 @@ class RollingRestart:
         while True:
             worker = self._find(turn)
             if worker is None:
-                return "moved"  # and so started, after we had begun
+                return "moved"  # and so started after we had begun
             life = Life.of(worker)
             if life is not None and turn.before is not None and life.follows(turn.before):
                 return "new already"
@@ -149,7 +149,7 @@ class RollingRestart:
         time.sleep(_POLL_SECS)
 
     def _find(self, turn: Turn) -> Any:
-        """The worker as it is now; None when its slot is not the topology's any more."""
+        """The worker as it is now; None when its slot no longer belongs to the topology."""
         return next(
             (
                 one

@@ -7,7 +7,7 @@ from importlib import metadata
 
 
 def squall_version() -> str:
-    """As the installed distribution says; `unknown` when run from a bare source tree."""
+    """The version of the installed distribution; `unknown` when run from a bare source tree."""
     try:
         return metadata.version("squall")
     except metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
 """Requests to a single worker through Nimbus' setWorkerProfiler, and their outcome.
 
-The supervisor of the worker carries a request out and takes it away; one that failed leaves an
-error of the topology that begins with the request's file (`squall_supervisor.watch.profiling`).
+The worker's supervisor carries a request out and removes it; a failed request leaves an error of
+the topology that begins with the request's file (`squall_supervisor.watch.profiling`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class WorkerRequest:
 def send(
     conf: Mapping[str, Any], worker: Any, action: storm.ProfileAction, stamp_ms: int
 ) -> WorkerRequest:
-    """Ask `worker` (a WorkerSummary; Any: Thrift has every field optional, Nimbus sets them) for
-    something. The stamp makes the request one of its own; a profile lasts until then."""
+    """Send a request to `worker` (a WorkerSummary; Any: Thrift has every field optional, Nimbus
+    sets them). The stamp makes the request unique; a profile lasts until then."""
     from squall_thrift import storm
 
     node = storm.NodeInfo(node=worker.supervisor_id, port={worker.port})
@@ -63,7 +63,7 @@ def send(
 
 
 def is_pending(conf: Mapping[str, Any], request: WorkerRequest) -> bool:
-    """Whether the supervisor has not carried it out yet, nor refused."""
+    """Whether the supervisor has neither carried it out nor refused it yet."""
     pending = call_nimbus(
         conf,
         "getComponentPendingProfileActions",

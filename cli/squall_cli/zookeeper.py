@@ -1,4 +1,4 @@
-"""A real ZooKeeper server for development and tests: one child process on loopback.
+"""A real ZooKeeper server for development and tests, as one child process on loopback.
 
 The server comes from installed jars: those that PySpark ships, else Debian's package.
 Its data survives a restart on the same folder and port, sessions included.
@@ -63,7 +63,7 @@ _FOUR_LETTER_WORDS = "srvr,mntr,envi,ruok,cons,conf"
 
 
 def find_java() -> str:
-    """The `java` to run: JAVA_HOME's, else the one on PATH. Raises SquallError for none."""
+    """The `java` to run: from JAVA_HOME, else from PATH. Raises SquallError if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").is_file():
         return str(Path(home) / "bin" / "java")
@@ -101,11 +101,10 @@ def _newest(folder: Path, name: str) -> Path | None:
 
 
 class DevZooKeeper:
-    """One server, started and stopped by us; it may be started again after it was stopped or
-    killed.
+    """One server, which may be started again after it was stopped or killed.
 
-    `port` 0 takes a free one, and keeps it over restarts. `tick_ms` is ZooKeeper's tick: sessions
-    are granted between 2 and 20 of them. `data_dir` also holds the log, `zookeeper.log`.
+    `port` 0 chooses a free one, and keeps it over restarts. `tick_ms` is ZooKeeper's tick: session
+    timeouts are between 2 and 20 ticks. `data_dir` also holds the log, `zookeeper.log`.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class DevZooKeeper:
 
     @property
     def address(self) -> str:
-        """`host:port`, as clients want it."""
+        """`host:port`, for clients."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -168,12 +167,12 @@ class DevZooKeeper:
         log.info("zookeeper_started", address=self.address, pid=self.pid, data_dir=self.data_dir)
 
     async def stop(self, timeout_secs: float = 10.0) -> None:
-        """End the server: politely, then by force. Fine when it does not run."""
+        """Stop the server with SIGTERM, then with SIGKILL. Does nothing if it does not run."""
         process = self._process
         if process is None:
             return
         if process.poll() is None:
-            process.send_signal(signal.SIGCONT)  # a paused one could not even end
+            process.send_signal(signal.SIGCONT)  # a paused server could not exit
             process.terminate()
             try:
                 await asyncio.to_thread(process.wait, timeout_secs)
@@ -182,7 +181,7 @@ class DevZooKeeper:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
+        """Send SIGKILL and wait for the exit."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -190,8 +189,8 @@ class DevZooKeeper:
 
     def send_signal(self, number: int) -> None:
         """For tests: SIGSTOP and SIGCONT. Raises ProcessLookupError when it does not run. After
-        SIGSTOP it has stopped: on a busy machine a thread that did not run yet answers a while
-        longer."""
+        SIGSTOP this waits until it has stopped: on a busy machine a thread may go on answering for
+        a while."""
         if self.pid is None:
             raise ProcessLookupError("the ZooKeeper server does not run")
         os.kill(self.pid, number)
@@ -252,7 +251,7 @@ class DevZooKeeper:
             ) from None
 
     async def _serving(self) -> bool:
-        """A server that never will answers `ruok`; only one that serves says its `Mode:`."""
+        """Whether it serves: only then it has a `Mode:`; `ruok` proves nothing."""
         try:
             return "Mode:" in await self.ask("srvr")
         except OSError:

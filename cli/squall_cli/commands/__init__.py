@@ -1,1 +1,1 @@
-"""The sub-commands of `storm`, one a file; each defines `command`."""
+"""The sub-commands of `storm`, one per file; each defines `command`."""

@@ -54,7 +54,7 @@ def _source(path: Path | None) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _target(path: Path | None) -> Iterator[IO[bytes]]:
-    """The file is complete, or unchanged. Raises SquallError."""
+    """Write a file so that it is either complete or unchanged. Raises SquallError."""
     from squall_common.errors import SquallError
 
     if path is None:
@@ -100,7 +100,7 @@ def list_(settings: Settings, keys: tuple[str, ...], as_json: bool) -> None:
                 rows.append((key, meta, await nimbus.call("getBlobReplication", key)))
             except (storm.KeyNotFoundException, storm.AuthorizationException):
                 if keys:
-                    raise  # the others were deleted meanwhile, or are not ours to read
+                    raise  # the others were deleted meanwhile, or this user may not read them
         return rows
 
     found = run_blobs(settings.load(), ask)

@@ -129,7 +129,7 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
 
 
 def _report(plan: DevPlan, state: dict[str, Any]) -> None:
-    """Print where everything is, if that can be printed: the cluster runs in any case."""
+    """Print where everything is. If that fails, the cluster runs anyway."""
     from squall_cli.dev.report import print_report
 
     # rich ends the program when the reader of a pipe is gone.

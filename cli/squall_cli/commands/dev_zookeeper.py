@@ -71,7 +71,7 @@ async def _serve(data_dir: Path, port: int, *, as_json: bool) -> int:
 
 
 async def _asked_before_end(asked: object, pid: int) -> bool:
-    """Wait until we are asked to end (True), or the process ends by itself (False)."""
+    """Wait until we are asked to stop (True), or the process exits by itself (False)."""
     import asyncio
     import os
 

@@ -54,7 +54,7 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
 
 
 def _place(host: str | None, port: int | None) -> str:
-    """Without a port for an error that does not belong to one worker."""
+    """The place of an error, without a port if it does not belong to one worker."""
     return ":".join(str(part) for part in (host, port) if part)
 
 

@@ -1,4 +1,4 @@
-"""`storm kill_workers`: end every worker that this machine's supervisor started."""
+"""`storm kill_workers`: kill every worker that this machine's supervisor started."""
 
 import click
 

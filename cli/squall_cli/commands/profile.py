@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from squall_thrift import storm
 
 _POLL_SECS = 0.3
-# What a supervisor may take beside the profile itself: to see the request (its watch, at the latest
-# its next reading), to write the file.
+# The time that a supervisor may need besides the profile itself: to see the request (by its watch,
+# or at the latest by its next reading) and to write the file.
 _SLACK_SECS = 60.0
 
 
@@ -152,7 +152,7 @@ _DOING = {
 
 
 def _workers(found: list[storm.WorkerSummary], topology_name: str, only: str | None) -> list[Any]:
-    """The workers that are meant. (Any: Thrift has every field optional, Nimbus sets them.)"""
+    """The selected workers. (Any: Thrift has every field optional, Nimbus sets them.)"""
     from squall_common.errors import SquallError
 
     found = sorted(found, key=lambda one: (one.host or "", one.port or 0))
@@ -180,7 +180,7 @@ def _ask(conf: Mapping[str, Any], worker: Any, action: storm.ProfileAction, stam
 def _wait(
     conf: Mapping[str, Any], topology_name: str, asked: list[_Asked], deadline: float
 ) -> None:
-    """Until every request is done, failed, or out of time."""
+    """Wait until every request is done, has failed, or is out of time."""
     from squall_cli.worker_requests import failures, is_pending, reason_of
 
     while True:

@@ -157,7 +157,7 @@ def _told(
 def _from_report(
     settings: Settings, topology_name: str, report: str, *, force: bool, quiet: bool
 ) -> dict[str, int]:
-    """What a report recommends, by component ("": workers), after showing it."""
+    """Show a report's recommendations and return them by component ("": workers)."""
     from squall_cli.advice import make_report, read_report, recommendation_of, running_of
 
     conf = settings.load()

@@ -1,5 +1,5 @@
-"""`storm spark`: topologies on Apache Spark. (PySpark is imported in a process of its own, by
-`squall_spark`: this one starts without it.)"""
+"""`storm spark`: topologies on Apache Spark. (`squall_spark` imports PySpark in a separate process:
+this one starts without it.)"""
 
 from __future__ import annotations
 

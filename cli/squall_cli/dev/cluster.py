@@ -28,9 +28,9 @@ from squall_common.daemon.run import CONF_VARIABLE
 from squall_common.errors import ConfigError, SquallError
 
 START_TIMEOUT_SECS = 60.0
-_LOOK_SECS = 2.0  # how often it is looked whether the data folder is still there
-# A daemon that ends so often before the cluster stands will not come up: say so instead of trying
-# on. One end can be an accident, such as a port that a dying predecessor still holds.
+_LOOK_SECS = 2.0  # how often to check that the data folder still exists
+# A daemon that exits this often before the cluster is up will not start: report it instead of
+# retrying. One exit can be an accident, such as a port that a dying predecessor still holds.
 _ENDS_BEFORE_GIVING_UP = 3
 _STOP_GRACE_SECS = 10.0
 _KILL_WORKERS_TIMEOUT_SECS = 60.0
@@ -42,13 +42,13 @@ class DevCluster:
 
     Entering starts everything and returns when ZooKeeper serves, Nimbus leads and every
     supervisor is registered; it raises SquallError, with nothing left behind, when that fails.
-    Leaving ends everything, workers included. `tell` is called with messages for a person.
+    Leaving stops everything, workers included. `tell` is called with messages for a person.
     """
 
     def __init__(self, plan: DevPlan, tell: Callable[[str], None]) -> None:
         self.plan = plan
         self._tell = tell
-        self._mark = uuid.uuid4().hex  # in the environment of all that is started
+        self._mark = uuid.uuid4().hex  # in the environment of all processes that are started
         self._up = False
         self._lock_fd = -1
         self._guardian: subprocess.Popen[bytes] | None = None
@@ -144,13 +144,13 @@ class DevCluster:
         self._write_state()
 
     async def wait_removed(self) -> None:
-        """Until the data folder is gone. No daemon can start without its files: each start of one
-        that ends would fail, again and again."""
-        while os.fstat(self._lock_fd).st_nlink:  # noqa: ASYNC110 - nothing tells
+        """Wait until the data folder is gone. Without its files no daemon can start: every restart
+        would fail, again and again."""
+        while os.fstat(self._lock_fd).st_nlink:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(_LOOK_SECS)
 
     def _write_state(self) -> None:
-        """Write down what runs. A disk that does not take it is said, and stops nothing."""
+        """Write the state file. If the disk refuses, that is reported and stops nothing."""
         try:
             write_atomic(self.plan.state_file, json.dumps(self.state()).encode(), mode=0o600)
         except OSError as error:
@@ -192,8 +192,8 @@ class DevCluster:
 
     async def _bring_up(self) -> None:
         plan = self.plan
-        # The others only after this: a client that connects while the server listens but does not
-        # serve yet may wait for its session's timeout.
+        # The others start only after this: a client that connects while the server listens but does
+        # not serve yet may wait for its session's timeout.
         await wait_zookeeper(plan.zookeeper_port)
         self._nimbus = self._keep_daemon("nimbus", "squall_nimbus", plan.nimbus_conf())
         for supervisor in plan.supervisors:
@@ -207,7 +207,7 @@ class DevCluster:
         await wait_nimbus(plan.nimbus_port, {sid for sid, _ in self._supervisor_ids.values()})
 
     async def _bounded(self, bring_up: Coroutine[Any, Any, None]) -> None:
-        """Run it until it is done, a daemon has ended too often, or the time is up."""
+        """Run it until it is done, a daemon has exited too often, or the time is up."""
         assert self._failed is not None
         steps = asyncio.ensure_future(bring_up)
         waits: list[asyncio.Future[Any]] = [steps, self._failed]

@@ -1,4 +1,4 @@
-"""Stops what a killed keeper left: its daemons, and the workers, which outlive them by design.
+"""Stops the processes that a killed keeper left: its daemons, and the workers, which outlive them.
 
 The keeper holds the other end of this process' standard input. It writes "done\\n"
 and closes it after stopping everything itself; when it dies (kill -9, out of memory), the pipe ends
@@ -29,7 +29,7 @@ MARK_VARIABLE = "SQUALL_DEV_CLUSTER"
 DONE = b"done\n"
 _GRACE_SECS = 8.0
 _POLL_SECS = 0.05
-# Killed processes that start others are looked for again this often.
+# How many times to look again for processes that killed ones have started.
 _ROUNDS_MAX = 20
 
 
@@ -41,10 +41,10 @@ def marked(mark: str) -> list[int]:
         if not name.isdecimal() or int(name) == os.getpid():
             continue
         try:
-            # One that has ended and waits for its parent has no environment any more.
+            # A process that has ended and waits for its parent no longer has an environment.
             if needle in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
                 found.append(int(name))
-        except OSError:  # it ended meanwhile, or is another user's
+        except OSError:  # it ended meanwhile, or belongs to another user
             continue
     return found
 
@@ -72,7 +72,7 @@ def _kill(pid: int, mark: str) -> None:
     except OSError:
         return
     try:
-        if pid in marked(mark):  # still: a number is used again
+        if pid in marked(mark):  # check again: process ids are reused
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except OSError:
         pass
@@ -81,7 +81,7 @@ def _kill(pid: int, mark: str) -> None:
 
 
 def end_workers(data_dir: Path) -> None:
-    """End the workers of every supervisor that has run in this folder."""
+    """Kill the workers of every supervisor that has run in this folder."""
     for conf in sorted(data_dir.glob("supervisor-*/daemon-conf.json")):
         try:
             subprocess.run(

@@ -1,4 +1,4 @@
-"""What a development cluster is made of, decided before anything starts: folders, ports, and the
+"""The parts of a development cluster, decided before anything starts: folders, ports, and the
 configuration of each daemon."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NIMBUS_PORT = 6627
 FIRST_SLOT_PORT = 6700
 DRPC_PORTS = (3772, 3773, 3774)
 
-# What the plan itself decides: setting one of these by -c would tear the cluster apart.
+# Keys that the plan itself decides: setting one of these by -c would break the cluster.
 _DECIDED_HERE = {
     "storm.local.dir": "--data-dir",
     "storm.log.dir": "--data-dir",
@@ -38,7 +38,7 @@ _DECIDED_HERE = {
 
 
 def default_data_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_STATE_HOME/squall/dev`, else `~/.local/state/squall/dev`: one a user."""
+    """`$XDG_STATE_HOME/squall/dev`, else `~/.local/state/squall/dev`: one per user."""
     state = env.get("XDG_STATE_HOME")
     base = Path(state) if state else Path.home() / ".local" / "state"
     return base / "squall" / "dev"
@@ -58,7 +58,7 @@ class SupervisorPlan:
 
 @dataclass(frozen=True, slots=True)
 class DrpcPlan:
-    """The ports of the DRPC server: of callers, of workers, and of callers over HTTP."""
+    """The ports of the DRPC server: for callers, for workers, and for callers over HTTP."""
 
     port: int
     invocations_port: int
@@ -75,7 +75,7 @@ class DevPlan:
     drpc: DrpcPlan
     supervisors: tuple[SupervisorPlan, ...]
     site_conf: Mapping[str, Any] = field(default_factory=dict)  # defaults and site file
-    overrides: Mapping[str, Any] = field(default_factory=dict)  # -c, above what is decided here
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # -c, which wins over this plan
 
     @property
     def logs(self) -> Path:
@@ -100,7 +100,7 @@ class DevPlan:
         return self.logs / name if name.startswith("supervisor") else self.logs
 
     def ports(self) -> dict[int, str]:
-        """Every port that must be free, and what for."""
+        """Every port that must be free, with its purpose."""
         ports = {
             self.zookeeper_port: "ZooKeeper",
             self.nimbus_port: "Nimbus",
@@ -169,7 +169,7 @@ def make_plan(
     overrides: Mapping[str, Any],
 ) -> DevPlan:
     """Choose the ports: Storm's usual ones, or free ones taken from `free_ports`; those of the last
-    cluster in this folder when they still are free, so that its topologies find their slots again.
+    cluster in this folder if they are still free, so that its topologies find their slots again.
     Raises ConfigError for an override of a key that is decided here."""
     for key in overrides:
         if key in _DECIDED_HERE:

@@ -1,4 +1,4 @@
-"""TCP ports on loopback: which are free, and which are not."""
+"""Finds free TCP ports on loopback."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def free_ports(count: int) -> list[int]:
 
     They lie below the range from which the system takes the ports of outgoing connections, so that
     none of them is taken by a passing connection between now and the moment its server binds it.
-    Raises SquallError when there are not so many.
+    Raises SquallError when there are fewer.
     """
     chooser = random.SystemRandom()
     candidates = list(range(_LOWEST, _highest()))
@@ -44,7 +44,7 @@ def free_ports(count: int) -> list[int]:
             chosen.append(port)
             if len(chosen) == count:
                 return chosen
-    raise SquallError(f"there are no {count} free TCP ports on {LOOPBACK}")
+    raise SquallError(f"there are fewer than {count} free TCP ports on {LOOPBACK}")
 
 
 def _highest() -> int:

@@ -27,8 +27,8 @@ STEADY_SECS = 10.0
 
 
 def open_output(path: Path) -> IO[bytes]:
-    """Open a file for a process' output; /dev/null when it cannot be opened (a full disk, a folder
-    that is gone): a process matters more than what it prints."""
+    """Open a file for a process's output, or /dev/null when that fails (full disk, missing folder):
+    the process matters more than its output."""
     try:
         return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
     except OSError:
@@ -36,17 +36,17 @@ def open_output(path: Path) -> IO[bytes]:
 
 
 def restart_delay_secs(ends: int) -> float:
-    """How long to wait before the next start, after so many ends in a row (1 or more)."""
+    """Seconds to wait before the next start, after this many exits in a row (1 or more)."""
     return float(min(BACKOFF_MAX_SECS, BACKOFF_FIRST_SECS * 2 ** (ends - 1)))
 
 
 class KeptProcess:
-    """A program that is started again whenever it ends by itself.
+    """A program that is restarted whenever it exits by itself.
 
-    It runs in a session of its own, so that Ctrl-C at the terminal reaches the keeper only, and
-    gets SIGTERM from the kernel when the keeper dies. Its output is appended to `output`, or lost
-    when that cannot be opened. `on_change` is called on the event loop after each start and each
-    end; what it raises changes nothing here.
+    It runs in its own session, so that Ctrl-C at the terminal reaches only the keeper, and gets
+    SIGTERM from the kernel when the keeper dies. Its output is appended to `output`, or lost when
+    that cannot be opened. `on_change` is called on the event loop after each start and each exit;
+    its exceptions are reported and change nothing here.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class KeptProcess:
         self.name = name
         self.output = output
         self.restarts = 0
-        self.last_status: int | None = None  # of the last end, as subprocess counts it
+        self.last_status: int | None = None  # of the last exit, as subprocess gives it
         self._argv = list(argv)
         self._environment = dict(environment)
         self._on_change = on_change
@@ -100,7 +100,7 @@ class KeptProcess:
             )
         try:
             self._pidfd = os.pidfd_open(process.pid)
-        except OSError:  # no descriptor left: unwatched, it would never be ended
+        except OSError:  # no descriptor left: unwatched, it would never be stopped
             process.kill()
             process.wait()
             raise
@@ -145,7 +145,7 @@ class KeptProcess:
             self._restart = asyncio.get_running_loop().call_later(delay_secs, self._start_again)
 
     async def stop(self, grace_secs: float) -> None:
-        """End it for good: SIGTERM, and SIGKILL to its process group after `grace_secs`."""
+        """Stop it for good: SIGTERM, and SIGKILL to its process group after `grace_secs`."""
         self._stopping = True
         if self._restart is not None:
             self._restart.cancel()

@@ -1,5 +1,4 @@
-"""Waits until the parts of a development cluster answer. Each wait is unlimited: the caller bounds
-it."""
+"""Waits until the parts of a development cluster answer. The caller sets the time limits."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ _POLL_SECS = 0.05
 
 
 async def wait_zookeeper(port: int) -> None:
-    """Until ZooKeeper serves. `srvr` says so with a `Mode:` line; `ruok` answers before it can."""
+    """Wait until ZooKeeper serves: then `srvr` has a `Mode:` line; `ruok` answers too early."""
     while True:
         if await _serves(port):
             return
@@ -20,7 +19,7 @@ async def wait_zookeeper(port: int) -> None:
 
 
 async def wait_listening(port: int) -> None:
-    """Until something accepts connections on this port."""
+    """Wait until something accepts connections on this port."""
     while True:
         try:
             _, writer = await asyncio.open_connection(LOOPBACK, port)
@@ -48,7 +47,7 @@ async def _serves(port: int) -> bool:
 
 async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | None]]:
     """Wait until every supervisor of the plan is registered in ZooKeeper; return id and Thrift
-    port by the supervisor's number. They are told apart by their slots."""
+    port by the supervisor's number. Their slots distinguish them."""
     from squall_common.cluster import connect
 
     by_slots = {supervisor.slots: supervisor.number for supervisor in plan.supervisors}
@@ -68,7 +67,7 @@ async def registered_supervisors(plan: DevPlan) -> dict[int, tuple[str, int | No
 
 
 async def wait_nimbus(port: int, supervisor_ids: set[str]) -> None:
-    """Until Nimbus leads and knows these supervisors."""
+    """Wait until Nimbus leads and knows these supervisors."""
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
 

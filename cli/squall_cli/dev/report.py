@@ -10,7 +10,7 @@ from squall_cli.output import console
 
 
 def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
-    """Where everything is, and what to type next."""
+    """Print where everything is, and which commands to try next."""
     from rich.table import Table
     from rich.text import Text
 
