@@ -34,19 +34,19 @@ def test_every_style_counts_alike(style):
         {"executed": {"count": WORDS + 1}},
     ],
 )
-def test_a_wrong_count_is_no_result(wrong):
+def test_a_wrong_count_is_not_a_result(wrong):
     with pytest.raises(WrongCountError):
         run(dataclasses.replace(small(), **wrong))
 
 
-def test_a_run_that_does_not_end_is_ended_and_no_result():
+def test_a_run_that_does_not_end_is_killed_and_gives_no_result():
     endless = Case("endless", "shapes.waiting", {"total": 1, "secs": 60}, 1, core=core.NAME)
     with pytest.raises(RunError, match="endless"):
         run(endless, life_secs=1.0)
 
 
 @pytest.mark.parametrize("kind", ["all", "direct", "custom"])
-def test_every_route_delivers_all(kind):
+def test_every_route_delivers_all_tuples(kind):
     case = dataclasses.replace(route(kind, kind, "", total=100), core=core.NAME)
     assert case.executed["sink"] == (400 if kind == "all" else 100)
     run(case)

@@ -374,7 +374,7 @@ def test_a_report_is_shown_and_applied_within_the_number_of_tasks(
     assert "gone" not in out
 
 
-def test_what_is_given_by_hand_wins_over_the_report(
+def test_numbers_given_by_hand_win_over_the_report(
     reported: FakeNimbus, command: Any, tmp_path: Path
 ) -> None:
     file = report_file(tmp_path, {"split": 4, "count": 2, "": 3})
@@ -414,7 +414,7 @@ def advice(component: str, now: int, *, enough: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_too_little_to_judge_is_not_called_no_change(
+def test_too_little_data_is_not_reported_as_no_change(
     reported: FakeNimbus, command: Any, tmp_path: Path
 ) -> None:
     little = [advice("split", 2, enough=False), advice("", 2, enough=True)]
@@ -508,7 +508,7 @@ def test_without_a_file_a_report_is_made_now(
     assert not Path(asked["json_file"]).parent.exists()
 
 
-def test_where_no_report_can_be_made_nothing_is_changed(
+def test_without_a_report_nothing_is_changed(
     reported: FakeNimbus, command: Any, spark_report: Path
 ) -> None:
     status, out, err = command("rebalance", "wordcount", "--from-report", "--yes")
@@ -523,7 +523,7 @@ def test_an_old_report_can_be_forced(reported: FakeNimbus, command: Any, tmp_pat
     assert len(rebalances(reported)) == 1
 
 
-def test_a_file_that_is_no_report_is_named(
+def test_a_file_that_is_not_a_report_is_named(
     reported: FakeNimbus, command: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "x.json"

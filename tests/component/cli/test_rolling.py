@@ -149,7 +149,9 @@ def test_all_topologies_on_one_host(workers: Workers, command: Any) -> None:
     ]
 
 
-def test_one_that_does_not_come_back_spares_the_others(workers: Workers, command: Any) -> None:
+def test_a_worker_that_does_not_come_back_stops_the_restart_of_others(
+    workers: Workers, command: Any
+) -> None:
     workers.stuck = {("node-1", 6700)}
     status, _, err = command("count", "--timeout", "1")
     assert status == 1
@@ -167,7 +169,7 @@ def test_programs_learn_what_was_not_touched(workers: Workers, command: Any) -> 
     assert "was not running again" in first["error"]
 
 
-def test_a_request_that_fails_is_told_with_its_reason(workers: Workers, command: Any) -> None:
+def test_a_failed_request_is_reported_with_its_reason(workers: Workers, command: Any) -> None:
     workers.stuck = {("refuses", 6700)}
     status, _, err = command("count")
     assert status == 1
@@ -184,7 +186,7 @@ def test_a_supervisor_that_does_nothing_is_named(workers: Workers, command: Any)
     assert "after 1 s its supervisor has not carried out the restart yet, but still may" in err
 
 
-def test_nothing_begins_where_a_supervisor_is_away(workers: Workers, command: Any) -> None:
+def test_nothing_is_restarted_while_a_supervisor_is_away(workers: Workers, command: Any) -> None:
     workers.supervisors = ["node-1"]
     status, _, err = command("count")
     assert status == 1
@@ -211,7 +213,7 @@ def test_a_worker_that_moved_or_was_started_anew_needs_no_restart(
     assert "host-node-3:6701 of count was already restarted meanwhile" in err
 
 
-def test_a_topology_that_is_not_there_is_said(workers: Workers, nimbus: Any, command: Any) -> None:
+def test_a_missing_topology_is_reported(workers: Workers, nimbus: Any, command: Any) -> None:
     nimbus.answers["getTopologySummaryByName"] = storm.NotAliveException(msg="nope is not alive")
     status, _, err = command("nope")
     assert status == 1
@@ -251,14 +253,14 @@ def test_a_topology_that_is_killed_meanwhile_does_not_end_the_restart_of_others(
     assert ("not alive" if wholly else "being killed") in err
 
 
-def test_what_is_meant_must_be_said(workers: Workers, command: Any) -> None:
+def test_the_topologies_have_to_be_named(workers: Workers, command: Any) -> None:
     for words in ((), ("count", "--all")):
         status, _, err = command(*words)
         assert status == 2
         assert "name the topologies, or use --all" in err
 
 
-def test_a_host_without_workers_is_said(workers: Workers, command: Any) -> None:
+def test_a_host_without_workers_is_reported(workers: Workers, command: Any) -> None:
     status, _, err = command("count", "--host", "elsewhere")
     assert status == 1
     assert "count: no worker runs on elsewhere" in err

@@ -13,7 +13,7 @@ def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_version_imports_no_more_than_it_needs() -> None:
+def test_version_imports_only_what_it_needs() -> None:
     """`storm --version` must answer at once: no Thrift, no YAML, no rich."""
     program = (
         "import sys\n"

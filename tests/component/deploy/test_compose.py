@@ -17,14 +17,14 @@ ENTRYPOINT = COMPOSE / "entrypoint.py"
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [", "just words"])
-def test_a_bad_environment_is_told_in_one_message(tmp_path: Path, text: str) -> None:
+def test_a_bad_environment_is_reported_in_one_message(tmp_path: Path, text: str) -> None:
     done = _run(tmp_path, "true", STORM_YAML=text)
     assert done.returncode == 2
     assert done.stderr.startswith("entrypoint: STORM_YAML is no")
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_message(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_in_one_message(tmp_path: Path) -> None:
     (tmp_path / "conf").write_text("a file")
     done = _run(tmp_path, "true")
     assert done.returncode == 2
@@ -113,7 +113,7 @@ def test_a_killed_supervisor_is_started_again_and_a_stop_ends_its_workers(
         os.kill(int(second.split()[0]), 0)
 
 
-def test_a_wrong_command_line_is_not_tried_again(
+def test_a_wrong_command_line_is_not_retried(
     tmp_path: Path, supervised: Callable[[str], subprocess.Popen[str]]
 ) -> None:
     process = supervised("exit 2")

@@ -54,7 +54,7 @@ def test_a_test_that_passes_the_second_time_is_listed_with_what_failed_at_first(
     assert line.endswith("test_it.py:6)")
 
 
-def test_what_chance_found_is_not_run_again(tmp_path: Path) -> None:
+def test_a_failure_found_by_chance_is_not_run_again(tmp_path: Path) -> None:
     """Not even where all tests are: Hypothesis would draw other examples, or chaos other faults."""
     file = tmp_path / "test_it.py"
     file.write_text(
@@ -94,13 +94,13 @@ sys.exit(run_all.main([]))
 """
 
 
-def test_what_a_stage_starts_ends_with_ctrl_c_also_where_the_shell_ignores_it() -> None:
+def test_ctrl_c_ends_the_processes_of_a_stage_even_if_the_shell_ignores_it() -> None:
     done = without_ctrl_c(sys.executable, "-c", _ONE_STAGE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
-def test_ctrl_c_is_tested_also_where_the_shell_ignores_it(options: tuple[str, ...]) -> None:
+def test_ctrl_c_is_tested_even_if_the_shell_ignores_it(options: tuple[str, ...]) -> None:
     test = "tests/component/squall/test_entry.py::test_ctrl_c_ends_local_mode"
     with_pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     done = without_ctrl_c(*with_pytest, "--timeout", "60", *options, test)

@@ -56,7 +56,7 @@ def write(monkeypatch, folder, *arguments):
     return report.main()
 
 
-def test_what_was_taken_is_written_with_the_machine(monkeypatch, tmp_path):
+def test_measurements_are_written_with_the_machine(monkeypatch, tmp_path):
     (tmp_path / "idle.json").write_text(json.dumps(IDLE))
     assert write(monkeypatch, tmp_path) == 0
     page = (tmp_path / "page.md").read_text()
@@ -66,7 +66,7 @@ def test_what_was_taken_is_written_with_the_machine(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("text", [None, "no JSON", json.dumps(IDLE | {"benchmark": "scale"})])
-def test_a_report_that_is_none_changes_nothing(monkeypatch, tmp_path, capsys, text):
+def test_an_invalid_report_changes_nothing(monkeypatch, tmp_path, capsys, text):
     if text is not None:
         (tmp_path / "idle.json").write_text(text)
     assert write(monkeypatch, tmp_path, "idle") == 1

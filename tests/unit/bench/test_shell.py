@@ -8,7 +8,7 @@ from bench import shell
 from bench.runs import RunError
 
 
-def test_a_splitter_of_ones_own_is_measured_by_its_path(monkeypatch, tmp_path):
+def test_a_users_own_splitter_is_measured_by_its_path(monkeypatch, tmp_path):
     monkeypatch.setattr(shell, "_named", [])
     with pytest.raises(RunError, match="there is no file"):
         shell.use_script(tmp_path / "nothing.py")

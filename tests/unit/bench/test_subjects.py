@@ -20,7 +20,7 @@ def latency_report(p99):
 
 
 @pytest.mark.parametrize(("p99", "verdict"), [(999.0, "yes"), (1001.0, "NO")])
-def test_both_goals_of_a_latency_are_to_be_met(p99, verdict):
+def test_both_goals_of_a_latency_have_to_be_met(p99, verdict):
     (table,) = latency.tables(latency_report(p99))
     assert table.rows[0][-1] == verdict
 
@@ -65,7 +65,7 @@ def test_plots_are_drawn_and_the_same_again(tmp_path):
     assert plots.draw("no such subject", report, tmp_path) is None
 
 
-def test_what_encryption_costs_is_told_by_pairs(monkeypatch):
+def test_the_cost_of_encryption_is_measured_in_pairs(monkeypatch):
     """Each case stands beside itself without; a part of them, too."""
 
     def measured(cases, pairs, lines, rounds):

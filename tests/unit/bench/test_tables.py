@@ -29,7 +29,7 @@ def test_without_a_goal_there_is_no_verdict():
     assert met(1, None, None, at_most=True) == ""
 
 
-def test_rates_are_to_be_at_least_the_goal():
+def test_rates_have_to_reach_the_goal():
     assert met(3.0, 3.0, None, at_most=False) == "yes"
     assert met(2.9, 3.0, None, at_most=False) == "NO"
 

@@ -49,12 +49,12 @@ def test_a_value_of_the_wrong_type_is_one_message(capsys: pytest.CaptureFixture[
     assert "nimbus.thrift.port is 'abc'" in captured.err
 
 
-def test_a_site_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_site_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--config", "/nowhere/storm.yaml", "list"]) == 1
     assert "/nowhere/storm.yaml" in capsys.readouterr().err
 
 
-def test_a_package_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["jar", "/nowhere/package.zip", "module"]) == 1
     assert "error: there is no package /nowhere/package.zip" in capsys.readouterr().err
 
@@ -126,5 +126,5 @@ def test_durations(secs: int, text: str) -> None:
     assert duration(secs) == text
 
 
-def test_nothing_that_a_topology_says_moves_the_cursor() -> None:
+def test_text_from_a_topology_does_not_move_the_cursor() -> None:
     assert printable("a\x1b[2Jb\r\nc\td") == "a\\x1b[2Jb\\r\nc\td"

@@ -37,7 +37,7 @@ def test_a_manifest_follows_the_published_schema(manifest: dict[str, Any]) -> No
     assert manifest["metadata"]["name"] == "squall" or manifest["metadata"]["namespace"] == "squall"
 
 
-def test_the_cluster_on_kubernetes_is_put_together_rightly() -> None:
+def test_the_parts_of_the_kubernetes_cluster_fit_together() -> None:
     conf = yaml.safe_load(of_kind("ConfigMap")["squall"]["data"]["storm.yaml"])
     check_conf(conf)
     sets, services = of_kind("StatefulSet"), of_kind("Service")
@@ -63,7 +63,7 @@ def test_the_cluster_on_kubernetes_is_put_together_rightly() -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_starts_a_daemon_that_there_is(path: Path) -> None:
+def test_a_unit_starts_an_existing_daemon(path: Path) -> None:
     unit = configparser.RawConfigParser(strict=True)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(path.read_text())

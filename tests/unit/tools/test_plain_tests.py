@@ -19,7 +19,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("event", sorted(REFUSED))
-def test_what_only_components_do_is_refused_and_remembered(event: str) -> None:
+def test_actions_for_component_tests_are_refused_and_remembered(event: str) -> None:
     hook = PlainTests()
     hook.begin("test_x")
     with pytest.raises(NotPlain, match=r"test_x .*: tests that .* go to tests/component"):

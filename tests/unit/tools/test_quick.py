@@ -17,11 +17,11 @@ def test_changed_unit_tests_are_run_too() -> None:
     assert changed_tests(listed) == ["tests/unit/nimbus/blobs/test_store.py"]
 
 
-def test_a_check_is_to_take_three_minutes() -> None:
+def test_a_check_takes_three_minutes_at_most() -> None:
     assert sum(stage.budget_secs for stage in CHECK) <= 180
 
 
-def test_what_a_check_leaves_out_is_in_the_whole() -> None:
+def test_stages_that_a_check_leaves_out_are_in_the_full_run() -> None:
     (unit,) = [stage for stage in STAGES if stage.name == "unit"]
     assert {"tests/unit", "tests/property"} <= set(unit.commands[0])
 

@@ -24,7 +24,7 @@ def test_the_table_names_failures_overruns_and_skips() -> None:
     ]
 
 
-def test_what_passed_only_the_second_time_is_not_called_ok() -> None:
+def test_a_test_that_passed_only_on_retry_is_not_called_ok() -> None:
     stage = Result(Stage("unit", (), 10), took_secs=1.0, unsteady=["a.b: assert 1 == 2 (b.py:7)"])
     lines = table([stage]).splitlines()
     assert lines[1] == "unit         ok, 1 unsteady       1s     10s  "
@@ -34,7 +34,7 @@ def test_what_passed_only_the_second_time_is_not_called_ok() -> None:
     ]
 
 
-def test_nothing_skipped_is_said_too() -> None:
+def test_a_run_without_skips_says_so() -> None:
     assert "Skipped: nothing." in table([Result(Stage("lint", (), 20))]).splitlines()
 
 

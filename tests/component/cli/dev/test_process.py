@@ -140,7 +140,7 @@ def _runs(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-async def test_a_process_whose_output_cannot_be_kept_is_started_all_the_same(
+async def test_a_process_whose_output_cannot_be_kept_is_started_anyway(
     tmp_path: Path,
 ) -> None:
     logs = tmp_path / "logs"
@@ -180,7 +180,7 @@ def _children() -> list[int]:
     return [int(p) for p in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
-async def test_what_the_callback_raises_is_no_failed_start(tmp_path: Path) -> None:
+async def test_an_exception_of_the_callback_is_not_a_failed_start(tmp_path: Path) -> None:
     """Its message may have gone to a pipe that nobody reads."""
     before = _children()
     told: list[dict[str, object]] = []

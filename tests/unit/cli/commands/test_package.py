@@ -16,7 +16,7 @@ def source(tmp_path):
     return folder
 
 
-def test_a_package_is_written_where_asked_and_told(source, tmp_path, capsys):
+def test_a_package_is_written_where_asked_and_described(source, tmp_path, capsys):
     target = tmp_path / "out.zip"
     assert run(["package", str(source), "-o", str(target), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -36,7 +36,7 @@ def test_by_default_it_lies_in_this_folder(source, tmp_path, monkeypatch):
     assert (tmp_path / "job.zip").is_file()
 
 
-def test_what_cannot_be_packed_or_written_is_one_message(source, tmp_path, capsys):
+def test_a_failure_to_pack_or_write_is_one_message(source, tmp_path, capsys):
     for arguments, message in (
         ([str(tmp_path / "none")], "there is no package"),
         ([str(source), "-o", str(tmp_path / "no" / "x.zip")], "cannot write"),

@@ -101,7 +101,7 @@ def test_the_last_ports_of_a_folder_are_taken_again_when_they_are_free(tmp_path:
     assert choose() == set(range(100, 111))
 
 
-def test_a_state_file_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_state_file_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     """It is written whenever a daemon ends: a full disk must not keep that daemon away."""
     told: list[str] = []
     cluster = DevCluster(plan(data_dir=tmp_path / "gone"), told.append)
