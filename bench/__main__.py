@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, help="runs of each case")
     parser.add_argument("--only", action="append", help="a case's name; may be repeated")
     parser.add_argument(
-        "--script", type=Path, help="multilang: a splitter to measure, too, such as Storm's own"
+        "--script", type=Path, help="multilang: another splitter to measure, such as Storm's own"
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder (build/bench)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout, not tables")
@@ -88,7 +88,7 @@ def main() -> int:
         **measured,
     }
     tables = measured_by.tables(report)
-    # A part of the cases is no report of the subject, and must not take the place of one.
+    # Some of the cases are not a report of the subject, and must not replace one.
     write(options.output, f"{options.what}-part" if only else options.what, report)
     if options.json:
         print(json.dumps(report, indent=1))
@@ -125,7 +125,7 @@ def write(folder: Path, name: str, report: dict[str, Any]) -> None:
         print(f"no plot: {error} (make bench installs what it takes)", file=sys.stderr)
         return
     except Exception:
-        # The figures are taken and written; what went wrong with the picture is told in full.
+        # The figures are taken and written; the error of the picture is shown in full.
         traceback.print_exc()
         return
     if made is not None:

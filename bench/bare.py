@@ -100,7 +100,7 @@ class BareTransport:
             self._wakeup()
 
     def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
-        """There is no credit here."""
+        """Does nothing: there is no credit here."""
 
     def set_wakeup(self, wakeup: Callable[[], None], listener: Listener) -> None:
         self._wakeup = wakeup

@@ -56,7 +56,7 @@ def rss_mb(process: psutil.Process) -> float:
 
 def wait_for_calm(found: dict[str, psutil.Process], timeout_secs: float = 30.0) -> None:
     """Until none of them uses more than a twentieth of a core for a second: what starts has
-    started. Goes on after the time-out: then that is the figure."""
+    started. Goes on after the timeout, which is then the figure."""
     deadline = time.monotonic() + timeout_secs
     while time.monotonic() < deadline:
         before = {name: cpu_secs(process) for name, process in found.items()}

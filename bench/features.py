@@ -62,7 +62,7 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
                 for with_it, without in zip(whole["cpu_us_all"], row["cpu_us_all"], strict=True)
             )
             row["cost_us"] = round(statistics.median(differences), 4)
-            # The middle half: what is smaller than it is not to be told from noise.
+            # The middle half: a smaller cost cannot be distinguished from noise.
             quarter = len(differences) // 4
             row["cost_us_range"] = [differences[quarter], differences[-1 - quarter]]
     return report

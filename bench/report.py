@@ -30,7 +30,7 @@ PLOTS = {
 
 
 class ReportError(RuntimeError):
-    """What is to be written cannot be."""
+    """The report cannot be written into the page."""
 
 
 def markdown(name: str, report: Mapping[str, Any]) -> str:
@@ -48,7 +48,7 @@ def markdown(name: str, report: Mapping[str, Any]) -> str:
 
 
 def replace(page: str, name: str, text: str) -> str:
-    """The page with the block of `name` filled anew. Raises ReportError when it has not one."""
+    """The page with a new text in the block of `name`. Raises ReportError if there is no block."""
     begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise ReportError(f"the page needs one {begin} and one {end} after it")
@@ -65,7 +65,7 @@ def read(folder: Path, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise ReportError(f"{path}: {error}") from error
     if report.get("benchmark") != name:
-        raise ReportError(f"{path} is no report of {name}")
+        raise ReportError(f"{path} is not a report of {name}")
     return report
 
 

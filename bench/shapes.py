@@ -16,7 +16,7 @@ from squall_common.topology.model import Topology
 
 
 class ByTurns(CustomGrouping):
-    """What a user's own grouping costs when it does next to nothing."""
+    """The cost of a user's own grouping that does next to nothing."""
 
     def prepare(self, context: Any, stream: Any, target_tasks: Sequence[int]) -> None:
         self.lists = [[task] for task in target_tasks]
@@ -62,7 +62,7 @@ def routes(kind: str, total: int, tasks: int) -> Topology:
 
 
 class Wait(Bolt):
-    """Awaits something for so long, as a call of a service would."""
+    """Awaits a pause, as a call of a service would."""
 
     def __init__(self, secs: float) -> None:
         self.secs = secs
@@ -82,7 +82,7 @@ def waiting(total: int, secs: float) -> Topology:
 
 
 class Fan(Bolt):
-    """Emits so many tuples for each."""
+    """Emits a given number of tuples for each input tuple."""
 
     outputs = ("n",)
 
@@ -104,7 +104,7 @@ def fan_out(width: int, total: int) -> Topology:
 
 
 class Payloads(CountingSpout):
-    """Strings of so many bytes."""
+    """Strings of a given number of bytes."""
 
     outputs = ("payload",)
 
@@ -164,7 +164,7 @@ class PacedLines(Spout):
         now = time.perf_counter()
         if now < self.due or self.sent >= self.total:
             return
-        # What a busy machine made late is not caught up on: bursts would measure something else.
+        # Delayed lines are not made up for: bursts would measure something else.
         self.due = max(self.due + 1.0 / self.rate, now - 1.0 / self.rate)
         self.sent += 1
         self.emit((self.lines[self.sent % 1_000],), message_id=(self.sent, time.perf_counter()))

@@ -22,7 +22,7 @@ _RUN_SECS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    name: str  # its script in bench/multilang_children
+    name: str  # the file name of its script in bench/multilang_children
     title: str
     script: Path | None = None  # one that is elsewhere
 
@@ -32,7 +32,7 @@ _named: list[Path] = []
 
 
 def use_script(script: Path) -> None:
-    """Measure this splitter, too, such as Storm's own: a program in Python that emits each word of
+    """Also measure this splitter, such as Storm's own: a program in Python that emits each word of
     a tuple's first value."""
     if not script.is_file():
         raise RunError(f"there is no file {script}")

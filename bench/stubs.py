@@ -1,5 +1,5 @@
-"""Switches features off that the engine does not let one switch off, to see what they cost. For the
-benchmark alone: `apply` changes the classes of this process."""
+"""Switches off features that the engine always has, to measure their cost. For the benchmark only:
+`apply` changes the classes of this process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _sequence_numbers() -> None:
 
 
 def _credit() -> None:
-    """Credit without end, that nobody counts."""
+    """Unlimited credit that is not counted."""
     from squall_engine.backpressure import credit
 
     credit.FLOOR_BYTES = 1 << 62

@@ -80,7 +80,7 @@ cdef inline int check_values(Output output, object values) except -1:
 
 
 class CutError(RuntimeError):
-    """A cut does not fit the source any more."""
+    """A cut no longer fits the source."""
 
 
 def cut(text: str, variant: str) -> str:

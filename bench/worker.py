@@ -68,7 +68,7 @@ def has_figures(user: Any) -> bool:
 
 
 def history_of(conf: Mapping[str, Any]) -> Any:
-    """The worker's history, with `topology.history.enable`, in a folder for nobody."""
+    """The worker's history, with `topology.history.enable`, in a folder that nothing reads."""
     from squall_common.daemon.clock import SystemClock
     from squall_common.daemon.launch_spec import LaunchSpec
     from squall_worker.report.history import WorkerHistory

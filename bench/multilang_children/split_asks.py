@@ -1,5 +1,5 @@
 """A splitter that asks for the task ids of every emit and waits for them, as Storm's own Python
-library does: it can do no more than one word a round trip through the pipes."""
+library does: it can do at most one word per round trip through the pipes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A word count that runs for ever on a cluster, Apache Storm's or ours, measured from outside: CPU
+"""A word count that runs forever on a cluster, Apache Storm's or ours, measured from outside: CPU
 of its workers from the kernel, acked lines from what its spouts write."""
 
 from __future__ import annotations
