@@ -5,8 +5,8 @@
     server, client   framed transport, binary protocol, many connections on one event loop
     authorization    who may call what
 
-Bytes are taken apart by code of our own, in two passes. The first (`scan`) walks over them without
-making anything and refuses whatever claims more than is there. The second (`decode`) follows the
-declared types. thriftpy2 reads the interface file; its compiled decoder is never used, because it
-believes the lengths it is given: 14 bytes made it allocate 4 GB.
+Our own code parses the bytes, in two passes. The first (`scan`) walks over them without making any
+object, and refuses data that claims more than it holds. The second (`decode`) follows the declared
+types. thriftpy2 reads the interface file; its compiled decoder is never used, because it trusts the
+lengths that it is given: 14 bytes made it allocate 4 GB.
 """

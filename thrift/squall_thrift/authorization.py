@@ -21,8 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call as its handler sees it. `principal` is None as long as peers are not
-    authenticated."""
+    """One call as its handler sees it. `principal` is None if the peer is not authenticated."""
 
     operation: str
     peer: str  # HOST:PORT
@@ -30,8 +29,8 @@ class Call:
 
     @property
     def address(self) -> str:
-        """The peer's HOST, an IPv6 address in brackets: who shares bounds with whom as long as
-        peers are not authenticated."""
+        """The peer's HOST, with brackets if it is an IPv6 address. Unauthenticated peers with the
+        same address share their limits."""
         return self.peer.rpartition(":")[0]
 
 
@@ -40,11 +39,11 @@ class Authorizer(Protocol):
 
     @property
     def authenticates(self) -> bool:
-        """Whether peers must prove who they are. Without that a server listens on loopback only."""
+        """Whether peers must prove who they are. If not, a server listens on loopback only."""
         ...
 
     def authorize(self, call: Call, permission: str) -> None:
-        """Return, or raise `storm.AuthorizationException`."""
+        """Return if the call is allowed, else raise `storm.AuthorizationException`."""
         ...
 
 
@@ -68,5 +67,5 @@ def permission(name: str) -> Callable[[F], F]:
 
 
 def permission_of(method: object) -> str | None:
-    """The permission that a handler method declared, or None."""
+    """Return the permission that a handler method declared, or None."""
     return getattr(method, _ATTRIBUTE, None)

@@ -19,8 +19,8 @@ __all__ = ["ThriftApplicationError", "ThriftClient", "ThriftTransportError"]
 class ThriftTransportError(Exception):
     """The peer cannot be reached, the connection ended, or a call timed out.
 
-    `sent` tells whether the call may have been carried out: a call that was never sent may be
-    repeated anywhere, any other only when repeating it does no harm.
+    `sent` is whether the call may have been carried out: a call that was never sent may be
+    repeated anywhere, any other only if repeating it does no harm.
     """
 
     def __init__(self, message: str, *, sent: bool) -> None:
@@ -29,8 +29,8 @@ class ThriftTransportError(Exception):
 
 
 class ThriftClient:
-    """A client of one service. After a ThriftTransportError the connection is closed, and the next
-    call raises the same: connect anew with another client."""
+    """A client of one service. After a ThriftTransportError the connection is closed, and later
+    calls raise the same error: connect again with a new client."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ThriftClient:
         await self.close()
 
     async def connect(self) -> None:
-        """Open the connection, in place of one that is open. Raises ThriftTransportError."""
+        """Open the connection, in place of an open one. Raises ThriftTransportError."""
         await self.close()
         try:
             async with asyncio.timeout(self._connect_timeout_secs):
@@ -86,7 +86,7 @@ class ThriftClient:
         self._sequence_id = 0
 
     async def close(self) -> None:
-        """Close the connection; a call that is under way fails."""
+        """Close the connection; a call in progress fails."""
         if self._streams is None:
             return
         _, writer = self._streams
@@ -98,8 +98,8 @@ class ThriftClient:
     async def call(self, operation: str, *args: Any, timeout_secs: float | None = None) -> Any:
         """Call a method and return its result; arguments that are left out, or None, are not sent.
 
-        Calls made at the same time take turns, and the time-out includes the wait. Raises the
-        exceptions that the interface declares, ThriftTransportError, ThriftApplicationError when
+        Calls made at the same time take turns, and the timeout includes the wait. Raises the
+        exceptions that the interface declares, ThriftTransportError, and ThriftApplicationError if
         the peer cannot make the call or answers out of turn; for the caller's own mistakes
         TypeError (no such method, too many arguments) and EncodeError.
         """
@@ -127,7 +127,7 @@ class ThriftClient:
                         raise self._error(f"closed the connection during {operation}", sent=True)
                     return self._result(method, reply)
                 except BaseException as error:
-                    # Whatever comes later on this connection could not be told apart.
+                    # A late answer could not be told from the answer to the next call.
                     if not _answered(error, method):
                         await self.close()
                     raise
@@ -136,10 +136,10 @@ class ThriftClient:
         except (OSError, asyncio.IncompleteReadError) as error:
             raise self._error(f"the connection ended during {operation}", sent=sent) from error
         except (frames.FrameError, ProtocolError) as error:
-            raise self._error(f"answered {operation} wrongly: {error}", sent=sent) from error
+            raise self._error(f"sent a bad answer to {operation}: {error}", sent=sent) from error
 
     def size_of(self, operation: str, *args: Any) -> int:
-        """How many bytes the arguments of a call take on the wire."""
+        """Return how many bytes the arguments of a call take on the wire."""
         return len(codec.to_bytes(self._method(operation, args).args.cls(*args)))
 
     def _method(self, operation: str, args: tuple[Any, ...]) -> idl.Method:
@@ -163,7 +163,7 @@ class ThriftClient:
             raise messages.parse_application_error(data, reply.body)
         if reply.type is not MessageType.REPLY:
             raise _Unexpected(
-                ApplicationErrorType.INVALID_MESSAGE_TYPE, f"{reply} came as an answer"
+                ApplicationErrorType.INVALID_MESSAGE_TYPE, f"{reply} is not an answer"
             )
         if reply.name != method.name:
             raise _Unexpected(
@@ -190,11 +190,11 @@ class ThriftClient:
 
 
 class _Unexpected(ThriftApplicationError):
-    """An answer to something else than was asked."""
+    """An answer to a different call."""
 
 
 def _answered(error: BaseException, method: idl.Method) -> bool:
-    """Whether an error is the peer's complete answer, after which the connection can go on."""
+    """Whether an error is the peer's complete answer, after which the connection stays usable."""
     if isinstance(error, _Unexpected):
         return False
     return isinstance(error, (ThriftApplicationError, *method.throws.values()))

@@ -1,4 +1,4 @@
-"""A struct to its bytes and back: what lies in blobs, in ZooKeeper and in messages."""
+"""Turns structs into bytes and back: for blobs, ZooKeeper and messages."""
 
 import struct
 from typing import Any, TypeVar
@@ -22,12 +22,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Parts below this are put together: each one that is sent has a price of its own.
+# Parts below this size are joined: sending each one costs something.
 _SMALL_BYTES = 512
 
 
 def to_bytes(value: object, parts_max: int | None = None) -> bytes:
-    """A struct in Thrift's binary protocol. Raises EncodeError that names the field, and
+    """Encode a struct in Thrift's binary protocol. Raises EncodeError, which names the field, and
     TooManyPartsError soon after `parts_max` values were written."""
     out: list[bytes] = [] if parts_max is None else encode.Bounded(parts_max)
     _write(out, value)
@@ -35,7 +35,7 @@ def to_bytes(value: object, parts_max: int | None = None) -> bytes:
 
 
 def encoded(value: object) -> Encoded:
-    """The same, in parts that are not put together: for large answers. Raises EncodeError."""
+    """Encode a struct in parts that are not joined, for large answers. Raises EncodeError."""
     out: list[bytes] = []
     _write(out, value)
     parts: list[bytes] = []
@@ -51,14 +51,14 @@ def encoded(value: object) -> Encoded:
 
 
 def encoded_element(value: T) -> T:
-    """A struct of a list, written now, so that its objects need not stay: `value` for a struct
-    that is to be encoded, and for nothing else. Raises EncodeError."""
+    """Encode one struct of a list now, so that its objects can be freed. The result stands for
+    `value` in a struct to be encoded, and can be used for nothing else. Raises EncodeError."""
     element: Any = Encoded(type(value), [to_bytes(value)])
     return element  # type: ignore[no-any-return]
 
 
 def struct_of(value: Encoded) -> Any:
-    """What was encoded."""
+    """Decode a struct that was encoded in parts."""
     return from_bytes(value.cls, b"".join(value.parts))
 
 
@@ -70,7 +70,7 @@ def _write(out: list[bytes], value: object) -> None:
 
 
 def from_bytes(cls: type[T], data: bytes) -> T:
-    """The struct of class `cls` that `data` holds, all of it. Raises ProtocolError."""
+    """Decode the struct of class `cls` that fills `data`. Raises ProtocolError."""
     value, end = read_struct(cls, data, 0)
     if end != len(data):
         raise ProtocolError(f"{len(data) - end} bytes follow the struct", end)
@@ -78,7 +78,7 @@ def from_bytes(cls: type[T], data: bytes) -> T:
 
 
 def read_struct(cls: type[T], data: bytes, offset: int) -> tuple[T, int]:
-    """The struct that begins at `offset`, and where it ends. Raises ProtocolError."""
+    """Return the struct that begins at `offset`, and where it ends. Raises ProtocolError."""
     end = scan.scan_struct(data, offset)
     value: Any
     value, read_to = decode.struct_reader(cls)(data, offset)
@@ -92,8 +92,8 @@ _map_at = struct.Struct(">BBi").unpack_from
 
 
 def map_keys(data: bytes, field_id: int, key: type[T]) -> list[T]:
-    """The keys, structs of class `key`, of the map that is field `field_id` of the struct in
-    `data`. Its values are passed over and not made. Raises ProtocolError."""
+    """Return the keys (structs of class `key`) of the map in field `field_id` of the struct in
+    `data`. The map's values are skipped, not decoded. Raises ProtocolError."""
     read_key, keys = decode.struct_reader(key), []
     at = 0
     try:
@@ -106,7 +106,7 @@ def map_keys(data: bytes, field_id: int, key: type[T]) -> list[T]:
             key_type, value_type, count = _map_at(data, at)
             at += 6
             if count and key_type != STRUCT:
-                raise ProtocolError("the keys of the map are no structs", at)
+                raise ProtocolError("the keys of the map are not structs", at)
             for _ in range(count):
                 end = scan.skip_value(data, STRUCT, at)  # checked, before it is read
                 keys.append(read_key(data, at)[0])

@@ -1,13 +1,13 @@
-"""The second pass: bytes that `scan` accepted become the declared structs.
+"""The second pass: turns bytes that `scan` accepted into the declared structs.
 
 A reader is a function `(data, offset) -> (value, end)`. Readers are built once for each struct from
-its declaration and kept. What the peer may do differently, and what comes of it:
+its declaration and kept. The peer's data may differ from the declaration:
 
 - a field that is not declared here, or that has another type on the wire: skipped, as every Thrift
   implementation does;
 - i32 where i64 is declared, or the reverse: read by the type on the wire (Storm 2 sends its
   heartbeats' `time_secs` as i32, Storm 3 as i64);
-- an enum's value that is not known here: as if the field were absent;
+- an enum value that is unknown here: as if the field were absent;
 - a required field that is absent, a union without exactly one field, text that is not UTF-8:
   ProtocolError.
 
@@ -27,12 +27,12 @@ Reader = Callable[[bytes, int], tuple[Any, int]]
 
 _count_at = struct.Struct(">i").unpack_from
 
-# What an enum reader gives for a value that is not known here.
+# The result of an enum reader for a value that is unknown here.
 _UNKNOWN: Any = object()
 
 
 def struct_reader(cls: Any) -> Reader:
-    """The reader of a struct's class. Its data must have passed `scan.scan_struct`."""
+    """Return the reader of a struct's class. Its data must have passed `scan.scan_struct`."""
     return _struct_reader(cls)
 
 
@@ -92,7 +92,7 @@ def _enum_reader(enum: Any) -> Reader:
 
 @functools.cache
 def _readers(type_: idl.Type, hashable: bool = False) -> dict[int, Reader]:
-    """The readers of a declared type, by the type on the wire."""
+    """Return the readers of a declared type, by the type on the wire."""
     match type_:
         case idl.Scalar(wire.I64):
             return {wire.I64: _SCALARS[wire.I64], wire.I32: _SCALARS[wire.I32]}
@@ -157,7 +157,7 @@ def _map_reader(key_type: idl.Type, value_type: idl.Type) -> Reader:
 
 
 def _element_reader(readers: dict[int, Reader], data: bytes, type_at: int, at: int) -> Reader:
-    """The reader for the elements of a container, by the type that it says they have."""
+    """Return the reader for the elements of a container, by the type that it gives for them."""
     try:
         return readers[data[type_at]]
     except KeyError:
@@ -169,8 +169,8 @@ def _element_reader(readers: dict[int, Reader], data: bytes, type_at: int, at: i
 @functools.cache
 def _struct_reader(cls: Any) -> Reader:
     spec = idl.spec_of(cls)
-    # A field's head as it is on the wire (type and id) leads to its name and reader. Text is read
-    # in the loop itself, where the entry says None: half of all fields are text.
+    # Maps a field's head as it is on the wire (type and id) to its name and reader. If the entry is
+    # None, the field is text and the loop itself reads it: half of all fields are text.
     table: dict[bytes, tuple[str, Reader | None]] = {}
     for field in spec.fields:
         for wire_type, reader in _readers(field.type).items():
@@ -182,9 +182,9 @@ def _struct_reader(cls: Any) -> Reader:
     copied = [name for name, default in absent.items() if isinstance(default, dict | list | set)]
     required = {field.name for field in spec.fields if field.required}
     union = spec.kind is idl.Kind.UNION
-    # So many fields found are all there are: nothing is left to check or to fill in.
+    # With this many fields found there are no more: nothing is left to check or to fill in.
     count = len(absent) if not union else -1
-    # All structs without any field are one: a frame can hold very many, and nothing is in them.
+    # All structs without fields share one object: a frame can hold very many of them.
     empty = new(cls) if not count else None
 
     def read(data: bytes, at: int) -> tuple[Any, int]:

@@ -1,7 +1,7 @@
-"""Structs become bytes.
+"""Turns structs into bytes.
 
 A writer is a function `(out, value)` that appends to a list of bytes. Writers are built once for
-each struct from its declaration and kept. Each refuses a value that its type cannot carry, so that
+each struct from its declaration and kept. Each refuses a value that its type cannot hold, so that
 no peer ever gets a struct from here that it cannot read.
 """
 
@@ -18,8 +18,8 @@ Writer = Callable[[list[bytes], Any], None]
 
 
 class Encoded:
-    """A struct that is written already: it may be an element of a list, or a call's answer. An
-    answer about very much can so be made piece by piece, and never lie there as objects."""
+    """A struct that is already encoded: an element of a list, or a call's answer. So a large answer
+    can be made piece by piece, and never exists as objects all at once."""
 
     __slots__ = ("cls", "parts")
 
@@ -29,8 +29,8 @@ class Encoded:
 
 
 class Bounded(list[bytes]):
-    """An output that may not grow without end. Writers look at it once a container or struct: one
-    that checked each value would be slower for everybody."""
+    """An output of limited length. Writers check it once per container or struct: to check each
+    value would slow down every write."""
 
     __slots__ = ("parts_max",)
 
@@ -48,14 +48,14 @@ _LENGTH_MAX = 2**31 - 1
 
 
 def struct_writer(cls: Any) -> Writer:
-    """The writer of a struct's class; it raises EncodeError, with the path to the field."""
+    """Return the writer of a struct's class; it raises EncodeError, with the path to the field."""
     return _struct_writer(cls)
 
 
 def _wrong(value: object, wanted: str) -> EncodeError:
     text = repr(value)
     shown = text if len(text) <= 80 else text[:77] + "..."
-    return EncodeError(f"{shown} ({type(value).__name__}) is no {wanted}")
+    return EncodeError(f"{shown} ({type(value).__name__}) should be {wanted}")
 
 
 def _write_bool(out: list[bytes], value: Any) -> None:

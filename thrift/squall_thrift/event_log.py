@@ -1,8 +1,7 @@
-"""Log lines as an event's name and its keys.
+"""Log lines with an event's name and its keys.
 
-This package knows nothing of the daemons' logs, so the keys travel as an attribute of the record,
-`event_keys`, and whoever formats it (`squall_common.daemon.logs`) writes and quotes them as those
-of any other.
+This package does not know the daemons' logs, so the keys travel in an attribute of the record,
+`event_keys`; the formatter (`squall_common.daemon.logs`) writes and quotes them like any others.
 """
 
 from __future__ import annotations

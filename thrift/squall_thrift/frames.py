@@ -1,4 +1,4 @@
-"""Framed transport: each message goes behind its length in four bytes."""
+"""Framed transport: each message follows its length, which takes four bytes."""
 
 import asyncio
 import struct
@@ -6,34 +6,34 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-# Apache Thrift's own limit for a frame (TFramedTransport.DEFAULT_MAX_LENGTH): what a peer that has
-# set no other will read.
+# Apache Thrift's own limit for a frame (TFramedTransport.DEFAULT_MAX_LENGTH): a peer reads up to
+# this unless it has set another.
 FRAME_BYTES_MAX: Final = 16_384_000
 
 _HEAD = struct.Struct(">i")
 
 
-# Of a frame's message: enough for the envelope with the longest method's name.
+# Bytes of a frame's message that hold the envelope, even with the longest method name.
 ENVELOPE_BYTES_MAX: Final = 272
 
 
 class FrameError(Exception):
-    """Bytes that are no frame, one longer than allowed, or one that comes or goes too slowly. The
-    connection is of no more use."""
+    """Bytes that are not a frame, or a frame that is too long or moves too slowly. The connection
+    cannot be used any more."""
 
 
 class FrameTooLargeError(Exception):
-    """A frame that is longer than its method allows. It was passed over: the next may follow."""
+    """A frame that is longer than its method allows. It was skipped: the next may follow."""
 
     def __init__(self, head: bytes, length: int, limit: int) -> None:
         super().__init__(f"a frame of {length} bytes is not within the limit of {limit}")
-        self.head = head  # the message's envelope, and some of what follows
+        self.head = head  # the message's envelope, and some bytes after it
         self.length = length
         self.limit = limit
 
 
 def no_limit(head: bytes) -> int:
-    """Any message may be as long as any frame."""
+    """Allow any message to be as long as any frame."""
     return FRAME_BYTES_MAX
 
 
@@ -51,7 +51,8 @@ async def read_frame(
 
     `first_byte_secs` bounds the wait for its first byte, `frame_secs` the time from there to its
     last (None: no bound). `expect` gets its length as soon as that is known. A frame of more than
-    `small_bytes` (ENVELOPE_BYTES_MAX or more) may be as long as `limit_of` says of its envelope.
+    `small_bytes` (ENVELOPE_BYTES_MAX or more) may be as long as `limit_of` returns for its
+    envelope.
 
     Raises FrameError (for a length above `bytes_max` before anything is read or allocated),
     FrameTooLargeError, IncompleteReadError when the peer closes within the frame, or OSError.
@@ -114,7 +115,7 @@ async def deadline(secs: float | None, complaint: str) -> AsyncIterator[None]:
 
 
 def describe_head(head: bytes, bytes_max: int) -> str:
-    """Why four bytes are no acceptable frame length, for logs."""
+    """Return why four bytes are not an acceptable frame length, for logs."""
     if head[0] == 0x16:
         return "the peer speaks TLS"
     if head[:2] == b"\x80\x01":

@@ -1,14 +1,14 @@
-"""The interface file, loaded and mended: structs by value, enums as enums, services as tables.
+"""Loads and completes the interface file: structs by value, enums as enums, services as tables.
 
 thriftpy2 parses `storm.thrift` into classes. They lack three things, which are added here, to the
 classes of this one load (other loads of the same file are not touched):
 
 - a struct hashes and compares by its declared fields, so that it can be the key of a map
-  (GlobalStreamId, ExecutorInfo, NodeInfo). One that is a key must not be changed, of course;
+  (GlobalStreamId, ExecutorInfo, NodeInfo). A struct that is a key must not be changed;
 - a default that is a map is a new one in each object, not one that all objects share;
-- an enum is an `IntEnum`, an exception's text is its message.
+- an enum is an `IntEnum`, and an exception's text is its message.
 
-`StructSpec` and `Service` say the same as thriftpy2's nested tuples in a form that one can read;
+`StructSpec` and `Service` hold the same information as thriftpy2's nested tuples, in readable form;
 the codec, the server, the client and the stub generator all work from them.
 """
 
@@ -109,8 +109,9 @@ class StructSpec:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A call. `args` and `result` are the structs that travel; `throws` maps the fields of
-    `result` that carry exceptions to their classes; `returns` is None for a void method."""
+    """A method of a service. `args` and `result` are the structs on the wire; `throws` maps the
+    fields of `result` that hold exceptions to their classes; `returns` is None for a void method.
+    """
 
     name: str
     args: StructSpec
@@ -129,11 +130,11 @@ _specs: dict[type[Any], StructSpec] = {}
 
 
 def spec_of(cls: type[Any]) -> StructSpec:
-    """What was declared for a struct's class. Raises TypeError for any other class."""
+    """Return the declaration of a struct's class. Raises TypeError for any other class."""
     try:
         return _specs[cls]
     except KeyError:
-        raise TypeError(f"{cls!r} is no struct of the Thrift interface") from None
+        raise TypeError(f"{cls!r} is not a struct of the Thrift interface") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Interface:
 
 
 def load(path: Path = INTERFACE_FILE, module: str = "squall_thrift.storm") -> Interface:
-    """Load an interface file; its classes say that they live in `module`."""
+    """Load an interface file; its classes get `module` as their module."""
     loaded: ModuleType = thriftpy2.load(str(path), module_name=module.replace(".", "_") + "_thrift")
     return _Loader(loaded, module).interface()
 
@@ -173,7 +174,7 @@ class _Loader:
         yield from ((cls, Kind.EXCEPTION) for cls in self._meta["exceptions"])
 
     def _enum(self, cls: Any) -> type[enum.IntEnum]:
-        make: Any = enum.IntEnum  # mypy knows the functional form with literals only
+        make: Any = enum.IntEnum  # mypy accepts the functional form with literals only
         return make(cls.__name__, dict(cls._NAMES_TO_VALUES), module=self._module)  # type: ignore[no-any-return]
 
     def _struct(self, cls: type[Any], kind: Kind) -> StructSpec:

@@ -2,7 +2,7 @@
 
     0x8001 00 type(1) | name length(4) name | sequence id(4) | struct
 
-That is the strict form, the only one in use by Storm; the older one, which begins with the name, is
+That is the strict form, the only one that Storm uses; the older one, which begins with the name, is
 refused. A reply carries the name and the sequence id of its call.
 """
 
@@ -30,7 +30,7 @@ class MessageType(enum.IntEnum):
 
 
 class ApplicationErrorType(enum.IntEnum):
-    """What went wrong with a call as such; the numbers are Thrift's (TApplicationException)."""
+    """The kind of failure of a call itself; the numbers are Thrift's (TApplicationException)."""
 
     UNKNOWN = 0
     UNKNOWN_METHOD = 1
@@ -43,8 +43,8 @@ class ApplicationErrorType(enum.IntEnum):
 
 
 class ThriftApplicationError(Exception):
-    """The peer could not make the call, or its answer is none. (Exceptions that the interface
-    declares travel as themselves.)"""
+    """The peer could not make the call, or did not answer it properly. (Exceptions that the
+    interface declares are raised as they are.)"""
 
     def __init__(self, type: ApplicationErrorType, message: str) -> None:
         super().__init__(message)
@@ -66,12 +66,12 @@ class Message:
 
 
 def parse(data: bytes) -> Message:
-    """The envelope of a message. Raises ProtocolError."""
+    """Parse the envelope of a message. Raises ProtocolError."""
     if len(data) < 12:
         raise ProtocolError("the data ends within a message's head", 0)
     version, length = _head_at(data)
     if version & _VERSION_MASK != _VERSION_1:
-        raise ProtocolError("this is no message of Thrift's strict binary protocol", 0)
+        raise ProtocolError("this is not a message of Thrift's strict binary protocol", 0)
     try:
         type_ = MessageType(version & 0xFF)
     except ValueError:
@@ -87,14 +87,14 @@ def parse(data: bytes) -> Message:
 
 
 def serialize(type_: MessageType, name: str, sequence_id: int, body: bytes) -> bytes:
-    """A message around the bytes of a struct."""
+    """Put a message around the bytes of a struct."""
     encoded = name.encode()
     head = struct.pack(">Ii", _VERSION_1 | type_, len(encoded))
     return b"".join((head, encoded, struct.pack(">i", sequence_id), body))
 
 
 def serialize_application_error(error: ThriftApplicationError) -> bytes:
-    """The struct TApplicationException: 1 the message, 2 the type."""
+    """Encode the struct TApplicationException: field 1 is the message, field 2 the type."""
     message = error.message.encode("utf-8", "replace")
     return struct.pack(
         f">Bhi{len(message)}sBhiB",
@@ -104,7 +104,8 @@ def serialize_application_error(error: ThriftApplicationError) -> bytes:
 
 
 def parse_application_error(data: bytes, offset: int) -> ThriftApplicationError:
-    """The inverse; a type that is not known becomes UNKNOWN. Raises ProtocolError."""
+    """Decode the struct TApplicationException; an unknown type becomes UNKNOWN. Raises
+    ProtocolError."""
     scan.scan_struct(data, offset)
     message, type_ = "", ApplicationErrorType.UNKNOWN
     at = offset

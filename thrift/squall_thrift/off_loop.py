@@ -1,14 +1,15 @@
-"""Work that would hold the event loop, done on a thread beside it.
+"""Runs work that would block the event loop on a separate thread.
 
     view = await off_loop(make_view, state)
 
-There is one such thread in a process, and that is on purpose: Python runs one thread at a time, so
-that more of them would not be faster, and each would take its share of the interpreter from the
-loop. The work of different callers is done by turns (`turns.FairQueue`): a peer that sends large
-frames on many connections has one in turn, as everybody has. Whose work it is comes from
-`CALLER`, which the server sets for each connection; a daemon's own work is one more caller.
+A process has only one such thread, on purpose: Python runs one thread at a time, so more of them
+would not be faster, and each would take its share of the interpreter from the loop. Callers take
+turns (`turns.FairQueue`): a peer that sends large frames on many connections gets one turn, like
+every other peer. `CALLER`, which the server sets for each connection, says whose work it is; a
+daemon's own work counts as one more caller.
 
-The function must not touch what the loop changes meanwhile: give it values, take its result.
+The function must not touch data that the loop changes meanwhile: pass it values, and use its
+result.
 """
 
 import asyncio
@@ -23,17 +24,17 @@ from squall_thrift.turns import FairQueue, Key
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Whose work this is, for the order. Daemons' own work: the default.
+# Whose work this is, which decides the order. The default is the daemon's own work.
 CALLER: ContextVar[Key] = ContextVar("squall_caller", default=("", 0))
 
-# From so many bytes on, reading or writing a struct is worth a thread: some 5 ms at worst.
+# From this many bytes on, reading or writing a struct is worth a thread: some 5 ms at worst.
 LARGE_BYTES: Final = 16_384
 
 
 class FairExecutor(Executor):
-    """One thread. What is submitted is done in the order of FairQueue, by the submitter's CALLER.
+    """One thread. Work is done in the order of FairQueue, by the submitter's CALLER.
 
-    The thread is a daemon: work that is left when the process ends is given up.
+    The thread is a daemon: work that is left when the process ends is abandoned.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,7 +60,7 @@ class FairExecutor(Executor):
                     self._changed.wait()
                 future, work = self._queue.next()
             _carry_out(future, work)
-            del future, work  # or they live until the next ones come
+            del future, work  # else they live until the next ones arrive
 
 
 def _carry_out(future: "Future[Any]", work: Callable[[], Any]) -> None:
@@ -77,10 +78,10 @@ _EXECUTOR = FairExecutor("off loop")
 
 
 async def off_loop(work: Callable[..., T], *args: Any) -> T:
-    """What `work` returns or raises, done on the thread."""
+    """Do `work` on the thread; return or raise as it does."""
     return await asyncio.get_running_loop().run_in_executor(_EXECUTOR, work, *args)
 
 
 async def off_loop_if(large: bool, work: Callable[..., T], *args: Any) -> T:
-    """The same when there is much to do; at once, and without giving the loop back, when not."""
+    """Do `work` on the thread if it is `large`, else at once, without yielding to the loop."""
     return await off_loop(work, *args) if large else work(*args)

@@ -1,7 +1,7 @@
-"""A call's bytes in, its reply's bytes out: dispatch to a handler, without any network.
+"""Takes the bytes of a call, dispatches it to a handler, returns the reply's bytes. No network.
 
-What is large is decoded and encoded off the loop (`off_loop`). `read` and `answer` are two steps,
-so that nothing holds a call's bytes while its handler works: a handler may take minutes.
+Large calls and replies are decoded and encoded off the loop (`off_loop`). `read` and `answer` are
+two steps, so that a call's bytes are freed while its handler works: a handler may take minutes.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ _throttle = Throttle()
 # The call that is being served, for logs.
 OPERATION: ContextVar[str] = ContextVar("squall_operation", default="")
 
-# A result's field of the number 0, with a struct.
+# The head of a result's field 0, if it is a struct.
 _SUCCESS_HEAD: Final = bytes((wire.STRUCT, 0, 0))
 
-# An answer of more values than this is encoded off the loop: some 5 ms of it.
+# An answer of more values than this is encoded off the loop: it takes some 5 ms.
 _PARTS_ON_LOOP_MAX: Final = 20_000
 
 
@@ -57,7 +57,7 @@ class Request:
     error: ThriftApplicationError | None = None
 
     def take_arguments(self) -> tuple[Any, ...]:
-        """The arguments, which from now on are the handler's alone."""
+        """Return the arguments, which only the handler holds from now on."""
         arguments, self.arguments = self.arguments, ()
         return arguments
 
@@ -65,8 +65,8 @@ class Request:
 class Processor:
     """Calls the methods of `handler` for the messages of one service.
 
-    Construction raises TypeError, with everything that is wrong, unless each method of the service
-    has an `async def` of its name that takes (call, *arguments) and declares its permission.
+    Construction raises TypeError, which lists all faults, unless each method of the service has an
+    `async def` of its name that takes (call, *arguments) and declares its permission.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Processor:
             )
 
     async def read(self, data: bytes, peer: str, principal: str | None = None) -> Request:
-        """The call in `data`. Raises ProtocolError when the bytes are no call that could be replied
-        to; what else is wrong with it is in the request."""
+        """Return the call in `data`. Raises ProtocolError if the bytes are not a call that could be
+        replied to; the request holds any other fault."""
         message = messages.parse(data)
         if message.type is not MessageType.CALL:
-            raise ProtocolError(f"a {message.type.name} came where a call should", 0)
+            raise ProtocolError(f"expected a call, not a {message.type.name}", 0)
         OPERATION.set(message.name)
         request = Request(message, Call(message.name, peer, principal))
         request.operation = operation = self._operations.get(message.name)
@@ -121,7 +121,7 @@ class Processor:
         return request
 
     async def answer(self, request: Request) -> list[bytes]:
-        """The reply, in parts; any failure is in it."""
+        """Return the reply, in parts; it includes any failure."""
         message = request.message
         try:
             body = await self._call(request)
@@ -149,11 +149,11 @@ class Processor:
             value = await operation.handle(call, *request.take_arguments())
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            # We are: the server stops, or the caller has hung up.
+            # We were cancelled: the server stops, or the caller has hung up.
             if task is not None and task.cancelling():
                 raise
             log.error("call_failed", operation=method.name, exc_info=error)
-            raise _internal(f"{method.name} was given up") from error
+            raise _internal(f"{method.name} was cancelled") from error
         except Exception as error:
             _set_exception(result, method, error)
         else:
@@ -176,7 +176,7 @@ class Processor:
 
 
 def refusal(call: Call, message: Message, error: ThriftApplicationError) -> bytes:
-    """The reply that says why a call was not carried out."""
+    """Return the reply that says why a call was not carried out."""
     left_out = _throttle.left_out((call.address, call.operation))
     if left_out is not None:
         log.warning(
@@ -199,7 +199,7 @@ def _arguments(operation: _Operation, data: bytes, at: int) -> tuple[Any, ...]:
 
 
 def _encode(result: list[Any]) -> codec.Encoded:
-    """Takes the result out of the list, so that its objects end here, on the thread."""
+    """Takes the result out of the list, so that its objects are freed here, on the thread."""
     return codec.encoded(result.pop())
 
 
@@ -207,7 +207,7 @@ def _fault(handle: object, arguments: tuple[str, ...]) -> str | None:
     if handle is None:
         return "is missing"
     if not inspect.iscoroutinefunction(handle):
-        return "is no async method"
+        return "is not an async method"
     try:
         inspect.signature(handle).bind(None, *arguments)
     except TypeError:

@@ -1,13 +1,13 @@
-"""The first pass over bytes from outside: is everything there that they claim to hold?
+"""The first pass over bytes from outside: do they really hold everything that they claim to hold?
 
-A length, a count or a depth in a Thrift message is only a claim. This walk makes no object for what
-it passes, follows no claim beyond the end of the data, and so costs at most time proportional to
-the data's real length. What it accepts, the decoder may read without looking at lengths again.
+A length, a count or a depth in a Thrift message is only a claim. This walk makes no objects and
+follows no claim beyond the end of the data, so it takes at most time proportional to the data's
+real length. The decoder may read accepted data without looking at lengths again.
 
-One thing is left that small data can ask for: a container of very many structs without any field,
-one byte each, of which each would become an object. So the elements of all containers (scalars
-aside) may number at most one for each four bytes of data, beyond the first 1024. No honest data
-comes near: the smallest string takes four bytes, the smallest struct with a field takes five.
+Small data could still ask for much in one way: a container of very many structs without fields, one
+byte each, of which each would become an object. So all containers together (those of scalars
+aside) may have at most one element for each four bytes of data, beyond the first 1024. No honest
+data comes near: the smallest string takes four bytes, the smallest struct with a field takes five.
 """
 
 import struct
@@ -36,20 +36,20 @@ def scan_struct(data: bytes, offset: int = 0) -> int:
     """Check the struct that begins at `offset` and return where it ends.
 
     Raises ProtocolError for a struct that is cut short, a length or count that is negative or
-    larger than what is left, an unknown type, nesting deeper than `DEPTH_MAX`, or more elements
-    than the data's length allows. Types are not compared with any declaration here.
+    larger than the rest of the data, an unknown type, nesting deeper than `DEPTH_MAX`, or more
+    elements than the data's length allows. Types are not compared with any declaration here.
     """
     return _Scan(data, offset).value(STRUCT, offset, DEPTH_MAX)
 
 
 def skip_value(data: bytes, wire_type: int, offset: int) -> int:
-    """Where the value at `offset`, of any type, ends. Raises as `scan_struct` does."""
+    """Return where the value of `wire_type` at `offset` ends. Raises as `scan_struct` does."""
     return _Scan(data, offset).value(wire_type, offset, DEPTH_MAX)
 
 
 class _Scan:
-    """One walk. The methods for the types of value take where it begins and how deep may still be
-    gone, and return where it ends."""
+    """One walk. The method for each type takes where a value begins and how many levels deeper it
+    may nest, and returns where the value ends."""
 
     __slots__ = ("_data", "_elements_left", "_end")
 
@@ -79,7 +79,7 @@ class _Scan:
             if wire_type == STOP:
                 return at + 1
             at += 3  # the type and the field's id
-            if wire_type == STRING:  # the commonest by far
+            if wire_type == STRING:  # by far the most common
                 start = at + 4
                 if start > end:
                     raise _cut_short("string", at)
@@ -114,7 +114,7 @@ class _Scan:
             raise _cut_short("list", at)
         wire_type = self._data[at]
         count: int = _length_at(self._data, at + 1)[0]
-        if count == 0:  # writers may leave the type out
+        if count == 0:  # writers may omit the type
             return start
         size = self._check_count(count, (wire_type,), start)
         if wire_type in FIXED_SIZES:
@@ -145,7 +145,7 @@ class _Scan:
         return at
 
     def _check_count(self, count: int, wire_types: tuple[int, ...], start: int) -> int:
-        """The fewest bytes of one element; raises ProtocolError when `count` do not fit."""
+        """Return the fewest bytes of one element. Raises ProtocolError if `count` do not fit."""
         size = 0
         for wire_type in wire_types:
             if wire_type not in SIZES_MIN:

@@ -1,23 +1,23 @@
 """An asyncio Thrift server: framed transport, binary protocol.
 
 Each connection is a task. It waits for a frame, makes the call, writes the reply, and waits again:
-the calls of one connection come one after the other, and a connection that is slow, silent or
-hostile keeps nobody else waiting. What peers can hold is bounded:
+the calls of one connection run one after the other, and a connection that is slow, silent or
+hostile does not delay the others. The resources that peers can hold are bounded:
 
 - memory: a frame is refused by its length before it is read. While a peer does not read its reply,
   nothing more is read from it. Frames on their way in and replies on their way out may together
-  hold `held_bytes_max`; beyond, the connection that has taken the longest over its own is closed;
-- time: the first frame must begin within `first_byte_timeout_secs`, one that began must be whole
-  within `frame_timeout_secs`, a reply be taken within `write_timeout_secs`;
-- connections: at `connections_max` the one that has waited longest for a call makes room, and when
-  all are in a call the new one is closed. (Idle ones are not closed otherwise: clients keep them.)
-- the loop: calls begin by turns (`turns`), each peer's address in turn and then each of its
-  connections. A large frame is decoded off the loop, in the same order; what a method's frame may
-  hold at most is `limits`.
+  hold `held_bytes_max`; above that, the connection whose frame has taken the longest is closed;
+- time: the first frame must begin within `first_byte_timeout_secs`, a frame that has begun must be
+  complete within `frame_timeout_secs`, and a reply must be read within `write_timeout_secs`;
+- connections: at `connections_max` the one that has waited longest for a call makes room; if all
+  are in a call, the new one is closed. (Otherwise idle ones stay open: clients keep them.)
+- the loop: calls begin in turns (`turns`), each peer's address in turn and then each of its
+  connections. A large frame is decoded off the loop, in the same order; `limits` gives the most
+  bytes that a method's frame may have.
 
-A caller that hangs up ends its call when the method is one of `cancelled_on_hang_up`: those that
-wait for others, and change nothing while they wait. All others are carried out to the end. A peer
-that closes only its half of the connection counts as one that hung up.
+If a caller hangs up, its call ends if the method is one of `cancelled_on_hang_up`: those that wait
+for others, and change nothing while they wait. All others run to their end. A peer that closes only
+its half of the connection counts as one that hung up.
 
 `stop` closes the listener and idle connections at once; calls in flight finish and are answered.
 """
@@ -43,19 +43,20 @@ log = EventLog(__name__)
 
 
 class InsecureListenerError(Exception):
-    """A server without authentication was to listen elsewhere than on loopback."""
+    """A server without authentication was asked to listen on an address other than loopback."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameLimits:
     """How many bytes a call may have: by its method, and for all methods that are not named. The
-    server's `frame_bytes_max` is above them all."""
+    server's `frame_bytes_max` limits them all."""
 
     otherwise: int = frames.FRAME_BYTES_MAX
     by_method: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, head: bytes) -> int:
-        """For a message that begins with `head`. Raises ProtocolError when that is no message."""
+        """Return the limit for a message that begins with `head`. Raises ProtocolError if that is
+        not a message."""
         return self.by_method.get(messages.parse(head).name, self.otherwise)
 
 
@@ -81,8 +82,8 @@ class _Connection:
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
-    """The stream's protocol, and two things that StreamReader does not tell: that the peer has hung
-    up, at once, and how much it sends while a call is under way."""
+    """The stream's protocol, which also reports two things that StreamReader does not: that the
+    peer has hung up, at once, and how much it sends during a call."""
 
     def __init__(
         self, accept: Callable[["_Protocol", asyncio.StreamReader, asyncio.StreamWriter], None]
@@ -118,7 +119,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
 
 
 class ThriftServer:
-    """Serves one service. Construction raises TypeError for a handler that is not complete (see
+    """Serves one service. Construction raises TypeError for an incomplete handler (see
     `processor.Processor`); `start` raises InsecureListenerError or OSError."""
 
     def __init__(
@@ -153,7 +154,7 @@ class ThriftServer:
         self._write_timeout_secs = write_timeout_secs
         self._connections_max = connections_max
         self._limits = limits or FrameLimits()
-        # No shorter than what a frame's limit is looked up from.
+        # At least the bytes that are needed to look up a frame's limit.
         self._small_bytes = max(
             frames.ENVELOPE_BYTES_MAX,
             min(self._limits.otherwise, *self._limits.by_method.values(), frame_bytes_max),
@@ -164,15 +165,15 @@ class ThriftServer:
         self._server: asyncio.Server | None = None
         self._stopping = False
         self._connections: set[_Connection] = set()
-        # Those without a call: they wait for a frame, or for the rest of one. Longest first.
+        # Connections without a call: they wait for a frame, or the rest of one. Longest wait first.
         self._waiting: dict[_Connection, None] = {}
-        # Bytes of frames on their way in or out, by connection. Longest first.
+        # Bytes of frames on their way in or out, by connection. Longest wait first.
         self._held: dict[_Connection, int] = {}
         self._held_bytes = 0
 
     @property
     def port(self) -> int:
-        """The port that is listened on; before `start`, the one that was asked for."""
+        """The port that the server listens on; before `start`, the configured one."""
         return self._port
 
     @property
@@ -206,7 +207,7 @@ class ThriftServer:
 
     async def stop(self, grace_secs: float = 10.0) -> None:
         """Accept nothing more, finish the calls in flight, then close. Calls that have not ended
-        after `grace_secs` are cancelled. May be called again, and before `start`."""
+        after `grace_secs` are cancelled. May be called twice, and before `start`."""
         self._stopping = True
         if self._server is not None:
             self._server.close()
@@ -244,7 +245,8 @@ class ThriftServer:
         connection.task.add_done_callback(lambda _: self._ended(connection))
 
     def _make_room(self) -> bool:
-        """Whether one more connection may come, after the longest waiting one went if need be."""
+        """Return whether one more connection may open, after closing the one that has waited
+        longest if necessary."""
         if len(self._connections) < self._connections_max:
             return True
         oldest = next(iter(self._waiting), None)
@@ -267,14 +269,14 @@ class ThriftServer:
 
     def _ended(self, connection: _Connection) -> None:
         # Here, because a task that is cancelled before it began runs no `finally`; and not `close`,
-        # which would keep trying to send what is left of a reply.
+        # which would keep trying to send the rest of a reply.
         self._forget(connection)
         connection.writer.transport.abort()
         if not connection.task.cancelled() and (error := connection.task.exception()):
             log.error("thrift_connection_crashed", peer=connection.peer, exc_info=error)
 
     def _hold(self, connection: _Connection, length: int) -> None:
-        """Count a frame that is under way; close the slowest when all hold too much together."""
+        """Count a frame in transit; close the slowest if all together hold too much."""
         self._release(connection)
         self._held[connection] = length
         self._held_bytes += length
@@ -316,7 +318,7 @@ class ThriftServer:
             pass  # the peer went away
 
     async def _serve_call(self, connection: _Connection, first_byte_secs: float | None) -> bool:
-        """Serve the next call; False when the peer has closed the connection."""
+        """Serve the next call; return False if the peer has closed the connection."""
         try:
             message = await frames.read_frame(
                 connection.reader,
@@ -333,7 +335,7 @@ class ThriftServer:
             if message is None:
                 return False
             del self._waiting[connection]
-            frame, message = [message], b""  # so that the bytes go once they are read
+            frame, message = [message], b""  # so that the bytes are freed once they are read
             reply = await self._reply(connection, frame)
         self._hold(connection, sum(map(len, reply)))
         await frames.write_frame(connection.writer, reply, timeout_secs=self._write_timeout_secs)
@@ -358,7 +360,7 @@ class ThriftServer:
             return await self._processor.answer(request)
         except asyncio.CancelledError as error:
             # Without the handler's frames: the task keeps the error, the frames keep the call's
-            # arguments, and both would wait for a garbage collection that may come much later.
+            # arguments, and both would stay until a garbage collection, which may be much later.
             raise error.with_traceback(None) from None
         finally:
             protocol.on_hang_up = protocol.on_bytes = None

@@ -1,4 +1,4 @@
-"""Writes `storm.pyi`, what type checkers know of `storm`: `python -m squall_thrift.stubs`."""
+"""Writes `storm.pyi`, the stub of `storm` for type checkers: `python -m squall_thrift.stubs`."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ _SCALARS = {
 
 
 def stub_text(interface: idl.Interface) -> str:
-    """The whole stub of an interface."""
+    """Return the whole stub of an interface."""
     parts = [_HEADER]
     parts += [_enum(e) for e in interface.enums.values()]
     parts += [_struct(spec) for spec in interface.structs.values()]
@@ -47,8 +47,8 @@ def _struct(spec: idl.StructSpec) -> str:
         if not field.required and field.default is None:
             hint += " | None"
         attributes.append(f"    {field.name}: {hint}\n")
-        # Python wants arguments with defaults last; a required one after an optional one may be
-        # left out as far as the stub can say (the codec refuses it).
+        # Python requires arguments with defaults to come last, so the stub lets a required one
+        # after an optional one be left out (the codec refuses that).
         optional_seen = optional_seen or not field.required
         arguments.append(f"        {field.name}: {hint}{' = ...' if optional_seen else ''},\n")
     init = f"    def __init__(\n        self,\n{''.join(arguments)}    ) -> None: ...\n"
@@ -56,7 +56,7 @@ def _struct(spec: idl.StructSpec) -> str:
 
 
 def type_hint(type_: idl.Type, *, key: bool = False) -> str:
-    """A declared type as Python's: a list that is a map's key is a tuple."""
+    """Return the Python type of a declared type; a list that is a map's key is a tuple."""
     match type_:
         case idl.Scalar(wire_type):
             return _SCALARS[wire_type]

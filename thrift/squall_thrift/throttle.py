@@ -1,16 +1,16 @@
-"""For lines of the log that a peer can cause at will: one a minute of each kind, and how many were
-left out."""
+"""Limits log lines that a peer can cause at will: one a minute of each kind, with the number that
+was left out."""
 
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
-_KINDS_MAX = 1_000  # remembered; beyond, the oldest is forgotten, and may say its line again
+_KINDS_MAX = 1_000  # remembered; above that, the oldest is forgotten, and may be logged again
 
 
 class Throttle:
-    """Decides which lines are written. A kind is whatever the caller names: an event, say, and
+    """Decides which lines are written. The caller chooses what a kind is: for example, an event and
     the peer's address."""
 
     def __init__(self, secs: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -19,8 +19,8 @@ class Throttle:
         self._kinds: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
 
     def left_out(self, kind: Hashable) -> int | None:
-        """How many of a kind were left out before this one, which is to be written; None: leave
-        this one out, too."""
+        """Return how many of a kind were left out before this one, which should be written; None
+        if this one should be left out as well."""
         now = self._clock()
         until, count = self._kinds.get(kind, (-math.inf, 0))
         if now < until:

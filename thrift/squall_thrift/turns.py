@@ -1,12 +1,12 @@
-"""Who comes next where many wait: one item of each peer by turns, and of a peer's connections one
-each by turns. Peers are addresses, so that one with many connections gets no more than one with
-few; a connection waits behind at most one item of each other connection of its peer.
+"""Fair order for many waiting peers: they take turns, one item each, and so do the connections of
+a peer. Peers are addresses, so that one with many connections gets no more than one with few; a
+connection waits behind at most one item of each other connection of its peer.
 
     queue.add(("10.0.0.7", 41822), work)
     queue.next()
 
-`Turns` spreads calls over a loop's iterations in this order: the first step of one call (to decode
-it, and what its handler does before it waits for anything) is one turn.
+`Turns` spreads calls over a loop's iterations in this order: the first step of one call (decoding
+it, and its handler's work until it first waits) is one turn.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# A peer's address, and which of its connections.
+# A peer's address, and one of its connections.
 Key = tuple[Hashable, Hashable]
 
 
 class FairQueue(Generic[T]):
-    """Items by peer and connection. Those without items take no room."""
+    """Items by peer and connection. Peers and connections without items take no memory."""
 
     def __init__(self) -> None:
         self._peers: OrderedDict[Hashable, OrderedDict[Hashable, deque[T]]] = OrderedDict()
@@ -31,13 +31,13 @@ class FairQueue(Generic[T]):
         return self._length
 
     def add(self, key: Key, item: T) -> None:
-        """Put an item behind the others of its connection."""
+        """Add an item behind the others of its connection."""
         peer, connection = key
         self._peers.setdefault(peer, OrderedDict()).setdefault(connection, deque()).append(item)
         self._length += 1
 
     def next(self) -> T:
-        """Take the item whose turn it is. Raises KeyError when there is none."""
+        """Take the item whose turn it is. Raises KeyError if there is none."""
         peer, connections = self._peers.popitem(last=False)
         connection, items = connections.popitem(last=False)
         item = items.popleft()
@@ -50,14 +50,14 @@ class FairQueue(Generic[T]):
 
 
 class Turns:
-    """At most one turn an iteration of the loop while others wait; at once when nobody does."""
+    """At most one turn in each iteration of the loop while others wait; else at once."""
 
     def __init__(self) -> None:
         self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
-        self._taken = False  # somebody had this iteration's turn
+        self._taken = False  # this iteration's turn has been taken
 
     async def take(self, key: Key) -> None:
-        """Wait for the turn of `key`; what the caller does until it next waits is its turn."""
+        """Wait for the turn of `key`, which lasts until the caller next waits."""
         loop = asyncio.get_running_loop()
         if not self._taken:
             self._taken = True
@@ -72,7 +72,7 @@ class Turns:
             turn = self._waiting.next()
             if not turn.done():  # its connection may have ended meanwhile
                 turn.set_result(None)
-                # Behind the step that this has just scheduled.
+                # Runs after the step that this has just scheduled.
                 asyncio.get_running_loop().call_soon(self._grant)
                 return
         self._taken = False

@@ -35,14 +35,14 @@ FIXED_SIZES: Final = {BOOL: 1, BYTE: 1, DOUBLE: 8, I16: 2, I32: 4, I64: 8}
 # The fewest bytes that a value of a type can take: what a count is checked against.
 SIZES_MIN: Final = {**FIXED_SIZES, STRING: 4, STRUCT: 1, MAP: 6, SET: 5, LIST: 5}
 
-# Structs and containers within each other, the outermost included (Apache Thrift's own default).
+# Levels of nested structs and containers, including the outermost (Apache Thrift's own default).
 DEPTH_MAX: Final = 64
 
 
 class ProtocolError(ValueError):
-    """Bytes that are no valid struct or message of the declared kind.
+    """Bytes that are not a valid struct or message of the declared kind.
 
-    `offset` is where in the bytes that was found, `reason` what is wrong there.
+    `reason` says what is wrong, and `offset` where in the bytes.
     """
 
     def __init__(self, reason: str, offset: int) -> None:
@@ -52,8 +52,8 @@ class ProtocolError(ValueError):
 
 
 class EncodeError(ValueError):
-    """A struct that cannot be written: a required field is not set, or a value is of another type
-    or out of range. `path` names the field from the outermost struct on."""
+    """A struct that cannot be written: a required field is not set, or a value has the wrong type
+    or is out of range. `path` leads to the field from the outermost struct."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(f"{path}: {reason}" if path else reason)
@@ -62,4 +62,4 @@ class EncodeError(ValueError):
 
 
 class TooManyPartsError(Exception):
-    """A struct that has more values than were to be written at once. Nothing is wrong with it."""
+    """A valid struct with more values than may be written at once."""

@@ -143,7 +143,7 @@ async def test_declared_exception_travels_typed() -> None:
         ("nothing", "execute returned nothing"),
         ("wrong type", "the result cannot be sent"),
         ("incomplete exception", "the result cannot be sent"),
-        ("given up", "execute was given up"),
+        ("given up", "execute was cancelled"),
     ],
 )
 async def test_other_failures_are_internal_errors_without_details(name: str, message: str) -> None:
@@ -488,7 +488,7 @@ def test_all_faults_of_a_handler_are_named() -> None:
         ThriftServer(storm.DistributedRPCInvocations, Faulty())
     assert str(info.value) == (
         "Faulty does not serve DistributedRPCInvocations: "
-        "result does not take (call, id, result); fetchRequest is no async method; "
+        "result does not take (call, id, result); fetchRequest is not an async method; "
         "failRequest declares no permission; failRequestV2 is missing"
     )
 
@@ -735,7 +735,7 @@ async def test_callers_mistakes_are_type_errors() -> None:
         with pytest.raises(TypeError, match="execute takes 2 arguments, not 3"):
             await client.call("execute", "a", "b", "c")
         with pytest.raises(
-            codec.EncodeError, match=r"execute_args\.funcArgs: 17 \(int\) is no str"
+            codec.EncodeError, match=r"execute_args\.funcArgs: 17 \(int\) should be str"
         ):
             await client.call("execute", "a", 17)
         assert await client.call("execute", "echo", "still open") == "still open"

@@ -201,27 +201,27 @@ _TOPOLOGY: dict[str, Any] = {"spouts": {}, "bolts": {}, "state_spouts": {}}
             "StormTopology.bolts['b'].common: a required field is not set",
         ),
         (storm.KillOptions(2**31), "KillOptions.wait_secs: 2147483648 does not fit into an i32"),
-        (storm.KillOptions("1"), "KillOptions.wait_secs: '1' (str) is no i32"),  # type: ignore[arg-type]
-        (storm.LSSupervisorId(b"x"), "LSSupervisorId.supervisor_id: b'x' (bytes) is no str"),  # type: ignore[arg-type]
+        (storm.KillOptions("1"), "KillOptions.wait_secs: '1' (str) should be i32"),  # type: ignore[arg-type]
+        (storm.LSSupervisorId(b"x"), "LSSupervisorId.supervisor_id: b'x' (bytes) should be str"),  # type: ignore[arg-type]
         (
             storm.LSSupervisorId("\udc80"),
             "LSSupervisorId.supervisor_id: the text cannot be written as UTF-8: "
             "surrogates not allowed",
         ),
-        (storm.HBPulse("i", "x"), "HBPulse.details: 'x' (str) is no bytes"),  # type: ignore[arg-type]
-        (storm.StreamInfo(["a"], 1), "StreamInfo.direct: 1 (int) is no bool"),  # type: ignore[arg-type]
-        (storm.StreamInfo("ab", True), "StreamInfo.output_fields: 'ab' (str) is no list"),  # type: ignore[arg-type]
-        (storm.StreamInfo(["a", 2], True), "StreamInfo.output_fields[]: 2 (int) is no str"),  # type: ignore[list-item]
-        (storm.Credentials([]), "Credentials.creds: [] (list) is no dict"),  # type: ignore[arg-type]
+        (storm.HBPulse("i", "x"), "HBPulse.details: 'x' (str) should be bytes"),  # type: ignore[arg-type]
+        (storm.StreamInfo(["a"], 1), "StreamInfo.direct: 1 (int) should be bool"),  # type: ignore[arg-type]
+        (storm.StreamInfo("ab", True), "StreamInfo.output_fields: 'ab' (str) should be list"),  # type: ignore[arg-type]
+        (storm.StreamInfo(["a", 2], True), "StreamInfo.output_fields[]: 2 (int) should be str"),  # type: ignore[list-item]
+        (storm.Credentials([]), "Credentials.creds: [] (list) should be dict"),  # type: ignore[arg-type]
         (
             storm.SubmitOptions(7),
-            "SubmitOptions.initial_status: 7 (int) is no TopologyInitialStatus",
+            "SubmitOptions.initial_status: 7 (int) should be TopologyInitialStatus",
         ),  # type: ignore[arg-type]
-        (storm.DebugOptions(True, "x"), "DebugOptions.samplingpct: 'x' (str) is no double"),  # type: ignore[arg-type]
+        (storm.DebugOptions(True, "x"), "DebugOptions.samplingpct: 'x' (str) should be double"),  # type: ignore[arg-type]
         (
             storm.ProfileRequest(storm.LSSupervisorId("n"), storm.ProfileAction.JMAP_DUMP),  # type: ignore[arg-type]
             "ProfileRequest.nodeInfo: LSSupervisorId(supervisor_id='n') (LSSupervisorId) "
-            "is no NodeInfo",
+            "should be NodeInfo",
         ),
         (storm.Grouping(), "Grouping: union Grouping has 0 fields set, not exactly one"),
         (
@@ -237,9 +237,9 @@ def test_what_cannot_be_written_is_named(value: object, message: str) -> None:
 
 
 def test_only_structs_have_bytes() -> None:
-    with pytest.raises(TypeError, match="is no struct of the Thrift interface"):
+    with pytest.raises(TypeError, match="is not a struct of the Thrift interface"):
         codec.to_bytes("x")
-    with pytest.raises(TypeError, match="is no struct of the Thrift interface"):
+    with pytest.raises(TypeError, match="is not a struct of the Thrift interface"):
         codec.from_bytes(str, b"\0")
 
 
