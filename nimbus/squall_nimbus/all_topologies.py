@@ -1,4 +1,4 @@
-"""All topologies that can be read, and which cannot: one damaged node keeps nobody else waiting."""
+"""All topologies that can be read, and those that cannot: a damaged node does not block others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Storms:
-    """`bases` by topology id, oldest first. `unreadable` exist too, and are to be left alone."""
+    """`bases` by topology id, oldest first. `unreadable` ones exist too, but must be left alone."""
 
     bases: dict[str, StormBase]
     unreadable: frozenset[str]

@@ -1,4 +1,4 @@
-"""Puts one Nimbus together: what each part is given, in the order in which they need each other."""
+"""Puts one Nimbus together: creates its parts, in the order in which they need each other."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def build_nimbus(
     clock: Clock | None = None,
     peers: Peers | None = None,
 ) -> Nimbus:
-    """A Nimbus that has not started, on the running loop. `conf` is the merged configuration;
-    `address` the host and port under which others reach it; `peers` the other Nimbus nodes, by
-    Thrift unless a test says otherwise."""
+    """Build a Nimbus on the running loop, without starting it. `conf` is the merged configuration;
+    `address` is the host and port under which others reach it; `peers` are the other Nimbus nodes,
+    reached over Thrift unless a test says otherwise."""
     host, port = address
     clock = clock or SystemClock()
-    # What others are told of us, and what topologies are given, is what is true of us.
+    # Others, and topologies, get the address that this Nimbus really has.
     conf = {**conf, "nimbus.thrift.port": port}
     local = Path(conf["storm.local.dir"])
     stormdist, inbox_dir = local / "nimbus" / "stormdist", local / "nimbus" / "inbox"
@@ -63,7 +63,7 @@ def build_nimbus(
     crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
     tasks = BackgroundTasks(functools.partial(_note_crash, crashed))
     wake = asyncio.Event()
-    submitting: set[str] = set()  # ids that the submitter is at work on
+    submitting: set[str] = set()  # ids that the submitter is working on
     desk = LeaderDesk(state, f"{host}:{port}", clock=clock)
     receiver = Receiver()
     monitor = Monitor(
@@ -188,8 +188,8 @@ def build_nimbus(
 
 
 def _conf_of(catalog: Catalog, topology_id: str) -> Mapping[str, Any]:
-    """Raises LookupError for a topology that this Nimbus does not have, and SquallError when what
-    it has cannot be read."""
+    """Raises LookupError for a topology that this Nimbus does not have, and SquallError if it
+    cannot be read."""
     try:
         return catalog.get(topology_id).conf
     except BlobNotFoundError as error:

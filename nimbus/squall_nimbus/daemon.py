@@ -1,7 +1,7 @@
 """The Nimbus process: configuration, logs, signals, ZooKeeper, the listener.
 
-Once it answers, it says so in one line on stdout, which is how a parent learns a port that was left
-open: `{"nimbus": {"host": "127.0.0.1", "port": 6627, "pid": 4711}}`.
+Once it answers calls, it writes one line to stdout, from which a parent process learns a port that
+was left open: `{"nimbus": {"host": "127.0.0.1", "port": 6627, "pid": 4711}}`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from squall_thrift.server import InsecureListenerError, ThriftServer
 
 log = get_logger(__name__)
 
-# After this long without ZooKeeper a person who waits should be told why.
+# After this long without ZooKeeper, tell the person who is waiting why.
 _ZOOKEEPER_PATIENCE_SECS = 3.0
 _STOP_GRACE_SECS = 5.0
 
 
 def main() -> int:
-    """Run with the configuration that the environment names; returns the exit status."""
+    """Run with the configuration that the environment names; return the exit status."""
     begin_daemon()
     try:
         return run(read_daemon_conf(os.environ, "storm nimbus"))
@@ -55,15 +55,15 @@ def main() -> int:
 
 
 def run(conf: Mapping[str, Any]) -> int:
-    """Run Nimbus until SIGTERM or SIGINT. Raises SquallError for what a person can put right."""
+    """Run Nimbus until SIGTERM or SIGINT. Raises SquallError for problems that a person can fix."""
     set_up_daemon_log(conf, "nimbus")
     warn_of_ignored(conf)
     return run_daemon(_run(conf))
 
 
 def reachable_host(conf: Mapping[str, Any]) -> str:
-    """The name under which others reach this Nimbus: `storm.local.hostname`; else the address it
-    listens on, when that is loopback; else this machine's name."""
+    """Return the name under which others reach this Nimbus: `storm.local.hostname`; else the
+    address it listens on, if that is loopback; else this machine's name."""
     if conf.get("storm.local.hostname"):
         return str(conf["storm.local.hostname"])
     bind = str(conf.get("storm.bind.host") or "127.0.0.1")
@@ -88,8 +88,8 @@ async def _run(conf: Mapping[str, Any]) -> int:
 
 
 def _check_port(host: str, port: int) -> int:
-    """The port to listen on (0: a free one). Checked before anything else is begun, so that a
-    second Nimbus on the port says so at once. Raises SquallError."""
+    """Return the port to listen on (0: a free one). This is checked first, so that a second Nimbus
+    on the same port says so at once. Raises SquallError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -113,7 +113,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> SquallError:
 
 
 async def _connect(state: ClusterState, conf: Mapping[str, Any], stop: asyncio.Event) -> bool:
-    """Wait for ZooKeeper, and say so; False when told to stop meanwhile."""
+    """Wait for ZooKeeper, and say so; return False if asked to stop meanwhile."""
     connecting = asyncio.create_task(state.start())
     stopping = asyncio.create_task(stop.wait())
     timeout: float | None = _ZOOKEEPER_PATIENCE_SECS
@@ -161,7 +161,7 @@ async def _serve(
         except OSError as error:
             raise _cannot_listen(bind, port, error) from error
         except StoreError as error:
-            raise SquallError(f"ZooKeeper went away at the start: {error}") from error
+            raise SquallError(f"lost ZooKeeper during startup: {error}") from error
         log.info("nimbus_started", host=host, port=port, pid=os.getpid())
         watch_loop()
         ready = {"nimbus": {"host": host, "port": port, "pid": os.getpid()}}
@@ -170,7 +170,7 @@ async def _serve(
         await asyncio.wait((stopping, nimbus.crashed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if nimbus.crashed.done():
-            print_if_possible(f"nimbus: a part crashed: {nimbus.crashed.result()!r}", sys.stderr)
+            print_if_possible(f"nimbus: a task crashed: {nimbus.crashed.result()!r}", sys.stderr)
             return 1
         log.info("nimbus_stopping")
         return 0

@@ -1,4 +1,4 @@
-"""Whether this Nimbus leads, and who does when it does not."""
+"""Whether this Nimbus leads, and which one does if not."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from squall_common.cluster.store import ConnectionLostError, ConnectionState
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 
-# How long a call waits for an election that is under way.
+# How long a call waits while an election is in progress.
 _ELECTION_PATIENCE_SECS = 3.0
 _LOOK_AGAIN_SECS = 0.05
-# How long a call waits for ZooKeeper to say who leads, and for a connection that is known to be
-# broken to come back. A client with a person in front of it waits for the answer.
+# How long a call waits for ZooKeeper to say who leads, and for a broken connection to come back. A
+# person may be waiting for the answer.
 _ANSWER_PATIENCE_SECS = 1.5
 _CONNECTION_PATIENCE_SECS = 0.75
 
 
 class NotTheLeaderError(SquallError):
-    """A call that only the leader may take came to another Nimbus."""
+    """A call that only the leader may serve reached another Nimbus."""
 
 
 class LeaderDesk:
@@ -52,7 +52,7 @@ class LeaderDesk:
     async def start(
         self, on_gained: Callable[[Leadership], None], on_lost: Callable[[], None]
     ) -> None:
-        """Stand for election. The two are called at the begin and the end of each term."""
+        """Stand for election. The two functions are called when a term begins and ends."""
         self._on_gained = on_gained
         self._on_lost = on_lost
         await self._election.start()
@@ -68,7 +68,7 @@ class LeaderDesk:
         self._on_lost()
 
     async def close(self) -> None:
-        """Step down, so that another can lead at once."""
+        """Step down, so that another Nimbus can lead at once."""
         await self._election.close()
 
     @property
@@ -78,13 +78,13 @@ class LeaderDesk:
         return leadership is not None and leadership.active(self._clock.monotonic())
 
     def leadership(self) -> Leadership | None:
-        """The present term, or None."""
+        """The current term, or None."""
         return self._election.leadership if self.leading else None
 
     async def leader(self, *, wait: bool = False) -> tuple[str, int] | None:
-        """Host and port of the leader; None when there is none. `wait`: a moment, while an election
-        is under way. Raises the store's errors; ConnectionLostError after a moment, too: whoever
-        asks has other Nimbus to ask, and tries again."""
+        """Return host and port of the leader, or None if there is none. With `wait`, waits a moment
+        while an election is in progress. Raises the store's errors, and ConnectionLostError after a
+        moment without an answer: the caller can ask another Nimbus, or try again."""
         connected = self._store.state is ConnectionState.CONNECTED
         patience_secs = _ANSWER_PATIENCE_SECS if connected else _CONNECTION_PATIENCE_SECS
         try:
@@ -107,9 +107,9 @@ class LeaderDesk:
         return host, int(port)
 
     async def require(self) -> Leadership:
-        """The present term. While nobody else leads, waits a moment for it: at the start others can
-        see that we are first before we have opened our term. Raises NotTheLeaderError that names
-        the leader."""
+        """Return the current term. While no other Nimbus leads, waits a moment for it: at the start
+        others can see that we are first before we have opened our term. Raises NotTheLeaderError,
+        which names the leader."""
         leadership = self.leadership()
         if leadership is not None:
             return leadership
@@ -126,7 +126,7 @@ class LeaderDesk:
             leader = await self._election.leader()
         if leader is None or leader == self.participant:
             raise NotTheLeaderError(
-                f"this Nimbus ({self.participant}) is not the leader; nobody leads at the moment",
-                hint="Try again in some seconds.",
+                f"this Nimbus ({self.participant}) is not the leader, and no other leads right now",
+                hint="Try again in a few seconds.",
             )
         raise NotTheLeaderError(f"not the leader; the leader is {leader}")

@@ -36,23 +36,23 @@ from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 log = get_logger(__name__)
 
-# What a client that looks for our version gets: it must parse as a PEP 440 version and say that
-# isTopologyNameAllowed is there (streamparse asks for 1.1.0 or later). It is Storm's line whose
-# interface this is.
+# The version that clients see. It must parse as a PEP 440 version and show that
+# isTopologyNameAllowed exists (streamparse asks for 1.1.0 or later). It is the version of Storm
+# whose interface this is.
 STORM_VERSION = "2.8.0"
-# A supervisor that goes is looked at once more when its heartbeats may have become too old.
+# A supervisor that goes away is checked again when its heartbeats may have become too old.
 _SETTLE_SECS = 0.2
-# A new leader waits so long for blobs that it lacks before it begins.
+# How long a new leader waits for blobs that it lacks before it begins.
 _SYNC_PATIENCE_SECS = 2.0
 
 
 @dataclass(kw_only=True, eq=False)
 class Nimbus:
-    """The daemon without its listener, put together by `composition.build_nimbus`. `start` once the
-    listener's port is known, `close` at the end.
+    """The daemon without its listener, put together by `composition.build_nimbus`. Call `start`
+    once the listener's port is known, and `close` at the end.
     """
 
-    conf: Mapping[str, Any]  # the merged configuration, with what is true of this Nimbus
+    conf: Mapping[str, Any]  # the merged configuration, with this Nimbus' real address
     state: ClusterState
     host: str  # under which, with the port, others reach it
     port: int
@@ -80,11 +80,11 @@ class Nimbus:
 
     def __post_init__(self) -> None:
         self.started_at = int(self.clock.time())
-        self._watching = False  # one watch at a time: each that is set stays until it fires
+        self._watching = False  # one watch at a time: each one stays until it fires
         self._term: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the disk, announce this Nimbus, stand for election. The state is connected."""
+        """Read the disk, announce this Nimbus, stand for election. The state must be connected."""
         await asyncio.to_thread(self.blobs.open)
         self.catalog.open()
         self.inbox.open()
@@ -105,7 +105,7 @@ class Nimbus:
         self.tasks.every("history_expiry", EXPIRE_EVERY_SECS, self.chronicle.expire)
 
     async def close(self) -> None:
-        """Step down, end everything. The state is still the caller's to close."""
+        """Step down and stop all tasks. The caller closes the state."""
         self.state.store.remove_listener(self._connection_changed)
         await self.desk.close()
         await self.tasks.close()
@@ -114,7 +114,7 @@ class Nimbus:
         self.inbox.close()
 
     async def fence(self) -> Fence:
-        """The right to write as the leader; raises NotTheLeaderError."""
+        """Return the right to write as the leader. Raises NotTheLeaderError."""
         return await self.desk.require()
 
     # Leadership
@@ -133,7 +133,7 @@ class Nimbus:
         self.tasks.start("announce", self._announce_again())
 
     async def _take_over(self, leadership: Leadership) -> None:
-        """Begin a term: everybody's time-outs anew, and what was pending is ours."""
+        """Begin a term: restart all timeouts, and take over what was pending."""
         self.monitor.resume(self.clock.monotonic())
         while not leadership.ended:
             try:
@@ -149,8 +149,8 @@ class Nimbus:
         self.wake.set()
 
     async def _settle_blobs(self) -> None:
-        """Have what the records say before acting on it, as far as that can be done soon; a
-        topology whose code is not here is left as it is until the code comes."""
+        """Fetch what the records list before acting on it, as far as that is possible soon. A
+        topology whose code is not here is left alone until the code arrives."""
         try:
             async with asyncio.timeout(_SYNC_PATIENCE_SECS):
                 await self.replication.sync()
@@ -162,7 +162,7 @@ class Nimbus:
             NimbusInfo(
                 self.host,
                 self.port,
-                self.started_at,  # as Storm has it: the time of the start, not an age
+                self.started_at,  # as in Storm: the time of the start, not an age
                 self.desk.leading,
                 STORM_VERSION,
                 self.receiver.public,
@@ -172,7 +172,7 @@ class Nimbus:
     async def _announce_again(self) -> None:
         try:
             await self._announce()
-        except StoreError as error:  # the next connection does it
+        except StoreError as error:  # the next connection does it again
             log.info("announce_failed", error=error)
 
     def _connection_changed(self, connection: ConnectionState) -> None:
@@ -181,22 +181,22 @@ class Nimbus:
             return
         self.tasks.start("announce", self._announce_again())
         self.replication.request()
-        # Whoever leads: verdicts are the leader's, and a term that is not active at this moment (no
-        # request has been answered yet) may go on.
+        # Whether or not this Nimbus leads: only the leader acts on verdicts, and a term that is
+        # inactive at this moment (no request has been answered yet) may continue.
         self.monitor.resume(self.clock.monotonic())
         self.wake.set()
 
     # Loops
 
     async def _loop(self, freq_secs: float) -> None:
-        """Look after everything at every change of the supervisors, and regularly."""
+        """Check everything at every change of the supervisors, and at regular intervals."""
         while True:
             self.wake.clear()
             await self._look()
             try:
                 async with asyncio.timeout(freq_secs):
                     await self.wake.wait()
-                await asyncio.sleep(_SETTLE_SECS)  # changes come in crowds
+                await asyncio.sleep(_SETTLE_SECS)  # changes come in bursts
             except TimeoutError:
                 pass
 
@@ -212,7 +212,7 @@ class Nimbus:
                 functools.partial(self.cleanup.search, leadership),
                 self._forget_metrics,
             ]
-        for step in steps:  # each for itself: a failure of one does not keep the next from its work
+        for step in steps:  # independently: a step that fails does not stop the next
             try:
                 await step()
             except NotLeaderError as error:

@@ -202,7 +202,7 @@ class World:
         try:
             await nimbus.start()
         except StoreError as error:  # as the daemon
-            raise SquallError(f"ZooKeeper went away at the start: {error}") from error
+            raise SquallError(f"lost ZooKeeper during startup: {error}") from error
         self.network.serve((host.address, NIMBUS_PORT), NimbusService(nimbus))
         await asyncio.wait({stop, nimbus.crashed}, return_when=asyncio.FIRST_COMPLETED)
         if nimbus.crashed.done():

@@ -1,9 +1,9 @@
 """Who may do what with a blob: Storm's access lists (BlobStoreAclHandler), always enforced.
 
-An entry allows READ, WRITE and ADMIN to one USER, or to all OTHERs; what several entries allow adds
-up. As long as nobody is authenticated everybody is the user `anonymous`, who then owns what he
-makes. Administrators (`nimbus.admins`) may do everything, supervisors
-(`nimbus.supervisor.users`) read everything, since they fetch it for the workers.
+An entry grants READ, WRITE and ADMIN to one USER, or to all OTHERs; the grants of several entries
+add up. Without authentication every caller is the user `anonymous`, who then owns the blobs that
+callers create. Administrators (`nimbus.admins`) may do everything; supervisors
+(`nimbus.supervisor.users`) may read everything, since they fetch it for the workers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMES = {READ: "READ", WRITE: "WRITE", ADMIN: "ADMIN"}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody, and what he is beside the access lists."""
+    """The user who makes a call, and the user's roles apart from access lists."""
 
     name: str
     is_admin: bool = False
@@ -40,8 +40,8 @@ class Caller:
 
 
 def check_access(acl: Iterable[Access], caller: Caller, needed: int, key: str) -> str | None:
-    """Why the caller may not do what needs all bits of `needed`, or None when he may. A blob
-    without a list is everybody's."""
+    """Return None if the caller may do what needs all bits of `needed`, else why not. Everyone may
+    do everything with a blob that has no list."""
     entries = tuple(acl)
     if not entries or caller.is_admin or (caller.is_supervisor and needed == READ):
         return None
@@ -62,15 +62,15 @@ def may_see(acl: Iterable[Access], caller: Caller, key: str) -> bool:
 
 
 def normalized(acl: Iterable[Access], caller: Caller, keep: int) -> tuple[Access, ...]:
-    """A list as a client sent it: checked, entries without a name made the caller's own, and the
-    caller keeping the bits of `keep` himself, so that nobody locks himself out. Raises
+    """Check and complete a list that a client sent. Entries without a name become the caller's
+    own, and the caller keeps the bits of `keep`, so that no caller is locked out by mistake. Raises
     SquallError."""
     entries: dict[tuple[int, str | None], int] = {}
     for entry in acl:
         if entry.type not in (OTHER, USER):
             raise SquallError(f"an access list has entries for USER and OTHER, not {entry.type}")
         if not 0 <= entry.access <= READ | WRITE | ADMIN:
-            raise SquallError(f"access {entry.access} is no sum of READ 1, WRITE 2 and ADMIN 4")
+            raise SquallError(f"access {entry.access} is not a sum of READ 1, WRITE 2 and ADMIN 4")
         name = (entry.name or caller.name) if entry.type == USER else None
         if (entry.type, name) in entries:
             who = "OTHER" if name is None else f"user {name}"

@@ -1,4 +1,4 @@
-"""Blobs as clients write, read and list them: in chunks, over sessions that expire when idle."""
+"""How clients write, read and list blobs: in chunks, over sessions that expire when idle."""
 
 from __future__ import annotations
 
@@ -58,14 +58,15 @@ class BlobSessions:
     def begin_create(
         self, key: str, acl: tuple[Access, ...], replication: int | None = None, peer: str = ""
     ) -> str:
-        """Raises BlobExistsError, SquallError."""
+        """Begin a new blob and return its session. Raises BlobExistsError, SquallError."""
         self._check_upload(key, peer)
         return self._uploads.add(
             self.store.write(key, create=True, acl=acl, replication=replication), peer=peer
         )
 
     def begin_update(self, key: str, peer: str = "") -> str:
-        """Raises BlobNotFoundError, SquallError."""
+        """Begin a new version of a blob and return its session. Raises BlobNotFoundError,
+        SquallError."""
         self._check_upload(key, peer)
         return self._uploads.add(self.store.write(key, create=False), peer=peer)
 
@@ -74,8 +75,8 @@ class BlobSessions:
         self._reserve.check(f"blob {key}")
 
     async def upload_chunk(self, session: str, chunk: bytes) -> None:
-        """Raises SquallError for no such session, a full disk, or a blob that grows too large; the
-        last two end the session and leave nothing behind."""
+        """Append a chunk. Raises SquallError for an unknown session, a full disk, or a blob that
+        grows too large; the last two end the session and leave nothing behind."""
         async with self._uploads.use(session) as writer:
             if writer.size + len(chunk) > self._blob_bytes_max:
                 self._uploads.remove(session)
@@ -93,15 +94,15 @@ class BlobSessions:
                 raise
 
     async def finish_upload(self, session: str, replication: Replication, fence: Fence) -> BlobMeta:
-        """Make the upload the blob's present version, here and on another Nimbus."""
+        """Make the upload the blob's current version, here and on another Nimbus."""
         async with self._uploads.use(session) as writer:
             self._uploads.remove(session)
             try:
                 dependency = parse_dependency_key(writer.key)
                 if dependency is not None and dependency[0] != writer.sha256:
-                    # Its name is its content: who finds it by that name is to get nothing else.
+                    # The name is the content's hash: whoever finds it by that name must get it.
                     raise SquallError(
-                        f"what was uploaded as {writer.key} has the hash {writer.sha256}"
+                        f"the content uploaded as {writer.key} has the hash {writer.sha256}"
                     )
                 with replication.writing([writer.key]):
                     above = await replication.version_above(writer.key)
@@ -118,13 +119,13 @@ class BlobSessions:
             writer.abort()
 
     def begin_download(self, key: str, peer: str = "") -> tuple[str, BlobMeta]:
-        """Session and meta; raises BlobNotFoundError, SquallError."""
+        """Return a session and the blob's meta. Raises BlobNotFoundError, SquallError."""
         self._downloads.check_room(peer)
         file, meta = self.store.open_read(key)
         return self._downloads.add(file, peer=peer), meta
 
     async def download_chunk(self, session: str) -> bytes:
-        """The next bytes; b"" at the end, which ends the session."""
+        """Return the next bytes; b"" at the end, which ends the session."""
         async with self._downloads.use(session) as file:
             chunk = await asyncio.to_thread(file.read, self._chunk_bytes)
             if not chunk:
@@ -135,8 +136,8 @@ class BlobSessions:
     async def list_keys(
         self, session: str, shown: Callable[[str], bool] = lambda key: True, peer: str = ""
     ) -> tuple[list[str], str]:
-        """Some of the keys that are `shown`, and the session to ask again with; no keys at the end.
-        An empty `session` starts a listing."""
+        """Return some of the keys that are `shown`, and the session to pass next time; no keys at
+        the end. An empty `session` starts a listing."""
         if not session:
             self._listings.check_room(peer)
             found = [key for key in self.store.all_keys() if shown(key)]
@@ -149,7 +150,7 @@ class BlobSessions:
             return keys, session
 
     def expire(self) -> None:
-        """Close what has been idle too long."""
+        """Close sessions that have been idle too long."""
         for sessions in (self._uploads, self._downloads, self._listings):
             sessions.expire()
 

@@ -1,7 +1,7 @@
 """The part of Nimbus' disk that uploads leave free.
 
-A full disk stops Nimbus, and ZooKeeper where it shares the disk, for everybody. So what clients
-upload is refused before: at its begin, and at the chunk that would take the reserve.
+A full disk stops Nimbus for everyone, and ZooKeeper too where it shares the disk. So an upload is
+refused before that happens: when it begins, or at the chunk that would use up the reserve.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from squall_common.errors import SquallError
 
 KEY = "nimbus.disk.reserve.mb"
 _MB = 1024 * 1024
-_DISK_SHARE_MAX = 10  # of a small disk the reserve is a tenth at most
+_DISK_SHARE_MAX = 10  # on a small disk the reserve is at most a tenth
 
 
 class _Disk(Protocol):
-    """What `os.statvfs` gives."""
+    """The part of `os.statvfs`'s result that is used here."""
 
     @property
     def f_frsize(self) -> int: ...
@@ -30,8 +30,8 @@ class _Disk(Protocol):
 
 
 class DiskReserve:
-    """`reserve_mb` megabytes of the file system of `folder`, or a tenth of it if that is less; 0
-    turns it off."""
+    """Keeps `reserve_mb` megabytes of the file system of `folder` free, or a tenth of it if that
+    is less; 0 turns the reserve off."""
 
     def __init__(
         self, folder: Path, reserve_mb: float, statvfs: Callable[[Path], _Disk] = os.statvfs
@@ -41,20 +41,20 @@ class DiskReserve:
         self._statvfs = statvfs
 
     def check(self, what: str, size_bytes: int = 0) -> None:
-        """Raises SquallError when `size_bytes` more would take of the reserve. Reads the disk's
-        figures, not the disk."""
+        """Raise SquallError if `size_bytes` more would use some of the reserve. Reads the file
+        system's figures, not the disk."""
         if not self._reserve_bytes:
             return
         try:
             disk = self._statvfs(self._folder)
         except OSError:
-            return  # the write that follows says what is the matter
+            return  # the write that follows reports the problem
         reserve = min(self._reserve_bytes, disk.f_blocks * disk.f_frsize / _DISK_SHARE_MAX)
         free = disk.f_bavail * disk.f_frsize
         if free - size_bytes < reserve:
             raise SquallError(
                 f"cannot store {what}: the disk of Nimbus has {free // _MB} MB left, "
-                f"and {reserve / _MB:.0f} MB stay free",
+                f"and {reserve / _MB:.0f} MB must stay free",
                 hint=f"Free space on the file system of {self._folder} on Nimbus' host, "
                 f"or lower {KEY} there.",
             )

@@ -1,9 +1,9 @@
-"""Giving a topology's key to who runs its workers, and to nobody else.
+"""Gives a topology's key to the supervisors that run its workers, and to no one else.
 
 The key is a blob like the topology's code, and is replicated with it; but no call of the blob
-interface reads it, and no access list opens it. It is asked for by name of a receiver, and answered
-in a form that only the daemon which is registered in ZooKeeper under that name can open: a
-supervisor to which the topology is assigned, or another Nimbus. Who asks does not matter.
+interface reads it, and no access list opens it. A caller asks for it on behalf of a named receiver.
+The answer is sealed, so that only the daemon registered in ZooKeeper under that name can open it: a
+supervisor to which the topology is assigned, or another Nimbus. It does not matter who asks.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ NOBODY = (Access(1, None, 0),)
 
 
 class KeyRefusedError(Exception):
-    """The receiver is not to have the key; the text is for who asks."""
+    """The receiver may not have the key; the text is for the caller."""
 
 
 async def sealed_key(
     state: ClusterState, blobs: BlobStore, topology_id: str, receiver: str
 ) -> bytes:
-    """A topology's key, sealed for a receiver ("supervisor/ID" or "nimbus/HOST:PORT"). Raises
-    KeyRefusedError, BlobNotFoundError and the store's errors."""
+    """Return a topology's key, sealed for a receiver ("supervisor/ID" or "nimbus/HOST:PORT").
+    Raises KeyRefusedError, BlobNotFoundError and the store's errors."""
     key = curve_blob_key(topology_id)
     blobs.meta(key)
     public = await _public_key(state, topology_id, receiver)
     if not public:
-        raise KeyRefusedError(f"{receiver} has published no key in ZooKeeper to seal for")
+        raise KeyRefusedError(f"{receiver} has not published a public key in ZooKeeper")
     try:
         return seal(blobs.read(key), public)
     except SealError as error:
@@ -60,5 +60,5 @@ def _is_node(name: str) -> bool:
 
 
 def new_key(topology_id: str) -> bytes:
-    """What the blob of a new topology's key holds. Raises SquallError."""
+    """Return the content of the blob that holds a new topology's key. Raises SquallError."""
     return CurveKey.make(topology_id).to_bytes()

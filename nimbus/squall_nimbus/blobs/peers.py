@@ -1,4 +1,4 @@
-"""Blobs from another Nimbus, over the Thrift interface that supervisors use, too."""
+"""Fetches blobs from another Nimbus, over the same Thrift interface that supervisors use."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ async def _client(host: str, port: int) -> AsyncIterator[ThriftClient]:
         async with client:
             yield client
     except (storm.AuthorizationException, storm.KeyNotFoundException) as error:
-        raise PeerError(f"it refuses: {error.msg}") from error
+        raise PeerError(f"it refused: {error.msg}") from error
     except (ThriftApplicationError, ThriftTransportError) as error:
         raise PeerError(str(error)) from error

@@ -1,4 +1,4 @@
-"""The same blobs on every Nimbus: which version counts, who has it, and how the others get it.
+"""Keeps the same blobs on every Nimbus: which version counts, who has it, how the others get it.
 
 The problem: a topology's code, or a user's blob, that only one Nimbus has is lost with it, and two
 that hold different bytes under one key would answer differently. So ZooKeeper says what counts:
@@ -6,19 +6,20 @@ that hold different bytes under one key would answer differently. So ZooKeeper s
     /blobstore/KEY                      the version that counts, its size and hash (`BlobRecord`)
     /blobstore/KEY/HOST:PORT-VERSION    ephemeral: this Nimbus has that version, fsynced
 
-A *write* is the leader's. It puts the bytes on its own disk, then the record into ZooKeeper in a
-fenced transaction, *pending*; every other Nimbus sees that, fetches the bytes over Thrift, checks
-their hash and announces itself; with the second holder (or when no other Nimbus lives) the leader
-takes the pending mark away, and only then is the writer answered. A pending version that nobody has
-any more, because its leader died right then, goes back to the one before: nobody was told that it
-was stored.
+Only the leader *writes*. It puts the bytes on its own disk, then the record into ZooKeeper in a
+fenced transaction, marked *pending*. Every other Nimbus sees that, fetches the bytes over Thrift,
+checks their hash and announces that it has them. Once there is a second holder (or no other Nimbus
+is alive) the leader removes the pending mark, and only then is the writer answered. If the leader
+dies before that and no Nimbus has the pending version, the version before it counts again: no
+client was ever told that the pending one was stored.
 
-Every Nimbus *follows* the records, by watches and regularly: what it lacks it fetches; what was
-deleted while it watched it deletes; what it holds and ZooKeeper has never heard of it puts aside,
-and deletes after a while. Code of a live topology is never among that: a leader that has it when
-the record is missing writes the record. A version that no connected Nimbus has is waited for.
+Every Nimbus *follows* the records, by watches and at regular intervals. It fetches what it lacks
+and deletes what was deleted while it watched. What it holds and ZooKeeper has never heard of, it
+puts aside, and deletes after a while. This never happens to the code of a live topology: a leader
+that has the code when the record is missing writes the record. If no connected Nimbus has a
+version, the others wait for one that does.
 
-Announcements go with the session, and are made again after each reconnection.
+Announcements disappear with the session, and are made again after each reconnection.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore, key_error
 
 log = get_logger(__name__)
 
-# Nimbus nodes that must have a write before it is answered, when so many live.
+# Nimbus nodes that must have a write before it is answered, if that many are alive.
 _COPIES = 2
-# Who waits for copies looks again after so long, watches or not: a Nimbus that has gone counts no
-# more.
+# A wait for copies looks again after this time, even if no watch fires: a Nimbus that has gone no
+# longer counts.
 _LOOK_SECS = 1.0
 _FETCHES_MAX = 4  # at a time
 _RETRY_SECS = 1.0  # after a round that could not fetch everything
@@ -55,7 +56,7 @@ _ATTEMPTS = 5
 
 
 class PeerError(Exception):
-    """Another Nimbus could not be read from this time."""
+    """Reading from another Nimbus failed this time."""
 
 
 class Peers(Protocol):
@@ -64,19 +65,19 @@ class Peers(Protocol):
     async def fetch(
         self, host: str, port: int, meta: BlobMeta, write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """Hand the bytes of one version to `write`, in order. Raises PeerError, also when the
-        other has another version by now."""
+        """Hand the bytes of one version to `write`, in order. Raises PeerError, including when the
+        peer now has a different version."""
         ...
 
     async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
-        """A topology's key, sealed for `receiver`. Raises PeerError."""
+        """Return a topology's key, sealed for `receiver`. Raises PeerError."""
         ...
 
 
 class Replication:
-    """One Nimbus' part. `address` is its host and port; `fence()` gives the right to write while
-    it leads, else None. `wait_secs`: how long a write waits for copies (-1: until they are there).
-    `receiver` opens what others seal for this Nimbus: the keys of topologies.
+    """Replication as one Nimbus does it. `address` is its host and port; `fence()` returns the
+    right to write while it leads, else None. `wait_secs`: how long a write waits for copies (-1:
+    until they exist). `receiver` opens the topology keys that others seal for this Nimbus.
     """
 
     def __init__(
@@ -110,13 +111,13 @@ class Replication:
         self._dirty: set[str] = set()
         self._all_dirty = True
         self._wake = asyncio.Event()
-        self._without: set[str] = set()  # warned of
+        self._without: set[str] = set()  # already logged
 
     # Writing: the leader's
 
     @contextmanager
     def writing(self, keys: Iterable[str]) -> Iterator[None]:
-        """While it lasts, what lies on the disk under the keys is the writer's affair."""
+        """Leave the files under these keys to the writer until the block ends."""
         keys = list(keys)
         for key in keys:
             self._busy[key] = self._busy.get(key, 0) + 1
@@ -129,16 +130,17 @@ class Replication:
                     del self._busy[key]
 
     async def version_above(self, key: str) -> int:
-        """The version that counts now, 0 when there is no such blob: the next must be above it."""
+        """Return the version that counts now, or 0 if there is no such blob: the next version must
+        be higher."""
         found = await self._state.blob(key)
         return found[0].meta.version if found is not None else 0
 
     async def publish(self, keys: Sequence[str], fence: Fence) -> None:
-        """Let what is on this disk under `keys` count, all of it at once, and return when others
-        have it. Raises NotLeaderError and the store's errors: then whether it counts is not known,
-        but it will be the same everywhere.
+        """Make the files on this disk under `keys` count, all at once, and return when others have
+        them. Raises NotLeaderError and the store's errors: then it is unknown whether they count,
+        but the outcome will be the same everywhere.
 
-        When the copies take longer than the configured wait, it goes on without (as Storm does).
+        If the copies take longer than the configured wait, it returns without them (as Storm does).
         """
         began = self._clock.monotonic()
         records = await self._write_records(keys, fence)
@@ -157,7 +159,7 @@ class Replication:
                 meta = self._store.meta(key)
                 found = await self._state.blob(key)
                 if found is not None and found[0].meta.version == meta.version:
-                    continue  # an answer that was lost, or bytes that were there already
+                    continue  # the answer was lost, or these bytes were already there
                 previous = _good_version(found[0]) if found is not None else None
                 records.append(
                     (
@@ -202,7 +204,7 @@ class Replication:
                 pass
 
     async def _settle(self, metas: Sequence[BlobMeta], fence: Fence) -> None:
-        """Take the pending mark away."""
+        """Remove the pending mark."""
         records: list[tuple[BlobRecord, int | None]] = []
         for meta in metas:
             found = await self._state.blob(meta.key)
@@ -233,7 +235,7 @@ class Replication:
             )
 
     async def delete(self, keys: Iterable[str], fence: Fence) -> None:
-        """Delete blobs everywhere; fine for those that are not there."""
+        """Delete blobs everywhere; those that do not exist are ignored."""
         keys = list(keys)
         with self.writing(keys):
             await fence.transaction([])
@@ -250,7 +252,7 @@ class Replication:
     # Asking
 
     async def holders(self, key: str) -> int:
-        """How many Nimbus nodes have the version that counts."""
+        """Return how many Nimbus nodes have the version that counts."""
         found = await self._state.blob(key)
         return 0 if found is None else len(await self._holders(found[0].meta))
 
@@ -267,15 +269,15 @@ class Replication:
         found = {(one.host, one.port) for one in await self._state.nimbuses()}
         return found | {(self._host, self._port)}
 
-    # Following: everybody's
+    # Following: every Nimbus
 
     def request(self) -> None:
-        """Look at everything soon: the connection is new."""
+        """Check all records soon, because the connection is new."""
         self._all_dirty = True
         self._wake.set()
 
     async def follow(self, every_secs: float) -> None:
-        """Make this disk what the records say, for ever."""
+        """Keep this disk in step with the records, forever."""
         while True:
             self._wake.clear()
             wait_secs = every_secs
@@ -294,7 +296,7 @@ class Replication:
                 self._all_dirty = True
 
     async def sync(self) -> bool:
-        """One round. Whether everything that is known to exist is here now."""
+        """Do one round. Return whether every known blob is here now."""
         async with self._rounds:
             listed = await self._state.blob_keys(self._list_changed)
             if self._all_dirty:
@@ -316,7 +318,7 @@ class Replication:
             return all(done)
 
     async def ensure(self, keys: Collection[str]) -> None:
-        """Fetch what is lacking of these now, as far as anybody has it."""
+        """Fetch those of these blobs that are missing here, as far as any Nimbus has them."""
         lacking = [key for key in keys if key not in self._store]
         await asyncio.gather(*(self._follow_key(key) for key in lacking))
 
@@ -328,9 +330,9 @@ class Replication:
         self._wake.set()
 
     async def _follow_key(self, key: str) -> bool:
-        """Make one blob what its record says; whether it is."""
+        """Bring one blob in step with its record; return whether it is."""
         if key_error(key) is not None:
-            return True  # made by hand: none of ours
+            return True  # not ours: somebody made it by hand
         try:
             found = await self._state.blob(key, self._blob_changed)
         except CorruptStateError as error:
@@ -354,13 +356,13 @@ class Replication:
             return await self._without_bytes(record, node_version, here)
         fence = self._fence()
         if record.pending and fence is not None and key not in self._busy:
-            await self._settle([meta], fence)  # an earlier leader's, which died over it
+            await self._settle([meta], fence)  # left by an earlier leader that died
         self._without.discard(key)
         return True
 
     async def _fetch(self, meta: BlobMeta) -> bool:
-        """Fetch one version from any Nimbus that has it; whether it is here now."""
-        # Who wrote it says that it has it just after the record is there: that is waited for.
+        """Fetch one version from any Nimbus that has it; return whether it is here now."""
+        # The writer announces itself just after the record exists: wait for that.
         holders = await self._holders(meta, self._blob_changed) - {(self._host, self._port)}
         async with self._fetches:
             for host, port in sorted(holders):
@@ -375,12 +377,12 @@ class Replication:
         return False
 
     async def _copy(self, host: str, port: int, meta: BlobMeta) -> None:
-        writer = self._store.receive(meta)  # in no thread: a cancelled wait would lose the file
+        writer = self._store.receive(meta)  # not in a thread: a cancelled wait would lose the file
         try:
 
             async def write(chunk: bytes) -> None:
                 if writer.size + len(chunk) > meta.size:
-                    raise PeerError(f"more than {meta.size} bytes came")
+                    raise PeerError(f"it sent more than {meta.size} bytes")
                 await asyncio.to_thread(writer.write, chunk)
 
             if is_key_blob(meta.key):
@@ -388,7 +390,7 @@ class Replication:
             else:
                 await self._peers.fetch(host, port, meta, write)
             if meta.key in self._busy:
-                raise PeerError("it is being written here")
+                raise PeerError("this Nimbus is writing it")
             await asyncio.to_thread(writer.commit_as, meta)
         finally:
             writer.abort()
@@ -404,7 +406,8 @@ class Replication:
     async def _without_bytes(
         self, record: BlobRecord, node_version: int, here: BlobMeta | None
     ) -> bool:
-        """Nobody who answers has the version that counts. Whether that is settled now."""
+        """Handle a version that counts but that no reachable Nimbus has. Return whether that is
+        settled now."""
         meta, fence = record.meta, self._fence()
         now = await self._state.blob(meta.key)
         if now is None or now[0] != record:
@@ -415,7 +418,7 @@ class Replication:
             if record.pending:
                 return await self._take_back(record, node_version, here, fence)
             if here is not None and here.version > meta.version:
-                # Written here and never announced: its record was on its way when we died.
+                # Written here but never announced: we died while its record was on its way.
                 with self.writing([meta.key]):
                     await self.publish([meta.key], fence)
                 return True
@@ -428,7 +431,7 @@ class Replication:
     async def _take_back(
         self, record: BlobRecord, node_version: int, here: BlobMeta | None, fence: Fence
     ) -> bool:
-        """A write that was never answered is lost: what was before it counts again."""
+        """Take back a write that was lost before it was answered: the version before it counts."""
         key, previous = record.meta.key, record.previous
         log.warning("unfinished_write_taken_back", key=key, version=record.meta.version)
         try:
@@ -448,7 +451,7 @@ class Replication:
             self._wake.set()  # it was deleted meanwhile: look again
 
     async def _look_at_unlisted(self, keys: Collection[str]) -> bool:
-        """Blobs that are on this disk only. Whether it is known what becomes of them."""
+        """Handle blobs that are only on this disk. Return whether their fate is settled."""
         if not keys:
             return True
         storms = await read_storms(self._state)
@@ -475,5 +478,5 @@ class Replication:
 
 
 def _good_version(record: BlobRecord) -> BlobMeta | None:
-    """The last version of a blob that a writer was told of."""
+    """The last version of a blob that was confirmed to a writer."""
     return record.previous if record.pending else record.meta

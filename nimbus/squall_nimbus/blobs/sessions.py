@@ -1,4 +1,4 @@
-"""Sessions of clients: an unguessable id for something that is open until it is closed or idle."""
+"""Client sessions: an unguessable id for something that is open until it is closed or idle."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Session(Generic[T]):
 
 
 class Sessions(Generic[T]):
-    """Open sessions by id. Calls of one session are carried out one after the other.
+    """Open sessions by id. Calls on one session are carried out one after the other.
 
-    `close(value)` is called for what expires. At `limit` open sessions a new one is refused, and at
-    a quarter of them one of the same peer, so that none takes all places.
+    `close(value)` is called for each value that expires. With `limit` sessions open, new ones are
+    refused; one peer may have a quarter of them, so that it cannot take all the places.
     """
 
     def __init__(
@@ -51,28 +51,29 @@ class Sessions(Generic[T]):
         return len(self._open)
 
     def check_room(self, peer: str = "") -> None:
-        """Raises SquallError when no further session may be opened, or none for this peer."""
+        """Raise SquallError if no further session may be opened, at all or by this peer."""
         share = max(1, self._limit // _SHARES)
         if peer and sum(entry.peer == peer for entry in self._open.values()) >= share:
             raise SquallError(
-                f"{peer} has {share} {self._what}s open; Nimbus takes no more from one client",
-                hint="Finish or cancel some; those that are idle expire.",
+                f"{peer} has {share} {self._what}s open, the limit for one client",
+                hint="Finish or cancel some; idle ones expire.",
             )
         if len(self._open) >= self._limit:
             raise SquallError(
-                f"Nimbus has {self._limit} {self._what}s open; it takes no more",
+                f"Nimbus has {self._limit} {self._what}s open, which is its limit",
                 hint="Try again when some have finished.",
             )
 
     def add(self, value: T, *, peer: str = "", session: str | None = None) -> str:
-        """Open a session of a peer and return its id."""
+        """Open a session for a peer and return its id."""
         session = session or str(uuid.uuid4())
         self._open[session] = _Session(value, self._clock(), peer)
         return session
 
     @asynccontextmanager
     async def use(self, session: str) -> AsyncIterator[T]:
-        """The session's value, for one call at a time. Raises SquallError when there is none."""
+        """Lend the session's value to one call at a time. Raises SquallError if there is no such
+        session."""
         entry = self._open.get(session)
         if entry is not None:
             async with entry.lock:
@@ -91,7 +92,7 @@ class Sessions(Generic[T]):
         self._open.pop(session, None)
 
     def expire(self) -> list[str]:
-        """Close what nobody has used for the idle time; returns the ids."""
+        """Close sessions that have been idle for too long; return their ids."""
         oldest = self._clock() - self._idle_secs
         ids = [
             session

@@ -3,13 +3,13 @@
     {blobs}/{sha256 of the key}/data.{version}
     {blobs}/{sha256 of the key}/meta.json      key, version, size, hash, access list
 
-`meta.json` is what makes a blob exist: it is replaced atomically after the data are on disk, so a
-crash leaves either the old version or the new one, and what belongs to neither is removed at the
-next start. A reader keeps its file open and reads one version to the end, whatever is written or
-deleted meanwhile. Folders are named by a hash, so that no key can leave the folder or be too long.
+A blob exists if it has a `meta.json`. That file is replaced atomically once the data is on disk, so
+a crash leaves either the old version or the new one, and files of neither are removed at the next
+start. A reader keeps its file open and reads one version to the end, whatever is written or deleted
+meanwhile. Folders are named by a hash, so that no key can leave the folder or be too long.
 
-Which version of a blob counts in the whole cluster is not decided here but in ZooKeeper
-(`replication`). What ZooKeeper does not know is put aside for a while before it is deleted:
+ZooKeeper, not this store, decides which version of a blob counts in the whole cluster
+(`replication`). A blob that ZooKeeper does not know is put aside for a while before it is deleted:
 
     {blobs}/aside/{sha256 of the key}.{epoch milliseconds}/
 
@@ -40,7 +40,7 @@ from squall_common.names import character_error
 
 log = get_logger(__name__)
 
-# A key is one node's name in ZooKeeper.
+# A key is the name of one znode.
 _KEY_FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _KEY_BYTES_MAX = 512
 
@@ -53,13 +53,13 @@ class BlobNotFoundError(Exception):
 
 
 class BlobExistsError(Exception):
-    """The key to create is taken."""
+    """The key to create already exists."""
 
 
 def key_error(key: str) -> str | None:
-    """Why `key` cannot name a blob, or None."""
+    """Return why `key` cannot name a blob, or None if it can."""
     if not key or key in {".", ".."}:
-        return f"{key!r} is no blob key"
+        return f"{key!r} is not a valid blob key"
     if _KEY_FORBIDDEN.search(key):
         return f"blob key {key!r} may not contain '/', '\\' or control characters"
     if (why := character_error(key)) is not None:
@@ -71,7 +71,7 @@ def key_error(key: str) -> str | None:
 
 @contextlib.contextmanager
 def disk_errors(what: str, folder: Path) -> Iterator[None]:
-    """Turn an error of the disk into one that says what it was about."""
+    """Turn a disk error into a SquallError that says what could not be stored."""
     try:
         yield
     except OSError as error:
@@ -84,7 +84,8 @@ def disk_errors(what: str, folder: Path) -> Iterator[None]:
 
 
 class BlobStore:
-    """The blobs under one folder. Safe to use from several threads; one process a folder."""
+    """The blobs under one folder. Safe to use from several threads of one process; only one
+    process may use a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +96,7 @@ class BlobStore:
         self._last_version = 0
 
     def open(self) -> None:
-        """Read what is there, and remove what a crash left half done."""
+        """Read the existing blobs, and remove what a crash left half done."""
         make_private_dirs(self.folder)
         shutil.rmtree(self._writing, ignore_errors=True)
         self._writing.mkdir()
@@ -122,28 +123,28 @@ class BlobStore:
         return key in self._metas
 
     def meta(self, key: str) -> BlobMeta:
-        """Raises BlobNotFoundError."""
+        """Return a blob's meta. Raises BlobNotFoundError."""
         try:
             return self._metas[key]
         except KeyError:
             raise BlobNotFoundError(key) from None
 
     def find(self, key: str) -> BlobMeta | None:
-        """The same, or None."""
+        """Return a blob's meta, or None if there is no such blob."""
         return self._metas.get(key)
 
     def path(self, key: str) -> Path:
-        """The file of the blob's present version; raises BlobNotFoundError."""
+        """Return the file of the blob's current version. Raises BlobNotFoundError."""
         return self._home(key) / f"data.{self.meta(key).version}"
 
     def read(self, key: str) -> bytes:
-        """The whole content. Raises BlobNotFoundError."""
+        """Return the whole content. Raises BlobNotFoundError."""
         file, _ = self.open_read(key)
         with file:
             return file.read()
 
     def open_read(self, key: str) -> tuple[BinaryIO, BlobMeta]:
-        """The content of the present version, from its start. Raises BlobNotFoundError."""
+        """Open the current version at its start. Raises BlobNotFoundError."""
         with self._lock:
             meta = self.meta(key)
             return (self._home(key) / f"data.{meta.version}").open("rb"), meta
@@ -152,7 +153,7 @@ class BlobStore:
               replication: int | None = None) -> BlobWriter:  # fmt: skip
         """Begin a new blob or a new version of one. An access list of None keeps the old one.
 
-        Raises BlobExistsError or BlobNotFoundError, and SquallError for a key that cannot be.
+        Raises BlobExistsError or BlobNotFoundError, and SquallError for an invalid key.
         """
         if (why := key_error(key)) is not None:
             raise SquallError(why)
@@ -160,7 +161,7 @@ class BlobStore:
         return BlobWriter(self, key, self._writing, create, acl, replication)
 
     def put(self, key: str, data: bytes, *, acl: tuple[Access, ...] | None = None) -> BlobMeta:
-        """Store a blob whole, in a new version when it is there already with other content."""
+        """Store a whole blob; if it exists with other content, as a new version."""
         if key in self and self.meta(key).sha256 == hashlib.sha256(data).hexdigest():
             return self.meta(key)
         writer = self.write(key, create=key not in self, acl=acl)
@@ -170,7 +171,7 @@ class BlobStore:
     def put_file(
         self, key: str, source: Path, *, acl: tuple[Access, ...] | None = None
     ) -> BlobMeta:
-        """Store a finished file as a new blob, sharing its bytes on disk where that is possible."""
+        """Store a finished file as a new blob, sharing its bytes on disk where possible."""
         with disk_errors(f"blob {key}", self.folder):
             target = self._writing / f"link.{os.urandom(8).hex()}"
             try:
@@ -183,23 +184,23 @@ class BlobStore:
         return self._commit(target, key, key not in self, digest, acl, None)
 
     def receive(self, meta: BlobMeta) -> BlobWriter:
-        """Begin a copy of a version that another Nimbus has: it takes the place of what is here."""
+        """Begin a copy of a version that another Nimbus has; it replaces the version here."""
         if (why := key_error(meta.key)) is not None:
             raise SquallError(why)
         return BlobWriter(self, meta.key, self._writing, True, meta.acl, meta.replication)
 
     def put_aside(self, key: str) -> None:
-        """Take a blob away without deleting its bytes yet. Raises BlobNotFoundError."""
+        """Remove a blob without deleting its bytes yet. Raises BlobNotFoundError."""
         with self._lock:
             self.meta(key)
             home = self._home(key)
             with disk_errors(f"blob {key}", self.folder):
                 home.rename(self._aside / f"{home.name}.{time.time_ns() // 1_000_000}")
-                del self._metas[key]  # it is away, whatever becomes of the rest
+                del self._metas[key]  # it is removed, even if the rest fails
                 sync_dir(self.folder)
 
     def remove_aside(self, older_than_secs: float) -> None:
-        """Delete what was put aside longer ago."""
+        """Delete what was put aside more than `older_than_secs` ago."""
         oldest = time.time() - older_than_secs
         for entry in self._aside.iterdir():
             since = entry.name.rpartition(".")[2]
@@ -222,7 +223,7 @@ class BlobStore:
             self._metas[key] = meta
 
     def delete(self, key: str) -> None:
-        """Raises BlobNotFoundError."""
+        """Delete a blob. Raises BlobNotFoundError."""
         with self._lock:
             self.meta(key)
             home = self._home(key)
@@ -254,7 +255,7 @@ class BlobStore:
         above: int = 0,
         exactly: int | None = None,
     ) -> BlobMeta:
-        """Make the finished `file` (synced) the present version; it is gone in any case."""
+        """Make the finished `file` (synced) the current version; it is moved away in any case."""
         try:
             with self._lock, disk_errors(f"blob {key}", self.folder):
                 if exactly is None:
@@ -287,7 +288,7 @@ class BlobStore:
 
 
 class BlobWriter:
-    """One version on its way; nothing is to be seen of it before `commit`."""
+    """One version being written; it is not visible before `commit`."""
 
     def __init__(
         self,
@@ -307,12 +308,12 @@ class BlobWriter:
         self._path = folder / f"blob.{os.urandom(8).hex()}"
         self._hash = hashlib.sha256()
         with disk_errors(f"blob {key}", folder):
-            # Nobody but this daemon reads a blob from its disk; some are secrets (`keys`).
+            # Only this daemon reads blobs from its disk; some are secrets (`keys`).
             self._path.touch(mode=0o600)
             self._file = self._path.open("wb")
 
     def write(self, chunk: bytes) -> None:
-        """Append. On an error of the disk the version is given up: SquallError."""
+        """Append. Raises SquallError on a disk error, which discards the version."""
         try:
             with disk_errors(f"blob {self.key}", self._path.parent):
                 self._file.write(chunk)
@@ -324,13 +325,13 @@ class BlobWriter:
 
     @property
     def sha256(self) -> str:
-        """Of what was written so far, in hexadecimal."""
+        """The hash of the bytes written so far, in hexadecimal."""
         return self._hash.hexdigest()
 
     def commit(self, *, above: int = 0) -> BlobMeta:
-        """Make it the present version, on disk, with a version number greater than `above`. Raises
-        BlobExistsError or BlobNotFoundError when another was faster, SquallError on an error of
-        the disk; then nothing has changed."""
+        """Make it the current version, on disk, with a version number greater than `above`. Raises
+        BlobExistsError or BlobNotFoundError if another writer was faster, SquallError on a disk
+        error; then nothing has changed."""
         self._finish()
         return self._store._commit(
             self._path,
@@ -343,12 +344,12 @@ class BlobWriter:
         )
 
     def commit_as(self, meta: BlobMeta) -> BlobMeta:
-        """Make it the present version, which must be the one that `meta` tells. Raises SquallError
-        when other bytes came, or on an error of the disk; then nothing has changed."""
+        """Make it the current version, which must be the one that `meta` describes. Raises
+        SquallError for other bytes, or on a disk error; then nothing has changed."""
         self._finish()
         if (self.size, self._hash.hexdigest()) != (meta.size, meta.sha256):
             self._path.unlink(missing_ok=True)
-            raise SquallError(f"blob {meta.key}: other bytes came than version {meta.version} has")
+            raise SquallError(f"blob {meta.key}: the bytes received are not version {meta.version}")
         return self._store._commit(
             self._path,
             self.key,
@@ -360,7 +361,7 @@ class BlobWriter:
         )
 
     def _finish(self) -> None:
-        """All bytes on disk."""
+        """Get all bytes onto the disk."""
         try:
             with disk_errors(f"blob {self.key}", self._path.parent):
                 self._file.flush()
@@ -371,7 +372,7 @@ class BlobWriter:
         self._file.close()
 
     def abort(self) -> None:
-        """Forget it."""
+        """Discard it."""
         with contextlib.suppress(OSError):  # closing flushes, which may fail on a full disk
             self._file.close()
         self._path.unlink(missing_ok=True)
@@ -390,7 +391,7 @@ def _write_meta(home: Path, meta: BlobMeta) -> None:
 
 
 def _read_meta(path: Path) -> BlobMeta | None:
-    """None when there is no whole blob."""
+    """Returns None if there is no complete blob."""
     try:
         value = json.loads(path.read_bytes())
         meta = BlobMeta(

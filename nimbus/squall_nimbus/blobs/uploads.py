@@ -1,9 +1,9 @@
-"""Packages on their way in: `{storm.local.dir}/nimbus/inbox/stormjar-{uuid}.jar`.
+"""Uploaded packages: `{storm.local.dir}/nimbus/inbox/stormjar-{uuid}.jar`.
 
-A client names its upload by a handle, which is the file's name and nothing else: Storm hands out
-the path on the server and takes any path back, which let a client read files of Nimbus
-(CVE-2026-82426). A finished upload can be submitted as often as its client likes, under other names
-and after a kill too, until it has not been used for `nimbus.inbox.jar.expiration.secs`.
+A client names its upload by a handle, which is only the file's name: Storm hands out the path on
+the server and accepts any path back, which let a client read files of Nimbus (CVE-2026-82426). A
+finished upload can be submitted any number of times, under other names and even after a kill, until
+it has not been used for `nimbus.inbox.jar.expiration.secs`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UPLOADS_MAX = 256
 
 
 class _Upload:
-    """A package under way, in a file that ends in `.part`."""
+    """A package being uploaded, in a file that ends in `.part`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class _Upload:
 
 
 class Inbox:
-    """Uploads under way and finished."""
+    """Uploads, in progress and finished."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class Inbox:
         )  # fmt: skip
 
     def open(self) -> None:
-        """Make the folder; what an earlier process did not finish can never be finished."""
+        """Make the folder, and remove uploads that an earlier process did not finish."""
         make_private_dirs(self._folder)
         for part in self._folder.glob("*.part"):
             part.unlink()
 
     def begin(self, peer: str = "") -> str:
-        """A handle for a new upload. Raises SquallError."""
+        """Return a handle for a new upload. Raises SquallError."""
         self._sessions.check_room(peer)
         self._reserve.check("the upload")
         handle = f"stormjar-{uuid.uuid4()}.jar"
@@ -95,16 +95,17 @@ class Inbox:
         return self._sessions.add(upload, peer=peer, session=handle)
 
     async def chunk(self, handle: str, chunk: bytes) -> None:
-        """Append. A full disk or too large a file ends the upload and removes it: SquallError."""
+        """Append. Raises SquallError for a full disk or too large a file, which ends the upload and
+        removes it."""
         async with self._sessions.use(handle) as upload:
             if upload.resumed:
-                raise SquallError(f"upload {handle!r} goes on over another connection")
+                raise SquallError(f"upload {handle!r} was resumed over another connection")
             await self._append(handle, upload, chunk)
 
     async def chunk_at(self, handle: str, offset: int, chunk: bytes) -> int:
-        """Append what is to stand at `offset`, unless it is there, for an upload that goes on after
-        its connection broke; returns the size. Chunks of the old connection that are still under
-        way are refused from now on. Raises as `chunk` does, and for an offset that leaves a gap."""
+        """Append a chunk at `offset`, unless it is already there, and return the size. Resumes an
+        upload whose connection broke: late chunks from the old connection are refused from now on.
+        Raises as `chunk` does, and for an offset that leaves a gap."""
         async with self._sessions.use(handle) as upload:
             upload.resumed = True
             if not 0 <= offset <= upload.size:
@@ -128,7 +129,7 @@ class Inbox:
             raise
 
     async def finish(self, handle: str) -> None:
-        """The upload is whole: from now on it can be submitted."""
+        """End the upload: it is complete, and can be submitted from now on."""
         async with self._sessions.use(handle) as upload:
             self._sessions.remove(handle)
             try:
@@ -139,8 +140,8 @@ class Inbox:
                 raise
 
     def finished(self, handle: str) -> Path | None:
-        """The file of a finished upload, or None for anything else. Its time to live begins
-        anew."""
+        """Return the file of a finished upload, or None for anything else. Its time to live starts
+        again."""
         if _HANDLE.fullmatch(handle) is None:
             return None
         path = self._folder / handle
@@ -151,7 +152,7 @@ class Inbox:
         return path
 
     def expire(self) -> None:
-        """Remove uploads that are idle, and finished ones that nobody used for long."""
+        """Remove idle uploads, and finished ones that have not been used for a long time."""
         for handle in self._sessions.expire():
             log.info("upload_expired", handle=handle)
         oldest = time.time() - self._keep_secs
@@ -161,5 +162,5 @@ class Inbox:
                     path.unlink()
 
     def close(self) -> None:
-        """End what is under way."""
+        """End the uploads in progress."""
         self._sessions.close_all()

@@ -1,1 +1,1 @@
-"""Scheduling: which executor runs in which slot. Pure: a snapshot in, placements out."""
+"""Scheduling: which executor runs in which slot. Pure: takes a snapshot, returns placements."""

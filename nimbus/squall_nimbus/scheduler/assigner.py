@@ -1,13 +1,13 @@
 """Rounds of scheduling: read the cluster, decide, and store what changed.
 
-A round reads everything anew, so that none depends on what an earlier one thought. One round runs
-at a time. A round that judges reads heartbeats first and moves what is dead; the others (a submit,
-a rebalance) only place what has no slot, and leave judging to the monitor.
+A round reads everything again, so that it does not depend on the conclusions of an earlier one. One
+round runs at a time. The monitor's round reads heartbeats first and moves dead executors; other
+rounds (for a submit or a rebalance) only place executors without a slot.
 
-No topology stops another's round. What cannot be read of one (its StormBase, its assignment, its
-code) leaves that one as it is, on the slots that it has. Each assignment is written in a
-transaction of its own, and one that cannot be written is logged; whoever was to get a slot of such
-a topology waits for the next round. Only the loss of ZooKeeper or of the leadership ends a round.
+One topology's problem does not stop the round of the others. If a topology's StormBase, assignment
+or code cannot be read, it stays as it is, on the slots that it has. Each assignment is written in a
+transaction of its own, and one that cannot be written is logged; a topology that was to get one of
+its slots waits for the next round. Only losing ZooKeeper or the leadership ends a round.
 
 Planning and encoding run in threads: with 10,000 executors they take longer than the loop may.
 """
@@ -47,32 +47,32 @@ from squall_thrift.off_loop import off_loop_if
 log = get_logger(__name__)
 
 _EXECUTORS_SHOWN = 50
-# More executors are judged and planned off the loop: some 10 ms.
+# Above this many executors, judging and planning runs off the loop: it takes some 10 ms.
 _EXECUTORS_ON_LOOP_MAX = 500
 
 
 @dataclass(slots=True)
 class _Round:
-    """What a round read."""
+    """The data that a round has read."""
 
     storms: dict[str, StormBase]
     current: dict[str, Assignment]
     supervisors: tuple[Supervisor, ...]
     unreadable: frozenset[str] = frozenset()  # have an assignment that cannot be read
-    held: frozenset[WorkerSlot] = frozenset()  # where those were last known to run
+    held: frozenset[WorkerSlot] = frozenset()  # where those last ran, as far as known
     beats: dict[str, Beats] = field(default_factory=dict)
     dead: dict[str, frozenset[Executor]] = field(default_factory=dict)
 
     @property
     def is_large(self) -> bool:
-        """Whether planning it would hold the loop."""
+        """Whether planning it would block the loop."""
         executors = sum(sum(base.component_executors.values()) for base in self.storms.values())
         return executors > _EXECUTORS_ON_LOOP_MAX
 
 
 class Assigner:
-    """Makes assignments. Errors of the store are raised, and leave everything as it was or further
-    along the same way: the next round goes on from there."""
+    """Makes assignments. Raises the store's errors; after one, the work is undone or partly done,
+    and the next round continues from there."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Assigner:
         master_code_dir: str,
         tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
-        """`tell(topology_id, event, text)` is told of what the history of a topology is to have."""
+        """`tell(topology_id, event, text)` adds an event to the history of a topology."""
         self._state = state
         self._catalog = catalog
         self._monitor = monitor
@@ -92,12 +92,12 @@ class Assigner:
         self._master_code_dir = master_code_dir
         self._tell = tell
         self._lock = asyncio.Lock()
-        self._without_code: set[str] = set()  # warned of
+        self._without_code: set[str] = set()  # already logged
         self._lost_nodes = LostNodes()
         self._last: dict[str, Assignment] = {}  # by topology, as last read
 
     async def judge(self, fence: Fence) -> None:
-        """Move what is dead, and place what has no slot."""
+        """Move dead executors, and place those without a slot."""
         async with self._lock:
             seen = await self._read()
             self._log_lost_nodes(seen)
@@ -116,7 +116,7 @@ class Assigner:
         self, topology_id: str, base: StormBase, *, spread: bool, fence: Fence
     ) -> None:
         """Make an assignment for a topology, and write it and `base` in one transaction. Raises
-        SquallError when that cannot be done for this topology."""
+        SquallError if that is impossible for this topology."""
         async with self._lock:
             seen = await self._read()
             if topology_id in seen.unreadable:
@@ -165,8 +165,8 @@ class Assigner:
             log.info("supervisor_back", supervisor_id=supervisor_id)
 
     async def _slots_of(self, topology_id: str) -> Set[WorkerSlot]:
-        """Where a topology runs whose assignment cannot be read: as it was last read, or where its
-        workers' heartbeats are."""
+        """Return the slots of a topology whose assignment cannot be read: as last read, or those
+        that its workers' heartbeats name."""
         known = self._last.get(topology_id)
         if known is None:
             return (await self._state.worker_signs(topology_id)).keys()
@@ -182,7 +182,7 @@ class Assigner:
             self._monitor.observe(topology_id, placement, seen.beats[topology_id], now)
             return self._monitor.dead(topology_id, offered, now)
 
-        # What else touches the monitor meanwhile only notes that an executor was heard of.
+        # Other users of the monitor meanwhile only record that an executor is alive.
         dead = await off_loop_if(len(placement) > _EXECUTORS_ON_LOOP_MAX, look)
         if dead:
             seen.dead[topology_id] = dead
@@ -202,7 +202,7 @@ class Assigner:
             for topology_id, base in seen.storms.items()
             if topology_id not in seen.unreadable
         ]
-        # What runs and cannot be read (or is being removed) keeps its slots.
+        # A topology that runs but cannot be read (or is being removed) keeps its slots.
         wanted += [
             Wanted(topology_id, 1, {}, assignment, fixed=True)
             for topology_id, assignment in sorted(seen.current.items())
@@ -247,11 +247,11 @@ class Assigner:
     async def _carry_out(
         self, seen: _Round, round_plan: Plan, fence: Fence, target: str | None = None
     ) -> None:
-        """Store changed assignments, the target's with its StormBase; one topology, one
-        transaction. Raises SquallError when the target's cannot be stored."""
+        """Store changed assignments, one transaction for each topology; the target's together with
+        its StormBase. Raises SquallError if the target's cannot be stored."""
         order = sorted(round_plan.changed | ({target} if target else set()))
-        # All are encoded before any is written: one that does not fit keeps its slots, which then
-        # nobody else may get.
+        # All are encoded before any is written: a topology whose assignment does not fit keeps its
+        # slots, which no other may get then.
         changes: dict[str, list[Op]] = {}
         failed: dict[str, Exception] = {}
         for topology_id in order:
@@ -300,7 +300,7 @@ class Assigner:
         failed: dict[str, Exception],
         fence: Fence,
     ) -> None:
-        """Write one topology's change, or add why not to `failed`."""
+        """Write one topology's change, or add the reason why not to `failed`."""
         changed = topology_id in round_plan.changed
         placed = round_plan.placed.get(topology_id, frozenset())
         assignment = round_plan.assignments[topology_id] if changed else None
@@ -311,16 +311,16 @@ class Assigner:
                 for slot in seen.current[other].executor_slot.values()
             }
             if not_left and not_left & {assignment.executor_slot[e] for e in placed}:
-                failed[topology_id] = SquallError("it was to get a slot that is still in use")
+                failed[topology_id] = SquallError("one of its new slots is still in use")
                 return
         if changed and placed and topology_id not in seen.beats:
-            # What lies there before the new workers start is not theirs.
+            # Heartbeats that exist before the new workers start are not theirs.
             seen.beats[topology_id] = await self._state.worker_signs(topology_id)
         try:
             await fence.transaction(ops)
         except (ConnectionLostError, NotLeaderError):
             raise
-        except StoreError as error:  # such as: it was removed just now
+        except StoreError as error:  # for example, it has just been removed
             failed[topology_id] = error
             return
         if assignment is not None:
@@ -329,7 +329,7 @@ class Assigner:
     async def _report(
         self, seen: _Round, topology_id: str, assignment: Assignment, placed: frozenset[Executor]
     ) -> None:
-        """Say what was written: to the monitor, the log and the topology's history."""
+        """Report what was written to the monitor, the log and the topology's history."""
         now = self._clock.monotonic()
 
         def note() -> Set[WorkerSlot]:
@@ -352,7 +352,7 @@ class Assigner:
             topology_id,
             "reassigned" if topology_id in seen.current else "assigned",
             f"{len(assignment.executor_slot)} executors on {len(slots)} workers, "
-            f"{len(placed)} of them placed anew" + (f"; dead: {_show(dead)}" if dead else ""),
+            f"{len(placed)} of them newly placed" + (f"; dead: {_show(dead)}" if dead else ""),
         )
 
     async def _forget_old_beats(self, seen: _Round, fence: Fence) -> None:

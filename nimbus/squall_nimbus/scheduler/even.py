@@ -1,22 +1,22 @@
 """The even scheduler, in the spirit of Storm's DefaultScheduler and EvenScheduler.
 
-1. What lives stays. A topology that has as many workers as it wants, and all executors placed, is
-   not touched, whatever else changes in the cluster.
+1. What is alive stays. A topology that has as many workers as it wants, and all executors placed,
+   is not touched, whatever else changes in the cluster.
 2. Slots are dealt out one at a time, the topology with the fewest workers first, so that topologies
    share what is free. A topology takes its next slot on the supervisor that has the fewest of its
    workers (then the fewest workers of any topology): slots interleave over supervisors.
-3. When there are fewer slots than wanted, a topology runs in fewer workers; none of its executors
-   is left without one as long as it has any slot.
+3. When there are fewer slots than wanted, a topology runs in fewer workers; if it has any slot, all
+   of its executors are placed.
 4. Executors are dealt to slots in the order of their tasks, so that the executors of a component
    spread over workers. When the number of workers changes, or a rebalance asked for it, every slot
-   gets an equal share, and only what is above a slot's share moves. Otherwise only executors
+   gets an equal share, and only executors above a slot's share move. Otherwise only executors
    without a slot are placed.
 
-Moving an executor restarts two workers: that is why nothing moves for the beauty of it.
+Moving an executor restarts two workers, so nothing moves merely for a tidier layout.
 
-A round of 10,000 executors takes well under a second: for each slot, supervisors are compared and
-not slots; for each executor, the tops of two heaps and not all slots. (An executor's tasks are its
-component's, so in the order of tasks each component comes once.)
+A round of 10,000 executors takes well under a second: choosing a slot compares supervisors rather
+than slots, and placing an executor compares the tops of two heaps rather than all slots. (Task
+numbers of a component are contiguous, so in the order of tasks each component comes once.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Placement, Topolog
 
 
 class _SlotsByNode:
-    """A set of slots that gives the first one of each supervisor."""
+    """A set of slots from which the first one of each supervisor can be taken."""
 
     def __init__(self, slots: Iterable[WorkerSlot] = ()) -> None:
         self._heaps: dict[str, list[WorkerSlot]] = {}
@@ -50,11 +50,11 @@ class _SlotsByNode:
         heapq.heappush(self._heaps.setdefault(slot.node, []), slot)
 
     def firsts(self) -> Iterable[WorkerSlot]:
-        """The first slot of each supervisor that has any."""
+        """Yield the first slot of each supervisor that has any."""
         return (heap[0] for heap in self._heaps.values())
 
     def take(self, slot: WorkerSlot) -> None:
-        """Remove a slot that `firsts` gave."""
+        """Remove a slot that `firsts` returned."""
         heap = self._heaps[slot.node]
         heapq.heappop(heap)
         if not heap:
@@ -66,12 +66,12 @@ class _SlotsByNode:
 
 
 class _Topology:
-    """One topology while slots are dealt out."""
+    """One topology while slots are being dealt out."""
 
     def __init__(self, need: TopologyNeed, order: int, taken: Collection[WorkerSlot]) -> None:
         self.need = need
         self.order = order
-        # A slot runs one topology: should two claim one, the earlier has it.
+        # A slot runs one topology: if two claim it, the earlier one keeps it.
         self.live = {e: slot for e, slot in need.live_placement().items() if slot not in taken}
         self.kept: list[WorkerSlot] = sorted(set(self.live.values()))
         # A worker without an executor would do nothing.
@@ -79,7 +79,7 @@ class _Topology:
         self.slots_before = len(set(need.placement.values()))
         stays = not need.spread and len(self.kept) <= self.wanted
         self.slots: list[WorkerSlot] = list(self.kept) if stays else []
-        # What it holds now and may choose again.
+        # The slots that it holds now and may choose again.
         self.reserved = _SlotsByNode(() if stays else self.kept)
         self.per_node = Counter(slot.node for slot in self.slots)
 
@@ -89,7 +89,7 @@ class _Topology:
 
 
 class _Free:
-    """The slots that anybody may have: those where nothing died just now, and the suspect ones."""
+    """The slots that any topology may have: those where nothing died just now, and suspect ones."""
 
     def __init__(self, slots: Iterable[WorkerSlot], suspect: Collection[WorkerSlot]) -> None:
         self._suspect = suspect
@@ -111,10 +111,10 @@ class _Free:
 
 
 def schedule(snapshot: ClusterSnapshot) -> dict[str, Placement]:
-    """A placement for every topology of the snapshot; an empty one where no slot was left."""
+    """Return a placement for every topology of the snapshot; an empty one if no slot was left."""
     topologies: list[_Topology] = []
-    # Slots that topologies hold are not to be had, be their supervisor there or not. What a
-    # topology that is dealt anew holds now stays reserved for it until it has chosen.
+    # Slots that topologies hold are not free, even if their supervisor is gone. The present slots
+    # of a topology that is dealt again stay reserved for it until it has chosen.
     held: set[WorkerSlot] = set(snapshot.held)
     for order, need in enumerate(snapshot.topologies):
         topology = _Topology(need, order, held)
@@ -149,8 +149,8 @@ def schedule(snapshot: ClusterSnapshot) -> dict[str, Placement]:
 
 
 def _next_slot(topology: _Topology, free: _Free, load: Mapping[str, int]) -> WorkerSlot:
-    """The best next slot: one where nothing died just now; on the supervisor with the fewest of
-    this topology's workers; then one of its own; then on the least loaded supervisor."""
+    """Return the best next slot: one where nothing died just now; on the supervisor with the fewest
+    of this topology's workers; then one of its own; then on the least loaded supervisor."""
     per_node = topology.per_node
 
     def keys(
@@ -169,7 +169,7 @@ def _next_slot(topology: _Topology, free: _Free, load: Mapping[str, int]) -> Wor
 
 
 def _place(topology: _Topology) -> Placement:
-    """Executors over the slots that the topology got."""
+    """Spread executors over the slots that the topology got."""
     need, slots = topology.need, topology.slots
     if not slots:
         return {}
@@ -181,7 +181,7 @@ def _place(topology: _Topology) -> Placement:
             del stay[executor]
             missing.append(executor)
     else:
-        # As many workers as before: new ones take what the lost ones ran, the others run on.
+        # As many workers as before: new ones take over from the lost ones, the others keep running.
         in_use = set(stay.values())
         slots = [slot for slot in slots if slot not in in_use] or slots
     stay.update(_deal(sorted(missing), need.component_of, stay, slots))
@@ -194,7 +194,7 @@ def _deal(
     stay: Placement,
     slots: Sequence[WorkerSlot],
 ) -> Placement:
-    """Each executor to the slot that holds the fewest; of those, the one with the fewest of its
+    """Put each executor on the slot that holds the fewest; of those, the one with the fewest of its
     component; of those, the first."""
     number = {slot: n for n, slot in enumerate(slots)}
     load = [0] * len(slots)
@@ -204,8 +204,8 @@ def _deal(
             load[n] += 1
             mine = same[component_of[executor]]
             mine[n] = mine.get(n, 0) + 1
-    # Slots without the component at hand. An entry counts while its load is that of now; slots
-    # with the component are in `with_it`, and come back here when the next component begins.
+    # Slots without the current component. An entry counts while its load is up to date; slots with
+    # the component are in `with_it`, and come back here when the next component begins.
     without = [(count, n) for n, count in enumerate(load)]
     heapq.heapify(without)
     placed: Placement = {}
@@ -232,8 +232,8 @@ def _deal(
 def _above_share(
     need: TopologyNeed, stay: Placement, slots: Sequence[WorkerSlot]
 ) -> list[Executor]:
-    """Executors to take from slots that hold more than an equal share, as few as possible: the
-    slots that hold most keep one more when the number does not divide."""
+    """Return the executors to take from slots that hold more than an equal share, as few as
+    possible: if the number does not divide evenly, the fullest slots keep one more."""
     by_slot: dict[WorkerSlot, list[Executor]] = {slot: [] for slot in slots}
     for executor in sorted(stay):
         by_slot[stay[executor]].append(executor)
@@ -250,14 +250,14 @@ def _above_share(
 def _commonest(
     here: Sequence[Executor], component_of: Mapping[Executor, str], wanted: int
 ) -> list[Executor]:
-    """So many of these executors (sorted), each time of the component that is here most often, the
-    last one."""
+    """Take this many of these executors (sorted): each time the last one of the component that has
+    the most here."""
     of: defaultdict[str, list[Executor]] = defaultdict(list)
     for executor in here:
         of[component_of[executor]].append(executor)
 
     def entry(component: str) -> tuple[int, int, str]:
-        # No two executors begin with the same task.
+        # No two executors start with the same task.
         return -len(of[component]), -of[component][-1].task_start, component
 
     heap = [entry(component) for component in of]

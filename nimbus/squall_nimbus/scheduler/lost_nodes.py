@@ -18,8 +18,8 @@ class Lost:
 
 
 class LostNodes:
-    """Remembers which are lost, so that each is named once when it goes and once when it is back or
-    has no work any more."""
+    """Remembers which supervisors are lost, so that each is logged once when it goes and once when
+    it comes back or no longer has work."""
 
     def __init__(self) -> None:
         self._lost: Set[str] = frozenset()
@@ -27,7 +27,7 @@ class LostNodes:
     def look(
         self, connected: Iterable[str], assignments: Mapping[str, Assignment]
     ) -> tuple[list[Lost], list[str]]:
-        """Those that are newly lost, and the ids of those that were and are connected again."""
+        """Return those that are newly lost, and the ids of those that are connected again."""
         there = frozenset(connected)
         hosts: dict[str, str] = {}
         topologies: dict[str, list[str]] = {}

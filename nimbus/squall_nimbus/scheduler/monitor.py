@@ -1,19 +1,20 @@
-"""Which executors are dead: a decision from what Nimbus saw, on its own clock.
+"""Which executors are dead: decided from what Nimbus saw, on its own clock.
 
 A heartbeat carries a time of the worker's own clock, which plays no part here: a heartbeat is new
-when the transaction that wrote it is, and its age is the time since Nimbus *saw the change*, on
-Nimbus' monotonic clock. So neither a skewed clock nor one that jumps moves anything. Executors are
-moved for three reasons only:
+if the transaction that wrote it is new, and its age is the time since Nimbus *saw the change*, on
+Nimbus' monotonic clock. So a clock that is skewed or jumps does not move executors. They are moved
+for three reasons only:
 
 (a) the ephemeral node of their supervisor is gone, and their worker's heartbeat has not changed for
-    the ZooKeeper session time-out (a supervisor that is merely away has its workers left alone);
+    the ZooKeeper session timeout (if only the supervisor is away, its workers are left alone);
 (b) their heartbeat has not changed for `task_timeout_secs`; or, when none was seen yet since they
     were put on their slot, for `launch_secs`;
-(c) their supervisor is there and does not offer their port any more (it was started with other
+(c) their supervisor is there but no longer offers their port (it was started with other
     `supervisor.slots.ports`): nothing will ever run there again.
 
-What Nimbus could not see counts for nothing: there is no verdict while it is not connected, and
-after a reconnection or the gain of leadership everybody is first granted one full time-out.
+Time in which Nimbus could not see heartbeats does not count: there is no verdict while it is not
+connected, and after a reconnection or the gain of leadership all executors first get one full
+timeout.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class _Watched:
 
     slot: WorkerSlot
     since: float  # when Nimbus put or found it there
-    # The last heartbeat seen in the cluster state, and the last told over Thrift.
+    # The last heartbeat seen in the cluster state, and the last received over Thrift.
     zxid: int | None = None
     told: int | None = None
-    changed_at: float | None = None  # when either last changed; None: not since it was put there
+    changed_at: float | None = None  # when either last changed; None: never since it was put there
 
 
 class Monitor:
@@ -53,11 +54,11 @@ class Monitor:
         self._granted_at: float | None = None  # None while there can be no verdict
 
     def resume(self, now: float) -> None:
-        """Leadership was gained, or the connection came back: all time-outs begin anew."""
+        """Restart all timeouts: leadership was gained, or the connection came back."""
         self._granted_at = now
 
     def pause(self) -> None:
-        """The connection is away, or another leads: no verdicts until `resume`."""
+        """Give no verdicts until `resume`: the connection is lost, or another Nimbus leads."""
         self._granted_at = None
 
     def observe(
@@ -67,7 +68,7 @@ class Monitor:
         beats: Beats,
         now: float,
     ) -> None:
-        """Take in a topology's assignment and the heartbeats that lie in the cluster state."""
+        """Take in a topology's assignment and its heartbeats from the cluster state."""
         known = self._watched.setdefault(topology_id, {})
         for executor in known.keys() - placement.keys():
             del known[executor]
@@ -77,7 +78,7 @@ class Monitor:
                 zxid = None  # its worker does not run it
             watched = known.get(executor)
             if watched is None or watched.slot != slot:
-                # Found there: a heartbeat that exists already says that it has been launched.
+                # Found there: an existing heartbeat shows that it has been launched.
                 known[executor] = _Watched(
                     slot, now, zxid=zxid, changed_at=None if zxid is None else now
                 )
@@ -92,8 +93,8 @@ class Monitor:
         beats: Beats,
         now: float,
     ) -> None:
-        """Nimbus just put `moved` on the slots of `placement`: they get the launch time-out. A
-        heartbeat that lies there already is an earlier worker's."""
+        """Record that Nimbus just put `moved` on the slots of `placement`: they get the launch
+        timeout. A heartbeat that already exists there is from an earlier worker."""
         known = self._watched.setdefault(topology_id, {})
         for executor in moved:
             slot = placement[executor]
@@ -108,8 +109,8 @@ class Monitor:
         time_secs: int,
         now: float,
     ) -> None:
-        """Executors are alive, a supervisor tells over Thrift (`time_secs` is by its clock);
-        `node` is its id when known."""
+        """Record that executors are alive, as a supervisor reports over Thrift (`time_secs` is by
+        its clock); `node` is its id if known."""
         known = self._watched.get(topology_id, {})
         for executor in executors:
             watched = known.get(executor)
@@ -119,22 +120,22 @@ class Monitor:
                 watched.told, watched.changed_at = time_secs, now
 
     def executors(self, topology_id: str) -> int:
-        """How many executors of a topology are watched: those that have a slot."""
+        """Return how many executors of a topology are watched: those that have a slot."""
         return len(self._watched.get(topology_id, ()))
 
     def forget(self, topology_id: str) -> None:
-        """The topology is gone."""
+        """Stop watching a topology, which is gone."""
         self._watched.pop(topology_id, None)
 
     def topologies(self) -> Set[str]:
-        """What is being watched."""
+        """Return the ids of the topologies that are watched."""
         return self._watched.keys()
 
     def dead(
         self, topology_id: str, supervisors: Mapping[str, Set[int]], now: float
     ) -> frozenset[Executor]:
-        """Executors to be moved. `supervisors`: the ports that each one offers whose ephemeral
-        node exists, by its id."""
+        """Return the executors to be moved. `supervisors`: by id, the ports of each supervisor
+        whose ephemeral node exists."""
         if self._granted_at is None:
             return frozenset()
         return frozenset(

@@ -1,4 +1,4 @@
-"""From what is stored to what is to be stored: the assignments that a scheduling round changes."""
+"""From the stored assignments to the new ones: what a scheduling round changes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Wanted:
     current: Assignment | None
     dead: frozenset[Executor] = frozenset()
     spread: bool = False
-    fixed: bool = False  # keeps what it has, whatever its state: killed, or waiting to rebalance
+    fixed: bool = False  # keeps its slots whatever its state: killed, or waiting to rebalance
     owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a round decided. `assignments` holds every topology that is not fixed."""
+    """The decisions of a round. `assignments` holds every topology that is not fixed."""
 
     assignments: Mapping[str, Assignment]
     changed: frozenset[str]
-    # Executors that were put on a slot in this round: their launch time-out begins.
+    # Executors that were put on a slot in this round: their launch timeout begins.
     placed: Mapping[str, frozenset[Executor]] = field(default_factory=dict)
 
 
@@ -43,10 +43,10 @@ def plan(
     now_epoch_secs: int,
     held: frozenset[WorkerSlot] = frozenset(),
 ) -> Plan:
-    """Schedule, and make Assignment values of the placements. `held`: slots that nobody else may
-    have though no topology here says so."""
+    """Schedule, and make Assignment values from the placements. `held`: slots that must stay
+    reserved although no topology here claims them."""
     supervisors, topologies = tuple(supervisors), tuple(topologies)
-    # Topologies that are not to be touched still hold their slots.
+    # Topologies that must not be touched still hold their slots.
     needs = tuple(
         _fixed(wanted)
         if wanted.fixed

@@ -1,4 +1,4 @@
-"""What a scheduler sees, and nothing else: the slots there are, and what each topology needs."""
+"""Everything that a scheduler sees: the existing slots, and what each topology needs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from squall_common.topology.model import Executor, WorkerSlot
 
-# Where the executors of one topology run. An executor that is missing has no slot.
+# The slots on which the executors of one topology run. A missing executor has no slot.
 Placement = dict[Executor, WorkerSlot]
 
 
 @dataclass(frozen=True, slots=True)
 class Supervisor:
-    """A supervisor that is there: its id, its host's name, and the ports it offers."""
+    """A connected supervisor: its id, its host's name, and the ports it offers."""
 
     id: str
     hostname: str
@@ -33,7 +33,7 @@ class TopologyNeed:
     component_of: Mapping[Executor, str]  # every executor it must have
     placement: Mapping[Executor, WorkerSlot] = field(default_factory=dict)  # as assigned now
     dead: frozenset[Executor] = frozenset()  # of `placement`: no longer alive there
-    # Even out what runs already, over slots and supervisors (a rebalance was asked for).
+    # Spread running executors evenly over slots and supervisors (a rebalance was asked for).
     spread: bool = False
 
     def live_placement(self) -> Placement:

@@ -1,7 +1,7 @@
 """The Thrift service Nimbus: thin, one file for each group of its 58 methods.
 
-A method takes what came over the wire, checks it, asks a part of `nimbus.Nimbus`, and answers with
-Thrift's structs. Errors of ours become the exceptions that the interface declares (`errors`).
+A method checks its arguments, asks a part of `nimbus.Nimbus`, and answers with Thrift's structs.
+Squall's errors become the exceptions that the interface declares (`base`).
 """
 
 from squall_nimbus.service.blobs import BlobCalls
@@ -22,4 +22,4 @@ class NimbusService(
     SettingsCalls,
     LivenessCalls,
 ):
-    """All methods, over one Nimbus."""
+    """All methods of one Nimbus."""

@@ -1,4 +1,4 @@
-"""What all calls share: their permission, and how errors reach the caller."""
+"""Shared by all calls: their permission, and how errors reach the caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def client_of(call: Call) -> str:
-    """Who counts as one client: an authenticated principal, else an address."""
+    """Return what identifies a client: its authenticated principal, else its address."""
     return call.principal or call.peer.rpartition(":")[0]
 
 
@@ -40,7 +40,7 @@ class Calls:
 
 
 def operation(permission_name: str) -> Callable[[F], F]:
-    """Declare a call: the permission it needs; and translate its errors."""
+    """Declare a call and the permission that it needs, and translate its errors."""
 
     def declare(method: F) -> F:
         @permission(permission_name)
@@ -60,8 +60,8 @@ def operation(permission_name: str) -> Callable[[F], F]:
 
 
 def _translated(error: Exception) -> Exception | None:
-    """The exception that the caller gets. One that a method does not declare must be a
-    ThriftApplicationError; what is none of ours stays, and is logged by the server."""
+    """Return the exception that the caller gets. One that a method does not declare must be a
+    ThriftApplicationError; unexpected errors stay as they are, and the server logs them."""
     match error:
         case TopologyNotAliveError():
             return storm.NotAliveException(msg=str(error))
@@ -78,7 +78,7 @@ def _translated(error: Exception) -> Exception | None:
         case NoTransitionError() | SquallError():
             return refused(str(error))
         case NotLeaderError():
-            return refused(f"not the leader any more: {error}")
+            return refused(f"no longer the leader: {error}")
         case StoreError():
             log.warning("call_failed_on_zookeeper", error=error)
             return refused(f"{WITHOUT_ZOOKEEPER}: {error}")
@@ -86,12 +86,12 @@ def _translated(error: Exception) -> Exception | None:
 
 
 def refused(message: str) -> ThriftApplicationError:
-    """An error for a caller where the interface declares none that fits."""
+    """Return an error for the caller where the interface declares none that fits."""
     return ThriftApplicationError(ApplicationErrorType.INTERNAL_ERROR, message)
 
 
 def needed(value: T | None, name: str) -> T:
-    """An argument that must be there: Thrift's arguments are all optional on the wire."""
+    """Return an argument that must be present: on the wire, all of Thrift's are optional."""
     if value is None:
         raise ThriftApplicationError(
             ApplicationErrorType.PROTOCOL_ERROR, f"argument {name} is missing"

@@ -21,14 +21,15 @@ def _access(meta: storm.SettableBlobMeta) -> tuple[Access, ...]:
 
 
 class BlobCalls(Calls):
-    """Writing goes to the leader; reading works wherever the blob is. The permission of a call is
-    the authorizer's affair; what the caller may do with this blob is its access list's."""
+    """The leader writes; any Nimbus that has the blob can read it. The authorizer decides on the
+    permission of a call, and a blob's access list on what the caller may do with that blob."""
 
     def _caller(self, call: Call) -> Caller:
         return Caller.from_conf(call.principal, self.nimbus.conf)
 
     def _allowed(self, call: Call, key: str, bits: int) -> BlobMeta:
-        """The blob's meta when the caller may. Raises BlobNotFoundError, AuthorizationException."""
+        """Return the blob's meta if the caller has access. Raises BlobNotFoundError,
+        AuthorizationException."""
         self._check_no_key(key)
         meta = self.nimbus.blobs.meta(key)
         why = check_access(meta.acl, self._caller(call), bits, key)
@@ -37,15 +38,15 @@ class BlobCalls(Calls):
         return meta
 
     def _check_not_of_topology(self, key: str) -> None:
-        """What a topology consists of is Nimbus' own to write."""
+        """Refuse writes to the blobs of a topology's code: only Nimbus writes them."""
         if (topology_id := topology_of_blob(key)) is not None:
             raise storm.AuthorizationException(
                 msg=f"blob {key} is part of topology {topology_id}: only Nimbus writes it"
             )
 
     def _check_no_key(self, key: str) -> None:
-        """The key of a topology is nothing that a client learns anything of, an administrator
-        neither."""
+        """Refuse access to a topology's key: no client may learn anything about it, not even an
+        administrator."""
         if is_key_blob(key):
             raise storm.AuthorizationException(msg=f"blob {key} is for supervisors only")
 
@@ -53,7 +54,7 @@ class BlobCalls(Calls):
     async def getTopologyKey(
         self, call: Call, topologyId: str | None, receiver: str | None
     ) -> bytes:
-        """Permission: the one that Storm's authorizers give to supervisors and administrators."""
+        """Needs the permission that Storm's authorizers give to supervisors and administrators."""
         nimbus, topology_id = self.nimbus, needed(topologyId, "topologyId")
         return await sealed_key(
             nimbus.state, nimbus.blobs, topology_id, needed(receiver, "receiver")
@@ -88,7 +89,7 @@ class BlobCalls(Calls):
 
     @operation("finishBlobUpload")
     async def finishBlobUpload(self, call: Call, session: str | None) -> None:
-        """Answers when another Nimbus has it, too, if there is one."""
+        """Answers once another Nimbus, if there is one, has the blob as well."""
         fence: Fence = await self.nimbus.desk.require()
         await self.nimbus.blob_sessions.finish_upload(
             needed(session, "session"), self.nimbus.replication, fence
@@ -160,7 +161,7 @@ class BlobCalls(Calls):
         await self.nimbus.replication.delete([key], fence)
 
     async def _users_of(self, key: str) -> list[str]:
-        """Live topologies that need the blob."""
+        """Return the live topologies that need the blob."""
         nimbus = self.nimbus
         live = {*await nimbus.state.storms(), *nimbus.submitter.submitting}
         own = topology_of_blob(key)
@@ -175,7 +176,7 @@ class BlobCalls(Calls):
 
     @operation("listBlobs")
     async def listBlobs(self, call: Call, session: str | None) -> storm.ListBlobsResult:
-        """The keys of blobs that the caller has any access to."""
+        """List the keys of blobs to which the caller has any access."""
         caller, blobs = self._caller(call), self.nimbus.blobs
 
         def shown(key: str) -> bool:
@@ -189,7 +190,7 @@ class BlobCalls(Calls):
 
     @operation("getBlobReplication")
     async def getBlobReplication(self, call: Call, key: str | None) -> int:
-        """How many Nimbus nodes have it now; how many are wanted is in its meta."""
+        """Return how many Nimbus nodes have it now; the wanted number is in its meta."""
         key = needed(key, "key")
         self._allowed(call, key, READ)
         return await self.nimbus.replication.holders(key)
@@ -201,7 +202,7 @@ class BlobCalls(Calls):
         fence: Fence = await self.nimbus.desk.require()
         key, wanted = needed(key, "key"), needed(replication, "replication")
         if not 1 <= wanted <= _REPLICATION_MAX:
-            raise refused(f"replication {wanted} is not in 1 to {_REPLICATION_MAX}")
+            raise refused(f"replication {wanted} is not between 1 and {_REPLICATION_MAX}")
         self._check_not_of_topology(key)
         present = self._allowed(call, key, WRITE)
         await self.nimbus.replication.set_meta(replace(present, replication=wanted), fence)
@@ -210,7 +211,7 @@ class BlobCalls(Calls):
     @operation("createStateInZookeeper")
     async def createStateInZookeeper(self, call: Call, key: str | None) -> None:
         # Storm's clients announce a blob after its upload, so that the other Nimbus nodes fetch it.
-        # Here that is done before the upload's last call is answered.
+        # Here that happens before the upload's last call is answered.
         self._check_no_key(needed(key, "key"))
         if key not in self.nimbus.blobs:
             raise refused(f"there is no blob {key}")

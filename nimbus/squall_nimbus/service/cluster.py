@@ -41,14 +41,14 @@ class ClusterCalls(Calls):
     async def getLeader(self, call: Call) -> storm.NimbusSummary:
         found = await self.nimbus.reader.leader_summary()
         if found is None:
-            raise refused("no Nimbus leads at the moment; try again in some seconds")
+            raise refused("no Nimbus leads right now; try again in a few seconds")
         return found
 
     @operation("getSupervisorPageInfo")
     async def getSupervisorPageInfo(
         self, call: Call, id: str | None, host: str | None, is_include_sys: bool | None
     ) -> storm.SupervisorPageInfo:
-        """By id; else all supervisors of a host."""
+        """One supervisor by id, else all supervisors of a host."""
         reader = self.nimbus.reader
         summaries = [
             one
@@ -70,7 +70,7 @@ class ClusterCalls(Calls):
     async def getOwnerResourceSummaries(
         self, call: Call, owner: str | None
     ) -> list[storm.OwnerResourceSummary]:
-        """Sums over an owner's topologies; over every owner's when none is named."""
+        """Sums over one owner's topologies, or for every owner if none is named."""
         by_owner: dict[str, list[storm.TopologySummary]] = {}
         for summary in await self.nimbus.reader.summaries():
             by_owner.setdefault(summary.owner or "", []).append(summary)
@@ -89,8 +89,8 @@ class ClusterCalls(Calls):
 
     @operation("getTopologyHistory")
     async def getTopologyHistory(self, call: Call, user: str | None) -> storm.TopologyHistoryInfo:
-        """Live topologies and those that this Nimbus removed; everybody sees all as long as users
-        are not authenticated. `user` is never used for anything else (CVE-2021-38294)."""
+        """Live topologies and those that this Nimbus removed; without authentication, every user
+        sees all. `user` is never used for anything else (CVE-2021-38294)."""
         live = await self.nimbus.state.storms()
         past = self.nimbus.history.ids(int(self.nimbus.clock.time()))
         return storm.TopologyHistoryInfo(topo_ids=sorted({*live, *past}))

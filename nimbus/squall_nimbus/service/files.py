@@ -7,7 +7,7 @@ from squall_thrift.authorization import Call
 
 
 class FileCalls(Calls):
-    """Uploads go to the leader: each Nimbus has an inbox of its own."""
+    """The leader takes uploads: each Nimbus has its own inbox."""
 
     @operation("fileUpload")
     async def beginFileUpload(self, call: Call) -> str:
@@ -32,8 +32,8 @@ class FileCalls(Calls):
 
     @operation("fileDownload")
     async def downloadChunk(self, call: Call, id: str | None) -> bytes:
-        # beginFileDownload, which began such a session, was removed from Storm's interface: it
-        # could read any file of Nimbus. Packages are read as blobs.
+        # Storm's interface no longer has beginFileDownload, which began such a session: it could
+        # read any file of Nimbus. Packages are read as blobs.
         raise refused(
             f"there is no file download {id!r}: files are downloaded with beginBlobDownload"
         )

@@ -1,4 +1,4 @@
-"""Calls that begin, change and end topologies."""
+"""Calls that start, change and end topologies."""
 
 from __future__ import annotations
 

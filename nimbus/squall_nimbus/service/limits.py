@@ -1,8 +1,8 @@
-"""How many bytes a call of Nimbus may have.
+"""How many bytes a call to Nimbus may have.
 
-A call is decoded before anything is known of its caller's intent, and decoding costs the same for
-honest bytes and others. So each method has what its honest calls need, and a little more; only what
-carries packages and topologies may have a whole frame (`nimbus.thrift.max_buffer_size`).
+A call is decoded before the caller's intent is known, and decoding hostile bytes costs as much as
+honest ones. So each method may have as many bytes as its honest calls need, and a few more; only
+calls that carry packages and topologies may fill a frame (`nimbus.thrift.max_buffer_size`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from squall_thrift.frames import FRAME_BYTES_MAX
 from squall_thrift.server import FrameLimits
 
-# A heartbeat has 15 bytes for each executor: 10,000 executors on one supervisor, and some more.
+# A heartbeat has 15 bytes per executor: enough for 10,000 executors on one supervisor.
 _HEARTBEAT_BYTES_MAX: Final = 262_144
 
 LIMITS: Final = FrameLimits(

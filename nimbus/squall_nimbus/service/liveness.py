@@ -1,4 +1,4 @@
-"""Calls of supervisors and workers."""
+"""Calls that supervisors and workers make."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _on_node(node: str, assignments: Mapping[str, Assignment]) -> storm.Supervis
 
 
 class LivenessCalls(Calls):
-    """Assignments of a node, heartbeats and metrics of its workers."""
+    """The assignments of a node, and the heartbeats and metrics of its workers."""
 
     @operation("getSupervisorAssignments")
     async def getSupervisorAssignments(
@@ -46,16 +46,15 @@ class LivenessCalls(Calls):
         return await off_loop_if(views.are_large(assignments.values()), _on_node, node, assignments)
 
     async def _heard(self, node: str | None, beat: storm.SupervisorWorkerHeartbeat) -> None:
-        """Take in a worker's heartbeat. One that speaks for more executors than its topology has
-        is refused, before any of them is looked at."""
+        """Take in a worker's heartbeat. One with more executors than its topology has is refused
+        before any of them is looked at."""
         monitor = self.nimbus.monitor
         known = monitor.executors(beat.storm_id)
         if not known:
-            return  # it has ended, or nothing of it was assigned yet
+            return  # it has ended, or has no assignment yet
         if len(beat.executors) > known:
             raise refused(
-                f"the heartbeat speaks for {len(beat.executors)} executors; {beat.storm_id} has "
-                f"{known}"
+                f"the heartbeat lists {len(beat.executors)} executors; {beat.storm_id} has {known}"
             )
         if len(beat.executors) > _EXECUTORS_ON_LOOP_MAX:
             executors = await off_loop(_executors, beat)
@@ -86,7 +85,7 @@ class LivenessCalls(Calls):
     async def processWorkerMetrics(self, call: Call, metrics: storm.WorkerMetrics | None) -> None:
         metrics = needed(metrics, "metrics")
         if metrics.topologyId not in await self.nimbus.state.storms():
-            return  # late metrics of one that has ended
+            return  # late metrics of a topology that has ended
         self.nimbus.metrics.add(
             metrics.topologyId,
             [

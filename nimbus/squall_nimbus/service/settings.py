@@ -1,4 +1,4 @@
-"""Calls that change what a running topology does beside its work."""
+"""Calls that change the user settings of a running topology."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ def _errors(options: storm.GetInfoOptions | None) -> Errors:
 
 
 def _encoded(make: Callable[..., T], *args: Any) -> T:
-    """What `make` returns, as bytes: its objects end where they were made."""
+    """Return the result of `make` as bytes: its objects are freed on the thread that made them."""
     made: Any = codec.encoded(make(*args))
     return made  # type: ignore[no-any-return]
 
 
 class TopologyCalls(Calls):
-    """By id, or by name where the method's name says so."""
+    """Calls that take a topology's id, or its name where the method's name says so."""
 
     async def _id(self, name: str | None) -> str:
         return (await self.nimbus.control.find(needed(name, "name")))[0]
@@ -123,7 +123,7 @@ class TopologyCalls(Calls):
     @operation("getTopologyConf")
     async def getTopologyConf(self, call: Call, id: str | None) -> str:
         stored = await self.nimbus.reader.stored(needed(id, "id"))
-        # Clients connect again to the Nimbus that this names.
+        # Clients reconnect to the Nimbus that this names.
         here = {key: self.nimbus.conf[key] for key in ("nimbus.thrift.port",)}
         if self.nimbus.conf.get("nimbus.seeds"):
             here["nimbus.seeds"] = self.nimbus.conf["nimbus.seeds"]

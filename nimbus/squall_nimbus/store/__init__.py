@@ -1,1 +1,1 @@
-"""What Nimbus stores of each topology, and how it reads them all. May import `blobs`."""
+"""How Nimbus stores each topology and reads them all. May import `blobs`."""

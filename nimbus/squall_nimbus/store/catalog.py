@@ -1,7 +1,7 @@
-"""What Nimbus keeps of each topology on its disk: package, code and configuration.
+"""The package, code and configuration of each topology on Nimbus' disk.
 
-Each is a blob (supervisors and other readers fetch them by key), and lies once more in
-`{storm.local.dir}/nimbus/stormdist/{topology id}/` as Storm keeps it. Tasks and executors are
+Each is a blob (supervisors and other readers fetch them by key), with a second copy in
+`{storm.local.dir}/nimbus/stormdist/{topology id}/`, where Storm keeps it. Tasks and executors are
 derived from code and configuration whenever they are needed, and never stored.
 """
 
@@ -45,7 +45,7 @@ _FETCH_AGAIN_SECS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StoredTopology:
-    """A topology as it was submitted, and what follows from that."""
+    """A topology as it was submitted, and what is derived from it."""
 
     id: str
     submitted: storm.StormTopology
@@ -54,17 +54,18 @@ class StoredTopology:
     task_to_component: Mapping[int, str]
 
     def component_of(self, base: StormBase) -> dict[Executor, str]:
-        """Its executors, at the parallelism that its StormBase holds now."""
+        """Map its executors to their components, at the parallelism that its StormBase has now."""
         executors = compute_executors(self.task_to_component, base.component_executors)
         return {executor: self.task_to_component[executor.task_start] for executor in executors}
 
     def tasks_of(self, component: str) -> int:
-        """How many tasks a component has."""
+        """Return how many tasks a component has."""
         return sum(1 for name in self.task_to_component.values() if name == component)
 
     @property
     def blob_keys(self) -> set[str]:
-        """Blobs of others that it needs: from `topology.blobstore.map` and its dependencies."""
+        """The keys of other blobs that it needs, from `topology.blobstore.map` and its
+        dependencies."""
         return {
             *(self.conf.get("topology.blobstore.map") or ()),
             *(self.submitted.dependency_jars or ()),
@@ -80,24 +81,24 @@ class StoredTopology:
 def compile_topology(
     topology_id: str, submitted: storm.StormTopology, conf: Mapping[str, Any] | bytes
 ) -> StoredTopology:
-    """Derive everything. Raises what `squall_common.topology.prepared.prepare` does."""
+    """Derive everything. Raises the errors of `squall_common.topology.prepared.prepare`."""
     made = prepare(submitted, conf)
     return StoredTopology(topology_id, submitted, made.topology, made.conf, made.task_to_component)
 
 
 def code_blob_keys(topology_id: str) -> tuple[str, str, str]:
-    """What a topology consists of."""
+    """Return the keys of the blobs that make up a topology."""
     return jar_blob_key(topology_id), code_blob_key(topology_id), conf_blob_key(topology_id)
 
 
 def topology_blob_keys(topology_id: str) -> tuple[str, ...]:
-    """The same, and its key, which some topologies have none of
+    """Return the same blob keys and that of the topology's key, which some topologies do not have
     (`squall_common.security.curve.has_key`)."""
     return *code_blob_keys(topology_id), curve_blob_key(topology_id)
 
 
 async def _from_nowhere(keys: Collection[str]) -> None:
-    """There is no other Nimbus."""
+    """Fetch nothing, because there is no other Nimbus."""
 
 
 class Catalog:
@@ -121,9 +122,9 @@ class Catalog:
 
     async def have(self, topology_ids: Collection[str], *, retry: bool = False) -> None:
         """Fetch the code of these topologies where this Nimbus lacks it, as far as that is possible
-        soon. A failed fetch is not repeated before _FETCH_AGAIN_SECS (the replication goes on
-        trying), since a round must not wait for one topology, unless `retry` says that a caller
-        waits for just this."""
+        soon. A failed fetch is not repeated before _FETCH_AGAIN_SECS (the replication keeps
+        trying), since a round must not wait for one topology, unless `retry` says that a caller is
+        waiting for it."""
         now = asyncio.get_running_loop().time()
         self._not_before = {i: at for i, at in self._not_before.items() if at > now}
         lacking = {
@@ -147,8 +148,8 @@ class Catalog:
     async def store(
         self, topology: StoredTopology, package: Path, owner: str | None
     ) -> tuple[str, ...]:
-        """Put package, code, configuration and, if it is to have one, a new key on the disk,
-        synced; the keys of these blobs. Raises SquallError."""
+        """Write package, code, configuration and, if it gets one, a new key to the disk, synced;
+        return the keys of these blobs. Raises SquallError."""
         return await asyncio.to_thread(self._store, topology, package, owner)
 
     def _store(self, topology: StoredTopology, package: Path, owner: str | None) -> tuple[str, ...]:
@@ -186,7 +187,7 @@ class Catalog:
         await asyncio.to_thread(store)
 
     async def store_conf(self, topology_id: str, conf: Mapping[str, Any]) -> None:
-        """Replace a topology's configuration; workers are started anew with it."""
+        """Replace a topology's configuration; workers are restarted with it."""
 
         def store() -> None:
             data = _conf_bytes(conf)
@@ -199,8 +200,8 @@ class Catalog:
         await asyncio.to_thread(store)
 
     def get(self, topology_id: str) -> StoredTopology:
-        """Raises BlobNotFoundError when this Nimbus does not have its code, and SquallError when
-        what it has cannot be read."""
+        """Return a topology. Raises BlobNotFoundError if this Nimbus does not have its code, and
+        SquallError if the code cannot be read."""
         code_key, conf_key = code_blob_key(topology_id), conf_blob_key(topology_id)
         versions = (self._blobs.meta(code_key).version, self._blobs.meta(conf_key).version)
         cached = self._cache.get(topology_id)
@@ -210,19 +211,19 @@ class Catalog:
             submitted = codec.from_bytes(storm.StormTopology, self._blobs.read(code_key))
             topology = compile_topology(topology_id, submitted, self._blobs.read(conf_key))
         except Exception as error:
-            # What is stored was checked once. Whatever it is now (a damaged disk, a newer version's
-            # way to write it), it is this topology's trouble and nobody else's.
+            # It was checked when it was stored. Whatever is wrong now (a damaged disk, a newer
+            # version's format) must affect only this topology.
             raise SquallError(f"the code of {topology_id} cannot be read: {error!r}") from error
         self._cache[topology_id] = (versions, topology)
         return topology
 
     def ids(self) -> set[str]:
-        """Topologies of which anything is on the disk."""
+        """Return the ids of topologies of which anything is on the disk."""
         ids = {found for key in self._blobs.all_keys() if (found := topology_of_blob(key))}
         return ids | {entry.name for entry in self._stormdist.iterdir()}
 
     async def delete(self, topology_id: str) -> None:
-        """Remove what is on the disk of a topology beside its blobs; fine when nothing is."""
+        """Remove a topology's files that are not blobs; it is fine if there are none."""
         self._cache.pop(topology_id, None)
         await asyncio.to_thread(shutil.rmtree, self._stormdist / topology_id, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""A lock for each name: what concerns one topology happens in order, others do not wait."""
+"""A lock for each name: actions on one topology happen in order, and others do not wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 
 class NamedLocks:
-    """Locks by name; one that nobody holds or waits for takes no memory."""
+    """Locks by name; a lock that is neither held nor awaited takes no memory."""
 
     def __init__(self) -> None:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}

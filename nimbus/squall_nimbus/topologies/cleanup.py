@@ -1,13 +1,13 @@
-"""Removing a topology, and finding what removals and crashes have left.
+"""Removes topologies, and finds what removals and crashes have left behind.
 
-A removal goes: assignment (supervisors stop the workers), code on the disk, all state of the
+A removal deletes the assignment (supervisors stop the workers), code on the disk, all state of the
 topology, and /storms/ID last. So a crash at any point leaves /storms/ID in status KILLED, and the
-next leader removes again; every step is fine with what is gone already.
+next leader removes again; every step accepts that its work may already be done.
 
-The search is for what no live topology owns. State that cannot be read is never a reason to delete:
-what it is about is left alone, and the search goes on with the rest. Code without a topology is
-kept for `nimbus.topology.blobstore.deletion.delay.ms`, so that a wrong look at ZooKeeper can be put
-right.
+The search looks for things that no live topology owns. State that cannot be read is never a reason
+to delete: everything it concerns is left alone, and the search continues with the rest. Code
+without a topology is kept for `nimbus.topology.blobstore.deletion.delay.ms`, in case ZooKeeper was
+misread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _DEPENDENCY = "dep-"
 
 
 class Cleanup:
-    """`submitting` holds the ids that are being submitted: nothing of theirs is left over."""
+    """Removes and searches. `submitting` holds the ids of topologies that are being submitted,
+    whose blobs are not leftovers."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Cleanup:
         self._unused_since: dict[str, float] = {}
 
     async def remove(self, topology_id: str, base: StormBase, fence: Fence) -> None:
-        """Delete all that there is of a topology."""
+        """Delete everything of a topology."""
         self._history.add(topology_id, base.owner, int(self._clock.time()))
         await self._state.remove_assignment(topology_id, guard=fence)
         await self._replication.delete(topology_blob_keys(topology_id), fence)
@@ -73,19 +74,19 @@ class Cleanup:
         log.info("topology_removed", topology_id=topology_id)
 
     def asked_for(self, key: str) -> None:
-        """A client looks whether a dependency is here: it is about to submit with it, and must find
-        it then."""
+        """Note that a client has asked whether a dependency is here: it is about to submit with it,
+        so the dependency must stay."""
         self._unused_since.pop(key, None)
 
     async def search(self, fence: Fence) -> None:
-        """Delete what belongs to no topology."""
+        """Delete everything that does not belong to a topology."""
         kept = await self._state.topologies_with_state()
         blob_keys = await self._state.blob_keys()
         with_code = self._catalog.ids() | {
             found for key in blob_keys if (found := topology_of_blob(key))
         }
-        # Read after both: what a submit has made meanwhile has its /storms/ID by now, or is in
-        # `submitting`.
+        # Read after both: a submit that made something meanwhile has its /storms/ID by now, or is
+        # in `submitting`.
         busy = set(self._submitting)
         live = set(await self._state.storms())
         for topology_id in sorted(kept - live - busy):
@@ -112,7 +113,7 @@ class Cleanup:
     async def _search_dependencies(
         self, blob_keys: Collection[str], topologies: Collection[str], now: float, fence: Fence
     ) -> None:
-        """Delete dependencies that clients uploaded and no topology uses (any more)."""
+        """Delete dependencies that clients uploaded and no topology uses (or no longer uses)."""
         used: set[str] = set()
         try:
             for topology_id in topologies:
@@ -131,7 +132,7 @@ class Cleanup:
 
 @contextlib.asynccontextmanager
 async def _alone(what: str) -> AsyncIterator[None]:
-    """One thing to remove: its errors are logged, and do not stop the search for others."""
+    """Isolate one removal: its errors are logged, and do not stop the search for others."""
     try:
         yield
     except (ConnectionLostError, NotLeaderError):

@@ -32,7 +32,7 @@ class History:
         self._entries: dict[str, HistoryEntry] = {}
 
     def open(self) -> None:
-        """Read the file; one that cannot be read is begun anew (nothing depends on it)."""
+        """Read the file; if it cannot be read, start a new one (nothing depends on it)."""
         try:
             entries = json.loads(self._file.read_bytes())
             self._entries = {e["topology_id"]: HistoryEntry(**e) for e in entries}
@@ -42,9 +42,9 @@ class History:
             log.warning("history_unreadable", file=self._file, error=error)
 
     def add(self, topology_id: str, owner: str | None, now_epoch_secs: int) -> None:
-        """Remember a topology that is being removed; a second time changes nothing. Without a disk
-        that takes it, it is remembered until the next restart: a removal, which frees room on a
-        full disk, does not wait for it."""
+        """Remember a topology that is being removed; repeating this changes nothing. If the disk is
+        full, it is remembered until the next restart: a removal, which frees space on the disk,
+        does not wait for the write."""
         if topology_id in self._entries:
             return
         self._entries[topology_id] = HistoryEntry(topology_id, owner, now_epoch_secs)
@@ -56,7 +56,7 @@ class History:
             log.warning("history_not_written", file=self._file, error=error)
 
     def ids(self, now_epoch_secs: int) -> list[str]:
-        """Ids that are remembered."""
+        """Return the remembered ids."""
         self._prune(now_epoch_secs)
         return list(self._entries)
 

@@ -1,13 +1,13 @@
-"""The life of a topology, as a table: what may happen in which state, and what Nimbus then does.
+"""The life of a topology, as a table: what may happen in each state, and what Nimbus then does.
 
-A topology's state lies in its StormBase (/storms/ID). Nimbus feeds events to `decide`, which
-changes nothing itself: it returns commands, and the shell (`control`) carries them out in order.
-Every command can be carried out again after a crash: the state that asked for it is still there,
-and a new leader sends `LeadershipGained` to every topology.
+A topology's state is stored in its StormBase (/storms/ID). Nimbus feeds events to `decide`, which
+changes nothing itself: it returns commands, and the shell (`lifecycle_shell`) carries them out in
+order. Every command can be carried out again after a crash: the state that asked for it is still
+there, and a new leader sends `LeadershipGained` to every topology.
 
-Storm's statuses are four; a fifth state, STARTING, is the time between the creation of a
-topology's StormBase and its first assignment. It is stored as status INACTIVE with the requested
-initial status as `prev_status`, so that Storm's own readers see a topology that is not active yet.
+Storm has four statuses; a fifth state, STARTING, is the time between the creation of a topology's
+StormBase and its first assignment. It is stored as status INACTIVE with the requested initial
+status as `prev_status`, so that Storm's own readers see a topology that is not active yet.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from squall_common.cluster.values import KillOptions, RebalanceOptions, StormBas
 
 
 class State(enum.Enum):
-    """Where a topology is in its life."""
+    """The position of a topology in its life cycle."""
 
-    STARTING = "start pending"  # created; no assignment was made yet; workers would stay inactive
+    STARTING = "start pending"  # created, but no assignment yet; workers would stay inactive
     ACTIVE = "active"  # spouts emit
     INACTIVE = "inactive"  # workers run, spouts do not emit
     REBALANCING = "rebalancing"  # spouts do not emit; a DoRebalance is pending
@@ -30,7 +30,7 @@ class State(enum.Enum):
 
 
 def state_of(base: StormBase) -> State:
-    """The state that a stored StormBase stands for."""
+    """Return the state that a stored StormBase represents."""
     if base.status is TopologyStatus.INACTIVE and base.prev_status is not None:
         return State.STARTING
     return _STATE_OF_STATUS[base.status]
@@ -59,7 +59,7 @@ class Deactivate:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A user asks for other numbers of workers or executors, or only for an even spread."""
+    """A user asks for a different number of workers or executors, or only for an even spread."""
 
     options: RebalanceOptions
 
@@ -71,7 +71,7 @@ class DoRebalance:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A user ends the topology. `wait_secs` None: its message time-out."""
+    """A user ends the topology. If `wait_secs` is None, its message timeout is used."""
 
     wait_secs: int | None = None
 
@@ -83,12 +83,12 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipGained:
-    """This Nimbus became the leader: what the last one had pending is ours now."""
+    """This Nimbus became the leader, and takes over what the last one had pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorDue:
-    """The periodic look at every topology."""
+    """The periodic check of every topology."""
 
 
 Event = (
@@ -108,7 +108,7 @@ class WriteBase:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Send `event` after `wait_secs`; replaces whatever was pending for the topology."""
+    """Send `event` after `wait_secs`, in place of whatever was pending for the topology."""
 
     event: DoRebalance | Remove
     wait_secs: int
@@ -116,8 +116,8 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Make an assignment for `base` and store both in one transaction. `spread`: also even out
-    what runs already. `conf_overrides` (JSON) go into the topology's configuration first."""
+    """Make an assignment for `base` and store both in one transaction. `spread`: also spread
+    running executors evenly. `conf_overrides` (JSON) go into the topology's configuration first."""
 
     base: StormBase
     spread: bool = False
@@ -133,7 +133,7 @@ Command = WriteBase | Schedule | Assign | RemoveTopology
 
 
 class NoTransitionError(Exception):
-    """The event means nothing in the topology's state; nothing changed."""
+    """The event is not allowed in the topology's state; nothing changed."""
 
 
 _EVENT_NAMES: dict[type[Event], str] = {
@@ -147,7 +147,7 @@ _EVENT_NAMES: dict[type[Event], str] = {
     MonitorDue: "monitor",
 }
 
-# An effect gets the base, the event and the topology's message time-out in seconds.
+# An effect gets the base, the event and the topology's message timeout in seconds.
 _Effect = Callable[[StormBase, Event, int], tuple[Command, ...]]
 
 
@@ -268,9 +268,9 @@ TRANSITIONS: dict[tuple[State, type[Event]], tuple[State | None, _Effect]] = {
 
 
 def decide(base: StormBase, event: Event, *, message_timeout_secs: int) -> tuple[Command, ...]:
-    """What Nimbus does when `event` happens to a topology; () when nothing is to be done.
+    """Return the commands for `event` on a topology; () if there is nothing to do.
 
-    Raises NoTransitionError for a pair that is not in the table.
+    Raises NoTransitionError for a pair of state and event that is not in the table.
     """
     state = state_of(base)
     row = TRANSITIONS.get((state, type(event)))
@@ -287,7 +287,7 @@ def decide(base: StormBase, event: Event, *, message_timeout_secs: int) -> tuple
 
 
 def validate(base: StormBase) -> None:
-    """Assert what must be true of every StormBase that Nimbus writes."""
+    """Assert the invariants of every StormBase that Nimbus writes."""
     state = state_of(base)
     assert base.num_workers >= 1
     assert (base.prev_status is not None) == (state in {State.STARTING, State.REBALANCING})

@@ -1,7 +1,7 @@
-"""Carries out what the life-cycle table decides: one event of a topology at a time.
+"""Carries out the decisions of the life-cycle table: one event of a topology at a time.
 
 Events come from users (kill, rebalance ...), from timers, from the gain of leadership and from the
-monitor. A timer that is lost in a crash is set again by the next leader, from the StormBase.
+monitor. After a crash, the next leader sets lost timers again, from the StormBase.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from squall_nimbus.topologies.lifecycle import (
 
 log = get_logger(__name__)
 
-# Pause after which an event of ours that failed (ZooKeeper away) is tried again.
+# Pause before an event of our own that failed (no ZooKeeper) is tried again.
 _RETRY_SECS = 1.0
-# A topology's message time-out when its code is not there to tell (Storm's default).
+# The message timeout of a topology whose code is not here (Storm's default).
 _MESSAGE_TIMEOUT_SECS = 30
 
 
@@ -94,8 +94,8 @@ class _Pending:
 class Control:
     """Topologies by id, their events in order, their timers.
 
-    `remove(topology_id, base, fence)` deletes a topology. `fence()` gives the present leadership,
-    or raises: it is asked before each event, so that a timer of an ended term does nothing.
+    `remove(topology_id, base, fence)` deletes a topology. `fence()` returns the current leadership
+    or raises. It is called before each event, so that a timer of an ended term does nothing.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Control:
         self._pending: dict[str, _Pending] = {}
 
     async def find(self, name: str) -> tuple[str, StormBase]:
-        """Id and base of the live topology of that name. Raises TopologyNotAliveError."""
+        """Return id and base of the live topology of that name. Raises TopologyNotAliveError."""
         for topology_id in await self._state.storms():
             if topology_name_of_or_none(topology_id) == name:
                 base = await self._state.storm(topology_id)
@@ -131,16 +131,16 @@ class Control:
         raise TopologyNotAliveError(name)
 
     async def handle(self, name: str, event: Event) -> None:
-        """An event that a user asked for. Raises TopologyNotAliveError, NoTransitionError, and the
-        store's errors."""
+        """Handle an event that a user asked for. Raises TopologyNotAliveError, NoTransitionError,
+        and the store's errors."""
         async with self.locks.hold(name):
             topology_id, base = await self.find(name)
             due = await self._apply(topology_id, base, event)
-        if due is not None:  # at once: the caller finds it done
+        if due is not None:  # now, so that it is done when the call returns
             await self._fire(topology_id, due)
 
     async def send(self, topology_id: str, event: Event) -> None:
-        """An event of our own. One that means nothing any more is dropped."""
+        """Handle an event of our own. One that no longer applies is dropped."""
         async with self.locks.hold(topology_name_of(topology_id)):
             base = await self._state.storm(topology_id)
             if base is None:
@@ -154,12 +154,12 @@ class Control:
             await self._fire(topology_id, due)
 
     async def take_over(self) -> None:
-        """A new term: what was pending for any topology is ours now."""
+        """Begin a new term: take over what was pending for any topology."""
         for topology_id in (await read_storms(self._state)).bases:
             await self._try(topology_id, LeadershipGained())
 
     async def look_after(self) -> None:
-        """Make good what an error has left: starts and timers that are missing."""
+        """Repair what an error has left behind: missing starts and timers."""
         for topology_id, base in (await read_storms(self._state)).bases.items():
             state = state_of(base)
             if state is State.STARTING:
@@ -168,19 +168,19 @@ class Control:
                 await self._try(topology_id, LeadershipGained())
 
     async def _try(self, topology_id: str, event: Event) -> None:
-        """Send an event; one topology's trouble (its code is not here, it cannot be stored) is not
-        the others', whatever it is."""
+        """Send an event. A problem of one topology (its code is not here, it cannot be stored) must
+        not affect the others."""
         try:
             await self.send(topology_id, event)
         except (NotTheLeaderError, NotLeaderError, ConnectionLostError):
             raise
         except (StoreError, SquallError, OSError) as error:
             log.error("topology_in_trouble", topology_id=topology_id, error=error)
-        except Exception as error:  # ours
+        except Exception as error:  # a bug of ours
             log.error("topology_in_trouble", topology_id=topology_id, error=error, exc_info=error)
 
     def step_down(self) -> None:
-        """Another leads: forget all timers."""
+        """Forget all timers, because another Nimbus leads."""
         for pending in self._pending.values():
             pending.task.cancel()
         self._pending.clear()
@@ -188,12 +188,12 @@ class Control:
     async def _apply(
         self, topology_id: str, base: StormBase, event: Event
     ) -> DoRebalance | Remove | None:
-        """Decide and carry out; returns an event that is due at once."""
+        """Decide and carry out; return an event that is due at once."""
         fence = await self._fence()
         await self._catalog.have([topology_id])
         commands = decide(base, event, message_timeout_secs=self._message_timeout_secs(topology_id))
         due = None
-        if isinstance(event, Remove):  # afterwards nothing is known of it
+        if isinstance(event, Remove):  # afterwards nothing is known about it
             self._tell(topology_id, "removed", "")
         for command in commands:
             if isinstance(command, Schedule) and command.wait_secs <= 0:
@@ -229,16 +229,17 @@ class Control:
                 await self._remove(topology_id, base, fence)
 
     async def _override_conf(self, topology_id: str, overrides: str, fence: Fence) -> None:
-        """Checked when the rebalance was asked for. Done again after a crash, to the same end."""
+        """Apply overrides, which were checked when the rebalance was asked for. Doing this again
+        after a crash gives the same result."""
         try:
             stored = self._catalog.get(topology_id)
         except BlobNotFoundError as error:
             raise SquallError(f"Nimbus does not have the code of {topology_id}") from error
         conf = {**stored.conf, **json.loads(overrides)}
-        await fence.transaction([])  # still ours to change
+        await fence.transaction([])  # we still lead, and may change it
         keys = [conf_blob_key(topology_id)]
         if has_key(conf) and not await self._replication.version_above(curve_blob_key(topology_id)):
-            keys.append(curve_blob_key(topology_id))  # it was submitted without
+            keys.append(curve_blob_key(topology_id))  # it was submitted without one
         with self._replication.writing(keys):
             if len(keys) > 1:
                 await self._catalog.store_key(topology_id)
@@ -259,25 +260,25 @@ class Control:
             pending.task.cancel()
 
     def _schedule(self, topology_id: str, event: DoRebalance | Remove, wait_secs: float) -> None:
-        """Set a topology's timer; an earlier one of the same topology is void."""
+        """Set a topology's timer, in place of an earlier one."""
         self._cancel(topology_id)
 
         async def wait() -> None:
             await asyncio.sleep(wait_secs)
             pending = self._pending.get(topology_id)
             if pending is not None and pending.task is asyncio.current_task():
-                del self._pending[topology_id]  # from here on it is not to be cancelled
+                del self._pending[topology_id]  # from here on it must not be cancelled
             await self._fire(topology_id, event)
 
         task = self._tasks.start(f"{type(event).__name__} of {topology_id}", wait())
         self._pending[topology_id] = _Pending(event, task)
 
     async def _fire(self, topology_id: str, event: DoRebalance | Remove) -> None:
-        """Send an event that is due; when it fails it comes again."""
+        """Send an event that is due; if it fails, it is sent again."""
         try:
             await self.send(topology_id, event)
         except (NotLeaderError, NotTheLeaderError) as error:
-            # The next leader sends it, or this one again at the next look (see look_after).
+            # The next leader sends it, or this one at its next check (see look_after).
             log.info("event_left_to_the_leader", topology_id=topology_id, error=error)
         except (StoreError, SquallError, OSError) as error:
             log.warning("event_failed", topology_id=topology_id, error=error)
@@ -285,7 +286,7 @@ class Control:
 
 
 def topology_name_of_or_none(topology_id: str) -> str | None:
-    """The name in a topology id; None for a name that is no id (not ours to touch)."""
+    """Return the name in a topology id; None if the text is not an id (and so not ours)."""
     try:
         return topology_name_of(topology_id)
     except ValueError:

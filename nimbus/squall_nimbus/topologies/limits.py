@@ -1,10 +1,10 @@
-"""How large a topology may be: what the administrator allows, and what its assignment has room for.
+"""How large a topology may be: what the administrator allows, and what fits into its assignment.
 
-An assignment is one node of ZooKeeper, which takes NODE_BYTES_MAX. It is written gzipped, and how
-well it compresses depends on where executors come to run, which later rounds change. So its size is
-taken in the worst order: every executor on a slot drawn at random, with a start time of its own.
-What fits then fits always, and what does not is refused before anything is written: a topology that
-was accepted can always be moved.
+An assignment is one znode, which holds up to NODE_BYTES_MAX. It is written gzipped, and how well it
+compresses depends on where executors run, which later rounds change. So its size is measured in the
+worst order: every executor on a slot drawn at random, with its own start time. An assignment that
+fits then always fits, and a topology whose assignment does not is refused before anything is
+written: a topology that was accepted can always be moved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from squall_common.topology.model import Executor, WorkerSlot
 
 # The StormBase travels in the same transaction; and other node ids may compress a little worse.
 _ASSIGNMENT_BYTES_MAX = NODE_BYTES_MAX - 100_000
-# Of fewer executors every assignment fits: one takes some 110 bytes before gzip.
+# With fewer executors, every assignment fits: one takes some 110 bytes before gzip.
 _ALWAYS_FITS = 4_000
 _ID_CHARS, _HOST_CHARS = 36, 64  # of a node's id (a UUID) and of a long host name
 _SAMPLE = 4_000
@@ -30,8 +30,8 @@ _START_SECS = 10**8  # start times lie within three years
 
 
 def size_problems(nimbus_conf: Mapping[str, Any], workers: int, executors: int) -> list[str]:
-    """What is wrong with a topology of this size, its system's executors included. Takes some
-    0.2 s where it encodes: not for an event loop."""
+    """List what is wrong with a topology of this size, including system executors. Takes some
+    0.2 s when it encodes, so do not call it on an event loop."""
     problems = [*_allowed(nimbus_conf, workers, executors)]
     if not problems and executors > TASKS_MAX:
         problems.append(f"the topology asks for {executors} executors; the limit is {TASKS_MAX}")
@@ -57,10 +57,10 @@ def _allowed(nimbus_conf: Mapping[str, Any], workers: int, executors: int) -> It
 
 
 def worst_assignment_bytes(executors: int, workers: int) -> int:
-    """The size of the stored assignment when it compresses badly; the same for the same numbers.
-    A part of it is encoded: in this order all parts compress alike."""
+    """Return the size of the stored assignment if it compresses badly; the same for the same
+    numbers. Only a part of it is encoded, since in this order all parts compress alike."""
     draw = random.Random(0)
-    workers = min(workers, executors)  # a worker without executors is none
+    workers = min(workers, executors)  # there is no worker without executors
     nodes = ["".join(draw.choices(_HEX, k=_ID_CHARS)) for _ in range(min(workers, _SAMPLE))]
     host_of = {node: "".join(draw.choices(_HEX, k=_HOST_CHARS)) for node in nodes}
     placed = [Executor(task, task) for task in range(1, min(executors, _SAMPLE) + 1)]

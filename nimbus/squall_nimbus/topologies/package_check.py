@@ -1,4 +1,4 @@
-"""Checks an uploaded package at the submit, as the supervisors that unpack it would."""
+"""Checks an uploaded package at submit, as the supervisors that unpack it would."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 from squall_common.errors import InvalidTopologyError, PackageError, SquallError
 from squall_common.packaging.archive.unpack import check
 
-# Of a thread's processor time. A package at the limit, 512 MB unpacked, takes about two seconds;
-# what is not read by then the supervisors find.
+# Processor time of a thread. A package at the limit, 512 MB unpacked, takes about two seconds; the
+# supervisors check whatever is not read by then.
 _CONTENT_SECS = 5.0
 _AT_ONCE_MAX = 2
 _REMEMBERED_MAX = 256  # as many uploads as there may be under way
 
 
 class PackageChecks:
-    """Checks uploads, each once: a finished one never changes. At most two at a time are checked,
-    in threads of their own; further submits wait."""
+    """Checks each upload once: a finished one never changes. At most two are checked at a time, in
+    their own threads; further submits wait."""
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(_AT_ONCE_MAX)
         self._passed: OrderedDict[str, None] = OrderedDict()
 
     async def check(self, handle: str, package: Path) -> None:
-        """Raises InvalidTopologyError for a package that no supervisor would unpack."""
+        """Raise InvalidTopologyError for a package that no supervisor would unpack."""
         if handle in self._passed:
             self._passed.move_to_end(handle)
             return

@@ -1,4 +1,4 @@
-"""What a user may ask of a rebalance: checked when it is asked for, not when it is carried out."""
+"""Checks the options of a rebalance: when it is asked for, not when it is carried out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_nimbus.store.catalog import StoredTopology
 from squall_nimbus.topologies.submit import parse_conf
 
-# What tasks there are, who owns the topology and what it is called never change while it lives.
+# The tasks, owner and name of a topology never change while it lives.
 _FIXED_KEYS = frozenset(
     {
         "storm.id",
@@ -40,15 +40,15 @@ def check_rebalance(
     blob_problems: Callable[[Mapping[str, Any]], list[str]],
     size_problems: Callable[[int | None, Mapping[str, int]], list[str]],
 ) -> RebalanceOptions:
-    """The options, made canonical; `blob_problems(conf)` says what is wrong with the blobs that a
-    configuration names, `size_problems(workers, executors)` with the size that the topology would
-    have. Raises InvalidTopologyError that lists all that is wrong."""
+    """Return the options, made canonical. `blob_problems(conf)` lists what is wrong with the blobs
+    that a configuration names, `size_problems(workers, executors)` with the size that the topology
+    would have. Raises InvalidTopologyError, which lists all problems."""
     problems = []
     if options.wait_secs is not None and options.wait_secs < 0:
         problems.append(f"wait time {options.wait_secs} s is negative")
     if options.num_workers is not None and not 1 <= options.num_workers <= TASKS_MAX:
         problems.append(
-            f"a topology has from 1 to {TASKS_MAX} workers; asked for {options.num_workers}"
+            f"a topology may have from 1 to {TASKS_MAX} workers; asked for {options.num_workers}"
         )
     tasks_of = Counter(topology.task_to_component.values())
     for component, executors in options.num_executors.items():
@@ -56,10 +56,10 @@ def check_rebalance(
         if tasks == 0:
             problems.append(f"the topology has no component {component!r}")
         elif executors < 1:
-            problems.append(f"{component!r} has at least one executor; asked for {executors}")
+            problems.append(f"{component!r} needs at least one executor; asked for {executors}")
         elif executors > tasks:
             problems.append(
-                f"{component!r} has {tasks} tasks, and so at most {tasks} executors; "
+                f"{component!r} has {tasks} tasks, so it may have at most {tasks} executors; "
                 f"asked for {executors}"
             )
     if not problems:

@@ -1,9 +1,10 @@
-"""A submit, from the call to a topology that runs (design, "The life of a topology").
+"""A submit, from the call to a running topology (design, "The life of a topology").
 
-Everything that can be wrong is found before anything is written. Then package, code and
-configuration are on the disk, synced, of this Nimbus and of another one (see `replication`), before
-/storms/ID makes the topology exist; from there on the life-cycle table takes it to its first
-assignment and its initial status, in this process or, after a crash, in the next leader's.
+Every error that can be found is found before anything is written. Then package, code and
+configuration are written and synced to the disks of this Nimbus and another one (see
+`replication`), before /storms/ID makes the topology exist. From there on the life-cycle table takes
+it to its first assignment and its initial status, in this process or, after a crash, in the next
+leader's.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ from squall_thrift import storm
 
 log = get_logger(__name__)
 
-# A topology of 1 MiB is checked within a second; the rest is for a busy machine.
+# A topology of 1 MiB is checked within a second; the rest is margin for a busy machine.
 _CHECK_SECS = 10.0
-_CHECKS_AT_ONCE = 2  # the threads are there for others, too
+_CHECKS_AT_ONCE = 2  # others use these threads too
 
 
 class TopologyAliveError(Exception):
-    """The name is taken; the text is Storm's."""
+    """The name is in use; the text is Storm's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a client asks for."""
+    """A client's request to submit."""
 
     name: str
     package: str  # the upload's handle
@@ -73,12 +74,12 @@ class Submission:
     initial_status: TopologyStatus = TopologyStatus.ACTIVE
     credentials: Mapping[str, str] | None = None
     owner: str | None = None
-    principal: str | None = None  # as the connection was authenticated; None: it was not
+    principal: str | None = None  # the connection's user; None: it was not authenticated
 
 
 class Submitter:
-    """Takes submissions; those of one name one after the other. `submitting` gets the ids of those
-    that are being stored."""
+    """Takes submissions; those of the same name one after the other. `submitting` gets the ids of
+    topologies that are being stored."""
 
     def __init__(
         self,
@@ -108,11 +109,12 @@ class Submitter:
         self._packages = PackageChecks()
         self._count = 0
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
-        self.submitting = submitting  # shared with who cleans up
+        self.submitting = submitting  # shared with the cleanup
 
     async def submit(self, submission: Submission) -> str:
-        """The new topology's id. Raises InvalidTopologyError, TopologyAliveError, SquallError and
-        the store's errors; then there is no such topology, unless the connection was lost."""
+        """Submit a topology and return its id. Raises InvalidTopologyError, TopologyAliveError,
+        SquallError and the store's errors; then the topology does not exist, unless the connection
+        was lost."""
         if (why := topology_name_error(submission.name)) is not None:
             raise InvalidTopologyError(why)
         async with self._control.locks.hold(submission.name):
@@ -141,7 +143,8 @@ class Submitter:
         return topology.id
 
     async def check_name_is_free(self, name: str) -> None:
-        """Raises TopologyAliveError; a killed topology has its name until it is removed."""
+        """Raise TopologyAliveError if it is not; a killed topology keeps its name until it is
+        removed."""
         try:
             await self._control.find(name)
         except TopologyNotAliveError:
@@ -149,7 +152,7 @@ class Submitter:
         raise TopologyAliveError(f"{name} already exists on cluster")
 
     async def is_name_allowed(self, name: str) -> bool:
-        """Whether a topology could be submitted under the name now."""
+        """Return whether a topology could be submitted under the name now."""
         if topology_name_error(name) is not None:
             return False
         try:
@@ -159,8 +162,8 @@ class Submitter:
         return True
 
     async def _checked(self, submission: Submission) -> StoredTopology:
-        """Find all that is wrong before anything is written; in a thread, and not for longer than
-        _CHECK_SECS, since what it costs is the client's choice."""
+        """Find all problems before anything is written; in a thread, and for at most _CHECK_SECS,
+        since the client controls how much there is to check."""
         self._count += 1
         now = self._clock.time()
         topology_id = make_topology_id(submission.name, self._count, int(now))
@@ -171,7 +174,7 @@ class Submitter:
                 if time.monotonic() > ends_at:
                     raise InvalidTopologyError(
                         f"the topology could not be checked within {_CHECK_SECS:.0f} s",
-                        hint="Submit a smaller one, or again when Nimbus has less to do.",
+                        hint="Submit a smaller one, or try again when Nimbus is less busy.",
                     )
 
             topology, compiled = await asyncio.to_thread(
@@ -188,7 +191,7 @@ class Submitter:
     def _check(
         self, submission: Submission, topology_id: str, check_time: Callable[[], None]
     ) -> tuple[Topology, StoredTopology]:
-        """The same, blobs aside. Touches nothing that the event loop changes."""
+        """Check everything but blobs. Touches nothing that the event loop changes."""
         user_conf = parse_conf(submission.conf)
         topology = from_thrift(submission.topology)
         check_time()
@@ -199,12 +202,12 @@ class Submitter:
         except ConfigError as error:
             raise InvalidTopologyError(error.message, hint=error.hint) from error
         warn_of_ignored(user_conf, topology_id=topology_id)
-        # Whatever the client has put there: as Storm's.
+        # In place of whatever the client sent, as in Storm.
         conf["storm.id"] = topology_id
         conf["topology.submitter.user"] = submission.owner
         conf["topology.submitter.principal"] = submission.principal
         validate_topology(topology, conf, check_time=check_time)
-        if is_on(conf):  # whoever wants a history is told now that there would be none
+        if is_on(conf):  # say now that no history could be written
             try:
                 check_available(history_url(self._conf))
             except HistoryUnavailableError as error:
@@ -222,9 +225,9 @@ class Submitter:
     def blob_problems(
         self, conf: Mapping[str, Any], owner: str | None, dependencies: Sequence[str] = ()
     ) -> list[str]:
-        """What is wrong with the blobs that a topology names: they have to exist, its owner has to
-        be allowed to read them (a key is no secret), and their local names must do no harm in a
-        worker's folder (CVE-2026-82427)."""
+        """List what is wrong with the blobs that a topology names: they must exist, its owner must
+        be allowed to read them (a blob's key is not a secret), and their local names must do no
+        harm in a worker's folder (CVE-2026-82427)."""
         caller = Caller.from_conf(owner, self._conf)
         links, problems = parse_blob_map(conf.get("topology.blobstore.map"))
         named = [(f"topology.blobstore.map names blob {link.key!r}", link.key) for link in links]
@@ -273,22 +276,22 @@ class Submitter:
             base = self._base(submission, topology)
             await self._state.create_topology(topology.id, base, guard=fence)
         except (ConnectionLostError, NotLeaderError):
-            # What was on its way may still arrive. (So it is when this task is cancelled.) The
-            # search finds what is left over, the next leader's too.
+            # A write on its way may still arrive. (The same holds if this task is cancelled.) The
+            # search, here or on the next leader, finds what is left over.
             raise
         except Exception as error:
-            with contextlib.suppress(StoreError):  # or the search does it
+            with contextlib.suppress(StoreError):  # else the search does it
                 await self._replication.delete(keys, fence)
             await self._catalog.delete(topology.id)
             if isinstance(error, NodeExistsError):  # leftovers that a search has not found yet
                 raise SquallError(
-                    f"there is state of {topology.id} already", hint="Try again."
+                    f"state of {topology.id} already exists", hint="Try again."
                 ) from error
             raise
 
     async def _start(self, topology_id: str) -> None:
-        """Assignment, then initial status. The topology exists: what fails here is done by the
-        monitor, or by the next leader."""
+        """Make the assignment, then set the initial status. The topology exists: if this fails, the
+        monitor or the next leader does it."""
         try:
             await self._control.send(topology_id, MonitorDue())
         except (StoreError, SquallError) as error:
@@ -296,13 +299,13 @@ class Submitter:
 
 
 def parse_conf(text: str) -> dict[str, Any]:
-    """The JSON object of a topology's configuration. Raises InvalidTopologyError."""
+    """Parse the JSON object of a topology's configuration. Raises InvalidTopologyError."""
     try:
         conf = json.loads(text) if text else {}
     except (ValueError, RecursionError) as error:
-        raise InvalidTopologyError(f"the topology's configuration is no JSON: {error}") from error
+        raise InvalidTopologyError(f"the topology's configuration is not JSON: {error}") from error
     if not isinstance(conf, dict):
-        raise InvalidTopologyError("the topology's configuration is no JSON object")
+        raise InvalidTopologyError("the topology's configuration is not a JSON object")
     for key, value in conf.items():
         try:
             json.dumps([key, value], ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""What users change in a running topology: sampling, log levels, profiling, credentials."""
+"""User changes to a running topology: sampling, log levels, profiling, credentials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from squall_common.names import EVENTLOGGER_COMPONENT, topology_name_of
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.topologies.lifecycle_shell import Control
 
-_PROFILE_SECS = 600  # how long a request holds that names no end
+_PROFILE_SECS = 600  # how long a request without an end is valid
 
 
 class Settings:
@@ -42,18 +42,20 @@ class Settings:
         self._fence = fence
 
     async def resolve(self, id_or_name: str) -> str:
-        """The id of a live topology; calls that name a topology loosely come with either.
-        Raises TopologyNotAliveError."""
+        """Return the id of a live topology; some calls pass either its id or its name. Raises
+        TopologyNotAliveError."""
         if id_or_name in await self._state.storms():
             return id_or_name
         return (await self._control.find(id_or_name))[0]
 
     async def debug(self, name: str, component: str, options: DebugOptions) -> None:
         """Sample a component's tuples, or (with no component) the whole topology's. Raises
-        SquallError for a percentage that is none, for a component that the topology does not have,
-        and when no event logger would take the sample."""
+        SquallError for an invalid percentage, for a component that the topology does not have, and
+        if there is no event logger to take the sample."""
         if not 0 <= options.sampling_pct <= 100:
-            raise SquallError(f"sampling percentage {options.sampling_pct} is not in 0 to 100")
+            raise SquallError(
+                f"sampling percentage {options.sampling_pct} is not between 0 and 100"
+            )
         async with self._control.locks.hold(name):
             topology_id, base = await self._control.find(name)
             if component and component not in base.component_executors:
@@ -92,7 +94,7 @@ class Settings:
             await self._state.put_log_config(topology_id, LogConfig(levels), guard=fence)
 
     async def log_config(self, id_or_name: str) -> LogConfig:
-        """The levels that were set. Raises TopologyNotAliveError."""
+        """Return the levels that were set. Raises TopologyNotAliveError."""
         return await self._state.log_config(await self.resolve(id_or_name)) or LogConfig()
 
     async def profile(
@@ -106,14 +108,14 @@ class Settings:
             until_ms = int(self._clock.time() * 1000) + _PROFILE_SECS * 1000
         for slot in slots:
             if "/" in slot.node:
-                raise SquallError(f"{slot.node!r} is no host")
+                raise SquallError(f"{slot.node!r} is not a host name")
             request = ProfileRequest(slot, action, until_ms)
             await self._state.put_profile_request(topology_id, request, guard=fence)
 
     async def pending_profiles(
         self, topology_id: str, slots: Iterable[WorkerSlot], action: ProfileAction
     ) -> list[ProfileRequest]:
-        """Requests for some workers that were not carried out yet."""
+        """Return the requests for some workers that have not been carried out yet."""
         await self.resolve(topology_id)
         places = set(slots)
         return [
@@ -123,7 +125,7 @@ class Settings:
         ]
 
     async def put_credentials(self, name: str, creds: Mapping[str, str], owner: str | None) -> None:
-        """Replace a topology's credentials; nothing of them is logged."""
+        """Replace a topology's credentials, which are never logged."""
         async with self._control.locks.hold(name):
             topology_id, base = await self._control.find(name)
             if owner is not None and base.owner and owner != base.owner:

@@ -1,3 +1,3 @@
-"""The answers of Nimbus: pure functions from what is stored and reported to Thrift structures;
-`reader` reads what they need. Nothing here changes anything.
+"""Nimbus' answers: pure functions that turn stored and reported data into Thrift structs; `reader`
+reads the data. Nothing here changes anything.
 """

@@ -1,8 +1,8 @@
-"""What is the matter with a topology, in a word: one decision from what Nimbus has read.
+"""A topology's health in a word: decided from what Nimbus has read.
 
-A topology's status says what its user wants of it (ACTIVE: it is to run). Whether it does run shows
-in its assignment and in what supervisors report about their slots. Both are read at once from
-ZooKeeper and are small, so that every line of `storm list` can say it.
+A topology's status says what its user wants (ACTIVE: it should run). Its assignment and the
+supervisors' reports about their slots show whether it does run. Both are small and quick to read
+from ZooKeeper, so that every line of `storm list` can show it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_FREE_SLOT = "no free slot"
 SUPERVISOR_AWAY = "supervisor away"
 STARTING = Condition.STARTING.value
 
-# Of several slots in trouble the first of these is shown: those that need somebody come first.
+# If several slots are in trouble, the first of these is shown: those that need a person come first.
 _WORST_FIRST = (
     Condition.PACKAGE_REFUSED.value,
     Condition.LAUNCH_FAILED.value,
@@ -38,8 +38,8 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of the whole cluster. `reports` has None for a supervisor that publishes none;
-    `exits` is the last unexpected exit of a worker, by topology id."""
+    """The slots of the whole cluster. `reports` has None for a supervisor that publishes no
+    reports; `exits` is the last unexpected exit of a worker, by topology id."""
 
     offered: Set[WorkerSlot]
     used: Set[WorkerSlot]
@@ -61,8 +61,8 @@ class Slots:
 def health(
     topology_id: str, base: StormBase, slots: Mapping[WorkerSlot, list[Executor]], cluster: Slots
 ) -> str:
-    """The word for a topology whose executors lie on `slots`: `ok` when all of its tasks run, empty
-    when it is being killed."""
+    """Return the word for a topology whose executors are on `slots`: `ok` if all of its tasks run,
+    empty if it is being killed."""
     if base.status is TopologyStatus.KILLED:
         return ""
     found = {_of_slot(topology_id, slot, executors, cluster) for slot, executors in slots.items()}
@@ -72,7 +72,7 @@ def health(
 
 
 def _unplaced(cluster: Slots) -> str:
-    """Why executors have no slot. When one is free, the next round of scheduling places them."""
+    """Return why executors have no slot. If one is free, the next scheduling round places them."""
     if not cluster.reports:
         return NO_SUPERVISOR
     return STARTING if cluster.offered - cluster.used else NO_FREE_SLOT

@@ -1,4 +1,4 @@
-"""The two large pages of Storm's UI: one topology, and one component of it."""
+"""The two large pages of Storm's UI: for a topology, and for one of its components."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class _Tally:
         self._totals: dict[tuple[str, str], Totals] = {}
 
     def add(self, report: Report, window: str) -> None:
-        """Take in an executor."""
+        """Add an executor."""
         self.of(report.component, window).add(
             report.executor, report.stats, report.uptime_secs, window, self._include_system
         )
 
     def of(self, component: str, window: str) -> Totals:
-        """All zeros when there was no executor."""
+        """Return the totals; all zeros if there was no executor."""
         return self._totals.setdefault((component, window), Totals())
 
 
@@ -82,7 +82,8 @@ def topology_page(
 def _topology_stats(
     tally: _Tally, stored: StoredTopology, components: Collection[str]
 ) -> storm.TopologyStats:
-    """By window: what all components emitted and transferred, and how the spouts' tuples ended."""
+    """For each window: how much all components emitted and transferred, and how the spouts' tuples
+    ended."""
     emitted, transferred, acked, failed = (dict.fromkeys(WINDOWS, 0) for _ in range(4))
     complete = {window: stats.Mean() for window in WINDOWS}
     for window in WINDOWS:
@@ -110,7 +111,7 @@ def component_page(
     window: str,
     include_system: bool,
 ) -> storm.ComponentPageInfo:
-    """Everything about one component. The caller has checked that there is such a component."""
+    """Everything about one component. The caller has checked that the component exists."""
     kind = stored.compiled.components[component_id].kind
     tally = _Tally(include_system)
     executors = 0

@@ -1,4 +1,4 @@
-"""Reads the cluster for those who ask: topologies with their assignments, heartbeats and errors."""
+"""Reads the cluster to answer calls: topologies with their assignments, heartbeats and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Errors(enum.Enum):
 
 
 class Reader:
-    """Every call reads anew; nothing is kept."""
+    """Every call reads again; nothing is cached."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Reader:
         copies: Callable[[str], Awaitable[int]],
         clock: Clock,
     ) -> None:
-        """`copies` says how many Nimbus have a blob."""
+        """`copies` returns how many Nimbus nodes have a blob."""
         self._state = state
         self._catalog = catalog
         self._desk = desk
@@ -52,8 +52,8 @@ class Reader:
         self._clock = clock
 
     async def base(self, topology_id: str) -> StormBase:
-        """Raises TopologyNotAliveError."""
-        # An id is one node's name: anything else is no topology's.
+        """Return a live topology's StormBase. Raises TopologyNotAliveError."""
+        # An id is the name of one znode: anything else cannot be an id.
         base = None
         if topology_id and "/" not in topology_id and "\x00" not in topology_id:
             base = await self._state.storm(topology_id)
@@ -62,27 +62,28 @@ class Reader:
         return base
 
     async def stored(self, topology_id: str) -> StoredTopology:
-        """A live topology's code. Raises TopologyNotAliveError, and SquallError where this Nimbus
-        does not have it."""
+        """Return a live topology's code. Raises TopologyNotAliveError, and SquallError if this
+        Nimbus does not have it."""
         await self.base(topology_id)
         await self._catalog.have([topology_id], retry=True)
         try:
             return self._catalog.get(topology_id)
         except BlobNotFoundError:
-            await self._desk.require()  # another Nimbus will have it: say which
+            await self._desk.require()  # another Nimbus has it: name that one
             raise SquallError(f"Nimbus does not have the code of {topology_id}") from None
 
     async def summary(self, topology_id: str) -> storm.TopologySummary:
-        """One topology in a line. Raises TopologyNotAliveError."""
+        """Return the summary of one topology. Raises TopologyNotAliveError."""
         base = await self.base(topology_id)
         return (await self._summaries({topology_id: base}))[0]
 
     async def summaries(self) -> list[storm.TopologySummary]:
-        """All topologies, oldest first."""
+        """Return the summaries of all topologies, oldest first."""
         return await self._summaries((await read_storms(self._state)).bases)
 
     async def _summaries(self, bases: Mapping[str, StormBase]) -> list[storm.TopologySummary]:
-        """Read after `bases`, so that what has just been assigned does not look unassigned."""
+        """Assignments are read after `bases`, so that a topology that has just been assigned does
+        not look unassigned."""
         assignments, supervisors = await asyncio.gather(
             self.assignments(), self._state.supervisors()
         )
@@ -113,7 +114,8 @@ class Reader:
         return TopologyView(topology_id, base, assignment, now, stored, replication_count=copies)
 
     async def view(self, topology_id: str, errors: Errors = Errors.ALL) -> TopologyView:
-        """Everything about a topology, with its code. Raises TopologyNotAliveError, SquallError."""
+        """Return everything about a topology, with its code. Raises TopologyNotAliveError,
+        SquallError."""
         stored = await self.stored(topology_id)
         base, found, beats, reported, copies = await asyncio.gather(
             self.base(topology_id),
@@ -136,7 +138,7 @@ class Reader:
     async def _errors(
         self, stored: StoredTopology, wanted: Errors
     ) -> Mapping[str, Sequence[ErrorInfo]]:
-        """By component; a component without errors has an empty list, as in Storm."""
+        """Return errors by component; one without errors has an empty list, as in Storm."""
         components = sorted(stored.compiled.components)
         found: dict[str, Sequence[ErrorInfo]] = dict.fromkeys(components, ())
         if wanted is Errors.ALL:
@@ -147,16 +149,16 @@ class Reader:
         return found
 
     async def assignments(self) -> dict[str, Assignment]:
-        """All assignments by topology id."""
+        """Return all assignments by topology id."""
         found = await self._state.all_assignments()
         return {topology_id: assignment for topology_id, (assignment, _) in found.items()}
 
     async def supervisors(self) -> dict[str, SupervisorInfo]:
-        """The supervisors that are connected, by id."""
+        """Return the connected supervisors, by id."""
         return await self._state.supervisors()
 
     async def supervisor_summaries(self) -> dict[str, storm.SupervisorSummary]:
-        """The same, each in a line."""
+        """Return the summaries of the connected supervisors, by id."""
         supervisors, assignments = await asyncio.gather(self.supervisors(), self.assignments())
         large = views.are_large(assignments.values())
         return await off_loop_if(
@@ -164,7 +166,7 @@ class Reader:
         )
 
     async def view_without_errors(self, topology_id: str) -> TopologyView:
-        """A topology with its heartbeats; without its code where this Nimbus does not have it."""
+        """Return a topology with its heartbeats; without its code if this Nimbus lacks it."""
         base, found, beats = await asyncio.gather(
             self.base(topology_id),
             self._state.assignment(topology_id),
@@ -174,7 +176,7 @@ class Reader:
         return replace(view, beats=beats)
 
     async def leader_summary(self) -> storm.NimbusSummary | None:
-        """The leader, or None. One that has just won may not have announced itself yet."""
+        """Return the leader, or None. One that has just won may not have announced itself yet."""
         leader = await self._desk.leader(wait=True)
         if leader is None:
             return None
@@ -185,7 +187,7 @@ class Reader:
         return None
 
     async def nimbus_summaries(self) -> list[storm.NimbusSummary]:
-        """Every Nimbus, with who leads by the election itself."""
+        """Return every Nimbus; the election itself says which one leads."""
         leader, nimbuses = await asyncio.gather(self._desk.leader(), self._state.nimbuses())
         now = int(self._clock.time())
         return [

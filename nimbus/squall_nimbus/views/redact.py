@@ -1,10 +1,10 @@
-"""Configuration as it may be shown: what may be a secret is replaced, at any depth.
+"""Hides possible secrets in a configuration before it is shown, at any depth.
 
-As long as callers are not authenticated everybody sees the same, so only what is known to be
-harmless is shown: of a key that Squall knows, its value, and of any other key that it is set. Keys
-that a topology has for itself hold the passwords of its databases under names of all kinds.
+Without authentication every caller sees the same, so only what is known to be harmless is shown:
+the value of a key that Squall knows; of any other key, only that it is set. A topology's own keys
+may hold database passwords under names of all kinds.
 
-In the values that are shown, the password of a URL and what follows `password=` and the like are
+In the values that are shown, the password of a URL and text after `password=` and the like are
 replaced.
 """
 
@@ -21,11 +21,11 @@ _WORDS = (
     r"|api[._-]?key|access[._-]?key|authorization"
 )
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
-# Keys of Squall that the words above catch, and that hold no secret: intervals, class names, sizes.
+# Keys of Squall that match the words above but hold no secret: intervals, class names, sizes.
 _HARMLESS = re.compile(r"\.(secs|ms|millis|class|classes|freq|plugin|size|count|enabled)$")
-# Of Squall, and free for any content.
+# Keys of Squall that may have any content.
 _FREE = frozenset({"topology.environment", "worker.environment"})
-# What Nimbus puts into a topology's configuration itself.
+# Keys that Nimbus itself puts into a topology's configuration.
 _OWN = frozenset({"storm.id"})
 
 _URL_PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:)[^/\s]*(?=@)")
@@ -37,7 +37,7 @@ HIDDEN = "*****"
 
 
 def redact(conf: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a configuration without secrets; null stays null, which tells nothing."""
+    """Return a copy of a configuration without secrets; null stays null, which reveals nothing."""
     return {
         key: _shown(str(key), value) if _is_known(str(key)) else _hidden(value)
         for key, value in conf.items()
@@ -49,7 +49,7 @@ def _is_known(key: str) -> bool:
 
 
 def _hidden(value: Any) -> Any:
-    """Of a map its keys stay: which variables are set, but not to what."""
+    """A map keeps its keys: they show which variables are set, but not their values."""
     if isinstance(value, Mapping):
         return {key: _hidden(one) for key, one in value.items()}
     return None if value is None else HIDDEN

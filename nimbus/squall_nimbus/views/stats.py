@@ -1,8 +1,8 @@
-"""Sums and means over what executors report in their heartbeats.
+"""Sums and means of the statistics that executors report in their heartbeats.
 
 Executors report by window (the last 600, 10800 and 86400 seconds, and since they began), and within
-a window by stream, or by input for what a bolt received. Means are weighted by how many tuples they
-are the mean of: a complete latency by acks, an execute latency by executions.
+a window by stream, or by input for the tuples that a bolt received. Means are weighted by the
+number of tuples behind them: a complete latency by acks, an execute latency by executions.
 
 Counts of streams whose names begin with `__` belong to the system and are left out unless asked
 for.
@@ -25,7 +25,7 @@ _CAPACITY_WINDOW = "600"
 
 @dataclass(slots=True)
 class Mean:
-    """A mean of milliseconds, weighted."""
+    """A weighted mean, in milliseconds."""
 
     total: float = 0.0
     weight: int = 0
@@ -41,8 +41,8 @@ class Mean:
 
 @dataclass(slots=True)
 class Totals:
-    """Counts of one or several executors in one window. A spout has no `executed`, `execute`,
-    `process` and `capacity`; a bolt no `complete`."""
+    """Counts of one or several executors in one window. A spout does not have `executed`,
+    `execute`, `process` and `capacity`; a bolt does not have `complete`."""
 
     executors: int = 0
     tasks: int = 0
@@ -64,7 +64,7 @@ class Totals:
         window: str,
         include_system: bool,
     ) -> None:
-        """Take in an executor; one that has reported nothing yet counts as one that did nothing."""
+        """Add an executor; one that has not reported yet counts as one that did nothing."""
         self.executors += 1
         self.tasks += len(executor.tasks)
         if stats is None:
@@ -112,7 +112,7 @@ class StreamTotals:
 def outputs(
     stats: ExecutorStats, window: str, include_system: bool = True
 ) -> dict[str, StreamTotals]:
-    """What an executor emitted, by stream; for a spout also how its tuples ended."""
+    """Return an executor's emitted counts by stream; for a spout also how its tuples ended."""
     result: dict[str, StreamTotals] = {}
 
     def at(stream: str) -> StreamTotals:
@@ -136,7 +136,7 @@ def outputs(
 def inputs(
     stats: ExecutorStats, window: str, include_system: bool = True
 ) -> dict[tuple[str, str], StreamTotals]:
-    """What a bolt's executor received, by (component, stream)."""
+    """Return a bolt executor's received counts, by (component, stream)."""
     bolt = stats.specific
     if not isinstance(bolt, BoltStats):
         return {}
@@ -161,7 +161,7 @@ def inputs(
 
 
 def capacity(stats: ExecutorStats, uptime_secs: int) -> float:
-    """The share of the last ten minutes that a bolt's executor spent in `execute`."""
+    """Return the share of the last ten minutes that a bolt's executor spent in `execute`."""
     secs = min(uptime_secs, int(_CAPACITY_WINDOW))
     if secs <= 0:
         return 0.0
@@ -170,7 +170,7 @@ def capacity(stats: ExecutorStats, uptime_secs: int) -> float:
 
 
 def known_window(window: str | None) -> str:
-    """The window that a caller asked for; all time when it is none of ours."""
+    """Return the window that a caller asked for, or all time if it is unknown."""
     return window if window in WINDOWS else ALL_TIME
 
 

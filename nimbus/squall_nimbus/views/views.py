@@ -1,10 +1,10 @@
-"""What clients see of topologies, as Thrift structs: summaries and the pages of the UI.
+"""Topologies as clients see them, in Thrift structs: summaries and the pages of the UI.
 
-Pure: from what was read of the cluster to a struct, with every field that Storm's clients require.
+Pure: turns data read from the cluster into structs with every field that Storm's clients require.
 
-What is made for each executor takes long where there are 10,000 of them, so these functions run off
-the loop; and it would take much memory (some 12 KB an executor, decoded), so heartbeats are decoded
-one worker at a time, and what an answer has for each executor is encoded at once.
+Work for each executor takes long when there are 10,000 of them, so these functions run off the
+loop. Their results would also take much memory (some 12 KB per executor, decoded), so heartbeats
+are decoded one worker at a time, and an answer's part for each executor is encoded at once.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from squall_thrift import codec, storm
 _NO_ASSIGNMENT = Assignment("")
 
 
-# What is made for so many executors is made on the loop: some 10 ms at worst. A small call so waits
-# for nobody's large one.
+# Answers for up to this many executors are made on the loop: some 10 ms at worst. So a small call
+# does not wait for a large one.
 _EXECUTORS_ON_LOOP_MAX = 100
 
 
 def are_large(assignments: Iterable[Assignment]) -> bool:
-    """Whether what is made of them would hold the loop."""
+    """Return whether making an answer from them would block the loop."""
     return sum(len(one.executor_slot) for one in assignments) > _EXECUTORS_ON_LOOP_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An executor: where it is placed, what it reported there, and its worker's uptime."""
+    """An executor: its slot, what it reported there, and its worker's uptime."""
 
     executor: Executor
     component: str
@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TopologyView:
-    """One topology at one moment. `stored` is None where this Nimbus does not have its code."""
+    """One topology at one moment. `stored` is None if this Nimbus does not have its code."""
 
     id: str
     base: StormBase
@@ -62,21 +62,21 @@ class TopologyView:
     stored: StoredTopology | None = None
     beats: Mapping[WorkerSlot, UndecodedBeat] = field(default_factory=dict)
     errors: Mapping[str, Sequence[values.ErrorInfo]] = field(default_factory=dict)
-    replication_count: int | None = None  # how many Nimbus have its code; None: not asked
+    replication_count: int | None = None  # how many Nimbus nodes have its code; None: not asked
 
     @property
     def placed(self) -> Assignment:
-        """The assignment, an empty one before the first."""
+        """The assignment; an empty one before the first."""
         return self.assignment or _NO_ASSIGNMENT
 
     @property
     def is_large(self) -> bool:
-        """Whether what is made of it would hold the loop."""
+        """Whether making an answer from it would block the loop."""
         return are_large([self.placed])
 
     @property
     def uptime_secs(self) -> int:
-        """Since it was submitted."""
+        """Seconds since it was submitted."""
         return max(0, self.now_epoch_secs - self.base.launch_time_secs)
 
     @property
@@ -86,7 +86,7 @@ class TopologyView:
 
     @property
     def schedule_status(self) -> str:
-        """In a few words, whether everything runs somewhere."""
+        """Whether everything has a slot, in a few words."""
         executors = sum(self.base.component_executors.values())
         placed = len(self.placed.executor_slot)
         if placed < executors:
@@ -97,11 +97,11 @@ class TopologyView:
         return "Fully Scheduled"
 
     def host(self, slot: WorkerSlot) -> str:
-        """The host name of a slot's supervisor."""
+        """Return the host name of a slot's supervisor."""
         return self.placed.node_host.get(slot.node, "")
 
     def beat(self, slot: WorkerSlot) -> WorkerHeartbeat | None:
-        """A worker's heartbeat, decoded each time; None for one that is damaged, too: its worker
+        """Return a worker's heartbeat, decoded each time. A damaged one also gives None: its worker
         writes another within seconds, or is dead."""
         undecoded = self.beats.get(slot)
         try:
@@ -110,7 +110,7 @@ class TopologyView:
             return None
 
     def reports(self) -> Iterator[Report]:
-        """Of each executor that has a slot, worker by worker, and then of those that have none."""
+        """Yield a report for each executor: worker by worker, then those without a slot."""
         component_of = self.component_of
         for slot, executors in sorted(self.placed.slots().items()):
             beat = self.beat(slot)
@@ -128,7 +128,7 @@ class TopologyView:
 
 
 def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.TopologySummary:
-    """One line of a list of topologies."""
+    """One entry in a list of topologies."""
     placed = view.placed
     slots = placed.slots()
     return storm.TopologySummary(
@@ -164,7 +164,7 @@ def _worker_exit(found: WorkerExit | None) -> storm.WorkerExit | None:
 def supervisor_summaries(
     supervisors: Mapping[str, SupervisorInfo], assignments: Iterable[Assignment]
 ) -> dict[str, storm.SupervisorSummary]:
-    """A list of supervisors by id, each in a line."""
+    """The summaries of supervisors, by id."""
     used: dict[str, set[WorkerSlot]] = {}
     for assignment in assignments:
         for slot in set(assignment.executor_slot.values()):
@@ -191,7 +191,7 @@ def _supervisor_summary(
 
 
 def topology_info(view: TopologyView) -> storm.TopologyInfo:
-    """Every executor with what it reported, and errors by component."""
+    """Every executor with its reported statistics, and errors by component."""
     summaries = [
         codec.encoded_element(executor_summary(view, report, report.slot))
         for report in view.reports()
@@ -305,5 +305,5 @@ def component_type(kind: ComponentKind) -> storm.ComponentType:
 
 
 def shown_conf(conf: Mapping[str, Any]) -> str:
-    """A configuration as JSON, without secrets."""
+    """Return a configuration as JSON, without secrets."""
     return fast_json.dumps(redact(conf), sort_keys=True).decode()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-_POINTS_MAX = 10_000  # of one topology; the oldest go first
+_POINTS_MAX = 10_000  # per topology; the oldest are dropped first
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,17 @@ class MetricPoint:
 
 
 class WorkerMetrics:
-    """Bounded by topology, and to topologies that live: clients cannot make it grow."""
+    """Bounded for each topology, and kept for live ones only: clients cannot make it grow."""
 
     def __init__(self) -> None:
         self._points: dict[str, deque[MetricPoint]] = {}
 
     def add(self, topology_id: str, points: Iterable[MetricPoint]) -> None:
-        """Take in points of a live topology."""
+        """Add points of a live topology."""
         self._points.setdefault(topology_id, deque(maxlen=_POINTS_MAX)).extend(points)
 
     def points(self, topology_id: str) -> list[MetricPoint]:
-        """What is kept, oldest first."""
+        """Return the kept points, oldest first."""
         return list(self._points.get(topology_id, ()))
 
     def keep(self, live: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Two Nimbus daemons: the one that follows asks the other over a socket."""
+"""Two Nimbus daemons: the follower asks the leader over a socket."""
 
 from pathlib import Path
 

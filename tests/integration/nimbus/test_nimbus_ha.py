@@ -1,4 +1,4 @@
-"""Several real Nimbus processes over a real ZooKeeper: killed, stopped, and gone on after."""
+"""Several real Nimbus processes over a real ZooKeeper: killed, paused, and continued."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ SESSION_SECS = 2.0  # as `conf` has it
 
 
 class Nimbuses:
-    """Nimbus processes, each with a disk of its own; clients have all of them as seeds."""
+    """Nimbus processes, each with its own disk; clients have all of them as seeds."""
 
     def __init__(self, conf: dict[str, Any], start: Any, folder: Path) -> None:  # noqa: F811
         self._conf, self._start, self._folder = conf, start, folder
@@ -56,7 +56,7 @@ class Nimbuses:
 
     @asynccontextmanager
     async def connect(self, timeout_secs: float = 30.0) -> AsyncIterator[NimbusClient]:
-        """The leader, as every client finds it, however long that takes."""
+        """Return the leader, as every client finds it, however long that takes."""
         seeds = [f"127.0.0.1:{one.port}" for one in self.started]
         conf = {**self._conf, "nimbus.seeds": seeds, "storm.nimbus.retry.times": 0}  # noqa: F811
 
@@ -71,7 +71,7 @@ class Nimbuses:
             yield one
 
     async def call(self, method: str, *args: Any) -> Any:
-        """One call; again while the leader changes."""
+        """Make a call; repeat it while the leader changes."""
         result: list[Any] = []
 
         async def done() -> bool:
@@ -86,7 +86,7 @@ class Nimbuses:
         return result[0]
 
     async def submit(self, name: str, conf: dict[str, Any] | None = None) -> None:  # noqa: F811
-        """Upload and submit, from the start again when the leader goes."""
+        """Upload and submit; start again if the leader goes away."""
 
         async def done() -> bool:
             try:
@@ -121,8 +121,8 @@ async def test_a_submit_is_accepted_soon_after_the_leader_was_killed(
     nimbuses,
     state,  # noqa: F811
 ) -> None:
-    """Issue 13: within the session time-out + 3 s. That figure is printed; a busy machine may take
-    longer without a fault of ours."""
+    """Within the session timeout + 3 s. That figure is printed; a busy machine may take longer
+    without a fault of ours."""
     await register(state)
     first = await nimbuses.add()
     second, third = await nimbuses.add(), await nimbuses.add()
@@ -141,7 +141,7 @@ async def test_a_submit_is_accepted_soon_after_the_leader_was_killed(
     print(json.dumps({"submit_after_leader_sigkill_secs": round(took, 2), "session": SESSION_SECS}))
     assert took < SESSION_SECS + 15
     assert await state.assignment(topology_id) == placed  # nothing was moved
-    # And once more: the last one has the code, too.
+    # And once more: the last one also has the code.
     leader = await nimbuses.call("getLeader")
     (one,) = [n for n in (second, third) if n.port == leader.port]
     one.kill()
@@ -187,7 +187,7 @@ async def test_pending_kills_and_rebalances_survive_the_leader(
     assert stored["topology.message.timeout.secs"] == 7
 
 
-async def test_a_leader_killed_at_any_step_of_a_submit_leaves_a_topology_or_none(
+async def test_a_leader_killed_at_any_step_of_a_submit_leaves_a_whole_topology_or_none(
     conf,  # noqa: F811
     start,  # noqa: F811
     tmp_path: Path,
@@ -215,8 +215,8 @@ async def _killed_at(
     folder: Path,
     steps: Sequence[str],
 ) -> dict[str, bool]:
-    """One leader after the other dies at its step of a submit; which of them left a topology that
-    runs."""
+    """Kill one leader after the other at its step of a submit; return which of them left a running
+    topology."""
     folder.mkdir()
     nimbuses = Nimbuses(conf, start, folder)
     state = ClusterState.from_conf(conf)  # noqa: F811
@@ -257,7 +257,7 @@ async def _outcomes(
 
         await eventually(whole, f"whole or gone, killed at {step}", 30.0)
         outcomes[step] = await runs(state, name)
-        if outcomes[step]:  # its code is on the disk of the one that is left
+        if outcomes[step]:  # its code is on the disk of the remaining one
             await nimbuses.call("killTopologyWithOpts", name, storm.KillOptions(wait_secs=0))
         leader = standby
     await nimbuses.submit("afterwards")
@@ -272,7 +272,7 @@ async def dies(leader: NimbusProcess, step: str, method: str, *args: Any) -> Non
     assert leader.ended()[0] == -signal.SIGKILL, step
 
 
-async def test_a_leader_killed_at_any_step_of_a_kill_has_it_done_by_the_next(
+async def test_a_kill_is_finished_by_the_next_leader_if_one_dies_at_any_step(
     nimbuses,
     state,  # noqa: F811
 ) -> None:
@@ -304,7 +304,7 @@ async def test_a_leader_killed_at_any_step_of_a_kill_has_it_done_by_the_next(
     await nimbuses.submit("afterwards")
 
 
-async def test_a_leader_killed_at_any_step_of_a_rebalance_has_it_done_by_the_next(
+async def test_a_rebalance_is_finished_by_the_next_leader_if_one_dies_at_any_step(
     nimbuses,
     state,  # noqa: F811
 ) -> None:
@@ -358,7 +358,7 @@ _MULTI = 14  # of error codes only, without any path, when it was refused
 
 
 def transactions(data_dir: Path) -> list[tuple[int, int, int, bytes]]:
-    """All that a ZooKeeper was ever told to change, from its log: session, zxid, kind, the rest.
+    """All changes that a ZooKeeper ever made, from its log: session, zxid, kind, the rest.
 
     A file is a header of 16 bytes, then each transaction as checksum (8 bytes), length (4), that
     many bytes (session 8, cxid 4, zxid 8, time 8, kind 4, ...) and a "B"; zeros follow the last
@@ -377,14 +377,14 @@ def transactions(data_dir: Path) -> list[tuple[int, int, int, bytes]]:
     return found
 
 
-async def test_a_leader_that_was_stopped_and_goes_on_writes_nothing(
+async def test_a_leader_that_was_paused_and_continues_writes_nothing(
     conf,  # noqa: F811
     own_zookeeper,  # noqa: F811
     start,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    """Every transaction that ZooKeeper logged after the second one's term began is looked at: of
-    the first one's sessions there are only its own ephemeral nodes."""
+    """Checks every transaction that ZooKeeper logged after the second one's term began: the first
+    one's sessions wrote only their own ephemeral nodes."""
     conf["storm.zookeeper.port"] = int(own_zookeeper.address.split(":")[1])
     conf["nimbus.monitor.freq.secs"] = 0.2
     nimbuses = Nimbuses(conf, start, tmp_path)
@@ -396,7 +396,7 @@ async def test_a_leader_that_was_stopped_and_goes_on_writes_nothing(
         second = await nimbuses.add()
         await nimbuses.submit("stays")
         await nimbuses.submit("goes")
-        # Timers that fire while it is stopped, and at once when it goes on.
+        # Timers that are due while it is paused, and fire at once when it continues.
         await nimbuses.call("killTopologyWithOpts", "goes", storm.KillOptions(wait_secs=1))
         await nimbuses.call(
             "rebalance", "stays", storm.RebalanceOptions(wait_secs=1, num_workers=2)

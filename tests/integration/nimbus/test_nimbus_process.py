@@ -70,7 +70,7 @@ class NimbusProcess:
         self.process.wait(10)
 
     def ended(self, timeout_secs: float = 15) -> tuple[int, str]:
-        """Exit status and what it wrote to stderr."""
+        """Return its exit status and its stderr."""
         _, err = self.process.communicate(timeout=timeout_secs)
         return self.process.returncode, err.decode()
 
@@ -263,7 +263,7 @@ async def test_a_dead_supervisors_executors_are_moved(conf, start, state) -> Non
         await other.close()
 
 
-async def test_a_port_in_use_is_one_clear_message(conf, start) -> None:
+async def test_a_port_in_use_gives_one_clear_message(conf, start) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -276,7 +276,7 @@ async def test_a_port_in_use_is_one_clear_message(conf, start) -> None:
     assert "Traceback" not in err
 
 
-async def test_a_listener_for_everybody_needs_authentication(conf, start) -> None:
+async def test_a_public_listener_needs_authentication(conf, start) -> None:
     conf["storm.bind.host"] = "0.0.0.0"
     status, err = start(conf).ended()
     assert status == 1
@@ -284,7 +284,7 @@ async def test_a_listener_for_everybody_needs_authentication(conf, start) -> Non
     assert "Traceback" not in err
 
 
-async def test_without_zookeeper_it_waits_says_so_and_goes_on_when_it_comes(
+async def test_without_zookeeper_it_says_so_and_waits_until_it_is_available(
     conf,
     start,
     own_zookeeper,  # noqa: F811
@@ -311,7 +311,7 @@ async def test_without_zookeeper_it_can_be_stopped(conf, start) -> None:
     assert nimbus.ended()[0] == 0
 
 
-async def test_it_can_be_stopped_when_zookeeper_has_gone(
+async def test_it_can_be_stopped_after_zookeeper_has_gone(
     conf,
     start,
     own_zookeeper,  # noqa: F811
@@ -326,7 +326,7 @@ async def test_it_can_be_stopped_when_zookeeper_has_gone(
     assert nimbus.ended()[0] == 0
 
 
-async def test_calls_say_when_zookeeper_is_away(conf, start, own_zookeeper) -> None:  # noqa: F811
+async def test_calls_report_that_zookeeper_is_unavailable(conf, start, own_zookeeper) -> None:  # noqa: F811
     conf["storm.zookeeper.port"] = int(own_zookeeper.address.split(":")[1])
     conf["storm.zookeeper.operation.timeout.ms"] = 500
     nimbus = await start(conf).ready()

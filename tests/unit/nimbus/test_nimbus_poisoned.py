@@ -1,4 +1,4 @@
-"""One topology that something is wrong with, beside a healthy one: it stops nothing of the other's.
+"""A poisoned topology beside a healthy one, which it does not affect.
 
 Each poison is put in by hand, as a damaged disk, another version or a hostile worker would. Then
 every loop of Nimbus is run, and the healthy topology is submitted, moved, rebalanced and removed.
@@ -52,7 +52,7 @@ def _conf(data: bytes) -> Poison:
 
 
 async def _too_large(nimbus: LocalNimbus, poisoned: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a version before there were limits has accepted."""
+    """A topology that a version without limits has accepted."""
     encode = codec.encode_assignment
 
     def padded(assignment: object) -> bytes:
@@ -75,7 +75,7 @@ POISONS: dict[str, Poison] = {
     "a heartbeat is garbage": _heartbeat,
     "its code is gone": _code_gone,
     "its code is damaged": _code_damaged,
-    "its configuration is no JSON": _conf(b"{"),
+    "its configuration is not JSON": _conf(b"{"),
     "its configuration is too deep": _conf(b"[" * 100_000),
     "its configuration is a list": _conf(b"[]"),
     "its configuration has text for a number": _conf(b'{"topology.acker.executors": "x"}'),
@@ -96,7 +96,7 @@ async def nimbus(tmp_path, clock):
 
 
 async def look(nimbus: LocalNimbus) -> None:
-    """One round of Nimbus' loop, all of it."""
+    """One whole round of Nimbus' loop."""
     await nimbus.state.storms()  # an answer: the term is fresh at this time
     await nimbus.nimbus._look()
 
@@ -107,7 +107,7 @@ async def slots(nimbus: LocalNimbus, topology_id: str) -> set[WorkerSlot]:
 
 
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
-async def test_it_stops_nothing_of_a_healthy_topologys(
+async def test_it_does_not_affect_a_healthy_topology(
     nimbus, clock, monkeypatch, caplog, poison: Poison
 ) -> None:
     first = await nimbus.supervisor("sup-a", [6700, 6701])
@@ -166,8 +166,8 @@ async def test_it_stops_nothing_of_a_healthy_topologys(
 
 
 @pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
-async def test_a_new_leader_takes_over_beside_it(tmp_path, monkeypatch, poison: Poison) -> None:
-    """Its start and its timers are made good, and what a kill has left pending is done."""
+async def test_a_new_leader_takes_over_despite_it(tmp_path, monkeypatch, poison: Poison) -> None:
+    """Its start and its timers are repaired, and a pending kill is finished."""
     async with LocalNimbus(tmp_path) as old:
         await old.leads()
         supervisor = await old.supervisor("sup-a", [6700, 6701])
@@ -200,7 +200,7 @@ async def test_a_supervisor_that_cannot_be_read_stops_no_round(nimbus) -> None:
     await damaged.close()
 
 
-async def test_what_is_accepted_fits_and_what_can_never_fit_is_refused(nimbus) -> None:
+async def test_an_accepted_topology_fits_and_one_that_cannot_fit_is_refused(nimbus) -> None:
     """10,000 executors in one topology, started, moved and rebalanced."""
     supervisors = [await nimbus.supervisor(f"sup-{n}", range(6700, 6710)) for n in range(10)]
     topology_id = await nimbus.submit("large", {"topology.workers": 100}, executors=10_000)

@@ -73,7 +73,7 @@ def test_no_planted_secret_is_shown(key: str, value: Any) -> None:
     assert HIDDEN in repr(shown)
 
 
-def test_what_squall_knows_is_shown() -> None:
+def test_values_of_known_keys_are_shown() -> None:
     conf = {
         "storm.id": "wc-1-17",
         "topology.name": "wc",
@@ -84,7 +84,7 @@ def test_what_squall_knows_is_shown() -> None:
     assert redact(conf) == conf
 
 
-def test_a_disk_that_takes_no_history_stops_no_removal(tmp_path: Path) -> None:
+def test_a_history_that_cannot_be_written_does_not_stop_a_removal(tmp_path: Path) -> None:
     history = History(tmp_path / "nimbus" / "history.json", age_secs_max=100)
     history.open()
     (tmp_path / "nimbus").rmdir()
@@ -118,7 +118,7 @@ def test_history_is_bounded(tmp_path: Path) -> None:
     assert history.ids(6)[-1] == "new-1-1"
 
 
-def test_a_history_that_cannot_be_read_is_begun_anew(tmp_path: Path) -> None:
+def test_an_unreadable_history_is_started_again(tmp_path: Path) -> None:
     file = tmp_path / "history.json"
     file.write_bytes(b"{torn")
     history = History(file, age_secs_max=100)
@@ -144,7 +144,7 @@ async def test_a_name_is_held_by_one_at_a_time_in_order() -> None:
     assert len(locks) == 0
 
 
-async def test_a_waiter_that_gives_up_leaves_no_lock_behind() -> None:
+async def test_a_cancelled_waiter_leaves_no_lock_behind() -> None:
     locks = NamedLocks()
     async with locks.hold("a"):
         with pytest.raises(TimeoutError):

@@ -1,5 +1,5 @@
-"""No call holds Nimbus' loop, whatever it asks and however much there is to answer: a topology of
-10,000 executors that all report, and a server whose clients do not share its loop."""
+"""No call blocks Nimbus' loop, however large its answer is: a topology of 10,000 executors that all
+report, and a server whose clients do not share its loop."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _heartbeat(topology_id: str, executors: int) -> storm.SupervisorWorkerHeartb
 
 
 def _costly_topology(inputs_count: int) -> storm.StormTopology:
-    """What takes the most objects and the most time for its bytes: inputs of very short names."""
+    """The content with the most objects and time for its bytes: inputs with very short names."""
     inputs = {
         storm.GlobalStreamId(f"{number:04x}", ""): storm.Grouping(shuffle=storm.NullStruct())
         for number in range(inputs_count)
@@ -80,7 +80,7 @@ def _costly_topology(inputs_count: int) -> storm.StormTopology:
 async def _large_topology(
     nimbus: LocalNimbus, workers: int = WORKERS, windows: Sequence[str] = (":all-time",)
 ) -> str:
-    """Submit it, or so many of its workers, and have all executors report; its id."""
+    """Submit it, or this many of its workers, have all executors report, and return its id."""
     await nimbus.leads()
     await nimbus.supervisor(NODE, ports=range(6700, 6700 + WORKERS))
     topology_id = await nimbus.submit(
@@ -130,11 +130,11 @@ async def _run(folder: Path) -> None:
             await server.stop()
 
 
-def test_neither_a_call_nor_a_round_holds_the_loop(
+def test_neither_a_call_nor_a_round_blocks_the_loop(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For more than 50 ms of its own CPU. Neighbours on the same core add to that, but not to each
-    of three runs; what is too slow by itself is so in all of them."""
+    """Blocking means more than 50 ms of its own CPU time. Neighbours on the same core may add to
+    one of three runs; code that is too slow by itself is so in all of them."""
     found = []
     for number in range(3):
         caplog.clear()
@@ -155,8 +155,8 @@ def test_no_answer_takes_more_memory_than_a_call_may() -> None:
 
 
 def _peak_bytes(workers: int) -> int:
-    """The most memory that getTopologyInfo of so many workers takes beside what was there. In a
-    process of its own: `tracemalloc.stop` may crash a process whose other threads allocate."""
+    """Return the peak memory that getTopologyInfo of this many workers adds. In a separate process:
+    `tracemalloc.stop` may crash a process whose other threads allocate."""
     code = f"from {__name__} import measure\nmeasure({workers})"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT
@@ -166,7 +166,7 @@ def _peak_bytes(workers: int) -> int:
 
 
 def measure(workers: int) -> None:
-    """Print it, and end the process at once."""
+    """Print the peak memory, and end the process at once."""
     with tempfile.TemporaryDirectory() as folder:
         print(asyncio.run(_measure(Path(folder), workers)), flush=True)
     os._exit(0)
@@ -188,8 +188,8 @@ async def _measure(folder: Path, workers: int) -> int:
 
 
 def test_no_frame_takes_more_memory_than_a_call_may() -> None:
-    """The largest frame is a submit of 1 MiB. This is a quarter of one, of the content that takes
-    the most memory."""
+    """The largest frame is a submit of 1 MiB. This one is a quarter of that, with the content that
+    takes the most memory."""
     args = storm.Nimbus.methods["submitTopology"].args.cls
     data = codec.to_bytes(args("costly", "", "{}", _costly_topology(10_750)))
     assert 250_000 < len(data) < 262_144

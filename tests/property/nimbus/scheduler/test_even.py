@@ -1,4 +1,4 @@
-"""What must hold for every cluster and every history of it."""
+"""The rules that hold for every cluster and each of its histories."""
 
 from collections import Counter
 
@@ -43,7 +43,7 @@ def _check(snapshot: ClusterSnapshot, result: dict[str, Placement]) -> None:
                 or slot in set(need.live_placement().values())
             )
     free = offered - users.keys()
-    if free:  # nobody goes short while there are free slots
+    if free:  # every topology is satisfied while there are free slots
         for need in snapshot.topologies:
             wanted = min(need.num_workers, len(need.component_of))
             assert len(set(result[need.id].values())) == wanted
@@ -83,7 +83,9 @@ def test_any_history_keeps_the_rules(cluster, shapes, data) -> None:
 
 @settings(max_examples=examples(50), deadline=None)
 @given(_cluster, st.integers(1, 6), st.lists(st.integers(1, 4), min_size=1, max_size=3))
-def test_a_fresh_topology_is_even_over_workers_and_supervisors(cluster, workers, counts) -> None:
+def test_a_fresh_topology_is_spread_evenly_over_workers_and_supervisors(
+    cluster, workers, counts
+) -> None:
     result = schedule(ClusterSnapshot(cluster, (TopologyNeed("t", workers, _executors(counts)),)))
     loads = Counter(result["t"].values())
     if loads:

@@ -1,4 +1,4 @@
-"""The keys of topologies: made with them, gone with them, and given to nobody but daemons."""
+"""The keys of topologies: made and deleted with them, and given only to daemons."""
 
 import json
 
@@ -56,7 +56,7 @@ async def test_a_supervisor_gets_the_key_of_what_is_assigned_to_it(nimbus) -> No
     await supervisor.close()
 
 
-async def test_who_is_not_to_have_it_does_not_get_it(nimbus) -> None:
+async def test_a_receiver_that_may_not_have_the_key_does_not_get_it(nimbus) -> None:
     receiver = Receiver()
     supervisor = await join(nimbus, "sup-a", receiver)
     topology_id = await nimbus.submit("one")
@@ -85,18 +85,18 @@ async def test_who_is_not_to_have_it_does_not_get_it(nimbus) -> None:
         await one.close()
 
 
-async def test_a_supervisor_without_a_key_of_its_own_gets_none(nimbus) -> None:
+async def test_a_supervisor_without_its_own_key_gets_none(nimbus) -> None:
     supervisor = await join(nimbus, "old", None)
     topology_id = await nimbus.submit("one")
     await assigned(nimbus, topology_id, "old")
-    with pytest.raises(storm.AuthorizationException, match="published no key"):
+    with pytest.raises(storm.AuthorizationException, match="not published a public key"):
         await nimbus.call("getTopologyKey", topology_id, supervisor_name("old"))
     await supervisor.close()
 
 
 @pytest.mark.parametrize("principal", [None, "admin"])
-async def test_no_call_of_the_blob_interface_knows_it(tmp_path, principal: str | None) -> None:
-    """An administrator neither."""
+async def test_no_call_of_the_blob_interface_reveals_it(tmp_path, principal: str | None) -> None:
+    """Not even to an administrator."""
     async with LocalNimbus(tmp_path, conf={"nimbus.admins": ["admin"]}) as nimbus:
         await nimbus.leads()
         topology_id = await nimbus.submit("one")
@@ -125,7 +125,7 @@ async def test_no_call_of_the_blob_interface_knows_it(tmp_path, principal: str |
         assert key not in listed.keys
 
 
-async def test_a_topology_cannot_name_another_ones_key(nimbus) -> None:
+async def test_a_topology_cannot_name_the_key_of_another(nimbus) -> None:
     """A worker would find it in its folder."""
     topology_id = await nimbus.submit("one")
     conf = {"topology.blobstore.map": {curve_blob_key(topology_id): {"localname": "key"}}}
@@ -150,7 +150,7 @@ async def test_it_is_private_on_the_disk_and_goes_with_the_topology(nimbus) -> N
     await eventually(gone, "the key is deleted")
 
 
-async def test_none_is_made_where_the_cluster_wants_none(tmp_path) -> None:
+async def test_no_key_is_made_if_the_cluster_wants_none(tmp_path) -> None:
     async with LocalNimbus(tmp_path, conf={CURVE: False}) as nimbus:
         await nimbus.leads()
         topology_id = await nimbus.submit("one")
@@ -197,7 +197,7 @@ async def test_without_curve_a_submit_is_refused(nimbus, monkeypatch) -> None:
     await nimbus.submit("one", conf={CURVE: False})
 
 
-async def test_another_nimbus_has_it_too_and_hands_it_out(tmp_path) -> None:
+async def test_another_nimbus_also_has_it_and_hands_it_out(tmp_path) -> None:
     ensemble, peers = MemoryEnsemble(), LocalPeers()
     first = LocalNimbus(tmp_path / "a", ensemble=ensemble, port=6627, peers=peers)
     second = LocalNimbus(tmp_path / "b", ensemble=ensemble, port=6628, peers=peers)

@@ -64,7 +64,7 @@ async def update(nimbus: LocalNimbus, key: str, data: bytes) -> None:
 
 
 async def holders(nimbus: LocalNimbus, key: str) -> set[tuple[int, int]]:
-    """Port and version of all that say that they have it."""
+    """Port and version of all nodes that announce it."""
     return {(one.port, one.version) for one in await nimbus.state.blob_holders(key)}
 
 
@@ -78,7 +78,7 @@ async def has(nimbus: LocalNimbus, key: str, data: bytes | None) -> None:
     await eventually(so, f"{key} is {data!r}")
 
 
-async def test_what_was_answered_is_on_two_nodes(cluster: Cluster) -> None:
+async def test_an_answered_write_is_on_two_nodes(cluster: Cluster) -> None:
     first, second = await cluster.leader_and_follower()
     topology_id = await first.submit("wc")
     await create(first, "words", b"1")
@@ -95,10 +95,10 @@ async def test_what_was_answered_is_on_two_nodes(cluster: Cluster) -> None:
         assert not record.pending
 
 
-async def test_a_version_is_fetched_as_soon_as_somebody_has_it(
+async def test_a_version_is_fetched_as_soon_as_one_node_has_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record comes first: nobody has it then, and who has looked is told when that changes."""
+    """Its record comes first: no node has it then, and those that looked are notified later."""
     monkeypatch.setattr("squall_nimbus.blobs.replication._RETRY_SECS", 1000.0)
     first, second = await cluster.leader_and_follower()
     async with asyncio.timeout(20):
@@ -120,7 +120,7 @@ async def test_a_lone_nimbus_answers_at_once_and_one_that_joins_fetches_all(
         await has(second, key, first.nimbus.blobs.read(key))
 
 
-async def test_changes_and_deletions_reach_everybody(cluster: Cluster) -> None:
+async def test_changes_and_deletions_reach_all_nodes(cluster: Cluster) -> None:
     first, second = await cluster.leader_and_follower()
     await create(first, "words", b"1")
     acl = [storm.AccessControl(type=storm.AccessControlType.USER, name="anonymous", access=7)]
@@ -138,7 +138,9 @@ async def test_changes_and_deletions_reach_everybody(cluster: Cluster) -> None:
     assert await first.state.blob_keys() == []
 
 
-async def test_the_next_leader_has_everything_and_the_topology_goes_on(cluster: Cluster) -> None:
+async def test_the_next_leader_has_everything_and_the_topology_keeps_running(
+    cluster: Cluster,
+) -> None:
     first, second = await cluster.leader_and_follower()
     supervisor = await first.supervisor("sup-a")
     topology_id = await first.submit("wc")
@@ -188,7 +190,7 @@ async def test_a_restarted_nimbus_replaces_its_ghosts_announcement(cluster: Clus
 
 
 async def test_a_leader_without_the_code_deletes_nothing_and_fetches_it(cluster: Cluster) -> None:
-    """STORM-1977: b becomes the leader while nobody who has the code can be reached."""
+    """STORM-1977: b becomes the leader while no node that has the code can be reached."""
     first = await (await cluster.nimbus("a")).leads()
     supervisor = await first.supervisor("sup-a")
     topology_id = await first.submit("wc")
@@ -224,7 +226,7 @@ async def test_a_kill_needs_no_code(cluster: Cluster) -> None:
 
 
 async def test_the_whole_cluster_comes_back_after_a_cold_restart(cluster: Cluster) -> None:
-    """STORM-3798: nobody is there, the sessions have ended, ZooKeeper has its data."""
+    """STORM-3798: all nodes are down, the sessions have ended, ZooKeeper has its data."""
     first, second = await cluster.leader_and_follower()
     topology_id = await first.submit("wc")
     await create(first, "words", b"1")
@@ -251,7 +253,7 @@ async def test_what_was_deleted_while_a_node_was_down_does_not_come_back(cluster
     assert again.nimbus.blobs.read("words") == b"2"
 
 
-async def test_a_lost_record_of_a_live_topology_is_written_again(cluster: Cluster) -> None:
+async def test_a_lost_record_of_a_live_topology_is_rewritten(cluster: Cluster) -> None:
     first = await (await cluster.nimbus("a")).leads()
     topology_id = await first.submit("wc")
     await create(first, "words", b"1")
@@ -266,7 +268,7 @@ async def test_a_lost_record_of_a_live_topology_is_written_again(cluster: Cluste
 
 
 async def half_written(first: LocalNimbus, key: str, data: bytes) -> None:
-    """The leader dies when its write is in ZooKeeper, and no other has fetched it."""
+    """The leader dies when its write is in ZooKeeper, before another has fetched it."""
     creating = key not in first.nimbus.blobs
     name, args = ("beginCreateBlob", (key, META)) if creating else ("beginUpdateBlob", (key,))
     session = await first.call(name, *args)
@@ -284,7 +286,7 @@ async def half_written(first: LocalNimbus, key: str, data: bytes) -> None:
     await crash(first)
 
 
-async def test_a_write_that_was_never_answered_and_is_lost_is_taken_back(cluster: Cluster) -> None:
+async def test_a_lost_write_that_was_never_answered_is_taken_back(cluster: Cluster) -> None:
     first, second = await cluster.leader_and_follower()
     await create(first, "words", b"1")
     await half_written(first, "words", b"2")
@@ -302,7 +304,7 @@ async def test_a_write_that_was_never_answered_and_is_lost_is_taken_back(cluster
     await has(again, "words", b"3")
 
 
-async def test_a_new_blob_that_was_never_answered_and_is_lost_is_free_again(
+async def test_the_key_of_a_lost_blob_that_was_never_answered_is_free_again(
     cluster: Cluster,
 ) -> None:
     first, second = await cluster.leader_and_follower()
@@ -330,7 +332,7 @@ async def test_a_pending_write_that_survives_counts(cluster: Cluster) -> None:
     await eventually(settled, "it counts everywhere, or nowhere")
 
 
-async def test_bytes_that_are_not_the_right_ones_are_not_taken(cluster: Cluster) -> None:
+async def test_wrong_bytes_are_refused(cluster: Cluster) -> None:
     first = await (await cluster.nimbus("a")).leads()
     await create(first, "words", b"right")
     first.nimbus.blobs.path("words").write_bytes(b"wrong")
@@ -341,7 +343,7 @@ async def test_bytes_that_are_not_the_right_ones_are_not_taken(cluster: Cluster)
     await has(second, "words", b"right")
 
 
-async def test_a_copy_that_never_comes_holds_nobody_up_for_ever(cluster: Cluster) -> None:
+async def test_a_copy_that_never_comes_does_not_block_forever(cluster: Cluster) -> None:
     """As in Storm: after topology.max.replication.wait.time.sec it goes on without."""
     conf = {"topology.max.replication.wait.time.sec": 0.2}
     first = await (await cluster.nimbus("a", **conf)).leads()

@@ -32,7 +32,7 @@ def files(store: BlobStore) -> set[str]:
     return {p.name for p in store.folder.rglob("*") if p.is_file()}
 
 
-def test_a_blob_is_there_after_its_commit_and_not_before(store) -> None:
+def test_a_blob_exists_after_its_commit_and_not_before(store) -> None:
     writer = store.write("words", create=True, acl=(Access(2, "me", 7),), replication=3)
     writer.write(b"one ")
     writer.write(b"two")
@@ -56,13 +56,13 @@ def test_an_update_is_a_higher_version_and_keeps_the_access_list(store) -> None:
     assert files(store) == {"meta.json", f"data.{second.version}"}
 
 
-def test_a_version_grows_over_a_deletion(store) -> None:
+def test_a_version_still_grows_after_a_deletion(store) -> None:
     first = store.put("words", b"1")
     store.delete("words")
     assert store.put("words", b"1").version > first.version
 
 
-def test_the_same_content_is_no_new_version(store) -> None:
+def test_the_same_content_does_not_make_a_new_version(store) -> None:
     assert store.put("words", b"1") == store.put("words", b"1")
 
 
@@ -87,7 +87,7 @@ def test_of_two_creators_the_first_to_finish_wins(store) -> None:
     assert len(files(store)) == 2
 
 
-def test_what_does_not_exist_is_not_found(store) -> None:
+def test_a_missing_blob_is_not_found(store) -> None:
     for action in (
         lambda: store.meta("x"),
         lambda: store.read("x"),
@@ -103,7 +103,7 @@ def test_what_does_not_exist_is_not_found(store) -> None:
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "a/b", "../../etc/passwd", "a\nb", "x" * 600])
-def test_keys_that_cannot_be_are_refused(store, key) -> None:
+def test_invalid_keys_are_refused(store, key) -> None:
     with pytest.raises(SquallError):
         store.write(key, create=True)
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_version(store, monkeypa
     assert reopened(store).read("words") == b"old"
 
 
-def test_a_finished_file_is_taken_in_and_stays_where_it_was(store, tmp_path) -> None:
+def test_a_finished_file_is_stored_and_stays_where_it_was(store, tmp_path) -> None:
     upload = tmp_path / "upload"
     upload.write_bytes(b"package")
     meta = store.put_file("jar", upload)
@@ -173,11 +173,9 @@ def test_a_write_that_fails_removes_the_part(store, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("take_away", ["put_aside", "delete"])
-def test_a_blob_that_is_taken_away_while_the_disk_is_full_is_away(
-    store, monkeypatch, take_away
-) -> None:
-    """Its folder is gone once it was renamed or its description unlinked: what fails after that
-    must not leave a key without bytes, which could be neither read, nor deleted, nor stored."""
+def test_removing_a_blob_succeeds_on_a_full_disk(store, monkeypatch, take_away) -> None:
+    """A blob is gone once its folder is renamed or its description unlinked: a failure after that
+    must not leave a key without bytes, which could not be read, deleted or stored."""
 
     def full(folder: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,4 +1,4 @@
-"""Uploads: handles that are no paths, caps, and what expires."""
+"""Uploads: handles that are not paths, limits, and expiry."""
 
 import asyncio
 import errno
@@ -62,7 +62,7 @@ async def test_an_upload_can_be_used_when_it_is_finished(inbox) -> None:
         "\x00",
     ],
 )
-async def test_anything_else_is_no_upload(inbox, handle) -> None:
+async def test_anything_else_is_not_an_upload(inbox, handle) -> None:
     assert inbox.finished(handle) is None
     with pytest.raises(SquallError):
         await inbox.chunk(handle, b"x")
@@ -105,7 +105,7 @@ async def test_an_idle_upload_expires(inbox, clock) -> None:
     await inbox.finish(busy)
 
 
-async def test_a_finished_upload_expires_when_nobody_uses_it(inbox) -> None:
+async def test_a_finished_upload_expires_when_unused(inbox) -> None:
     used, old = inbox.begin(), inbox.begin()
     for handle in (used, old):
         await inbox.finish(handle)
@@ -131,7 +131,7 @@ async def test_one_client_cannot_take_all_places(inbox) -> None:
     [
         (100_000, 600, True),
         (100_000, 511, False),
-        (1_000, 200, True),  # of a small disk a tenth stays free
+        (1_000, 200, True),  # on a small disk a tenth stays free
         (1_000, 99, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rounds of scheduling over a whole Nimbus: who is moved, when, and what is written."""
+"""Scheduling rounds over a whole Nimbus: which executors move, when, and what is written."""
 
 import threading
 
@@ -51,8 +51,8 @@ async def beat(nimbus: LocalNimbus, topology_id: str, slot: WorkerSlot) -> None:
     await eventually(newer, "the heartbeat is written")
 
 
-async def test_a_large_assignment_is_noted_beside_the_loop(nimbus, monkeypatch) -> None:
-    """60,000 executors held it for 200 ms, after everything else had gone to the thread."""
+async def test_a_large_assignment_is_recorded_off_the_loop(nimbus, monkeypatch) -> None:
+    """60,000 executors blocked the loop for 200 ms, when all else already ran on the thread."""
     monkeypatch.setattr(assigner, "_EXECUTORS_ON_LOOP_MAX", 1)
     monitor = nimbus.nimbus.assigner._monitor
     put, threads = monitor.put, []
@@ -99,7 +99,7 @@ async def test_a_hung_worker_is_moved_after_the_task_timeout(nimbus, clock) -> N
     await second.close()
 
 
-async def test_workers_of_a_supervisor_that_is_merely_away_stay(nimbus, clock) -> None:
+async def test_workers_of_a_supervisor_that_is_only_away_stay(nimbus, clock) -> None:
     away = await nimbus.supervisor("sup-a", [6700])
     topology_id = await nimbus.submit()
     there = await nimbus.supervisor("sup-b", [6700])
@@ -182,7 +182,7 @@ async def test_topologies_never_share_a_slot(nimbus) -> None:
     await supervisor.close()
 
 
-async def test_a_topology_that_cannot_be_read_keeps_its_slots_and_stops_nobody(nimbus) -> None:
+async def test_an_unreadable_topology_keeps_its_slots_and_does_not_stop_others(nimbus) -> None:
     supervisor = await nimbus.supervisor("sup-a", [6700, 6701])
     damaged = await nimbus.submit("damaged")
     await nimbus.store.set(f"/storms/{damaged}", b"\x00garbage")
@@ -194,7 +194,7 @@ async def test_a_topology_that_cannot_be_read_keeps_its_slots_and_stops_nobody(n
     await supervisor.close()
 
 
-async def test_a_supervisor_that_goes_with_work_is_named_once_in_the_log(nimbus, caplog) -> None:
+async def test_a_supervisor_lost_with_work_is_logged_once(nimbus, caplog) -> None:
     caplog.set_level("INFO")
     worker, idle = await nimbus.supervisor("sup-a", [6700]), await nimbus.supervisor("sup-b", [])
     topology_id = await nimbus.submit()

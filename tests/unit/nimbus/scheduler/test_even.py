@@ -1,4 +1,4 @@
-"""The even scheduler: what a user of Storm expects, case by case."""
+"""The even scheduler: the expectations of a Storm user, case by case."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Placement, Supervi
 
 
 def supervisors(*port_counts: int) -> tuple[Supervisor, ...]:
-    """Supervisors a, b, c ... with so many ports each."""
+    """Supervisors a, b, c ... with this many ports each."""
     return tuple(
         Supervisor(chr(ord("a") + i), f"host-{i}", tuple(range(6700, 6700 + n)))
         for i, n in enumerate(port_counts)
@@ -16,7 +16,7 @@ def supervisors(*port_counts: int) -> tuple[Supervisor, ...]:
 
 
 def executors(*counts: int) -> dict[Executor, str]:
-    """So many one-task executors of components c0, c1 ..."""
+    """This many one-task executors of components c0, c1 ..."""
     result: dict[Executor, str] = {}
     task = 1
     for index, count in enumerate(counts):
@@ -65,7 +65,7 @@ def test_no_slot_means_no_placement() -> None:
     assert run((), TopologyNeed("t", 3, executors(7))) == {"t": {}}
 
 
-def test_what_runs_as_wanted_is_left_alone_even_when_it_is_uneven() -> None:
+def test_a_complete_topology_is_left_alone_even_if_it_is_uneven() -> None:
     now = {e: slot("a0") for e in executors(3)} | {Executor(4, 4): slot("a1")}
     need = TopologyNeed("t", 2, executors(4), now)
     assert run(supervisors(4, 4, 4), need)["t"] == now
@@ -78,7 +78,7 @@ def test_slots_that_appear_are_used_by_a_topology_with_too_few_workers() -> None
     assert sum(placed[e] == slot("a0") for e in now) == 2  # half of them did not move
 
 
-def test_a_lost_worker_is_replaced_and_the_others_run_on() -> None:
+def test_a_lost_worker_is_replaced_and_the_others_keep_running() -> None:
     now = dict(zip(executors(4), map(slot, ["a0", "a0", "a0", "b0"]), strict=True))
     dead = frozenset({Executor(1, 1), Executor(2, 2), Executor(3, 3)})
     placed = run(supervisors(0, 1, 1), TopologyNeed("t", 2, executors(4), now, dead))["t"]
@@ -107,7 +107,7 @@ def test_live_workers_of_a_supervisor_that_is_away_stay() -> None:
     assert run(supervisors(0, 4), need)["t"] == now
 
 
-def test_a_rebalance_to_fewer_workers_empties_slots_and_evens_out() -> None:
+def test_a_rebalance_to_fewer_workers_frees_slots_and_spreads_evenly() -> None:
     now = dict(zip(executors(4), map(slot, ["a0", "b0", "a1", "b1"]), strict=True))
     placed = run(supervisors(2, 2), TopologyNeed("t", 2, executors(4), now, spread=True))["t"]
     assert loads(placed) == [2, 2]

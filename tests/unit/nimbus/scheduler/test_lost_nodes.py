@@ -13,7 +13,7 @@ def assignment(*nodes: str) -> Assignment:
     )
 
 
-def test_each_is_named_when_it_goes_and_when_it_comes_back() -> None:
+def test_each_supervisor_is_reported_when_it_goes_and_when_it_comes_back() -> None:
     nodes = LostNodes()
     work = {"one": assignment("a", "b"), "two": assignment("b")}
     assert nodes.look(["a", "b"], work) == ([], [])
@@ -23,13 +23,13 @@ def test_each_is_named_when_it_goes_and_when_it_comes_back() -> None:
     assert nodes.look(["a", "b"], work) == ([], [])
 
 
-def test_one_without_work_is_not_missed() -> None:
+def test_a_supervisor_without_work_is_not_reported() -> None:
     nodes = LostNodes()
     assert nodes.look(["a", "b"], {"one": assignment("a")}) == ([], [])
     assert nodes.look(["a"], {"one": assignment("a")}) == ([], [])
 
 
-def test_one_whose_work_was_moved_away_does_not_come_back() -> None:
+def test_a_supervisor_whose_work_was_moved_is_not_reported_back() -> None:
     nodes = LostNodes()
     nodes.look(["a"], {"one": assignment("b")})
     assert nodes.look(["a"], {"one": assignment("a")}) == ([], [])

@@ -39,7 +39,7 @@ def dead(monitor: Monitor, now: float, there: set[str] = THERE) -> frozenset[Exe
     return monitor.dead("wc-1-1", dict.fromkeys(there, PORTS), now)
 
 
-def test_an_executor_whose_heartbeat_stands_still_is_dead_after_the_task_timeout(monitor) -> None:
+def test_an_executor_without_new_heartbeats_is_dead_after_the_task_timeout(monitor) -> None:
     observe(monitor, 0, e1=100, e2=100)
     observe(monitor, 10, e1=110, e2=110)
     observe(monitor, 54, e1=110, e2=150)
@@ -55,7 +55,7 @@ def test_a_launched_executor_has_the_launch_timeout_until_its_first_heartbeat(mo
     assert dead(monitor, 120) == {E1, E2}
 
 
-def test_the_heartbeat_of_an_earlier_worker_on_the_slot_is_no_sign_of_life(monitor) -> None:
+def test_the_heartbeat_of_an_earlier_worker_on_the_slot_does_not_count(monitor) -> None:
     monitor.put("wc-1-1", PLACEMENT, {E1}, {SLOT: beat(99, E1)}, 0)
     observe(monitor, 10, e1=99, e2=1)
     assert E1 in dead(monitor, 120)
@@ -68,13 +68,13 @@ def test_a_worker_that_does_not_run_the_executor_does_not_keep_it_alive(monitor)
     assert E1 in dead(monitor, 120)
 
 
-def test_a_gone_supervisor_shortens_the_timeout_even_of_a_launch(monitor) -> None:
+def test_a_lost_supervisor_shortens_even_the_launch_timeout(monitor) -> None:
     monitor.put("wc-1-1", PLACEMENT, {E1, E2}, {}, 0)
     assert dead(monitor, 19.9, {"node-b"}) == frozenset()
     assert dead(monitor, 20, {"node-b"}) == {E1}
 
 
-def test_a_supervisor_that_is_merely_away_has_its_workers_left_alone(monitor) -> None:
+def test_workers_of_a_supervisor_that_is_only_away_are_left_alone(monitor) -> None:
     for now in range(0, 600, 10):
         observe(monitor, now, e1=now, e2=now)
         assert dead(monitor, now, {"node-b"}) == frozenset()
@@ -96,14 +96,14 @@ def test_a_reconnection_grants_one_full_timeout(monitor) -> None:
     assert dead(monitor, 1_045) == {E1, E2}
 
 
-def test_a_new_leader_grants_a_launch_to_what_never_beat(monitor) -> None:
+def test_a_new_leader_grants_the_launch_timeout_to_executors_without_a_heartbeat(monitor) -> None:
     monitor.resume(500)
     observe(monitor, 505, e2=1)
     assert dead(monitor, 550) == {E2}
     assert dead(monitor, 625) == {E1, E2}
 
 
-def test_heartbeats_told_over_thrift_count(monitor) -> None:
+def test_heartbeats_over_thrift_count(monitor) -> None:
     observe(monitor, 0, e1=1, e2=1)
     monitor.heard("wc-1-1", "node-a", {E1, E2}, 77, 40)  # E2 is not on node-a
     assert dead(monitor, 50) == {E2}
@@ -112,14 +112,14 @@ def test_heartbeats_told_over_thrift_count(monitor) -> None:
     assert dead(monitor, 85) == {E1, E2}
 
 
-def test_a_topology_that_is_forgotten_is_watched_no_more(monitor) -> None:
+def test_a_forgotten_topology_is_no_longer_watched(monitor) -> None:
     observe(monitor, 0, e1=1, e2=1)
     monitor.forget("wc-1-1")
     assert dead(monitor, 1_000) == frozenset()
     assert monitor.topologies() == set()
 
 
-def test_a_port_that_its_supervisor_offers_no_more_is_dead_at_once(monitor: Monitor) -> None:
+def test_a_port_that_its_supervisor_no_longer_offers_is_dead_at_once(monitor: Monitor) -> None:
     """Rule (c): nothing will ever run there again."""
     observe(monitor, 1, e1=5, e2=5)
     assert monitor.dead("wc-1-1", {"node-a": {9999}, "node-b": PORTS}, 2) == {E1}

@@ -100,11 +100,11 @@ async def test_meta_and_replication_can_be_set(nimbus) -> None:
     meta = await nimbus.call("getBlobMeta", "words")
     assert meta.settable == storm.SettableBlobMeta(acl=acl, replication_factor=3)
     assert meta.version == version
-    with pytest.raises(ThriftApplicationError, match="not in 1 to"):
+    with pytest.raises(ThriftApplicationError, match="not between 1 and"):
         await nimbus.call("updateBlobReplication", "words", 0)
 
 
-async def test_what_a_live_topology_uses_is_not_deleted(nimbus) -> None:
+async def test_a_blob_that_a_live_topology_uses_is_not_deleted(nimbus) -> None:
     await create(nimbus, "words", b"x")
     topology_id = await nimbus.submit(
         conf={"topology.blobstore.map": {"words": {"localname": "w.txt"}}}
@@ -116,7 +116,7 @@ async def test_what_a_live_topology_uses_is_not_deleted(nimbus) -> None:
     await nimbus.call("deleteBlob", "words")
 
 
-async def test_only_nimbus_writes_what_a_topology_consists_of(nimbus) -> None:
+async def test_only_nimbus_writes_the_blobs_of_a_topologys_code(nimbus) -> None:
     topology_id = await nimbus.submit()
     for method, args in (
         ("beginUpdateBlob", (f"{topology_id}-stormcode.ser",)),
@@ -133,12 +133,12 @@ async def test_a_file_download_never_exists(nimbus) -> None:
 
 
 async def as_user(nimbus: LocalNimbus, user: str, name: str, *args: object) -> object:
-    """A call of somebody who has proved who he is."""
+    """A call from an authenticated user."""
     return await getattr(nimbus.service, name)(Call(name, "127.0.0.1:1", user), *args)
 
 
 async def test_access_lists_are_enforced(nimbus) -> None:
-    """Owner, other, a named user, a supervisor, an administrator: each may what Storm lets him."""
+    """Owner, other, a named user, a supervisor, an administrator: with the rights Storm gives."""
     nimbus.nimbus.conf["nimbus.admins"] = ["root"]
     nimbus.nimbus.conf["nimbus.supervisor.users"] = ["node"]
     acl = [
@@ -192,7 +192,7 @@ async def test_a_topology_may_use_only_blobs_that_its_owner_may_read(nimbus) -> 
         [(2, "bob", -1)],
     ],
 )
-async def test_a_list_that_says_nothing_clear_is_refused(nimbus, acl) -> None:
+async def test_an_invalid_access_list_is_refused(nimbus, acl) -> None:
     entries = [
         storm.AccessControl(type=storm.AccessControlType(kind), name=name, access=access)
         for kind, name, access in acl
@@ -223,7 +223,7 @@ async def test_a_full_disk_is_a_clear_error_and_leaves_nothing(nimbus, monkeypat
     assert list((nimbus.nimbus.blobs.folder / "writing").iterdir()) == []
 
 
-async def test_the_dependencies_that_nobody_uses_any_more_go(tmp_path) -> None:
+async def test_unused_dependencies_are_deleted(tmp_path) -> None:
     conf = {"nimbus.topology.blobstore.deletion.delay.ms": 0, "nimbus.monitor.freq.secs": 0.05}
     async with LocalNimbus(tmp_path, conf=conf) as nimbus:
         await nimbus.leads()

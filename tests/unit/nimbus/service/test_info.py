@@ -1,4 +1,4 @@
-"""What clients are told: summaries and pages with numbers from heartbeats, and no secrets."""
+"""Answers to clients: summaries and pages with numbers from heartbeats, and no secrets."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ async def complete(result: object) -> object:
     return result
 
 
-async def test_the_cluster_in_a_line_each(nimbus, topology_id) -> None:
+async def test_the_cluster_summary_has_an_entry_for_each(nimbus, topology_id) -> None:
     info = await complete(await nimbus.call("getClusterInfo"))
     (supervisor,) = info.supervisors
     assert (supervisor.host, supervisor.supervisor_id) == ("host-a", "sup-a")
@@ -137,7 +137,7 @@ async def test_system_components_and_streams_are_shown_when_asked_for(nimbus, to
     assert page.id_to_spout_agg_stats["words"].common_stats.emitted == 10
 
 
-async def test_a_topology_that_reported_nothing_has_pages_of_zeroes(nimbus) -> None:
+async def test_a_topology_without_reports_has_pages_of_zeros(nimbus) -> None:
     topology_id = await nimbus.submit("quiet")
     page = await complete(await nimbus.call("getTopologyPageInfo", topology_id, "600", True))
     assert page.id_to_spout_agg_stats["words"].common_stats.emitted == 0
@@ -227,7 +227,7 @@ async def test_the_topology_as_submitted_and_as_compiled(nimbus, topology_id) ->
     assert "__ack_init" in compiled.spouts["words"].common.streams
 
 
-async def test_confs_are_shown_without_secrets_and_lead_back_here(nimbus, topology_id) -> None:
+async def test_confs_are_shown_without_secrets_and_name_this_nimbus(nimbus, topology_id) -> None:
     mine = json.loads(await nimbus.call("getTopologyConf", topology_id))
     assert mine["mine"] == "*****"  # a key of the topology's own may hold anything
     assert mine["my.password"] == "*****"
@@ -239,7 +239,7 @@ async def test_confs_are_shown_without_secrets_and_lead_back_here(nimbus, topolo
     assert conf["nimbus.task.timeout.secs"] == 45
 
 
-async def test_owners_sums(nimbus, topology_id) -> None:
+async def test_sums_for_an_owner(nimbus, topology_id) -> None:
     await nimbus.submit("second")
     (owner,) = await nimbus.call("getOwnerResourceSummaries", None)
     assert (owner.owner, owner.total_topologies) == ("anonymous", 2)
@@ -249,7 +249,7 @@ async def test_owners_sums(nimbus, topology_id) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", " a", "..", "a.b", "x" * 300])
-async def test_names_that_cannot_be_are_not_allowed(nimbus, name) -> None:
+async def test_invalid_names_are_not_allowed(nimbus, name) -> None:
     assert await nimbus.call("isTopologyNameAllowed", name) is False
 
 
@@ -269,12 +269,12 @@ async def test_a_live_name_is_not_allowed_and_a_free_one_is(nimbus, topology_id)
         ("getTopologyPageInfo", ("600", False)),
     ],
 )
-async def test_an_id_that_is_no_topology_is_not_alive(nimbus, method, more, topology_id) -> None:
+async def test_an_unknown_id_is_not_alive(nimbus, method, more, topology_id) -> None:
     with pytest.raises(storm.NotAliveException):
         await nimbus.call(method, topology_id, *more)
 
 
-async def test_what_all_supervisors_can_run_is_told(nimbus) -> None:
+async def test_the_platform_that_all_supervisors_can_run_is_reported(nimbus) -> None:
     async with asyncio.timeout(20):
         assert await nimbus.call("getClusterPlatform") == ""
         states = [
@@ -292,7 +292,7 @@ async def test_what_all_supervisors_can_run_is_told(nimbus) -> None:
             await state.close()
 
 
-async def test_only_what_is_known_of_resources_is_shown(nimbus, topology_id) -> None:
+async def test_only_known_resources_are_shown(nimbus, topology_id) -> None:
     info = await complete(await nimbus.call("getClusterInfo"))
     (supervisor,) = info.supervisors
     assert (supervisor.used_mem, supervisor.used_cpu) == (None, None)
@@ -319,7 +319,7 @@ async def code_version(nimbus, topology_id: str) -> int:
 
 
 async def test_the_health_of_a_topology_is_in_its_summary(nimbus, topology_id) -> None:
-    """Its supervisor publishes no reports here, as an older one."""
+    """Its supervisor publishes no reports here, like an older one."""
     assert (await nimbus.call("getTopologySummary", topology_id)).health == "ok"
     waiting = await nimbus.submit("waiting", conf={"topology.workers": 2})
     more = await nimbus.submit("more")
@@ -327,7 +327,7 @@ async def test_the_health_of_a_topology_is_in_its_summary(nimbus, topology_id) -
     assert (await nimbus.call("getTopologySummary", more)).health == "no free slot"
 
 
-async def test_who_submitted_is_what_the_connection_says(nimbus) -> None:
+async def test_the_submitter_is_the_connections_user(nimbus) -> None:
     said = {"topology.submitter.user": "root", "topology.submitter.principal": "root@EXAMPLE"}
     topology_id = await nimbus.submit("forged", conf=said)
     conf = json.loads(await nimbus.call("getTopologyConf", topology_id))

@@ -106,8 +106,8 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
         ("wc", "/etc/passwd", "{}", "upload '/etc/passwd' was not found"),
         ("wc", "stormjar-../../x.jar", "{}", "was not found, or is not finished"),
         ("wc", "", "{}", "was not found, or is not finished"),
-        ("wc", None, "[1]", "is no JSON object"),
-        ("wc", None, "{", "is no JSON"),
+        ("wc", None, "[1]", "is not a JSON object"),
+        ("wc", None, "{", "is not JSON"),
         (
             "wc",
             None,
@@ -117,7 +117,7 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
         ("wc", None, '{"my\\udfff": 1}', "half a surrogate pair (U+DFFF)"),
         ("w\u202ec", None, "{}", "U+202E"),
         ("w\x7fc", None, "{}", "U+007F"),
-        ("wc", None, "[" * 200_000, "is no JSON"),
+        ("wc", None, "[" * 200_000, "is not JSON"),
         ("wc", None, '{"topology.workers": "many"}', "topology.workers is 'many'"),
         ("wc", None, '{"topology.workers": 2147483648}', "expected a whole number from 1 to 65536"),
         ("wc", None, '{"topology.workers": 1e308}', "expected a whole number from 1 to 65536"),
@@ -125,7 +125,7 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
         ("wc", None, '{"topology.workers": 1' + 4_000 * "0" + "}", "topology.workers is 1000"),
         ("wc", None, '{"topology.acker.executors": 65534}', "and 65534 of the system"),
         ("wc", None, '{"topology.eventlogger.executors": 65534}', "and 65535 of the system"),
-        # One acker for each worker: they count, too.
+        # One acker for each worker: they count as well.
         ("wc", None, '{"topology.workers": 65536}', "and 65536 of the system"),
         ("wc", None, '{"topology.workers": 60000}', "bytes in ZooKeeper"),
         (
@@ -143,7 +143,7 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
         ("wc", None, '{"topology.users": ["me"]}', "topology.users is refused: "),
     ],
 )
-async def test_a_wrong_submit_is_refused_and_leaves_nothing(
+async def test_an_invalid_submit_is_refused_and_leaves_nothing(
     nimbus, tmp_path, name, location, conf, says
 ) -> None:
     handle = await nimbus.upload()
@@ -157,7 +157,7 @@ async def test_a_wrong_submit_is_refused_and_leaves_nothing(
     assert list((tmp_path / "nimbus" / "stormdist").iterdir()) == []
 
 
-async def test_the_password_that_storms_java_client_makes_up_is_dropped(nimbus, caplog) -> None:
+async def test_the_password_that_storms_java_client_generates_is_dropped(nimbus, caplog) -> None:
     payload = "storm.zookeeper.topology.auth.payload"
     topology_id = await nimbus.submit(conf={payload: "-1:CANARY", "mine": 1})
     stored = json.loads(await nimbus.call("getTopologyConf", topology_id))
@@ -169,7 +169,7 @@ async def test_the_password_that_storms_java_client_makes_up_is_dropped(nimbus, 
     assert "CANARY" not in caplog.text
 
 
-async def test_a_rebalance_knows_keys_of_storms_by_their_names_here(nimbus) -> None:
+async def test_a_rebalance_maps_storms_keys_to_ours(nimbus) -> None:
     topology_id = await nimbus.submit()
     overrides = '{"topology.spout.wait.progressive.level3.sleep.millis": 7}'
     options = storm.RebalanceOptions(topology_conf_overrides=overrides, wait_secs=0)
@@ -206,7 +206,7 @@ async def test_a_check_that_takes_too_long_ends(nimbus, monkeypatch) -> None:
         await nimbus.submit()
 
 
-async def test_the_administrators_limits_hold(tmp_path) -> None:
+async def test_the_limits_of_the_administrator_hold(tmp_path) -> None:
     conf = {"nimbus.slots.perTopology": 1, "nimbus.executors.perTopology": 4}
     async with LocalNimbus(tmp_path, conf=conf) as nimbus:
         await nimbus.leads()
@@ -222,7 +222,7 @@ async def test_the_administrators_limits_hold(tmp_path) -> None:
 
 
 async def test_a_topology_that_only_a_jvm_could_run_is_refused_by_name(nimbus) -> None:
-    """Storm's Java client and Flux send such."""
+    """Storm's Java client and Flux send such topologies."""
     java = storm.JavaObject(full_class_name="org.apache.FluxShellBolt", args_list=[])
     cases: list[tuple[str, object]] = [
         ("bolt 'count': it is a Java component (the Java class 'org.apache.FluxShellBolt')", java),
@@ -273,7 +273,7 @@ async def test_a_topology_may_have_blanks_in_its_name(nimbus) -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("pyarrow") is None, reason="no PyArrow: pip install -e '.[history]'"
 )
-async def test_a_history_that_nobody_could_write_is_refused_with_the_reason(tmp_path) -> None:
+async def test_a_history_that_could_not_be_written_is_refused_with_the_reason(tmp_path) -> None:
     async with LocalNimbus(tmp_path, conf={"storm.history.dir": "mars://x"}) as nimbus:
         await nimbus.leads()
         with pytest.raises(storm.InvalidTopologyException) as caught:
@@ -285,8 +285,8 @@ async def test_a_history_that_nobody_could_write_is_refused_with_the_reason(tmp_
 
 
 async def test_an_upload_can_be_submitted_until_it_expires(nimbus) -> None:
-    """Under another name, and after every topology made from it is gone: as Storm's inbox, and
-    what `sparse submit --remote_jar_path` relies on."""
+    """Under another name, and after every topology made from it is gone: as in Storm's inbox, on
+    which `sparse submit --remote_jar_path` relies."""
     handle = await nimbus.upload()
     await nimbus.submit("one", handle=handle)
     await nimbus.submit("two", handle=handle)
@@ -350,14 +350,14 @@ async def test_a_kill_without_wait_is_done_when_it_returns(nimbus) -> None:
     assert again in await nimbus.state.storms()
 
 
-async def test_a_second_kill_times_the_removal_anew(nimbus) -> None:
+async def test_a_second_kill_restarts_the_wait(nimbus) -> None:
     await nimbus.submit()
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
     assert await nimbus.state.storms() == []
 
 
-async def test_what_a_state_does_not_allow_is_refused_by_name(nimbus) -> None:
+async def test_an_event_that_the_state_does_not_allow_is_refused_by_name(nimbus) -> None:
     await nimbus.submit()
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
     with pytest.raises(ThriftApplicationError) as caught:
@@ -420,7 +420,7 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
         (storm.RebalanceOptions(num_executors={"nobody": 2}), "no component 'nobody'"),
         (storm.RebalanceOptions(num_executors={"count": 3}), "has 2 tasks"),
         (storm.RebalanceOptions(num_executors={"count": 0}), "at least one executor"),
-        (storm.RebalanceOptions(topology_conf_overrides="nonsense"), "no JSON"),
+        (storm.RebalanceOptions(topology_conf_overrides="nonsense"), "not JSON"),
         (
             storm.RebalanceOptions(
                 topology_conf_overrides='{"topology.message.timeout.secs": "x"}'
@@ -453,7 +453,7 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
         ),
     ],
 )
-async def test_a_wrong_rebalance_is_refused_and_changes_nothing(nimbus, options, says) -> None:
+async def test_an_invalid_rebalance_is_refused_and_changes_nothing(nimbus, options, says) -> None:
     topology_id = await nimbus.submit()
     before = await base(nimbus, topology_id)
     with pytest.raises(storm.InvalidTopologyException) as caught:
@@ -497,7 +497,7 @@ async def test_a_pending_kill_and_rebalance_survive_a_crash(tmp_path) -> None:
         await supervisor.close()
 
 
-async def test_a_start_that_a_crash_left_pending_is_made_by_the_next_leader(tmp_path) -> None:
+async def test_a_start_left_pending_by_a_crash_is_finished_by_the_next_leader(tmp_path) -> None:
     async with LocalNimbus(tmp_path) as first:
         await first.leads()
         supervisor = await first.supervisor("sup-a")
@@ -528,8 +528,10 @@ async def test_a_missing_argument_is_a_protocol_error(nimbus) -> None:
         await nimbus.service.killTopology(Call("killTopology", "p"), None)
 
 
-async def test_a_rebalance_whose_code_is_gone_waits_and_nimbus_lives(nimbus, monkeypatch) -> None:
-    """A leader whose disk was lost: it must not end for what it cannot do for one topology."""
+async def test_a_rebalance_waits_if_the_code_is_gone_and_nimbus_survives(
+    nimbus, monkeypatch
+) -> None:
+    """A leader whose disk was lost must not end because one topology cannot be handled."""
     topology_id = await nimbus.submit()
     options = storm.RebalanceOptions(
         wait_secs=1, topology_conf_overrides='{"topology.max.spout.pending": 7}'
@@ -560,7 +562,7 @@ async def test_a_rebalance_whose_code_is_gone_waits_and_nimbus_lives(nimbus, mon
     await eventually(rebalanced, "it goes on once the code is there")
 
 
-async def test_who_leads_is_answered_soon_though_zookeeper_hangs(nimbus, monkeypatch) -> None:
+async def test_the_leader_is_named_soon_even_if_zookeeper_hangs(nimbus, monkeypatch) -> None:
     monkeypatch.setattr("squall_nimbus.leader._ANSWER_PATIENCE_SECS", 0.05)
 
     async def hangs(*args: object) -> list[str]:

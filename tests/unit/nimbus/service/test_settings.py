@@ -22,7 +22,7 @@ async def topology_id(nimbus) -> str:
     return await nimbus.submit(conf={"topology.eventlogger.executors": 1})
 
 
-async def test_sampling_is_refused_where_it_could_have_no_effect(nimbus, topology_id) -> None:
+async def test_sampling_is_refused_if_it_could_have_no_effect(nimbus, topology_id) -> None:
     with pytest.raises(ThriftApplicationError, match="'wordcount' has no component 'cuont'"):
         await nimbus.call("debug", "wordcount", "cuont", True, 10.0)
     plain = await nimbus.submit("plain")
@@ -45,7 +45,7 @@ async def test_sampling_is_stored_for_a_component_and_for_the_topology(nimbus, t
     assert page.debug_options == storm.DebugOptions(enable=True, samplingpct=25.0)
     await nimbus.call("deactivate", "wordcount")
     assert len((await nimbus.state.storm(topology_id)).component_debug) == 2
-    with pytest.raises(ThriftApplicationError, match="not in 0 to 100"):
+    with pytest.raises(ThriftApplicationError, match="not between 0 and 100"):
         await nimbus.call("debug", "wordcount", "", True, 101.0)
 
 
@@ -75,7 +75,7 @@ async def test_log_levels_are_merged(nimbus, topology_id) -> None:
     assert found["b"].reset_log_level_timeout_epoch is None
 
 
-async def test_profiling_is_asked_for_and_pending_until_it_is_done(nimbus, topology_id) -> None:
+async def test_a_profiling_request_is_pending_until_it_is_done(nimbus, topology_id) -> None:
     dump = storm.ProfileAction.JSTACK_DUMP
     request = storm.ProfileRequest(
         nodeInfo=storm.NodeInfo(node="host-a", port={6700}), action=dump, time_stamp=17
@@ -100,7 +100,7 @@ async def test_credentials_are_replaced_by_their_owner_only(nimbus, topology_id)
     assert (await nimbus.state.credentials(topology_id)).creds == {"a": "1"}
 
 
-async def test_a_node_is_told_its_assignments(nimbus, topology_id) -> None:
+async def test_a_node_gets_its_assignments(nimbus, topology_id) -> None:
     found = (await nimbus.call("getSupervisorAssignments", "sup-a")).storm_assignment
     assert set(found) == {topology_id}
     assert found[topology_id].node_host == {"sup-a": "host-a"}

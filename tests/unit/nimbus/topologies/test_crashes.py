@@ -19,7 +19,7 @@ class Dead(BaseException):
 
 
 class DiesAtWrite:
-    """Lets so many transactions through, and none after."""
+    """Lets this many transactions through, and none after."""
 
     def __init__(self, nimbus: LocalNimbus, writes: int, *, after: bool) -> None:
         self.left = writes
@@ -42,8 +42,8 @@ class DiesAtWrite:
 
 
 async def settled(nimbus: LocalNimbus) -> dict[str, TopologyStatus]:
-    """Wait until what is in ZooKeeper and what is on the disk are the same topologies, each of
-    them active and assigned; return them."""
+    """Wait until ZooKeeper and the disk have the same topologies, each of them active and assigned;
+    return them."""
     found = {}
 
     async def consistent() -> bool:
@@ -76,7 +76,9 @@ async def crash(nimbus: LocalNimbus) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_submit_that_dies_anywhere_is_whole_or_gone(tmp_path: Path, after: bool) -> None:
+async def test_a_submit_that_dies_at_any_write_is_complete_or_gone(
+    tmp_path: Path, after: bool
+) -> None:
     outcomes = []
     for writes in range(20):
         folder = tmp_path / str(writes)
@@ -112,7 +114,7 @@ async def test_a_submit_that_dies_anywhere_is_whole_or_gone(tmp_path: Path, afte
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_kill_that_dies_anywhere_is_finished_by_the_next_leader(
+async def test_a_kill_that_dies_at_any_write_is_finished_by_the_next_leader(
     tmp_path: Path, after: bool
 ) -> None:
     for writes in range(12):
@@ -151,7 +153,7 @@ async def test_a_leader_that_was_replaced_writes_nothing(tmp_path: Path) -> None
         assert term is not None
         # Another has won, and this one has not heard of it.
         await first.store.set("/leader-epoch", b"other")
-        with pytest.raises(Exception, match="not the leader any more"):
+        with pytest.raises(Exception, match="no longer the leader"):
             await first.call("deactivate", "wc")
         assert (await first.state.storm(topology_id)).status is TopologyStatus.ACTIVE
         with pytest.raises(StoreError):
@@ -170,7 +172,7 @@ async def test_state_that_cannot_be_read_deletes_nothing(tmp_path: Path) -> None
         assert nimbus.nimbus.catalog.get(topology_id).id == topology_id
 
 
-async def test_leftovers_are_found(tmp_path: Path) -> None:
+async def test_leftovers_are_removed(tmp_path: Path) -> None:
     async with LocalNimbus(tmp_path, conf=CONF) as nimbus:
         await nimbus.leads()
         live = await nimbus.submit("wc")

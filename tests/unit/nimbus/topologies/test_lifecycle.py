@@ -63,7 +63,7 @@ def run(base: StormBase, event: Event):
 
 
 def after(base: StormBase, event: Event) -> StormBase:
-    """The base that the commands leave behind."""
+    """Return the StormBase that the commands leave behind."""
     for command in run(base, event):
         if isinstance(command, WriteBase | Assign):
             base = command.base
@@ -101,7 +101,7 @@ def test_a_start_makes_an_assignment_and_takes_the_requested_status() -> None:
             assert run(base, event) == (Assign(replace(base, status=status, prev_status=None)),)
 
 
-def test_activating_a_topology_that_starts_changes_what_it_will_become() -> None:
+def test_activating_a_starting_topology_changes_its_initial_status() -> None:
     assert after(STARTING, Deactivate()).prev_status is TopologyStatus.INACTIVE
     pending = replace(STARTING, prev_status=TopologyStatus.INACTIVE)
     assert after(pending, Activate()).prev_status is TopologyStatus.ACTIVE
@@ -112,14 +112,14 @@ def test_activate_and_deactivate_in_the_same_state_write_nothing() -> None:
     assert run(INACTIVE, Deactivate()) == ()
 
 
-def test_kill_waits_the_message_timeout_unless_told_otherwise() -> None:
+def test_kill_waits_the_message_timeout_by_default() -> None:
     assert run(ACTIVE, Kill())[1] == Schedule(Remove(), TIMEOUT_SECS)
     killed = after(ACTIVE, Kill(0))
     assert killed.action_options == KillOptions(0)
     assert run(ACTIVE, Kill(0))[1] == Schedule(Remove(), 0)
 
 
-def test_a_second_kill_times_the_removal_anew() -> None:
+def test_a_second_kill_restarts_the_wait() -> None:
     write, schedule = run(KILLED, Kill(60))
     assert isinstance(write, WriteBase)
     assert write.base.action_options == KillOptions(60)
@@ -132,7 +132,7 @@ def test_kill_ends_a_pending_rebalance() -> None:
     assert after(REBALANCING, Kill(4)).prev_status is None
 
 
-def test_a_new_leader_schedules_what_was_pending() -> None:
+def test_a_new_leader_schedules_pending_events() -> None:
     assert run(KILLED, LeadershipGained()) == (Schedule(Remove(), 5),)
     assert run(REBALANCING, LeadershipGained()) == (Schedule(DoRebalance(), 7),)
 
@@ -158,7 +158,7 @@ def test_a_rebalance_without_a_wait_takes_the_message_timeout() -> None:
     assert write.base.action_options == RebalanceOptions(wait_secs=TIMEOUT_SECS)
 
 
-def test_do_rebalance_applies_numbers_and_goes_back() -> None:
+def test_do_rebalance_applies_the_numbers_and_restores_the_status() -> None:
     (command,) = run(REBALANCING, DoRebalance())
     assert isinstance(command, Assign)
     assert command.spread

@@ -1,4 +1,4 @@
-"""What is the matter with a topology, in a word."""
+"""The health of a topology, in a word."""
 
 import pytest
 
@@ -48,12 +48,12 @@ def test_all_is_well_when_every_slot_runs_what_is_assigned_to_it() -> None:
 
 
 @pytest.mark.parametrize("condition", [one for one in Condition if one is not Condition.RUNNING])
-def test_one_slot_in_trouble_is_the_topologys_trouble(condition: Condition) -> None:
+def test_one_slot_in_trouble_sets_the_topologys_health(condition: Condition) -> None:
     reports = {6700: report(Condition.RUNNING, ONE), 6701: report(condition, TWO)}
     assert word({ONE: A, TWO: B}, reports) == condition.value
 
 
-def test_what_needs_somebody_comes_first() -> None:
+def test_conditions_that_need_a_person_come_first() -> None:
     reports = {6700: report(Condition.CRASH_LOOP, ONE), 6701: report(Condition.STARTING, TWO)}
     assert word({ONE: A, TWO: B}, reports) == "crash loop"
 
@@ -78,7 +78,7 @@ def test_without_a_slot_it_depends_on_whether_one_is_free() -> None:
     assert word({}, None, supervisors={}) == "no supervisor"
 
 
-def test_a_topology_that_lacks_some_slots_is_not_ok() -> None:
+def test_a_topology_without_all_its_slots_is_not_ok() -> None:
     running = {6700: report(Condition.RUNNING, ONE)}
     taken = Assignment("", executor_slot={Executor(7, 7): B})
     assert word({ONE: A}, running, others=(taken,)) == "no free slot"
@@ -89,11 +89,11 @@ def test_a_supervisor_that_is_away_is_named() -> None:
     assert word({ONE: A, TWO: A}, None, supervisors={"sup-b": other}) == "supervisor away"
 
 
-def test_an_older_supervisor_says_nothing_and_is_not_suspected() -> None:
+def test_an_older_supervisor_without_reports_counts_as_ok() -> None:
     assert word({ONE: A, TWO: A}, None) == "ok"
 
 
-def test_the_status_of_a_topology_that_is_killed_says_enough() -> None:
+def test_a_killed_topology_has_no_health() -> None:
     assert word({}, {}, status=TopologyStatus.KILLED) == ""
 
 
@@ -101,11 +101,11 @@ def test_the_status_of_a_topology_that_is_killed_says_enough() -> None:
     "text",
     ["", "[]", "{", '{"6700": 1}', '{"x": ["a", 1, "running"]}', '{"1": ["a", null, "running"]}'],
 )
-def test_reports_that_cannot_be_read_are_none(text: str) -> None:
+def test_unreadable_reports_count_as_missing(text: str) -> None:
     assert parse(text) is None
 
 
-def test_a_condition_of_a_later_version_is_left_out() -> None:
+def test_an_unknown_condition_of_a_later_version_is_ignored() -> None:
     assert parse('{"1": ["a", 1, "running"], "2": ["b", 1, "dancing"]}') == {
         1: SlotReport("a", 1, Condition.RUNNING)
     }
