@@ -107,7 +107,7 @@ async def closed_by_peer(reader: asyncio.StreamReader) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(GUARD_SECS):
-        while not condition():  # noqa: ASYNC110 - what is waited for is not ours to signal
+        while not condition():  # noqa: ASYNC110 - the code under test signals nothing
             await asyncio.sleep(0.005)
 
 
@@ -120,7 +120,7 @@ async def test_call_reaches_handler_with_operation_and_peer() -> None:
         assert call.peer.startswith("127.0.0.1:")
 
 
-async def test_argument_that_is_left_out_is_none() -> None:
+async def test_an_omitted_argument_is_none() -> None:
     async with serving() as (server, _), client_of(server) as client:
         assert await client.call("execute", "echo") == "no args"
         assert await client.call("execute", "echo", None) == "no args"
@@ -155,7 +155,7 @@ async def test_other_failures_are_internal_errors_without_details(name: str, mes
         assert await client.call("execute", "echo", "again") == "again"
 
 
-async def test_unknown_method_is_answered_as_such() -> None:
+async def test_an_unknown_method_is_answered_with_an_error() -> None:
     async with (
         serving() as (server, _),
         ThriftClient(storm.Nimbus, "127.0.0.1", server.port) as client,
@@ -187,7 +187,7 @@ async def test_reply_echoes_the_sequence_id_and_comes_in_order() -> None:
 
 
 async def test_call_message_in_literal_bytes() -> None:
-    """What Storm's own client would send and read, byte for byte."""
+    """The bytes that Storm's own client would send and read."""
     call = (
         b"\x00\x00\x00\x26\x80\x01\x00\x01\x00\x00\x00\x07execute\x00\x00\x00\x01"
         b"\x0b\x00\x01\x00\x00\x00\x01f\x0b\x00\x02\x00\x00\x00\x02ab\x00"
@@ -221,7 +221,7 @@ async def test_call_message_in_literal_bytes() -> None:
         b"\x00\x00\x00\x0c\x80\x01\x00\x63\x00\x00\x00\x00\x00\x00\x00\x01",  # no such type
     ],
 )
-async def test_connection_that_speaks_something_else_is_closed(sent: bytes) -> None:
+async def test_a_connection_with_another_protocol_is_closed(sent: bytes) -> None:
     async with serving() as (server, handler), raw(server) as (reader, writer):
         writer.write(sent)
         assert await closed_by_peer(reader)
@@ -243,7 +243,7 @@ async def test_frame_of_the_limit_is_served_and_one_byte_more_is_refused() -> No
         assert handler.calls == []
 
 
-async def test_bomb_is_refused_and_the_connection_goes_on() -> None:
+async def test_a_bomb_is_refused_and_the_connection_stays_open() -> None:
     bomb = messages.serialize(MessageType.CALL, "execute", 9, b"\x0b\x00\x01\x7f\xff\xff\xffabc")
     async with serving() as (server, handler), raw(server) as (reader, writer):
         writer.write(struct.pack(">i", len(bomb)) + bomb + call_frame("echo", "fine"))
@@ -273,7 +273,7 @@ async def test_connection_that_has_called_may_stay_silent() -> None:
 
 
 async def test_slowloris_is_closed_although_it_keeps_sending() -> None:
-    """The time-out is for the whole frame: a byte now and then does not extend it."""
+    """The timeout is for the whole frame: a byte now and then does not extend it."""
     async with (
         serving(frame_timeout_secs=0.2) as (server, handler),
         raw(server) as (reader, writer),
@@ -289,7 +289,7 @@ async def test_slowloris_is_closed_although_it_keeps_sending() -> None:
         assert handler.calls == []
 
 
-async def test_many_idle_and_half_open_connections_delay_nobody() -> None:
+async def test_many_idle_and_half_open_connections_do_not_delay_others() -> None:
     async with serving() as (server, _):
         streams = []
         try:
@@ -348,7 +348,7 @@ async def test_server_full_of_calls_closes_the_newcomer() -> None:
 
 
 async def test_peer_that_does_not_read_is_dropped() -> None:
-    """Its reply is held no longer than the write time-out."""
+    """Its reply is held no longer than the write timeout."""
     async with serving(write_timeout_secs=0.2) as (server, handler), raw(server) as (_, writer):
         writer.write(call_frame("big", "15000000"))
         await until(lambda: len(handler.calls) == 1)
@@ -365,7 +365,7 @@ async def test_peer_that_does_not_read_is_not_read_from() -> None:
         assert sum(call.operation == "execute" for call in handler.calls) == 21
 
 
-async def test_replies_that_nobody_reads_share_one_bound() -> None:
+async def test_unread_replies_share_one_bound() -> None:
     async with (
         serving(held_bytes_max=20_000_000) as (server, handler),
         raw(server) as (_, one),
@@ -387,7 +387,7 @@ def abort_with_reset(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_peer_that_disconnects_in_a_call_harms_nobody(
+async def test_a_peer_that_disconnects_during_a_call_does_not_affect_others(
     reset: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as (server, handler):
@@ -442,7 +442,7 @@ async def test_stop_cancels_calls_after_the_grace() -> None:
         assert info.value.sent
 
 
-async def test_stop_in_the_moment_of_a_connection_leaks_nothing() -> None:
+async def test_stop_during_a_new_connection_leaks_nothing() -> None:
     server = ThriftServer(SERVICE, Rpc())
     await server.start()
     opening = [asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
@@ -474,7 +474,7 @@ async def test_method_without_permission_fails_construction() -> None:
         ThriftServer(SERVICE, Undeclared())
 
 
-def test_all_faults_of_a_handler_are_named() -> None:
+def test_all_faults_of_a_handler_are_listed() -> None:
     class Faulty:
         @permission(PUBLIC)
         async def result(self, call: Call, id: str) -> None: ...
@@ -494,7 +494,7 @@ def test_all_faults_of_a_handler_are_named() -> None:
 
 
 class Strict:
-    """Authenticates, in name; refuses one permission."""
+    """Claims to authenticate; refuses one permission."""
 
     authenticates = True
 
@@ -549,7 +549,9 @@ async def test_loopback_by_name_is_loopback() -> None:
 
 
 @pytest.mark.parametrize("options", [{"insecure": True}, {"authorizer": Strict()}])
-async def test_authentication_or_insecure_allow_other_addresses(options: dict[str, Any]) -> None:
+async def test_authentication_or_the_insecure_option_allows_other_addresses(
+    options: dict[str, Any],
+) -> None:
     # 0.0.0.0 resolved but bound for the moment of this test only
     server = ThriftServer(SERVICE, Rpc(), host="0.0.0.0", **options)
     assert await server._address() == "0.0.0.0"
@@ -601,7 +603,7 @@ def reply_frame(
         (reply_frame(type_=MessageType.CALL), ApplicationErrorType.INVALID_MESSAGE_TYPE),
     ],
 )
-async def test_answer_to_something_else_ends_the_connection(
+async def test_an_answer_to_another_call_ends_the_connection(
     frame: bytes, type_: ApplicationErrorType
 ) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -657,7 +659,7 @@ async def test_broken_answer_is_a_transport_error(frame: bytes) -> None:
         assert info.value.sent
 
 
-async def test_call_has_a_time_out_of_its_own() -> None:
+async def test_a_call_has_its_own_timeout() -> None:
     async with serving() as (server, handler), client_of(server, timeout_secs=0.05) as client:
         with pytest.raises(ThriftTransportError, match=r"did not answer execute within 0\.05 s"):
             await client.call("execute", "wait")
@@ -675,7 +677,7 @@ async def test_call_has_a_time_out_of_its_own() -> None:
 
 
 async def test_cancelled_call_ends_the_connection() -> None:
-    """Its answer would otherwise be taken for the next call's."""
+    """Otherwise its answer would be taken for that of the next call."""
     async with serving() as (server, handler), client_of(server) as client:
         call = asyncio.create_task(client.call("execute", "wait"))
         await handler.began.wait()
@@ -706,7 +708,7 @@ async def test_call_that_times_out_in_the_queue_was_not_sent_and_leaves_the_conn
 
 
 async def test_call_after_the_peer_closed_was_not_sent() -> None:
-    """So that a caller may repeat it elsewhere."""
+    """So the caller may repeat it elsewhere."""
     async with serving() as (server, _):
         client = client_of(server)
         await client.connect()
@@ -719,7 +721,7 @@ async def test_call_after_the_peer_closed_was_not_sent() -> None:
         assert not info.value.sent
 
 
-async def test_nobody_listening_is_a_transport_error() -> None:
+async def test_a_port_without_a_listener_is_a_transport_error() -> None:
     async with serving() as (server, _):
         port = server.port
     with pytest.raises(ThriftTransportError, match=f"127.0.0.1:{port}: cannot connect") as info:
@@ -728,7 +730,7 @@ async def test_nobody_listening_is_a_transport_error() -> None:
     assert not info.value.sent
 
 
-async def test_callers_mistakes_are_type_errors() -> None:
+async def test_mistakes_of_the_caller_are_type_errors() -> None:
     async with serving() as (server, _), client_of(server) as client:
         with pytest.raises(TypeError, match="DistributedRPC has no method 'getLeader'"):
             await client.call("getLeader")
@@ -744,7 +746,7 @@ async def test_callers_mistakes_are_type_errors() -> None:
 # Fairness and limits
 
 
-async def test_a_method_has_a_limit_of_its_own_and_the_connection_goes_on() -> None:
+async def test_a_method_has_its_own_limit_and_the_connection_stays_open() -> None:
     limits = FrameLimits(otherwise=1_000, by_method={"other": 100_000})
     async with serving(limits=limits) as (server, handler), client_of(server) as client:
         with pytest.raises(ThriftApplicationError) as info:
@@ -768,7 +770,7 @@ async def test_a_caller_that_hangs_up_ends_its_call(length: int) -> None:
         await until(lambda: server.connections == 0)
 
 
-async def test_a_call_that_changes_something_is_carried_out_although_its_caller_is_gone() -> None:
+async def test_a_call_with_effects_is_carried_out_even_if_its_caller_is_gone() -> None:
     async with serving() as (server, handler):
         async with raw(server) as (_, writer):
             writer.write(call_frame("wait", "x"))
@@ -779,7 +781,7 @@ async def test_a_call_that_changes_something_is_carried_out_although_its_caller_
         assert not handler.cancelled
 
 
-async def test_calls_that_were_sent_ahead_are_served_after_a_long_one() -> None:
+async def test_calls_sent_ahead_are_served_after_a_long_one() -> None:
     async with serving(cancelled_on_hang_up={"execute"}) as (server, handler):
         async with raw(server) as (reader, writer):
             writer.write(call_frame("wait", "1"))
@@ -794,7 +796,7 @@ async def test_calls_that_were_sent_ahead_are_served_after_a_long_one() -> None:
         await until(lambda: len(handler.calls) == 41)
 
 
-async def test_what_is_sent_ahead_of_a_reply_counts_as_held() -> None:
+async def test_bytes_sent_ahead_of_a_reply_count_as_held() -> None:
     async with (
         serving(held_bytes_max=50_000) as (server, handler),
         raw(server) as (reader, writer),
@@ -805,8 +807,8 @@ async def test_what_is_sent_ahead_of_a_reply_counts_as_held() -> None:
         assert await closed_by_peer(reader)
 
 
-async def test_a_good_client_is_answered_beside_many_that_send_large_frames() -> None:
-    """Each of them is served by turns; the good one's small call waits for none of theirs."""
+async def test_a_good_client_is_answered_despite_many_that_send_large_frames() -> None:
+    """They are served in turns; the good client's small call waits for none of theirs."""
     async with serving() as (server, handler):
         stop = asyncio.Event()
 

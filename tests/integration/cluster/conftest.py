@@ -1,4 +1,4 @@
-"""The servers that the tests here run on: in memory and real."""
+"""The servers that these tests run on: in memory and real."""
 
 from collections.abc import AsyncIterator
 

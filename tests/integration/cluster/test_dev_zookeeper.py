@@ -1,4 +1,4 @@
-"""The development server: found, started, stopped, restarted, and clear when it cannot be."""
+"""The development server: found, started, stopped, restarted, and clear errors if it cannot be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from squall_common.errors import SquallError
 pytestmark = pytest.mark.integration
 
 
-async def test_it_serves_and_keeps_its_data_and_port_over_a_restart(tmp_path: Path) -> None:
+async def test_it_keeps_its_data_and_port_across_a_restart(tmp_path: Path) -> None:
     server = DevZooKeeper(tmp_path / "zk", tick_ms=200)
     assert server.pid is None
     await server.start()
@@ -57,7 +57,7 @@ async def test_it_listens_on_loopback_only(tmp_path: Path) -> None:
         await server.stop()
 
 
-async def test_a_paused_server_is_stopped_too(tmp_path: Path) -> None:
+async def test_a_paused_server_can_be_stopped(tmp_path: Path) -> None:
     server = DevZooKeeper(tmp_path / "zk")
     await server.start()
     server.send_signal(signal.SIGSTOP)
@@ -69,7 +69,7 @@ async def test_a_paused_server_is_stopped_too(tmp_path: Path) -> None:
         server.send_signal(signal.SIGCONT)
 
 
-async def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = DevZooKeeper(tmp_path / "zk", port=port)
@@ -78,7 +78,7 @@ async def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path) -> N
     assert server.pid is None
 
 
-async def test_a_server_that_ends_at_once_is_said_with_its_last_words(
+async def test_a_server_that_exits_at_once_is_reported_with_its_last_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "_MAIN", "no.such.Main")

@@ -26,7 +26,7 @@ BASE = StormBase("wc", TopologyStatus.INACTIVE, 1)
 
 
 class Candidate:
-    """A Nimbus, as the election sees one."""
+    """A Nimbus as the election sees it."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.store = store
@@ -96,7 +96,7 @@ async def eventually_queued(store: Store, count: int) -> None:
     await eventually(there)
 
 
-async def test_nobody_leads_an_empty_queue(servers: Ensemble) -> None:
+async def test_an_empty_queue_has_no_leader(servers: Ensemble) -> None:
     store = await servers.open()
     assert await leader_of(store) is None
 
@@ -115,7 +115,9 @@ async def test_a_waiting_candidate_that_leaves_does_not_matter(enter: Enter) -> 
     await c.wait_leads()
 
 
-async def test_an_expired_leader_is_told_and_fenced_out(enter: Enter, servers: Ensemble) -> None:
+async def test_an_expired_leader_is_notified_and_fenced_out(
+    enter: Enter, servers: Ensemble
+) -> None:
     a, b = await enter("a:6627"), None
     old = await a.wait_leads()
     b = await enter("b:6627")
@@ -177,7 +179,7 @@ async def test_cluster_state_writes_under_the_leadership(enter: Enter) -> None:
 
 
 async def test_a_restarted_nimbus_does_not_wait_for_its_own_ghost(enter: Enter) -> None:
-    """STORM-3107: the old process was killed, its session lives for another 4 s."""
+    """STORM-3107: the old process was killed, but its session lives for another 4 s."""
     ghost = await enter("a:6627", session_timeout_secs=4)
     await ghost.wait_leads()
     await ghost.election._tasks.close()  # killed: it does nothing more, and leaves nothing
@@ -188,8 +190,8 @@ async def test_a_restarted_nimbus_does_not_wait_for_its_own_ghost(enter: Enter) 
     await eventually_queued(again.store, 1)
 
 
-async def test_two_of_the_same_name_do_not_throw_each_other_out(enter: Enter) -> None:
-    """The second takes the first for its ghost, once; then both stay in the queue."""
+async def test_two_candidates_of_the_same_name_do_not_evict_each_other(enter: Enter) -> None:
+    """The second mistakes the first for its ghost, once; then both stay in the queue."""
     a = await enter("a:6627")
     await a.wait_leads()
     b = await enter("a:6627")
@@ -228,7 +230,7 @@ async def test_a_leader_whose_queue_node_is_deleted_steps_down(enter: Enter) -> 
     await eventually(lambda: a.story == ["gained", "lost"])
 
 
-async def test_queue_nodes_look_like_curators(enter: Enter) -> None:
+async def test_queue_nodes_have_curators_format(enter: Enter) -> None:
     a = await enter("a:6627")
     await a.wait_leads()
     [name] = await a.store.children(paths.LEADER_LOCK)

@@ -38,7 +38,7 @@ async def answering(store: Store, known: dict[int, str]) -> None:
         await changed.wait()
 
 
-async def test_each_question_is_answered_by_who_knows(
+async def test_each_question_is_answered_by_a_worker_that_knows(
     servers: Ensemble, state: ClusterState
 ) -> None:
     big = 2**64 - 1
@@ -72,9 +72,7 @@ async def test_a_question_goes_with_its_asker_and_no_slot_is_seen_in_it(
     assert await questions.asked(state.store, ID, lambda _: None) == []
 
 
-async def test_nothing_is_left_of_a_topology_that_is_gone(
-    servers: Ensemble, state: ClusterState
-) -> None:
+async def test_a_removed_topology_leaves_nothing(servers: Ensemble, state: ClusterState) -> None:
     asker = await servers.open()
     await questions.ask(asker, ID, [7], 0.1)
     await state.remove_topology(ID)

@@ -131,7 +131,7 @@ async def eventually_beats(state: ClusterState, count: int) -> None:
     await eventually(there)
 
 
-async def test_what_removal_left_half_done_is_seen(state: ClusterState) -> None:
+async def test_half_done_removals_are_found(state: ClusterState) -> None:
     """A crash in the middle of the removal keeps /storms/ID; foreign leftovers are found too."""
     await state.create_topology(ID, BASE)
 
@@ -272,7 +272,7 @@ async def eventually_nimbuses(state: ClusterState, nimbuses: list[NimbusInfo]) -
 # Heartbeats
 
 
-async def test_a_beat_is_new_when_its_zxid_is(state: ClusterState) -> None:
+async def test_a_heartbeat_is_new_if_its_zxid_is(state: ClusterState) -> None:
     await state.setup_heartbeats(ID)
     await state.setup_heartbeats(ID)
     beat = WorkerHeartbeat(ID, {Executor(1, 2): None}, 17, 1)
@@ -291,7 +291,9 @@ async def test_a_beat_is_new_when_its_zxid_is(state: ClusterState) -> None:
     assert await state.worker_beats(ID) == {}
 
 
-async def test_a_worker_that_beats_on_after_the_removal_leaves_nothing(state: ClusterState) -> None:
+async def test_a_worker_that_still_beats_after_the_removal_leaves_nothing(
+    state: ClusterState,
+) -> None:
     await state.create_topology(ID, BASE)
     beat = WorkerHeartbeat(ID, {}, 17, 1)
     state.put_worker_beat_nowait(SLOT, beat)
@@ -318,7 +320,7 @@ async def test_the_newest_ten_errors_are_kept_newest_first(state: ClusterState) 
     assert await state.all_errors(ID) == {component: reported[:3:-1], "words": [reported[0]]}
 
 
-async def test_errors_reported_at_once_do_not_disturb_each_other(
+async def test_concurrent_error_reports_do_not_interfere(
     servers: Ensemble, state: ClusterState
 ) -> None:
     await state.create_topology(ID, BASE)
@@ -377,7 +379,7 @@ async def test_damaged_values_raise_with_their_path(state: ClusterState, garbage
     assert await state.storms() == [ID]
 
 
-async def test_one_damaged_node_does_not_silence_the_other_beats() -> None:
+async def test_one_damaged_node_does_not_hide_other_heartbeats() -> None:
     """Foreign names under a topology's heartbeats are passed over."""
     store = MemoryStore(MemoryEnsemble())
     state = ClusterState(store)

@@ -1,4 +1,4 @@
-"""What both stores promise: each test runs on the memory store and on a real ZooKeeper."""
+"""The promises of both stores: each test runs on the memory store and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_mzxid_orders_writes_over_the_whole_tree(servers: Ensemble) -> Non
     assert zxids == sorted(set(zxids))
 
 
-async def test_what_is_not_there(servers: Ensemble) -> None:
+async def test_operations_on_missing_nodes(servers: Ensemble) -> None:
     store = await servers.open()
     assert await store.exists("/none") is None
     with pytest.raises(NoNodeError):
@@ -139,7 +139,7 @@ async def test_sequence_numbers_count_every_node_that_the_parent_ever_had(
     assert await store.create("/p/m-", sequence=True) == "/p/m-0000000003"
 
 
-async def test_a_value_of_the_greatest_size_goes_in_and_out(servers: Ensemble) -> None:
+async def test_a_value_of_the_largest_size_is_stored_and_read(servers: Ensemble) -> None:
     store = await servers.open()
     value = bytes(NODE_BYTES_MAX)
     await store.create("/big", value)
@@ -167,7 +167,7 @@ async def test_a_larger_value_is_refused_before_it_is_sent(servers: Ensemble) ->
 @pytest.mark.parametrize(
     "path", ["", "a", "/a/", "//a", "/a//b", "/a/../b", "/.", "/a\0b", "/\x07"]
 )
-async def test_a_path_that_zookeeper_refuses_is_the_callers_mistake(
+async def test_a_path_that_zookeeper_refuses_is_a_mistake_of_the_caller(
     servers: Ensemble, path: str
 ) -> None:
     store = await servers.open()
@@ -188,7 +188,7 @@ async def test_unusual_names_are_kept(servers: Ensemble, name: str) -> None:
 # Transactions
 
 
-async def test_a_transaction_does_all(servers: Ensemble) -> None:
+async def test_a_transaction_does_all_its_operations(servers: Ensemble) -> None:
     store = await servers.open()
     await store.create("/a")
     await store.create("/old")
@@ -232,7 +232,7 @@ async def test_a_transaction_does_nothing_when_one_operation_fails(
     assert await store.exists("/new") is None
 
 
-async def test_an_empty_transaction_is_nothing(servers: Ensemble) -> None:
+async def test_an_empty_transaction_does_nothing(servers: Ensemble) -> None:
     store = await servers.open()
     await store.transaction([])
 
@@ -321,7 +321,7 @@ async def test_an_exists_watch_waits_for_creation(servers: Ensemble) -> None:
     assert await watched.wait() == "/a"
 
 
-async def test_a_get_that_found_nothing_sets_no_watch(servers: Ensemble) -> None:
+async def test_a_get_that_finds_nothing_sets_no_watch(servers: Ensemble) -> None:
     store = await servers.open()
     watched, marker = Watched(), Watched()
     with pytest.raises(NoNodeError):
@@ -382,8 +382,8 @@ async def test_one_watcher_on_two_nodes_fires_for_each(servers: Ensemble) -> Non
     await eventually(lambda: sorted(watched.paths) == ["/a", "/b"])
 
 
-async def test_a_watch_is_told_before_the_new_value_can_be_read(servers: Ensemble) -> None:
-    """ZooKeeper's ordering guarantee: who reads the new value has had the event."""
+async def test_a_watch_fires_before_the_new_value_can_be_read(servers: Ensemble) -> None:
+    """ZooKeeper's ordering guarantee: a client that reads the new value has had the event."""
     store, other = await servers.open(), await servers.open()
     await store.create("/a", b"0")
     for round_ in range(1, 30):
@@ -438,7 +438,7 @@ async def test_put_nowait_does_not_make_parents(servers: Ensemble) -> None:
 
 
 async def test_put_nowait_does_not_need_the_loop(servers: Ensemble) -> None:
-    """A heartbeat gets through while the event loop is stuck in somebody's execute()."""
+    """A heartbeat gets through while the event loop is stuck in a user's execute()."""
     store, other = await servers.open(), await servers.open()
     await store.create("/beats")
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""A real ZooKeeper that dies, hangs, comes late, or answers nonsense."""
+"""A real ZooKeeper that dies, hangs, starts late, or answers nonsense."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_killed_server_that_returns_finds_the_session_and_its_nodes(
     assert stat.ephemeral_owner == session
 
 
-async def test_without_a_server_every_operation_ends_within_its_time(
+async def test_without_a_server_every_operation_ends_before_its_timeout(
     own_zookeeper: DevZooKeeper, open_store: Open
 ) -> None:
     store = open_store(session_timeout_secs=1)
@@ -117,7 +117,7 @@ async def test_without_a_server_every_operation_ends_within_its_time(
     assert await store.exists("/new") is None  # nothing was sent late
 
 
-async def test_a_request_that_kazoo_holds_for_later_is_taken_back(
+async def test_a_request_that_kazoo_queues_for_later_is_withdrawn(
     own_zookeeper: DevZooKeeper, open_store: Open
 ) -> None:
     """The connection's thread knows of the outage before the loop: what is asked for in between
@@ -171,7 +171,7 @@ async def test_a_server_that_hangs_is_noticed_by_its_silence(
     await store.get("/a")
 
 
-async def test_a_server_that_hangs_is_noticed_though_requests_keep_coming(
+async def test_a_hung_server_is_noticed_even_if_requests_keep_coming(
     own_zookeeper: DevZooKeeper, open_store: Open
 ) -> None:
     """kazoo pings only when it has nothing to send: heartbeats would hide the silence for good."""
@@ -261,10 +261,10 @@ async def test_a_leader_stops_acting_before_its_session_can_end(
     await election.close()
 
 
-async def test_a_leader_goes_on_after_a_short_outage(
+async def test_a_leader_continues_after_a_short_outage(
     own_zookeeper: DevZooKeeper, open_store: Open
 ) -> None:
-    """A restart of ZooKeeper within the session time-out moves nothing: the term stands."""
+    """A restart of ZooKeeper within the session timeout changes nothing: the term continues."""
     store = open_store(session_timeout_secs=4, operation_timeout_secs=5)
     await store.start()
     terms: list[Leadership] = []
@@ -300,7 +300,7 @@ async def test_start_waits_for_a_server_that_comes_late(
     assert store.state is CONNECTED
 
 
-async def test_start_can_be_given_up(own_zookeeper: DevZooKeeper) -> None:
+async def test_start_can_be_cancelled(own_zookeeper: DevZooKeeper) -> None:
     await own_zookeeper.stop()
     store = ZooKeeperStore(own_zookeeper.address)
     with pytest.raises(TimeoutError):

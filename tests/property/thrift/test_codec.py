@@ -1,4 +1,4 @@
-"""What holds for every struct and for any bytes."""
+"""Properties of every struct and of any bytes."""
 
 from typing import Any
 
@@ -87,8 +87,8 @@ damages = st.lists(
 def test_damaged_bytes_are_refused_or_read_to_the_same_byte(
     case: tuple[idl.StructSpec, Any], tries: list[list[tuple[int, int]]]
 ) -> None:
-    """Never another error than ProtocolError, whatever a few bytes became. (To draw the struct is
-    what takes time: each is damaged in several ways.)"""
+    """No error but ProtocolError, whatever a few bytes became. (Drawing a struct takes the most
+    time, so each is damaged in several ways.)"""
     spec, value = case
     whole = codec.to_bytes(value)
     for changes in tries:
@@ -127,7 +127,7 @@ READABLE = [s for s in STRUCTS if not any(_keys_are_lists(f.type) for f in s.fie
 
 
 def plain(value: Any) -> Any:
-    """A struct of either load as nested tuples, without what is unset."""
+    """A struct of either load as nested tuples, without unset fields."""
     if hasattr(value, "thrift_spec"):
         fields = sorted((f[1], getattr(value, f[1])) for f in value.thrift_spec.values())
         return (type(value).__name__, *((n, plain(v)) for n, v in fields if v is not None))

@@ -168,7 +168,7 @@ def test_union_has_exactly_one_field(data: bytes) -> None:
         codec.from_bytes(storm.HBMessageData, data)
 
 
-def test_text_that_is_no_utf8_is_refused() -> None:
+def test_text_that_is_not_utf8_is_refused() -> None:
     data = field(11, 1, b"\x00\x00\x00\x02\xc3\x28") + b"\0"
     with pytest.raises(ProtocolError, match="not UTF-8") as info:
         codec.from_bytes(storm.LSSupervisorId, data)
@@ -230,7 +230,7 @@ _TOPOLOGY: dict[str, Any] = {"spouts": {}, "bolts": {}, "state_spouts": {}}
         ),
     ],
 )
-def test_what_cannot_be_written_is_named(value: object, message: str) -> None:
+def test_an_encode_error_names_the_field(value: object, message: str) -> None:
     with pytest.raises(EncodeError) as info:
         codec.to_bytes(value)
     assert str(info.value) == message
@@ -308,7 +308,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bomb_is_refused_without_cost(name: str) -> None:
+def test_a_bomb_is_refused_cheaply(name: str) -> None:
     data = BOMBS[name]
     tracemalloc.start()
     try:
@@ -335,7 +335,7 @@ def test_bomb_is_refused_without_cost(name: str) -> None:
         (b"\x63" + _UNKNOWN + b"\0", "type 99 does not exist", 3),
     ],
 )
-def test_refusal_tells_what_is_wrong_and_where(data: bytes, reason: str, offset: int) -> None:
+def test_a_refusal_says_what_is_wrong_and_where(data: bytes, reason: str, offset: int) -> None:
     with pytest.raises(ProtocolError) as info:
         codec.from_bytes(storm.StormTopology, data)
     assert info.value.reason.startswith(reason)

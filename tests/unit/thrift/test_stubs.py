@@ -6,7 +6,7 @@ from squall_thrift import idl, storm, stubs
 
 
 def test_stub_is_up_to_date() -> None:
-    """If not: `python -m squall_thrift.stubs`."""
+    """If it is not, run `python -m squall_thrift.stubs`."""
     assert stubs.STUB_FILE.read_text(encoding="utf-8") == stubs.stub_text(storm.INTERFACE)
 
 

@@ -1,9 +1,9 @@
-"""Lines that a peer can cause at will: one a minute, with a count."""
+"""Log lines that a peer can cause at will: one a minute, with a count."""
 
 from squall_thrift.throttle import Throttle
 
 
-def test_one_line_a_minute_of_each_kind_with_how_many_were_left_out() -> None:
+def test_one_line_a_minute_of_each_kind_with_the_number_left_out() -> None:
     now = 0.0
     throttle = Throttle(60.0, lambda: now)
     assert throttle.left_out("a") == 0
@@ -14,7 +14,7 @@ def test_one_line_a_minute_of_each_kind_with_how_many_were_left_out() -> None:
     assert throttle.left_out("a") is None
 
 
-def test_kinds_without_end_take_no_memory_without_end() -> None:
+def test_any_number_of_kinds_takes_bounded_memory() -> None:
     throttle = Throttle()
     for number in range(5_000):
         assert throttle.left_out(number) == 0

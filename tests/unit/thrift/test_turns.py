@@ -1,4 +1,4 @@
-"""Who comes next: peers by turns, and a peer's connections by turns."""
+"""Fair order: peers take turns, and so do a peer's connections."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from squall_thrift.off_loop import CALLER, FairExecutor
 from squall_thrift.turns import FairQueue, Turns
 
 
-def test_a_peer_with_many_connections_gets_no_more_than_one_with_one() -> None:
+def test_a_peer_with_many_connections_gets_no_more_than_a_peer_with_one() -> None:
     queue: FairQueue[str] = FairQueue()
     for connection in range(3):
         for item in range(2):
@@ -73,6 +73,6 @@ def test_work_is_done_by_turns_of_its_callers() -> None:
     assert done == ["a1", "b1", "a2", "a3"]
 
 
-def test_what_work_raises_comes_back() -> None:
+def test_an_error_of_the_work_is_raised_to_its_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         FairExecutor("test").submit(lambda: 1 / 0).result(10)
