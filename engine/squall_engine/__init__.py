@@ -1,4 +1,4 @@
-"""The engine: the executors of one worker and everything between them, in one thread."""
+"""The engine: runs the executors of one worker, and everything between them, on one thread."""
 
 from squall_engine.engine import Engine, tune_garbage_collector
 from squall_engine.loading import ComponentStartError

@@ -43,24 +43,25 @@ if TYPE_CHECKING:
     from squall_engine.observe.metrics import Metrics as Metrics
     from squall_engine.observe.metrics import Tap
 
-# Not everything that a program waits for ends with a turn: a spout's thread may find that it has
-# come to its end. Such a change is seen this much later.
+# Not everything that a program waits for ends with a turn: a spout's thread may finish between two
+# turns. Such a change is noticed at most this much later.
 _LOOK_SECS = 0.01
 
 
 class EngineEndedError(SquallError):
-    """The engine has died or was stopped, and what was waited for will not happen any more."""
+    """The engine has died or was stopped, so the awaited condition can no longer become true."""
 
 
 class EmbeddedEngine(Engine):
-    """An engine, and what programs around it ask of it. On its loop, unless a method says so."""
+    """An engine with the methods that embedding programs need. Call them on its event loop, unless
+    a method says otherwise."""
 
     # ---- waiting ----
 
     async def run_until(self, condition: Callable[[], bool]) -> None:
-        """Let the engine turn until `condition()` is true. It is asked after every turn (and now
-        and then between), on the loop: it must be quick, and may raise to end the wait. Raises
-        EngineEndedError when the engine has ended meanwhile; one wait at a time."""
+        """Let the engine run until `condition()` is true. The condition is checked on the loop
+        after every turn, and now and then in between: it must be quick, and may raise to end the
+        wait. Only one wait at a time. Raises EngineEndedError when the engine ends meanwhile."""
         assert self.after_turn is None, "one wait at a time"
         loop = self.loop
         done: asyncio.Future[None] = loop.create_future()
@@ -94,19 +95,21 @@ class EmbeddedEngine(Engine):
             self.after_turn = None
 
     async def run_until_drained(self, also: Callable[[], bool] | None = None) -> None:
-        """Let the engine turn until nothing of this worker is in flight: inboxes and buffers are
-        empty and the trees of its spouts settled. With `also` until that is true, too; it may raise
-        to end the wait. Put a deadline on it with `asyncio.timeout`. Raises EngineEndedError."""
+        """Let the engine run until nothing of this worker is in flight: inboxes and buffers are
+        empty, and the trees of its spouts are settled. With `also`, until that is true as well; it
+        may raise to end the wait. Limit the wait with `asyncio.timeout`. Raises
+        EngineEndedError."""
 
         def drained() -> bool:
             return (also is None or also()) and self.is_drained()
 
         await self.run_until(drained)
 
-    # ---- what runs here ----
+    # ---- what this worker runs ----
 
     def users(self, component: str | None = None) -> list[Any]:
-        """The users' spouts and bolts, in the order of a turn; those of one component, by task."""
+        """The users' spouts and bolts in the order of a turn; with `component`, only its own, by
+        task."""
         return [
             one.task.user
             for one in self.built
@@ -119,8 +122,8 @@ class EmbeddedEngine(Engine):
         return sum(sum(task.counts.failed.values()) for task in bolts)
 
     async def call(self, user: Any, method: str) -> None:
-        """Call a method of a user's object where its other methods are called: on its thread if it
-        has one. A coroutine is awaited. Raises what the method raises."""
+        """Call a method of a user's object where its other methods are called: on its own thread if
+        it has one. Awaits a coroutine. Raises what the method raises."""
         task = next(one.task for one in self.built if one.task.user is user)
         if isinstance(task, ThreadBolt | ThreadSpout):
             await on_thread(task, getattr(user, method))
@@ -130,7 +133,7 @@ class EmbeddedEngine(Engine):
             await result
 
     def describe(self, now: float) -> Iterable[str]:
-        """Each task in a line, for a dump; from any thread. `now` is of the engine's clock."""
+        """One line for each task, for a dump; from any thread. `now` is the engine clock's time."""
         from squall_engine.observe.describe import describe_tasks
 
         return describe_tasks(self.built, now)
@@ -144,8 +147,8 @@ class EmbeddedEngine(Engine):
         log_dir: Path | None = None,
         tap: Tap | None = None,
     ) -> Metrics | None:
-        """Feed the topology's metrics consumers, and `tap`, from now on; None when there is neither
-        a consumer nor a tap. Close what is returned after `stop`."""
+        """Feed the topology's metrics consumers, and `tap`, from now on. Returns None when there is
+        neither a consumer nor a tap; otherwise close what is returned after `stop`."""
         if tap is None and not self.conf.get("topology.metrics.consumer.register"):
             return None
         from squall_engine.observe.metrics import Metrics
@@ -167,7 +170,7 @@ class EmbeddedEngine(Engine):
 
 
 def value_codec(topology: Topology, conf: Mapping[str, Any], *, allow_pickle: bool) -> ValueCodec:
-    """The codec of a topology's values, as its engines use it."""
+    """The codec that a topology's engines use for values."""
     registry = Registry.from_conf(conf)
     return ValueCodec(registry, allow_pickle=allow_pickle, modules=component_modules(topology))
 
@@ -175,7 +178,7 @@ def value_codec(topology: Topology, conf: Mapping[str, Any], *, allow_pickle: bo
 def section_rows(
     section: bytes, codec: ValueCodec, component: str, fields: tuple[str, ...]
 ) -> list[Any]:
-    """The values of each tuple of a section that a transport was given to send: those that
+    """Decode the values of each tuple in a section that a transport was given to send, which
     `component` emitted on a stream with these fields. Raises CodecError."""
 
     def source(task: int, stream: str) -> Source:

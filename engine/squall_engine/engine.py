@@ -1,21 +1,21 @@
-"""The run loop: the executors of one worker, in turns, on one thread.
+"""The run loop: runs the executors of one worker in turns, on one thread.
 
-    turn:  drain the transport -> rotate a time-out bucket -> ticks -> spouts
+    turn:  drain the transport -> rotate a timeout bucket -> ticks -> spouts
            -> bolts, sources before consumers -> settle acks -> send
 
 A turn is plain synchronous code with a budget of `topology.run.turn.ms` and `topology.spout.batch`
-calls a spout; between two turns the event loop has its say. What the tasks of a component emitted
-is flushed right after they ran, so a tuple passes the whole chain of a worker within one turn, and
-what a turn has for another worker leaves in one piece at its end: the batch adapts to the load by
-itself.
+calls for each spout; the event loop runs between two turns. The tuples that the tasks of a
+component emitted are flushed right after these tasks ran, so a tuple passes the whole chain of a
+worker within one turn. Everything that a turn has for another worker leaves in one batch at its
+end, so batches adapt to the load.
 
-When a turn found nothing to do, the next one waits for a timer (a spout's idle wait, a tick, a
-time-out), for the transport, or for `wake`. A turn in which nothing has arrived, no spout has
-emitted and nobody has `_schedule`d anything ends after the spouts: most turns of an idle worker,
-and every second one of a worker with little to do, are that short.
+When a turn has found nothing to do, the next one waits for a timer (a spout's idle wait, a tick, a
+timeout), for the transport, or for `wake`. A turn in which nothing has arrived, no spout has
+emitted and `_schedule` was not called ends after the spouts: most turns of an idle worker, and
+every second one of a worker with little to do, are that short.
 
-Turned down: an asyncio task and a queue a task (four times the CPU on one worker, twenty across
-two), and a thread an executor (one interpreter lock).
+Rejected: an asyncio task and a queue for each task (four times the CPU on one worker, twenty times
+across two), and a thread for each executor (there is one interpreter lock).
 """
 
 from __future__ import annotations
@@ -87,20 +87,19 @@ class Engine:
     """Runs the tasks of one worker on the running event loop.
 
     Life: construct -> `await start()` -> `set_routes`, `set_ready(True)`, `set_active(True)` in
-    any order and as often as things change -> `await stop(drain_secs)`. All methods are called on
-    the loop's thread, except `wake` (any thread) and the attribute `turn_started` (any thread may
-    read it).
+    any order and as often as things change -> `await stop(drain_secs)`. Call all methods on the
+    loop's thread, except `wake`; any thread may call it, and may read `turn_started`.
     """
 
     turn_started: float | None = None
-    """Clock.monotonic() when the present turn began; None between turns. For the heartbeat
+    """Clock.monotonic() when the current turn began; None between turns. For the heartbeat
     thread: turn age = monotonic() - turn_started."""
 
     after_turn: Callable[[], None] | None = None
-    """Called after each turn, and at the end, while somebody waits for something (see `embed`)."""
+    """Called after each turn, and at the end, while an embedder waits (see `embed`)."""
 
     fatal: BaseException | None = None
-    """What the engine died of, once `on_fatal` was called with it."""
+    """The error that the engine died of, once `on_fatal` was called with it."""
 
     def __init__(
         self,
@@ -113,11 +112,11 @@ class Engine:
         hand: InHand | None = None,
         before: Before | None = None,
     ) -> None:
-        """`transport` None: every task is local. `observer` sees everything that happens (for the
-        test kit; it costs time). `hand` is where this worker notes what is in hand, `before` what
-        the worker before it has noted there.
+        """Without a `transport`, every task is local. `observer` sees everything that happens (for
+        the test kit; it costs time). `hand` is where this worker notes the messages that it has in
+        hand; `before` has the notes of its predecessor in this slot.
 
-        Raises SquallError for what this worker can never run (a shell component, Java bytes)."""
+        Raises SquallError for a component that no worker can run (Java bytes)."""
         prepared, conf = settings.prepared, settings.conf
         topology, topology_id = prepared.topology, settings.topology_id
         self.plan = Plan(
@@ -223,7 +222,7 @@ class Engine:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._why = _STIRRED  # the reasons for the next turn, or for this one
-        self._due = now  # when the first of ticks, time-out buckets, loads and statistics is due
+        self._due = now  # when the first of ticks, timeout buckets, loads and statistics is due
         self._clock_due = now  # the first of ticks and statistics: these end a wait
 
     def _make_inspector(self, codec: ValueCodec) -> Inspector | None:
@@ -246,9 +245,9 @@ class Engine:
     # ---- life ----
 
     async def start(self) -> None:
-        """Construct the components, `open`/`prepare` them in task order and begin to turn. Raises
-        ComponentStartError, after `report_error` was told. Spouts stay silent until active and
-        ready."""
+        """Construct the components, `open` or `prepare` them in task order, and begin to take
+        turns. Spouts emit nothing until the engine is active and ready. Raises ComponentStartError,
+        after reporting it."""
         self._happened(EngineEvent.START_REQUESTED)
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
@@ -283,15 +282,15 @@ class Engine:
         self._apply_active()
 
     def resume(self) -> None:
-        """`may_turn` returns True again: make up for the turns that were put off."""
+        """Take the turns that were put off, now that `may_turn` returns True again."""
         if self._transport is not None:
             self._why |= _ARRIVED
         self._schedule()
 
     async def stop(self, drain_secs: float) -> bool:
-        """Stop spouts, let tuples in flight finish for at most `drain_secs`, then deactivate,
-        close and clean up every component. True when everything of this worker had drained: its
-        inboxes are empty and the trees of its spouts settled. Idempotent."""
+        """Stop the spouts, let tuples in flight finish for at most `drain_secs`, then deactivate,
+        close and clean up every component. Returns True when this worker had drained: its inboxes
+        were empty, and the trees of its spouts settled. Idempotent."""
         if self._stopped is not None:
             return await asyncio.shield(self._stopped)
         self._stopped = asyncio.get_running_loop().create_future()
@@ -322,8 +321,8 @@ class Engine:
         return drained
 
     def _give_up(self) -> None:
-        """The last acks leave, and what this worker can finish no more fails now: the peers think
-        it well kept, and its trees would wait for their time-out. Nothing is received any more:
+        """Send the last acks, and fail now what this worker can no longer finish: the peers believe
+        that it was delivered, and its trees would wait for their timeout. Nothing more is received:
         what was not taken goes to the next worker of this slot."""
         if self._transport is not None:
             self._flow.catch_up(self.ledger)
@@ -333,14 +332,14 @@ class Engine:
             self._exchange.flush()
 
     async def _close(self, *, late: bool = False) -> None:
-        """End the components: for whoever has brought the engine into CLOSING."""
+        """End the components. Called by the one whose event brought the engine into CLOSING."""
         left = await close_components(self.built, self.report, late=late)
         if self.replays is not None:  # they were failed: after that, since the last note counts
             self.replays.note([root for tup in left for root in roots_of(tup)], LOST)
         self._happened(EngineEvent.COMPONENTS_CLOSED)
 
     def _happened(self, event: EngineEvent) -> bool:
-        """Whether that has led to another state. From any thread."""
+        """Record an event. Returns whether it led to another state. From any thread."""
         return self._life.happened(event, self.now())
 
     @property
@@ -349,7 +348,7 @@ class Engine:
 
     def validate(self) -> None:
         """Assert what must be true between two events, on the loop's thread. Raises
-        ContradictionError, which tells what led there."""
+        ContradictionError, which shows the events that led there."""
         state = self._life.state
         with self._life.story.checking(self._life):
             if state is EngineState.NEW:
@@ -357,14 +356,14 @@ class Engine:
             if state is EngineState.RUNNING:
                 assert self._stopped is None, "running, although it was asked to stop"
             if state is EngineState.DRAINING:
-                assert self._stopped is not None, "draining, and nobody has asked it to stop"
+                assert self._stopped is not None, "draining, although it was not asked to stop"
             if state is EngineState.DEAD:
-                assert self._fault is not None, "dead of nothing"
+                assert self._fault is not None, "dead without a fault"
             if self._life.turns:
-                assert self._fault is None, "turning, in spite of a fault"
-                # Or it would sleep until somebody wakes it, whatever is due.
+                assert self._fault is None, "turning despite a fault"
+                # Otherwise it would sleep until `wake` is called, whatever is due.
                 ahead = self._scheduled or self._timer is not None or self._why & _PUT_OFF
-                assert ahead or self.turn_started is not None, "no turn is ahead"
+                assert ahead or self.turn_started is not None, "no turn is scheduled"
             if self._fault is None:
                 assert self.fatal is None, "on_fatal was called without a fault"
 
@@ -372,15 +371,16 @@ class Engine:
         """Whether nothing of this worker is in flight."""
         return self._flow.is_drained
 
-    # ---- what the worker process tells ----
+    # ---- called by the worker process ----
 
     def set_active(self, active: bool) -> None:
-        """Topology status: spouts emit only while ACTIVE; calls activate()/deactivate()."""
+        """Set whether the topology is ACTIVE. Spouts emit only then; calls their activate() or
+        deactivate()."""
         self._active = active
         self._apply_active()
 
     def set_ready(self, ready: bool) -> None:
-        """Whether the connections that the spouts need are up (True at first without a
+        """Set whether the connections that the spouts need are up (at first True without a
         transport, False with one)."""
         self._ready = ready
         if ready and self.suspects is not None:
@@ -393,15 +393,15 @@ class Engine:
         self._schedule()
 
     def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
-        """Where every task of the topology runs now; entries for own tasks are ignored. Tuples
-        for a task without a route are kept a while (bounded), then the oldest are dropped: acking
-        replays them."""
+        """Set where every task of the topology runs now; entries for tasks of this worker are
+        ignored. Tuples for a task without a route wait; above a bound the oldest are dropped, and
+        replayed because of acking."""
         self._flow.set_routes(routes)
         self._schedule()
 
     def worker_lost(self, tasks: Collection[int]) -> None:
-        """A worker that ran `tasks` ended without a goodbye: fail, once and paced, the pending
-        roots of each local spout whose downstream components or ackers are among them
+        """React to the unexpected exit of a worker that ran `tasks`: fail, once and in portions,
+        the pending roots of each local spout whose downstream components or ackers are among them
         (`topology.fail.on.worker.loss`)."""
         if self.conf.get("topology.fail.on.worker.loss") is not False:
             self._desk.worker_lost(tasks)
@@ -410,11 +410,11 @@ class Engine:
             self.suspects.lost()
 
     def sections_dropped(self, sections: Sequence[bytes]) -> None:
-        """Sections that will never reach their worker: fail the trees that miss them, so that
-        their spouts, wherever they are, hear of it now (`topology.fail.on.worker.loss`)."""
+        """React to sections that will never reach their worker: fail the trees that need them, so
+        that their spouts, on any worker, are notified now (`topology.fail.on.worker.loss`)."""
         if self.conf.get("topology.fail.on.worker.loss") is False:
             return
-        # What was for a spout is of no use without it; a lost fail or reset is no more than late.
+        # What was for a spout is useless without it; a lost fail or reset only causes a delay.
         for section in self._exchange.read(sections):
             if isinstance(section, TuplesSection):
                 self._fail_lost(section.trees())
@@ -423,7 +423,7 @@ class Engine:
                 self._schedule()
 
     def _fail_lost(self, roots: Collection[int]) -> None:
-        """Trees fail that nobody is to blame for."""
+        """Fail trees without blaming a component."""
         if self.replays is not None:
             self.replays.note(roots, LOST)
         self.ledger.fail(roots)
@@ -434,7 +434,7 @@ class Engine:
         if threading.get_ident() == self._thread_id:
             self._schedule()
         elif self._loop is not None and not (self._scheduled and self._why & _STIRRED):
-            # (In this order: a turn that is whole, and comes after what was done before this.)
+            # (Tested in this order: the turn must be a whole one, and come after this call.)
             try:
                 self._loop.call_soon_threadsafe(self._schedule)
             except RuntimeError:
@@ -447,12 +447,12 @@ class Engine:
         self.wake()
 
     def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
-        """Let another object stand between the tasks' buffers and the way out: see `Flow.tap`."""
+        """Insert an object between the tasks' buffers and their outgoing edges: see `Flow.tap`."""
         self._flow.tap(wrap)
 
     def stats(self, executors_max: int | None = None) -> dict[Executor, ExecutorStats]:
-        """Statistics of this worker's executors for the heartbeat; counts are exact. Of more than
-        `executors_max`: sums by component, see `ExecutorReadings.stats`."""
+        """Statistics of this worker's executors for the heartbeat; counts are exact. With more than
+        `executors_max` executors they are sums by component: see `ExecutorReadings.stats`."""
         return self._readings.stats(executors_max)
 
     def _add_totals(self, task_id: int, totals: Totals) -> None:
@@ -462,10 +462,11 @@ class Engine:
         elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
             self._desk.add_to(totals, task_id)
 
-    # ---- what tasks tell ----
+    # ---- called by tasks ----
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
-        """A tuple that cannot be delivered: report the error, count it and fail its trees."""
+        """React to tuples that cannot be delivered: report the error, count it and fail the
+        trees."""
         self.report(component, task, error)
         self.callbacks.on_rejected(component, task, error)
         sender = self._flow.task_of.get(task)
@@ -480,7 +481,8 @@ class Engine:
         self._schedule()
 
     def die(self, error: BaseException) -> None:
-        """The worker must end: stop turning, tell the process. From any thread."""
+        """Stop taking turns and notify the process, because the worker must end. From any
+        thread."""
         if self._fault is None:
             self._fault = error
             self._happened(EngineEvent.DIED)
@@ -497,7 +499,7 @@ class Engine:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it turns no more: it was stopped, or `on_fatal` has been called."""
+        """Whether it takes no more turns: it was stopped, or `on_fatal` has been called."""
         return self.fatal is not None or self._life.state in _ENDING
 
     @property
@@ -512,8 +514,8 @@ class Engine:
     # ---- turns ----
 
     def _schedule(self) -> None:
-        """Something was done, or is to be done: take a whole turn as soon as the event loop comes
-        round."""
+        """Take a whole turn as soon as the event loop runs again, because something was done or is
+        to be done."""
         self._why |= _STIRRED
         self._call_turn()
 
@@ -524,8 +526,8 @@ class Engine:
             self._loop.call_soon(self._take_turn)
 
     def _on_arrival(self) -> None:
-        """The transport has something. It says so between the turns: the way around the loop can
-        be spared."""
+        """The transport has something. It calls this between turns, so no trip through the event
+        loop is needed."""
         self._why |= _ARRIVED
         if self.turn_started is not None:
             self._schedule()
@@ -564,8 +566,8 @@ class Engine:
             self._wait()
 
     def _wait(self) -> None:
-        """Have the next turn when something is due. A timer that stands and comes before that is
-        kept: a turn too many costs less than a timer for each."""
+        """Take the next turn when something is due. A pending timer that rings before that is kept:
+        a superfluous turn costs less than a new timer."""
         now = self.now()
         at = max(self._next_deadline(), now + _TIMER_SECS_MIN)
         if self._timer is not None:
@@ -585,7 +587,7 @@ class Engine:
             worked |= self._pass_time(start)
         may_emit = self._ready and self._stopped is None
         deadline = start + self._turn_secs
-        # A timer is good to a millisecond, and may come that much too soon.
+        # A timer is exact to a millisecond, and may ring that much too soon.
         due = start + (_TIMER_SECS_MIN if self._why & _TIMED else 0.0)
         self._why &= ~_TIMED
         worked |= flow.run_spouts(due, deadline, may_emit=may_emit)
@@ -598,7 +600,7 @@ class Engine:
         if not self._may_turn():  # the process slept meanwhile
             self._why |= _STIRRED
             return False
-        # The spouts' time is up: the bolts have theirs, so that what was emitted passes on.
+        # The spouts have used their time; the bolts get their own, to work on what was emitted.
         if self.suspects is None or not self.suspects.bolts_wait:
             worked |= flow.run_bolts(self.now() + self._turn_secs)
         worked |= flow.catch_up(desk.ledger)
@@ -613,14 +615,14 @@ class Engine:
         return worked and bool(self._why & _STIRRED or desk.has_lost or flow.spouts)
 
     def _pass_time(self, now: float) -> bool:
-        """What is due because time has passed. True when there was anything for this turn."""
+        """Do what is due because time has passed. True when that left work for this turn."""
         worked = self._rotation.is_due(now) and self._desk.rotate()
         worked |= self._ticks.deliver(now)
         if self._loads_due.is_due(now):
             self._flow.tell_loads()
             if self.balancers is not None:
                 self.balancers.update(self._flow.loads(self.balancers.targets))
-            self._why |= _STIRRED  # once a second a whole turn, whatever nobody told
+            self._why |= _STIRRED  # once a second a whole turn, even if `_schedule` was not called
         if self._stats_due.is_due(now):
             self._readings.tick(now)
         self._clock_due = self._ticks.next_due(self._stats_due.due)
@@ -647,15 +649,15 @@ class Engine:
                     log.error("section_dropped", bytes=len(section), error=error)
         return bool(arrivals)
 
-    # ---- what the transport tells (see `transport.Listener`) ----
+    # ---- called by the transport (see `transport.Listener`) ----
 
     def session_began(self, peer: WorkerSlot, sessions: object, waiting: Sequence[bytes]) -> None:
-        """What a peer and we have sent each other is counted anew."""
+        """A new pair of sessions with a peer: both ends count what they send from zero."""
         self._flow.session_began(peer, sessions, waiting)
         self._schedule()
 
     def granted(self, peer: WorkerSlot, grants: Sequence[Grant]) -> None:
-        """A peer takes more."""
+        """A peer accepts more bytes."""
         self._flow.granted(peer, grants)
         self._schedule()
 
@@ -666,7 +668,7 @@ class Engine:
             now = self.turn.now
             for spout in self._flow.spouts:
                 at = spout.idle_until
-                if 0 < at <= now:  # gated: nothing to ask, but it may have emitted unasked
+                if 0 < at <= now:  # throttled: not to be asked, but it may have emitted by itself
                     at = now + SpoutTask.WAIT_SECS_MAX
                 if 0 < at < deadline and spout.active and spout.may_emit:
                     deadline = at
@@ -678,8 +680,9 @@ class Engine:
 
 
 def tune_garbage_collector() -> None:
-    """For a process that is a worker: what exists now stays, and collections are rare. With the
-    defaults, large msgpack decodes are almost three times slower."""
+    """Tune the garbage collector of a worker process: objects that exist now are never examined
+    again, and collections are rare. With Python's defaults, decoding large msgpack data takes
+    almost three times as long."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)

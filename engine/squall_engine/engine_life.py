@@ -1,12 +1,13 @@
-"""The life of an engine, and why it takes its next turn. Pure: `Engine` acts on what it says.
+"""The states of an engine, and the reasons for its next turn. Pure: `Engine` acts on them.
 
     NEW --> STARTING --> RUNNING --> DRAINING --> CLOSING --> STOPPED
                 |            |           |           ^
                 |            +---DIED----+--> DEAD --+
                 +------------ START_FAILED ----------+
 
-An engine turns in RUNNING and DRAINING alone. Whoever brings it into CLOSING closes the components,
-so that happens once, whatever comes together: a start that fails, a stop, the death of a thread.
+An engine takes turns only in RUNNING and DRAINING. The caller whose event leads to CLOSING closes
+the components, so that happens once, even when a failing start, a stop and the death of a thread
+coincide.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from squall_common.daemon.story import Story
 
 
 class EngineState(enum.Enum):
-    """What is true of an engine."""
+    """The states of an engine."""
 
     NEW = "constructed; no component exists yet"
-    STARTING = "its components are made and opened"
+    STARTING = "its components are being created and opened"
     RUNNING = "it takes turns"
     DRAINING = "it was asked to stop, and takes turns until nothing is in flight or its time is up"
     DEAD = "a fault has ended its turns; its components are not closed yet"
-    CLOSING = "it takes no more turns; its components end"
+    CLOSING = "it takes no more turns; its components are being closed"
     STOPPED = "all its components have ended, or were left behind"
 
 
 class EngineEvent(enum.Enum):
-    """What happens to an engine."""
+    """The events in the life of an engine."""
 
     START_REQUESTED = "start was called"
     TASKS_OPENED = "every component is open"
-    START_FAILED = "a component could not be made or opened, or the start was cancelled"
+    START_FAILED = "a component could not be created or opened, or the start was cancelled"
     STOP_REQUESTED = "stop was called"
     DRAIN_ENDED = "stop has waited for what was in flight, or had nothing to wait for"
-    DIED = "a component raised where that ends the worker, or the engine has a fault"
-    COMPONENTS_CLOSED = "close and cleanup have returned, or were given up"
+    DIED = "a component raised an error that ends the worker, or the engine has a fault"
+    COMPONENTS_CLOSED = "close and cleanup have returned, or were abandoned"
 
 
 _S, _E = EngineState, EngineEvent
@@ -83,8 +84,8 @@ _TURNING = frozenset({_S.RUNNING, _S.DRAINING})
 
 
 class TurnReason(enum.IntFlag):
-    """Why a whole turn is due. The engine keeps a sum of them as a plain int: it is looked at
-    several times a turn, and operations on flags are slow."""
+    """Why a whole turn is due. The engine keeps their sum as a plain int, because it checks it
+    several times a turn and operations on flags are slow."""
 
     STIRRED = 1  # something was done since the last whole turn, or is left of it
     ARRIVED = 2  # the transport has something
@@ -104,8 +105,8 @@ class EngineLife:
         self._lock = threading.Lock()
 
     def happened(self, event: EngineEvent, now: float) -> bool:
-        """Go to the next state; whether that is another one. Raises IllegalEventError, and changes
-        nothing, for what cannot happen in this state."""
+        """Go to the next state. Returns whether it differs from the last. Raises IllegalEventError,
+        and changes nothing, for an event that cannot happen in this state."""
         with self._lock:
             before = self.state
             following = TABLE.get((before, event))

@@ -1,4 +1,4 @@
-"""From the topology's description to live objects: which kind of task each component needs."""
+"""Creates users' spouts and bolts, and finds the invocation mode of each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from squall_engine.core.invocation import InvocationMode
 
 
 class ComponentStartError(SquallError):
-    """A component that could not be made, opened or prepared. `component` and `task` say which;
-    the cause is the user's exception, where there is one."""
+    """A component could not be created, opened or prepared. `component` and `task` say which one;
+    the cause is the user's exception, if there was one."""
 
     def __init__(self, component: str, task: int, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -29,7 +29,7 @@ class ComponentStartError(SquallError):
 
 
 def check_runnable(component: Component) -> None:
-    """Raises SquallError for a component that no worker of ours can run."""
+    """Raise SquallError for a component that no Squall worker can run."""
     if isinstance(component.object, ForeignObject):
         raise SquallError(
             f"component {component.id!r} is a serialized Java object, which only a JVM can run"
@@ -37,7 +37,7 @@ def check_runnable(component: Component) -> None:
 
 
 def make_user_object(component: Component, task: int) -> Any:
-    """The user's spout or bolt. Raises ComponentStartError."""
+    """Create the user's spout or bolt. Raises ComponentStartError."""
     if isinstance(component.object, ShellObject):
         from squall_engine.multilang.build import ShellProgram
 
@@ -49,7 +49,7 @@ def make_user_object(component: Component, task: int) -> Any:
         raise ComponentStartError(
             component.id,
             task,
-            f"component {component.id!r} ({component.object.class_path}) cannot be made: "
+            f"component {component.id!r} ({component.object.class_path}) cannot be created: "
             f"{describe(error)}",
         ) from error
     if isinstance(made, ShellWrapper):
@@ -62,14 +62,14 @@ def make_user_object(component: Component, task: int) -> Any:
             component.id,
             task,
             f"component {component.id!r} is declared as a {component.kind.value}, but "
-            f"{component.object.class_path} is none (derive it from squall.{wanted.__name__})",
+            f"{component.object.class_path} is not one (derive it from squall.{wanted.__name__})",
         )
     return made
 
 
 def feed_of(user: Any, component_id: str, task: int) -> InvocationMode:
-    """How to feed a component, by what its class defines. Raises ComponentStartError when it
-    defines nothing that the worker could call."""
+    """The invocation mode of a component, from the methods that its class defines. Raises
+    ComponentStartError when it defines none that the worker can call."""
 
     def refuse(why: str, hint: str | None = None) -> ComponentStartError:
         where = f"component {component_id!r} ({type(user).__qualname__})"

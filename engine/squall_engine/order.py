@@ -1,5 +1,5 @@
-"""The order in which a turn runs the bolts: sources before consumers, so that a tuple passes the
-whole chain in one turn. The components of a cycle count as one node of that order."""
+"""The order in which a turn runs bolts: sources before consumers, so that a tuple passes the whole
+chain in one turn. The components of a cycle count as one node of that order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from squall_common.topology.model import Topology
 
 
 def consumers(topology: Topology) -> dict[str, set[str]]:
-    """component -> the user's components that consume it."""
+    """Map each component to the user's components that consume it."""
     edges: dict[str, set[str]] = {component: set() for component in topology.components}
     for component in topology.components.values():
         if is_system_id(component.id):
@@ -48,7 +48,8 @@ def run_order(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 
 def downstream(edges: Mapping[str, Iterable[str]], component: str) -> set[str]:
-    """What a component feeds, directly or not (itself too, when it lies on a cycle)."""
+    """The components that a component feeds, directly or indirectly (including itself when it is on
+    a cycle)."""
     found: set[str] = set()
     todo = list(edges.get(component, ()))
     while todo:
@@ -60,8 +61,8 @@ def downstream(edges: Mapping[str, Iterable[str]], component: str) -> set[str]:
 
 
 def _strongly_connected(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Two nodes are in one component when each is downstream of the other. Quadratic, which is
-    nothing for the tens of components that a topology has, and free of recursion."""
+    """Two nodes are in one component when each is downstream of the other. Quadratic, which is fast
+    enough for the tens of components that a topology has, and not recursive."""
     reach = {node: downstream(edges, node) for node in edges}
     groups: list[list[str]] = []
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a worker can know of its topology before anything runs."""
+"""The facts about a worker and its topology that are known before anything runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from squall_engine.order import consumers, downstream, run_order
 
 
 class Plan:
-    """The tasks of the topology and of this worker, who consumes what, and who acks whom."""
+    """The tasks of the topology and of this worker, the consumers of each stream, and the
+    ackers."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Plan:
         if len(self.acker_tasks) > ACKER_INDEX_MASK:
             raise SquallError(
                 f"topology.acker.executors is {len(self.acker_tasks)}; "
-                f"at most {ACKER_INDEX_MASK} can be told apart"
+                f"at most {ACKER_INDEX_MASK} are supported"
             )
         self.local_ackers = [i for i, t in enumerate(self.acker_tasks) if t in self.local_tasks]
 
@@ -85,7 +86,7 @@ class Plan:
         return frozenset(downstream(self._edges, component))
 
     def cycle_of(self, component: str) -> list[str]:
-        """The components that are on a cycle with one, itself included."""
+        """The components on a cycle with the given one, including itself."""
         return self._group_of[component]
 
     def on_one_cycle(self, component: str, task: int) -> bool:
@@ -93,14 +94,15 @@ class Plan:
         return self.task_to_component[task] in self._group_of[component]
 
     def local_user_tasks(self) -> Iterable[int]:
-        """The user's tasks of this worker, in the order in which a turn runs them: spouts too."""
+        """The user's tasks of this worker, including spouts, in the order in which a turn runs
+        them."""
         place = {component: i for i, component in enumerate(self.order)}
         mine = [t for t in self.local_tasks if not is_system_id(self.task_to_component[t])]
         return sorted(mine, key=lambda task: (place[self.task_to_component[task]], task))
 
     def failed_key(self, component: str) -> object:
-        """Where a tuple that one of its tasks could not send counts as failed: under the stream of
-        a spout, under the input of a bolt. Which of several it was is not known any more."""
+        """The key under which a tuple that a component could not send counts as failed: a stream of
+        a spout, an input of a bolt. With several, it is no longer known which one it was."""
         found = self.topology.components[component]
         if found.kind is ComponentKind.SPOUT:
             return next(iter(found.streams)) if len(found.streams) == 1 else DEFAULT_STREAM
@@ -114,7 +116,7 @@ class Plan:
 
     def acker_of_spout(self, task: int) -> int | None:
         """The index of the acker that a spout task uses: one in its own worker if there is one,
-        else any, by its task id; None when acking is off."""
+        otherwise any, chosen by task id; None when acking is off."""
         if not self.acker_tasks:
             return None
         choice = self.local_ackers or range(len(self.acker_tasks))

@@ -1,5 +1,4 @@
-"""What a program gives an engine that it embeds: `EngineSettings`, and `EngineCallbacks` for what
-leaves the engine. See `embed`."""
+"""The settings of an embedded engine, and the callbacks through which it reports. See `embed`."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class EngineSettings:
 
 
 def _ignore(*_: object) -> None:
-    """What nobody asked for."""
+    """The default of callbacks that an embedder does not need."""
 
 
 def _always() -> bool:
@@ -50,22 +49,22 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCallbacks:
-    """What an engine calls. All but `on_reported` are called on its loop."""
+    """The functions that an engine calls, all but `on_reported` on its event loop."""
 
     on_reported: Callable[[str, int, BaseException], None] | None = None
-    """(component, task, error): an error of a component, whatever its cause; from any thread.
-    Throttling is the callee's. None: errors are only logged."""
+    """(component, task, error): an error of a component, whatever its cause; from any thread. The
+    callee has to limit how many it passes on. None: errors are only logged."""
     on_fatal: Callable[[BaseException], None] | None = None
-    """(error), once: the engine has stopped turning, because of `topology.bolt.die.on.error` or a
-    fault of its own. A process that is a worker exits with a status other than 0. None: logged."""
+    """(error), once: the engine takes no more turns, because of `topology.bolt.die.on.error` or a
+    fault of its own. A worker process then exits with a status other than 0. None: logged."""
     on_rejected: Callable[[str, int, Exception], None] = _ignore
-    """(component, task, error): a tuple that could not be delivered. It is reported as well."""
+    """(component, task, error): a tuple could not be delivered. The error is reported as well."""
     on_asking_raised: Callable[[str, int, BaseException], None] = _ignore
-    """(component, task, error): a spout's next_tuple has raised; from its thread if it has one. It
-    is reported as well, and the spout is asked again later."""
+    """(component, task, error): a spout's next_tuple raised; from its thread if it has one. The
+    error is reported as well, and the spout is asked again later."""
     may_turn: Callable[[], bool] = _always
-    """Asked before each turn. While it returns False turns are put off, until `resume`."""
+    """Called before each turn. Once it returns False, turns are put off until `resume`."""
     make_object: Callable[[Component, int], Any] = make_user_object
-    """(component, task): makes a user's spout or bolt. Raises ComponentStartError."""
+    """(component, task): creates a user's spout or bolt. Raises ComponentStartError."""
     open_state: Callable[[str, int], KeyValueState] | None = None
     """(component, task): the state of a StatefulBolt. None: in memory."""

@@ -1,4 +1,4 @@
-"""What a worker does because time has passed: time-out buckets, ticks, statistics' windows."""
+"""Work that is due because time has passed: timeout buckets, ticks, windows of statistics."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from squall_engine.tasks.base import BoltTask
 
 
 class Every:
-    """Something that is due every so often, on the monotonic clock. What a stall has missed is
-    left out, not made up for."""
+    """A period on the monotonic clock. Periods that a stall has missed are skipped."""
 
     __slots__ = ("due", "secs")
 
@@ -19,7 +18,7 @@ class Every:
         self.due = now + secs
 
     def is_due(self, now: float) -> bool:
-        """Whether it is due; then it is due again a period later."""
+        """Whether it is due; if so, it is next due a period later."""
         if now < self.due:
             return False
         # From the time that it was due, so that it does not drift.
@@ -28,8 +27,8 @@ class Every:
 
 
 class Rotation(Every):
-    """The time-out buckets. One at a time, and never sooner than a whole period after the last: a
-    pause of ours (a stalled machine, a component that held the loop) is no reason to fail tuples
+    """The timeout buckets: one at a time, and never sooner than a whole period after the last. A
+    pause of the worker (a stalled machine, a component that held the loop) must not fail tuples
     whose acks are waiting to be read."""
 
     def is_due(self, now: float) -> bool:

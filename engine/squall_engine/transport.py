@@ -1,11 +1,11 @@
-"""Messages between the workers of one topology.
+"""The interface between an engine and the transport that connects the workers of a topology.
 
-The engine hands over *sections*: opaque bytes, each the encoded tuples (or acks) of one turn for
-one peer. The transport carries them in order, in frames, and hands the engine the sections that
-arrived. It knows peers, sequences and incarnations; it knows nothing of tuples. *Grants* travel in
-the header of whatever frame goes next, and are repeated: only the newest of a task counts.
+The engine hands over *sections*: opaque bytes, each with the encoded tuples (or acks) of one turn
+for one peer. The transport carries them in order, in frames, and hands the engine the sections that
+arrive. It knows peers, sequence numbers and incarnations, but nothing about tuples. *Grants* travel
+in the header of the next frame, and are repeated: only the newest for a task counts.
 
-`frames` is the format, `link` what makes delivery of it, `zmq` the sockets.
+In the worker, `frames` is the format, `link` makes delivery reliable, and `zmq` has the sockets.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ from squall_common.topology.model import WorkerSlot
 
 
 class Grant(NamedTuple):
-    """What a receiver tells a sender of one of its tasks."""
+    """A receiver's permission to send more to one of its tasks, and the load of that task."""
 
     task: int
     limit: int  # bytes that may be sent to it since the beginning of this pair of sessions
@@ -34,15 +34,15 @@ class Arrival(NamedTuple):
 
 
 class Listener(Protocol):
-    """The engine, as the transport tells it what is not in sections. Called on the loop, between
-    turns; may not call back in."""
+    """The engine's view for the transport, for everything that is not in sections. Called on the
+    loop between turns; must not call the transport."""
 
     def session_began(self, peer: WorkerSlot, sessions: object, waiting: Sequence[bytes]) -> None:
-        """What the two ends count starts anew. `waiting` are the sections that go out first."""
+        """Both ends count from zero again. `waiting` are the sections that go out first."""
         ...
 
     def granted(self, peer: WorkerSlot, grants: Sequence[Grant]) -> None:
-        """Grants have come, perhaps not for the first time, perhaps out of order."""
+        """Grants have arrived, possibly repeated or out of order."""
         ...
 
 
@@ -51,22 +51,22 @@ class Transport(Protocol):
 
     def send(self, peer: WorkerSlot, sections: Sequence[bytes], credited: int = 0) -> None:
         """Queue sections for a peer, in order. Sections for a peer that is unknown or not connected
-        yet wait for it; those for one whose incarnation ended are dropped (acking replays them).
-        So are those beyond the first `credited` where too much waits already; what the peer gave
-        credit for is bounded by that, and must arrive, or the credit would be lost."""
+        yet wait for it; those for a peer whose incarnation ended are dropped (acking replays them).
+        If too much is waiting already, those after the first `credited` are dropped as well. The
+        credited ones are bounded by the peer's credit, and must arrive, or it would be lost."""
         ...
 
     def drain(self, limit_bytes: int) -> list[Arrival]:
-        """What has arrived, at most about `limit_bytes` of it; empty when nothing."""
+        """Take about `limit_bytes` at most of what has arrived; empty when there is nothing."""
         ...
 
     def grant(self, peer: WorkerSlot, grants: Iterable[Grant], *, soon: bool) -> None:
-        """Tell a peer, in the present pair of sessions: with the next frame that goes there
-        anyway, or, if `soon`, at the end of this turn. Forgotten when a new pair begins."""
+        """Send grants to a peer in the current pair of sessions: with the next frame to it, or, if
+        `soon`, at the end of this turn. They are dropped when a new pair begins."""
         ...
 
     def set_wakeup(self, wakeup: Callable[[], None], listener: Listener) -> None:
-        """Call `wakeup` on the event loop, out of no other call, when `drain` has something or
-        grants came: it may call `drain` and `send` at once. `listener` hears now of the
-        sessions that stand already."""
+        """Call `wakeup` on the event loop, directly and not from within another call, when `drain`
+        has something or grants arrived; it may call `drain` and `send` at once. `listener` is
+        notified now of the sessions that already exist."""
         ...

@@ -65,7 +65,7 @@ PAUSE_SECS_MAX = 5.0  # R16: without an ack, while all is restarted in turn
 
 PENDING = 100
 CONF = {"topology.max.spout.pending": PENDING}
-# Nobody waits for the message time-out: what a fault took is failed as soon as it is known (R5).
+# Nobody waits for the message timeout: what a fault took is failed as soon as it is known (R5).
 PATIENT = {**CONF, "topology.message.timeout.secs": 300}
 
 

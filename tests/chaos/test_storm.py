@@ -33,7 +33,7 @@ pytestmark = pytest.mark.chaos
 LINES_PER_SEC = 200.0
 # Twice the tasks of the largest component: all of them have worked on a watched line.
 WATCHED = 8
-# Nothing may wait for the message time-out, which is far above this: what a fault took is failed
+# Nothing may wait for the message timeout, which is far above this: what a fault took is failed
 # and replayed as soon as it is known (R5), and a hung worker is replaced after 3 s.
 RECOVERY_SECS_MAX = 20.0
 
@@ -129,7 +129,7 @@ class _Storm:
         self._signal(victim, signal.SIGTERM)
 
     def _freeze(self) -> None:
-        """Shorter than the worker time-out: it goes on where it was."""
+        """Shorter than the worker timeout: it goes on where it was."""
         victim = self._victim()
         self._ledger.watch(WATCHED)
         self._signal(victim, signal.SIGSTOP)

@@ -139,11 +139,11 @@ def test_messages_that_kill_their_worker_alone_become_dead_letters(tmp_path: Pat
     for row in found:
         assert row["values"] == [row["message_id"]]
         assert (row["component"], row["stream"]) == ("price", "default")
-        assert "unexpected ends of a worker" in str(row["reason"])
+        assert "unexpected worker exits" in str(row["reason"])
     assert "ended unexpectedly: " in errors["__system"]
     assert "about to die of" in errors["__system"]
     ended = listed["last_exit"]
     crash = "Fatal Python error: Segmentation fault: File "
     said = {"killed by SIGSEGV": crash, "exited with status 0": "about to die of "}
     assert ended["last_line"].startswith(said[ended["reason"]]), ended
-    assert "is a dead letter: in hand at 3 unexpected ends" in errors["orders"]
+    assert "is a dead letter: in hand at 3 unexpected worker exits" in errors["orders"]

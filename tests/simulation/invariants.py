@@ -27,7 +27,7 @@ _LOOK_SECS = 1.0
 # A worker whose slot is another's: reads it again (10 s), waits (10 s), drains (3 s); its session
 # and its supervisor may have to come back first.
 _TWO_OWNERS_SECS = 60.0
-# The worker time-out and 5 s, and the time to end: SIGTERM, 3 s, SIGKILL.
+# The worker timeout and 5 s, and the time to end: SIGTERM, 3 s, SIGKILL.
 _ISOLATED_SECS = 30.0 + 5.0 + 4.0
 
 

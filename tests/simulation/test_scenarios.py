@@ -70,7 +70,7 @@ def _assignment(world: World) -> tuple[bytes, int]:
 
 
 def test_a_hung_worker_is_restarted_in_place_before_it_is_moved() -> None:
-    """STORM-589: with equal time-outs Nimbus and supervisor raced."""
+    """STORM-589: with equal timeouts Nimbus and supervisor raced."""
     conf = default_conf()
     assert conf["nimbus.task.timeout.secs"] > conf["supervisor.worker.timeout.secs"]
 
@@ -341,7 +341,7 @@ async def _just_judged(world: World) -> None:
 
 
 async def zookeeper_outage(world: World) -> None:
-    """ZooKeeper away for longer than every time-out; one machine reaches it again fifteen seconds
+    """ZooKeeper away for longer than every timeout; one machine reaches it again fifteen seconds
     after the others."""
     ledger = await _running(world)
     before, workers = _assignment(world), world.processes("worker")
@@ -511,7 +511,7 @@ async def isolated_node(world: World) -> None:
     address = world.processes("worker")[0].host
     ways = world.isolate(address)
     world.cut(ways)
-    await asyncio.sleep(35 + 4)  # the worker time-out and 5 s; an end takes up to 4
+    await asyncio.sleep(35 + 4)  # the worker timeout and 5 s; an end takes up to 4
     assert address not in {process.host for process in world.processes("worker")}
     await asyncio.sleep(60)
     workers = world.processes("worker")

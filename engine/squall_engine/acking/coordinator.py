@@ -36,7 +36,7 @@ _NOTES = bytes([NOTES])
 _KILLED = bytes([KILLED])
 _LOST_ROOTS_A_TURN = 1_000  # failed in a turn after the loss of a worker
 # Roots in flight here are kept longer than an acker's: their tuples are alive, and another worker
-# may have reset their time-out.
+# may have reset their timeout.
 _ACKER_ROTATIONS_A_TREE_ROTATION = 5
 
 
@@ -166,10 +166,10 @@ class AckCoordinator:
         elif section.kind == RESETS:
             self._tell(self._trees.reset_timeout(section.target, section.roots))
 
-    # ---- time-outs and losses ----
+    # ---- timeouts and losses ----
 
     def rotate(self) -> bool:
-        """A bucket (a tenth of the message time-out) has passed. True when something timed out."""
+        """A bucket (a tenth of the message timeout) has passed. True when something timed out."""
         self._turn.bucket += 1
         worked = False
         if self._timeouts:

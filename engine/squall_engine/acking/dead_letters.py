@@ -9,7 +9,7 @@ source keeps a message until it, or its dead letter, took effect.
 Why a message failed is known where it failed; an acker says no more than that it did. So whoever
 fails a tree *notes* the reason, and once a turn, before the fails leave, the notes go to the
 workers that have spouts. Only what is noted as the topology's own doing counts (an error, a
-`fail`, a time-out): what a worker's loss or stop failed does not, nor does a fail whose note never
+`fail`, a timeout): what a worker's loss or stop failed does not, nor does a fail whose note never
 came. A note that comes after its fail counts then.
 
 Nothing of this exists while `topology.max.replays` is not set.
@@ -179,7 +179,7 @@ class SpoutReplays:
     def failed(
         self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
     ) -> list[Any]:
-        """These failed: the tree of `root`, or by time-out. Returns the ids that the spout is to be
+        """These failed: the tree of `root`, or by timeout. Returns the ids that the spout is to be
         told, for it to emit them again; the others become dead letters."""
         told = []
         for message_id in message_ids:
@@ -219,14 +219,14 @@ class SpoutReplays:
         failing.count += 1
         if reason.component is not None or failing.reason is None:
             failing.reason = reason
-        else:  # a time-out knows no place: keep the last one that was known
+        else:  # a timeout knows no place: keep the last one that was known
             known = failing.reason
             failing.reason = Reason(reason.text, known.component, known.task, known.worker)
         _put(self._failing, message_id, failing, _FAILING_MAX)
 
     def _bury(self, message_id: Any, values: Sequence[Any], stream: str, failing: _Failing) -> bool:
         """Emit the dead letter of a message; False when it cannot be made."""
-        reason = failing.reason or Reason("not known")
+        reason = failing.reason or Reason("unknown")
         row = [
             message_id, list(values), stream, reason.text,
             reason.component, reason.task, reason.worker, failing.count - 1,
@@ -310,7 +310,7 @@ class Replays:
 
     def _limit_of(self, component_id: str) -> int | None:
         """`topology.max.replays` of a spout; None when nobody takes its dead letters, too: then its
-        messages are replayed for ever, as if there were no limit."""
+        messages are replayed forever, as if there were no limit."""
         component = self._plan.topology.components[component_id]
         limit = component_conf(self._conf, component.conf).get("topology.max.replays")
         if limit is None or component.kind is not ComponentKind.SPOUT:
@@ -371,7 +371,7 @@ class Replays:
         try:
             notes = _decode(memoryview(section)[1:])
         except msgspec.MsgspecError as error:
-            raise CodecError(f"notes that cannot be read: {error}") from error
+            raise CodecError(f"cannot read notes from another worker: {error}") from error
         for note in notes:
             for root in note.roots:
                 self._take(root, note.reason)

@@ -34,9 +34,9 @@ HELD_MAX = 10_000
 
 
 class Verdict(enum.Enum):
-    FREE = "no suspect: emit it"
+    FREE = "not a suspect: emit it"
     HELD = "a suspect: it waits for its trial"
-    CONDEMNED = "in hand at too many ends"
+    CONDEMNED = "in hand at too many unexpected worker exits"
 
 
 @dataclass(slots=True, eq=False)

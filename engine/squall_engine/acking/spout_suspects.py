@@ -159,12 +159,12 @@ class SpoutSuspects:
         place = desk.places.get(key)
         where = f" {place.worker} ({place.why})" if place is not None and place.worker else ""
         text = (
-            f"message {_shown(message_id)} was in hand at the unexpected end of a worker{where}, "
+            f"message {_shown(message_id)} was in hand when a worker exited unexpectedly{where}, "
             f"{count} of topology.max.worker.kills: {self._limit}. It is emitted again alone"
         )
         if self._condemn_at == _NEVER and count >= self._limit:
             text += (
-                "; it cannot become a dead letter, since no bolt consumes the stream "
+                "; it cannot become a dead letter, because no bolt consumes the stream "
                 f"{DEAD_LETTER_STREAM} of {self.task.component!r}"
             )
         desk.report(self.task.component, self.task.task, MessageSuspectedError(text))
@@ -180,7 +180,7 @@ class SpoutSuspects:
             count = desk.docket.count(key)
             desk.docket.failed(key)
             place = desk.places.get(key) or Place(None, "", "")
-        reason = f"in hand at {count} unexpected ends of a worker"
+        reason = f"in hand at {count} unexpected worker exits"
         if place.why:
             reason += f"; the last: {place.why}"
         component = desk.component_of(place.task) if place.task else None

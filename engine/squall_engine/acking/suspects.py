@@ -196,7 +196,7 @@ class Suspects:
         try:
             word = _decode(memoryview(section)[1:])
         except msgspec.MsgspecError as error:
-            raise CodecError(f"a word of a killed worker that cannot be read: {error}") from error
+            raise CodecError(f"cannot read what a lost worker had in hand: {error}") from error
         if not self.spouts:
             return
         now = self.now()

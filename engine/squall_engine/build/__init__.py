@@ -1,3 +1,3 @@
-"""From a plan to running tasks, and back: `build` makes a task for each component of the worker,
-`close` ends them. May import every room but `observe`.
+"""Starting and ending tasks: `build` makes the tasks of a worker's components, `close` ends them.
+May import every room except `observe`.
 """

@@ -1,5 +1,5 @@
-"""Makes the tasks of a worker: user objects, outputs, calls. After this the topology's description
-is not looked at any more."""
+"""Builds the tasks of a worker: user objects, outputs, calls. After this, the description of the
+topology is no longer read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 
 class BuildHost(KindHost, Protocol):
-    """The engine, as far as building needs it."""
+    """What building tasks needs from the engine."""
 
     ledger: Ledger
     rng: random.Random
@@ -42,20 +42,20 @@ class BuildHost(KindHost, Protocol):
     inspector: Inspector | None
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
-        """A tuple that cannot be delivered: report the error and fail its trees."""
+        """Report that a tuple cannot be delivered, and fail its trees."""
 
 
 class Edges:
-    """The edges of a worker. With as many of them as tasks of one component times those of another,
-    a turn would have a tuple or two for each: so the tasks of a component share theirs, apart from
-    those that run on threads of their own."""
+    """The edges of a worker. With one for each pair of tasks, a turn would have only a tuple or two
+    for each; therefore the tasks of a component share theirs, except those that run on threads of
+    their own."""
 
     def __init__(self, local_tasks: Collection[int]) -> None:
         self._local_tasks = local_tasks
         self._shared: dict[tuple[str, str, int], Edge] = {}
 
     def edge(self, target: int, source: Source, *, shared: bool) -> Edge:
-        """From what one task emits on one stream to another task."""
+        """The edge from what one task emits on one stream to another task."""
         local = target in self._local_tasks
         if not (shared and SHARES_EDGES):
             return Edge(target, source, local=local)
@@ -182,7 +182,7 @@ async def open_task(built: Built) -> None:
 
 
 async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> None:
-    """Make a call on a component's thread and wait for it; what it raises comes through."""
+    """Make a call on a component's thread and wait for it. Raises what the call raises."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -203,7 +203,7 @@ async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> 
         try:
             loop.call_soon_threadsafe(settle, error)
         except RuntimeError:
-            pass  # the loop has ended, nobody waits any more
+            pass  # the loop has ended, so nothing waits any more
 
     task.call_on_thread(run)
     await done

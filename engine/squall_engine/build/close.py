@@ -1,8 +1,8 @@
-"""Ending the components of a worker.
+"""Closes the components of a worker.
 
-What ends in its own time (coroutines, threads, child processes) is waited for side by side: a
-worker has a few seconds, however many tasks it has. What does not end by then is left behind, and
-what it had in hand fails.
+Coroutines, threads and child processes take time to end. They are awaited concurrently, because a
+worker has only a few seconds, however many tasks it has. Those that have not ended by then are left
+behind, and the tuples that they had in hand fail.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 log = get_logger(__name__)
 
-# For close() on a thread, behind what it is in the middle of; for coroutines and children to end.
+# For close() on a thread, after the call that it is in; for coroutines and children to end.
 _END_SECS = 1.0
-# Likewise when the time for what was in flight is used up: peers are to be told of our end, too.
+# Likewise when the drain time is used up: there must be time left to notify the peers.
 _END_SECS_LATE = 0.25
 _JOIN_SECS = 0.25  # for all threads
 _COROUTINE_SECS = 10.0  # for an async close() or cleanup()
@@ -36,9 +36,9 @@ Report = Callable[[str, int, BaseException], None]
 async def close_components(
     built: Sequence[Built], report: Report, *, late: bool = False
 ) -> list[Tuple]:
-    """End what is in flight, then close() and cleanup(), each error reported. `late`: there is
-    little time left. Returns the tuples that were in hand: none of them is to blame for it if it
-    has failed by that."""
+    """End what is in flight, then call close() and cleanup(), and report each error. `late`: there
+    is little time left. Returns the tuples that were in hand: if this made them fail, that does not
+    count against them."""
     secs = _END_SECS_LATE if late else _END_SECS
     left = await asyncio.gather(
         _end_coroutines([one.task for one in built], report, secs),
@@ -103,8 +103,8 @@ async def _close_on_thread(one: Built, report: Report, secs: float) -> None:
 
 
 async def _finish(result: Awaitable[Any]) -> None:
-    """Await an async close() or cleanup(). Raises what it raises, but no CancelledError: that it
-    awaits something that was cancelled must not end our own work."""
+    """Await an async close() or cleanup(). Raises what it raises, except CancelledError: awaiting
+    something that was cancelled must not end our own work."""
     ending = asyncio.ensure_future(result)
     await asyncio.wait({ending}, timeout=_COROUTINE_SECS)
     if not ending.done():

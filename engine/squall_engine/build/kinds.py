@@ -1,8 +1,8 @@
-"""The kinds of tasks, one function each: how a component's object is fed, and what it is bound to.
+"""The kinds of tasks, one function each: how a component is invoked, and what it is bound to.
 
-The task's calls are the core's. The component is bound to these very calls where it can be; where
-something has to stand between (a lock, a wake-up, a memory of messages), to a collector that
-delegates to them (`squall_common.component.collector`).
+A task's calls come from the core. The component is bound directly to them where possible. Where
+something has to stand between (a lock, a wake-up, a memory of messages), it is bound to a collector
+that delegates to them (`squall_common.component.collector`).
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from squall_engine.tasks.thread import (
 _CALLS_MIN = 256
 _SLEEP_KEY = "topology.sleep.spout.wait.strategy.time.ms"
 
-Anchors = Callable[[], tuple[Tuple, ...]]  # those of an emit that names none
+Anchors = Callable[[], tuple[Tuple, ...]]  # the anchors of an emit that names none
 OnSettled = Callable[[Tuple, bool], None]  # the tuple, and whether it failed
 
 
 class KindHost(Host, Protocol):
-    """The engine, as far as the kinds of tasks differ in what they need of it."""
+    """What the different kinds of tasks need from the engine."""
 
     plan: Plan
     callbacks: EngineCallbacks
@@ -67,7 +67,7 @@ class KindHost(Host, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A task in the making: what is there before its kind matters."""
+    """The parts of a task that exist before its kind matters."""
 
     host: KindHost
     feed: InvocationMode
@@ -148,7 +148,7 @@ _SPOUTS: dict[InvocationMode, Callable[[Fresh], SpoutTask]] = {
 
 
 def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
-    """What all spouts have in common: their calls, and how often they may be asked."""
+    """Set what all spouts have in common: their calls, and how often they may be asked."""
     host, conf, user = fresh.host, fresh.conf, fresh.user
     spout.calls = bind_spout(
         fresh.emitter,
@@ -167,7 +167,7 @@ def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
         host.suspects.of_spout(spout)
     pending_max = conf.get("topology.max.spout.pending")
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
-    # A turn visits every task that has something: a message for each makes it worth its while.
+    # A turn visits every task that has something: with a message for each, that is worth the cost.
     many = max(_CALLS_MIN, len(host.plan.local_tasks))
     spout.calls_max = int(conf.get("topology.spout.batch") or many)
     spout.listens = frozenset(
@@ -236,7 +236,7 @@ def _column_bolt(fresh: Fresh) -> BoltTask:
         default_anchors=_must_name(
             fresh,
             "in execute_columns, use emit_columns, or emit(values, anchors=()) for a tuple "
-            "that is anchored to none",
+            "without anchors",
         ),
         on_error=_reporter(fresh, bolt, die=fresh.dies, blame=blame),
         on_settled=_observing(fresh, bolt, blame),
@@ -316,7 +316,7 @@ def _careful_calls(
     *,
     own: OnSettled | None = None,
 ) -> CarefulCalls:
-    """The calls of a bolt that may have several tuples in flight. `own` is the task's, to be called
+    """The calls of a bolt that may have several tuples in flight. `own` is the task's callback for
     when a tuple was acked or failed."""
     bolt.hand = fresh.host.hand
     return CarefulCalls(
@@ -340,7 +340,7 @@ def _no_anchors() -> tuple[Tuple, ...]:
 
 
 def _current(fresh: Fresh, current: Callable[[], Tuple | None]) -> Anchors:
-    """An emit that names no anchors is anchored to the tuple that is executed."""
+    """Anchor an emit that names no anchors to the tuple in execution."""
     if not fresh.auto_anchor:
         return _no_anchors
 
@@ -352,7 +352,7 @@ def _current(fresh: Fresh, current: Callable[[], Tuple | None]) -> Anchors:
 
 
 def _must_name(fresh: Fresh, rule: str) -> Anchors:
-    """An emit that names no anchors is refused, with this rule: several tuples are executed."""
+    """Refuse an emit that names no anchors, citing this rule: several tuples are in execution."""
     if not fresh.auto_anchor:
         return _no_anchors
 
@@ -365,7 +365,8 @@ def _must_name(fresh: Fresh, rule: str) -> Anchors:
 def _observing(
     fresh: Fresh, task: BoltTask, blame: Blame | None = None, own: OnSettled | None = None
 ) -> OnSettled | None:
-    """What to call when a tuple was acked or failed: observer, blame and task, as there are any."""
+    """The function to call when a tuple was acked or failed: for the observer, for blame and for
+    the task, as far as they exist."""
     found: list[OnSettled] = []
     observer = fresh.host.observer
     if observer is not None:

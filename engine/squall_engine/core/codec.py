@@ -255,7 +255,7 @@ class ValueCodec:
             return bytearray(data)
         if code == Ext.PICKLE:
             if not self._allow_pickle:
-                raise CodecError("pickled values came in, and topology.fall.back.on.pickle is off")
+                raise CodecError("received pickled values, but topology.fall.back.on.pickle is off")
             return pickle.loads(data)
         convert = self._from_plain.get(code)
         if convert is None:
@@ -288,7 +288,7 @@ class ValueCodec:
             names = frozenset(field.name for field in dataclasses.fields(cls))
             self._field_names[cls] = names
         if fields.keys() != names:
-            raise CodecError(f"{path} has other fields here than where the value comes from")
+            raise CodecError(f"{path} has different fields on the worker that sent the value")
         # Not through __init__: it may check, convert or count, and the value exists already.
         value: Any = object.__new__(cls)
         for name, item in fields.items():

@@ -219,7 +219,7 @@ def parse_roots(data: bytes) -> RootsSection:
     except (struct.error, ValueError) as error:
         raise _unreadable(data, error) from error
     if kind not in TO_ACKER and kind not in TO_SPOUT:
-        raise CodecError(f"sections of kind {kind} are unknown")
+        raise CodecError(f"unknown kind of section: {kind}")
     return RootsSection(kind, target, roots)
 
 
@@ -326,7 +326,7 @@ class _Reader:
 
     def end(self) -> None:
         if self._at != len(self._data):
-            raise CodecError(f"a section has {len(self._data) - self._at} bytes too many")
+            raise CodecError(f"a section has {len(self._data) - self._at} surplus bytes")
 
 
 def _bytes(numbers: array[int]) -> bytes:

@@ -36,7 +36,7 @@ class _Runs:
 
 
 class TaskCounts:
-    """What one task counts, for ever. Keys of a spout's are streams, of a bolt's its inputs."""
+    """What one task counts, forever. Keys of a spout's are streams, of a bolt's its inputs."""
 
     __slots__ = ("_runs", "acked", "failed")
 

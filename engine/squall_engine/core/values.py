@@ -16,7 +16,7 @@ ACKER_INDEX_MASK = (1 << ACKER_INDEX_BITS) - 1
 
 ID_BITS = 64
 
-# Time-out buckets in a message time-out: a root times out after 1.0 to 1.1 times the time-out.
+# Timeout buckets in a message timeout: a root times out after 1.0 to 1.1 times the timeout.
 BUCKETS = 10
 
 
@@ -60,7 +60,7 @@ class Outcome:
 
     done: Settled = field(default_factory=dict)
     failed: Settled = field(default_factory=dict)
-    reset: Settled = field(default_factory=dict)  # their time-outs start anew
+    reset: Settled = field(default_factory=dict)  # their timeouts start anew
     sections: dict[int, list[bytes]] = field(default_factory=dict)
 
 
@@ -93,7 +93,7 @@ class EmitError(ValueError):
 
 def settled_error(tup: object, what: str) -> SettledTupleError:
     """The error for a tuple that is used after its ack or fail."""
-    return SettledTupleError(f"{what}: {tup!r} is acked or failed already")
+    return SettledTupleError(f"{what}: {tup!r} was already acked or failed")
 
 
 def wrong_values(source: Source, values: object) -> EmitError:
@@ -116,12 +116,12 @@ def rows_of(source: Source, columns: Sequence[Sequence[Any]]) -> list[tuple[Any,
         raise EmitError(f"{where}: expected one list for each field")
     if len(columns) != len(source.fields):
         fields = ", ".join(source.fields)
-        raise EmitError(f"{where} [{fields}]: {len(columns)} columns")
+        raise EmitError(f"{where} [{fields}]: {len(columns)} columns were given")
     try:
         return list(zip(*columns, strict=True))
     except ValueError:
         lengths = ", ".join(str(len(column)) for column in columns)
-        raise EmitError(f"{where}: the columns have {lengths} values") from None
+        raise EmitError(f"{where}: the columns differ in length: {lengths}") from None
 
 
 def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> Sequence[int] | None:
@@ -139,13 +139,13 @@ def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> S
     if len(origins) != emitted:
         raise EmitError(f"emit_columns: {len(origins)} origins for {emitted} tuples")
     if min(origins) < 0 or max(origins) >= rows:
-        raise EmitError(f"emit_columns: an origin that is no row of the batch (0 to {rows - 1})")
+        raise EmitError(f"emit_columns: an origin is not a row of the batch (0 to {rows - 1})")
     return origins
 
 
 def no_row(row: object, rows: int) -> IndexError:
     """The error for a row that a batch does not have."""
-    return IndexError(f"row {row!r} of a batch of {rows}")
+    return IndexError(f"row {row!r} is not in the batch of {rows} rows")
 
 
 def no_field(source: Source, key: Any) -> KeyError:

@@ -1,4 +1,4 @@
-"""The way of tuples through a worker: `outgoing` says which edges lead where, `flow` moves batches
-from task to task, `remote` to and from other workers. May import `tasks`, `backpressure`, `core`,
-`plan` and `transport`.
+"""The path of tuples through a worker: `outgoing` says where each edge leads, `flow` moves batches
+from task to task, `remote` moves them to and from other workers. May import `tasks`,
+`backpressure`, `core`, `plan` and `transport`.
 """

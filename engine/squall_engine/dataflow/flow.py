@@ -1,16 +1,16 @@
-"""How tuples move between the tasks of a worker, and to other workers, and who has to wait when
-what he feeds is behind.
+"""How tuples move between the tasks of a worker and to other workers, and which producers pause
+when a consumer falls behind.
 
-Emit never blocks. What a task emitted waits in its edges until it has run, and the tasks that share
-these edges with it (`ways`); then it goes to inboxes here, or to other workers as far as their
-credit goes. Behind that are two marks: an inbox above its *soft* one stops the spouts above it;
-above its *hard* one, or without credit, it stops every task that feeds it (`gates`). Both are in
-tuples, the hard one also in bytes by the size of a tuple that is sampled now and then. Whatever
-else shares nothing with it goes on.
+Emitting never blocks. Emitted tuples wait in the edges of their task until that task, and the tasks
+that share these edges, have run (`outgoing`). Then they go to inboxes of this worker, or to other
+workers as far as their credit allows. Backpressure has two thresholds: an inbox above its *soft*
+one throttles the spouts upstream; above its *hard* one, or without credit, it blocks every task
+that feeds it (`gates`). Both are in tuples; the hard one is also in bytes, by the size of a tuple
+that is sampled now and then. Tasks that do not feed a slow target go on.
 
-A cycle (a strongly connected component) never gates itself, or it could stop for good: only what
-feeds it waits. One that makes more tuples than it finishes would grow without end: above the budget
-of the worker its tuples fail.
+A cycle (a strongly connected component) never blocks itself, because it could stop for good: only
+the tasks that feed it wait. A cycle that creates more tuples than it finishes would grow without
+end, so its tuples fail above the budget of the worker.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _SOFT_TUPLES = 2_048
 _UNROUTED_TUPLES_MAX = 10_000  # kept an edge while its task has no worker
 _INBOX_BYTES_MIN = 256 * 1024
 _SAMPLE_EVERY = 16  # batches
-# Tasks that share an exit take, or spouts emit, as many together before it is flushed as one may
-# in a slice: the more there are, the more tuples a batch has. What these emit may be beyond a mark.
+# The tasks that share an output group take (or spouts emit) as many tuples together before it is
+# flushed as one task may in a slice, so batches are large. This may exceed a threshold.
 _FLUSH_TUPLES = SLICE_TUPLES_MAX
 _SECTION_TUPLES_MAX = 2_048  # decoded in one go
 _BUDGET_BYTES = 33_554_432
-_LOAD_STEP = LOAD_MAX // 64  # a smaller change is not told
+_LOAD_STEP = LOAD_MAX // 64  # a smaller change is not reported
 
 
 class CycleOverflowError(RuntimeError):
@@ -71,7 +71,7 @@ class Flow:
         self.task_of: dict[int, Task] = {}
         self._exits: list[OutputGroup] = []
         self._exit_of: dict[Task, OutputGroup] = {}
-        # In the order of a turn, those together that share an exit.
+        # In the order of a turn; those that share an output group together.
         self._spouts_by_exit: list[tuple[OutputGroup, list[SpoutTask]]] = []
         self._bolts_by_exit: list[tuple[OutputGroup, list[BoltTask]]] = []
         self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
@@ -86,7 +86,7 @@ class Flow:
         self._congested: frozenset[str] = frozenset()
         self._congested_is_old = False
         self.dropped: Counter[str] = Counter()  # tuples of system streams, by stream
-        self.told_load = False  # some worker was told that an inbox here is not empty
+        self.told_load = False  # it was reported to a worker that an inbox here is not empty
 
     def wire(self, built: list[Built]) -> None:
         """Connect the tasks, once all are made."""
@@ -123,7 +123,8 @@ class Flow:
         self.set_routes({})
 
     def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
-        """Take what tasks emit from what `wrap` makes of an edge (None: from itself)."""
+        """Replace each edge, as the place from which emitted tuples are taken, by what `wrap`
+        returns for it (None: the edge itself stays)."""
         for exit_ in self._exits:
             with exit_.lock:
                 for way in exit_.ways:
@@ -135,7 +136,7 @@ class Flow:
     # ---- where the others are ----
 
     def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:
-        """Where the tasks of other workers are."""
+        """Set where the tasks of other workers are."""
         self._exchange.set_routes(routes)
         routes = self._exchange.routes
         for exit_ in self._exits:
@@ -173,7 +174,7 @@ class Flow:
                     self._check_allowance(way.task, way.allowance)
 
     def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
-        """Another worker tells of its tasks."""
+        """Another worker has sent grants for its tasks."""
         self._outflow.granted(slot, grants)
         closed = self._gates.closed
         for grant in grants:
@@ -200,8 +201,8 @@ class Flow:
         )
 
     def flush(self, exit_: OutputGroup) -> bool:
-        """Move what waits in the edges of an exit to where it goes. True when something moved. What
-        is left, for want of credit, is in `_held`."""
+        """Move the tuples that wait in the edges of an output group to their targets. True when
+        something moved. Tuples without credit stay, and are in `_held`."""
         moved = False
         for way in exit_.outbox.take():
             target = way.target
@@ -231,7 +232,7 @@ class Flow:
         return moved
 
     def _send(self, exit_: OutputGroup, way: OutgoingEdge) -> bool:
-        """What waits for a task of another worker, as far as its credit goes."""
+        """Send what waits for a task of another worker, as far as the credit allows."""
         allowance, moved = way.allowance, False
         while allowance is not None:
             left = allowance.limit - allowance.sent
@@ -283,20 +284,20 @@ class Flow:
         return moved
 
     def _overflow(self, way: OutgoingEdge, batch: Batch) -> None:
-        """Fail what a cycle makes beyond all bounds."""
+        """Fail tuples of a cycle that exceed the budget."""
         source = batch.source
         cycle = ", ".join(map(repr, self._plan.cycle_of(source.component)))
         consumer = self._plan.task_to_component[way.task]
         error = CycleOverflowError(
             f"the cycle of {cycle} makes more tuples than it finishes: {len(batch)} tuple(s) from "
-            f"{source.component!r} to {consumer!r} were failed, since "
-            f"topology.worker.buffer.bytes ({self._budget}) of them wait there already"
+            f"{source.component!r} to {consumer!r} were failed, because "
+            f"topology.worker.buffer.bytes ({self._budget}) of them are already waiting there"
         )
         self._exchange.reject(source.component, source.task, error, batch.roots())
 
     def catch_up(self, ledger: Ledger) -> bool:
-        """What was emitted between two turns, by coroutines, callbacks and threads, and in ack,
-        fail, activate ... of spouts. True when there was anything."""
+        """Move the tuples that were emitted between two turns, by coroutines, callbacks and
+        threads, and in ack, fail, activate ... of spouts. True when there were any."""
         worked = False
         for task, own in self._threaded:
             with task.lock:
@@ -316,14 +317,14 @@ class Flow:
         return worked
 
     def flush_all(self) -> None:
-        """What components emitted in open and prepare."""
+        """Move what components emitted in open and prepare."""
         for exit_ in self._exits:
             with exit_.lock:
                 self.flush(exit_)
 
     def deliver(self, section: bytes, slot: WorkerSlot, sessions: object) -> None:
-        """Tuples that came from another worker (a TUPLES section). They stay encoded until their
-        task runs. Raises CodecError."""
+        """Take tuples from another worker (a TUPLES section). They stay encoded until their task
+        runs. Raises CodecError."""
         task, count = addressee(section)
         bolt = self.bolt_of.get(task)
         if bolt is None:
@@ -427,15 +428,15 @@ class Flow:
         return worked
 
     def spouts_spoke(self) -> bool:
-        """Whether a spout has emitted outside next_tuple, and nobody has heard of it."""
+        """Whether a spout has emitted outside next_tuple since the last turn."""
         for spout in self.spouts:  # noqa: SIM110 (most turns of an idle worker come by here)
             if spout.has_emitted:
                 return True
         return False
 
     def has_more(self) -> bool:
-        """Whether a turn has left something that the next one can do: in an inbox whose bolt may
-        run, or what spouts emitted when they were told of their messages."""
+        """Whether a turn has left work for the next one: tuples in an inbox whose bolt may run, or
+        tuples that spouts emitted in ack or fail."""
         gated = self._gates.gated
         for bolt in self.bolts:
             if bolt.inbox and bolt.task not in gated:
@@ -443,7 +444,7 @@ class Flow:
         return self.spouts_spoke()
 
     def run_bolts(self, deadline: float) -> bool:
-        """Run every bolt that has something and may run. True if any did anything."""
+        """Run every bolt that has tuples and is not blocked. True if any did anything."""
         worked = False
         gated = self._gates.gated
         for exit_, bolts in self._bolts_by_exit:
@@ -468,7 +469,7 @@ class Flow:
         return worked
 
     def _pause(self, task: Task) -> bool:
-        """Between two slices of a bolt: whether it has to stop, for what it feeds is full."""
+        """Between two slices of a bolt: whether it has to stop because a target is full."""
         self.flush(self._exit_of[task])
         return task.task in self._gates.gated
 

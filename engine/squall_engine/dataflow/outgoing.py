@@ -1,4 +1,4 @@
-"""The ways out of a worker's tasks: which edges they emit into, and where these lead."""
+"""The outgoing edges of a worker's tasks, and where they lead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from squall_engine.tasks.base import NO_LOCK, BoltTask, Task
 
 
 class Waiting(Protocol):
-    """Tuples on their way to one task: an edge, or what stands in its place."""
+    """Tuples on their way to one task: an edge, or an object in its place (see `Flow.tap`)."""
 
     def __len__(self) -> int: ...
     def take(self) -> Batch: ...
@@ -23,7 +23,7 @@ class Waiting(Protocol):
 
 
 class OutgoingEdge:
-    """An edge, and where it leads."""
+    """An edge, its target, and the credit for it."""
 
     __slots__ = (
         "allowance", "droppable", "edge", "inner", "rest", "slot", "stream", "target", "task",
@@ -36,16 +36,16 @@ class OutgoingEdge:
         self.stream: str = edge.source.stream
         self.target = target  # None: on another worker
         self.inner = inner  # within a cycle
-        # Metrics and logged events wait for nobody: without room they are dropped, and counted.
+        # Metrics and logged events never wait: without room they are dropped, and counted.
         self.droppable = is_system_id(self.stream)
         self.slot: WorkerSlot | None = None
-        self.allowance: Allowance | None = None  # None: here, or nobody knows where
-        self.rest: Batch | None = None  # out of the edge, but there was no more credit
-        self.tuple_bytes = 256  # of the credit, as the last section had it
+        self.allowance: Allowance | None = None  # None: on this worker, or the worker is unknown
+        self.rest: Batch | None = None  # taken from the edge, but there was no more credit
+        self.tuple_bytes = 256  # credit for one tuple, by the last section
 
 
 class OutputGroup:
-    """The ways out of a task, or of several that share their edges."""
+    """The outgoing edges of one task, or of several tasks that share them."""
 
     __slots__ = ("lock", "on_loop", "outbox", "ways")
 
@@ -61,13 +61,13 @@ class OutputGroup:
 def output_groups(
     tasks: Sequence[Task], bolt_of: Mapping[int, BoltTask], plan: Plan
 ) -> dict[Task, OutputGroup]:
-    """That of each task: the same one for tasks that share their edges. `bolt_of` has the bolts of
-    this worker."""
+    """The output group of each task; tasks that share their edges have the same one. `bolt_of` has
+    the bolts of this worker."""
     found: dict[Task, OutputGroup] = {}
     by_edge: dict[Edge, OutputGroup] = {}
     for task in tasks:
         edges = [edge for output in task.outputs for edge in output.edges]
-        # Who shares one edge shares all.
+        # Tasks that share one edge share all.
         exit_ = by_edge.get(edges[0]) if edges else None
         if exit_ is None:
             ways = [

@@ -1,4 +1,4 @@
-"""Between the run loop and the transport: tuples and acks that leave the worker and that arrive."""
+"""Between the run loop and the transport: tuples and acks that leave this worker or arrive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reject = Callable[[str, int, Exception, Collection[int]], None]
 
 
 class Exchange:
-    """Collects what leaves in a turn, by peer, and sends it at the end of it."""
+    """Collects by peer what leaves in a turn, and sends it at the end of the turn."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class Exchange:
         reject: Reject,
         give_up: Callable[[Collection[int]], None],
     ) -> None:
-        """`reject` is told of tuples that cannot be sent, `give_up` of the roots of tuples that
-        came to the wrong worker."""
+        """`reject` is called for tuples that cannot be sent, `give_up` with the roots of tuples
+        that arrived at the wrong worker."""
         self._give_up = give_up
         self._plan = plan
         self._codec = codec
@@ -57,8 +57,9 @@ class Exchange:
     # -- leaving --
 
     def send_tuples(self, slot: WorkerSlot, task: int, batch: Batch) -> int:
-        """Encode a batch for a task of a peer; tuples that cannot be encoded fail. Returns what it
-        takes of the credit. (A section for each task, so that each is decoded when its task runs.)
+        """Encode a batch for a task of a peer; tuples that cannot be encoded fail. Returns the
+        credit that it uses. (There is a section for each task, so that each is decoded when its
+        task runs.)
         """
         source = batch.source
         try:
@@ -73,8 +74,8 @@ class Exchange:
             if len(data) > TUPLE_BYTES_MAX:
                 too_large = CodecError(
                     f"component {source.component!r}, stream {source.stream!r}: a tuple of "
-                    f"{len(data)} bytes cannot be sent to another worker, at most "
-                    f"{TUPLE_BYTES_MAX} (8 MiB) can: store large data elsewhere and send its name"
+                    f"{len(data)} bytes cannot be sent to another worker; the limit is "
+                    f"{TUPLE_BYTES_MAX} (8 MiB): store large data elsewhere and send its name"
                 )
                 self.reject(source.component, source.task, too_large, batch.roots())
                 return 0
@@ -96,30 +97,30 @@ class Exchange:
             else:
                 good.append(tup)
         if len(good) == len(batch):
-            raise error  # ours: it would go on for ever
+            raise error  # a fault of ours, which would repeat forever
         return self.send_tuples(slot, task, Batch.of(batch.source, good)) if good else 0
 
     def send(self, slot: WorkerSlot, section: bytes) -> None:
-        """A section for the engine of another worker."""
+        """Send a section to the engine of another worker."""
         self._others.setdefault(slot, []).append(section)
 
     def send_to_acker(self, index: int, sections: Sequence[bytes]) -> None:
-        """What the acker with that index is to know. While it has no worker it is lost, and the
+        """Send sections to the acker with that index. While it has no worker they are lost, and the
         roots time out."""
         slot = self.routes.get(self._plan.acker_tasks[index])
         if slot is not None:
             self._others.setdefault(slot, []).extend(sections)
 
     def answer(self, kind: int, task: int, roots: Sequence[int]) -> None:
-        """Tell a spout task on another worker what became of its roots. Without a route the answer
-        is lost, and the roots time out."""
+        """Notify a spout task on another worker what became of its roots. Without a route the
+        answer is lost, and the roots time out."""
         slot = self.routes.get(task)
         if slot is not None:
             self._others.setdefault(slot, []).append(serialize_roots(kind, task, roots))
 
     def flush(self) -> None:
-        """Hand everything to the transport: one call a peer, with the tuples, which have credit,
-        at the head."""
+        """Hand everything to the transport, in one call for each peer. Tuples, which have credit,
+        come first."""
         if self._transport is None or self.is_empty:
             return
         tuples, self._tuples = self._tuples, {}
@@ -155,9 +156,9 @@ class Exchange:
         return by_task
 
     def decode(self, section: bytes) -> dict[int, Batch]:
-        """As `tuples_of`; a section that cannot be read is dropped. When that is because of the
-        values (a class that is not known here), it is an error of the component that was to get
-        them, and their trees fail."""
+        """Like `tuples_of`, but drops a section that cannot be read. If its values are the reason
+        (a class that is not known here), the error is one of the receiving component, and their
+        trees fail."""
         try:
             return self.tuples_of(section)
         except CodecError as error:

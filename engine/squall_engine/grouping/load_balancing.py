@@ -1,12 +1,12 @@
 """Load-aware shuffle: how often each target is chosen, by how full the inboxes are. Pure.
 
-As Storm's LoadAwareShuffleGrouping: once a second every target within 5 % of the least loaded gets
-one more weight, up to 100, every other ten less, and the targets are laid out in a ring of at least
-1,000 places by their weights. While all weights are the same there is no ring: the targets take
-turns. A local-or-shuffle begins with the targets of its own worker, takes all of them when those
-are loaded above `topology.localityaware.higher.bound`, and goes back when they are below
-`topology.localityaware.lower.bound`. (Storm starts a plain shuffle there, too; ours is even over
-all workers from the beginning.)
+It works like Storm's LoadAwareShuffleGrouping. Once a second, the weight of every target within 5 %
+of the least loaded one rises by one, up to 100, and that of every other target falls by ten. The
+targets are then laid out by weight in a ring of at least 1,000 places. While all weights are equal
+there is no ring: the targets take turns. A local-or-shuffle begins with the targets of its own
+worker, takes all targets when the load of its own is above `topology.localityaware.higher.bound`,
+and goes back when it is below `topology.localityaware.lower.bound`. (In Storm a plain shuffle also
+begins with local targets; ours is even over all workers from the beginning.)
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Balance:
         higher: float = 0.8,
         lower: float = 0.2,
     ) -> None:
-        """`near` are the targets to begin with (empty: all); `higher` and `lower` are the loads of
-        these above which all are taken, and below which these are enough again."""
+        """`near` are the targets to begin with (empty: all). When their load is above `higher`, all
+        targets are taken; when it is below `lower`, only the near ones again."""
         self.targets = tuple(targets)
         self._near = tuple(target for target in targets if target in near)
         self._higher, self._lower = higher, lower
@@ -47,12 +47,12 @@ class Balance:
 
     @property
     def weights(self) -> Mapping[int, int]:
-        """Those of the targets that are taken now."""
+        """The weights of the targets that are in use now."""
         return {target: self._weights[target] for target in self._scope()}
 
     def update(self, loads: Mapping[int, float]) -> Sequence[int] | None:
-        """A second has passed; `loads` from 0 (empty) to 1 (full), 0 for what is left out. Returns
-        the targets to take in turn from now on, None when they stay as they were."""
+        """Adapt to the loads, once a second: from 0 (empty) to 1 (full), 0 for a target that is
+        left out. Returns the targets to take in turn from now on; None when nothing changes."""
         if self._near and self._moves(loads):
             self.stays_near = not self.stays_near
             self._weights = dict.fromkeys(self.targets, WEIGHT_MAX)

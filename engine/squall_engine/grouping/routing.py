@@ -1,4 +1,4 @@
-"""From a topology's groupings to the core's groupers."""
+"""Makes the core's groupers from the groupings of a topology."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from squall_engine.grouping.load_balancing import Balance
 
 
 class Balancers:
-    """The shuffles of a worker, that heed the load of their targets (`loads`)."""
+    """The load-aware shuffles of a worker."""
 
     def __init__(self, conf: Mapping[str, Any], rng: random.Random) -> None:
         self._rng = rng
@@ -34,7 +34,7 @@ class Balancers:
         self.targets: frozenset[int] = frozenset()
 
     def add(self, shuffle: RoundRobin, edges: Sequence[Edge], near: Collection[int]) -> None:
-        """One that takes the edges to `near` first, if there are any."""
+        """Add a shuffle, which prefers the edges to `near` if there are any."""
         if len(edges) > 1:
             higher, lower = self._bounds
             targets = [edge.task for edge in edges]
@@ -43,7 +43,7 @@ class Balancers:
             self.targets |= set(targets)
 
     def update(self, loads: Mapping[int, float]) -> None:
-        """A second has passed."""
+        """Adapt all shuffles to the loads of their targets, once a second."""
         for balance, shuffle, edges in self._all:
             ring = balance.update(loads)
             if ring is not None:
@@ -51,7 +51,7 @@ class Balancers:
 
 
 class Custom:
-    """A grouping of the user's own, partial-key among them."""
+    """A custom grouping of the user, or partial-key."""
 
     def __init__(
         self, grouping: CustomGrouping, edges: Mapping[int, Edge], task: int, describe: str
@@ -67,8 +67,8 @@ class Custom:
             return tuple([self._edges[task] for task in chosen])
         except KeyError as error:
             raise EmitError(
-                f"{self._describe}: its grouping chose task {error.args[0]}, which is none of "
-                f"the consumer's tasks {sorted(self._edges)}"
+                f"{self._describe}: its grouping chose task {error.args[0]}, which is not one "
+                f"of the consumer's tasks {sorted(self._edges)}"
             ) from None
 
 
@@ -108,7 +108,7 @@ def make_grouper(
         try:
             indexes = [source.index[name] for name in grouping.fields]
         except KeyError as error:
-            raise EmitError(f"{describe} by {error.args[0]!r}, which is no field of it") from None
+            raise EmitError(f"{describe} by {error.args[0]!r}, which it does not have") from None
         return ByFields(edges, indexes, _hasher(describe, grouping.fields, registry))
     if kind is GroupingKind.DIRECT:
         return None

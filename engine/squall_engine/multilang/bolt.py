@@ -237,7 +237,7 @@ class ShellBolt(AsyncBolt):
         if not wrong:
             return
         known = isinstance(wrong[0], str) and wrong[0].isdecimal() and self._issued(wrong[0])
-        why = "is settled already" if known else "never was the id of a tuple"
+        why = "was already settled" if known else "was never the id of a tuple"
         raise ShellError(f"{what} {shown(wrong[0])}, which {why}")
 
     def _was_failed(self, tuple_id: object) -> bool:

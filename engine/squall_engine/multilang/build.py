@@ -156,9 +156,7 @@ def make_serializer(name: object) -> Serializer:
         return JsonSerializer()
     if "msgpack" in last or "messagepack" in last:
         return MessagePackSerializer()
-    raise SquallError(
-        f"topology.multilang.serializer is {name!r}", hint="there are json and msgpack"
-    )
+    raise SquallError(f"topology.multilang.serializer is {name!r}", hint="expected json or msgpack")
 
 
 def resources_dir(context: TopologyContext) -> Path:

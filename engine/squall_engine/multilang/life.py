@@ -2,7 +2,7 @@
 
 A child is *silent* from the last byte that we had of it, for as long as it owes us something: its
 pid; the answer to a heartbeat (bolts get one a second, and any message answers it); the end of a
-command (spouts). A silence as long as the time-out ends the child. What can happen in which state
+command (spouts). A silence as long as the timeout ends the child. What can happen in which state
 is in `life_table`.
 """
 
@@ -119,7 +119,7 @@ class ChildLife:
         return 0.0 if self._owes_since is None else now - self._owes_since
 
     def warns(self, now: float) -> bool:
-        """Whether to say now that it is silent: once a silence, at half of the time-out."""
+        """Whether to say now that it is silent: once a silence, at half of the timeout."""
         if self._warned or self.silent_secs(now) < self.timeout_secs / 2:
             return False
         self._warned = True
@@ -178,9 +178,9 @@ class ChildLife:
         state, since = self.state, self._owes_since
         with self._story.checking(self):
             if state is State.STARTING:
-                assert since is not None, "it owes no pid: it would never be found silent"
+                assert since is not None, "it owes no pid, so its silence would never be noticed"
             if state is State.WAITING:
-                assert since is None, "there is no child that owes anything"
+                assert since is None, "it owes something, but there is no child"
             if since is not None:
-                assert since >= self._started_at, "it owes since before it was started"
-            assert 0.0 <= self._pause_secs <= _PAUSE_SECS_MAX, "the pause is out of its bounds"
+                assert since >= self._started_at, "it has owed something longer than it has run"
+            assert 0.0 <= self._pause_secs <= _PAUSE_SECS_MAX, "the pause is out of bounds"

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 class State(enum.Enum):
     """What is true of the child."""
 
-    STARTING = "runs, and has not told its pid"
+    STARTING = "runs, and has not sent its pid"
     RUNNING = "runs"
-    DYING = "was killed, and its end was not seen yet"
-    WAITING = "there is none; the next is started after a pause"
-    STOPPED = "none is wanted any more; the last one may still be ending"
+    DYING = "was killed, and its exit was not seen yet"
+    WAITING = "there is no child; the next is started after a pause"
+    STOPPED = "no child is wanted any more; the last one may still be exiting"
 
 
 class Do(enum.Enum):

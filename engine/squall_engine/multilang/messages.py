@@ -55,7 +55,7 @@ class Wrong(enum.Enum):
         "the component's log command"
     )
     MISSING_END = "a message was not followed by a line 'end': it was taken as complete"
-    GARBLED = "a message is no JSON object, so what it meant is lost"
+    GARBLED = "a message is not a JSON object, and was dropped"
     TOO_LONG = "a message is longer than topology.multilang.message.bytes.max"
     NO_COMMAND = "a message has no 'command'"
 

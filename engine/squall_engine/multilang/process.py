@@ -125,7 +125,7 @@ class ChildProcess:
 
         Looks again and again, and lets others have the core in between: the child may be waiting
         for this very one. (To sleep until there is something takes more CPU: a timer is set for
-        each time-out.)"""
+        each timeout.)"""
         if self._stdout is None:
             return b""
         has_come = self._has_come

@@ -171,8 +171,8 @@ class Shell:
         except (OSError, ValueError) as error:
             raise ShellError(
                 f"the child process of {self} cannot be started in {setting.cwd}: {error}",
-                hint="the command is looked for on the worker's PATH, the script in resources/ of "
-                "the package",
+                hint="the command is searched for on the worker's PATH, the script in resources/ "
+                "of the package",
             ) from error
         self._killed_why = None
         self.life.started(self._now())
@@ -197,7 +197,7 @@ class Shell:
                 f"was killed because it was silent for {self.setting.timeout_secs:g} s "
                 "(topology.subprocess.timeout.secs): it "
                 + (
-                    "never told its pid"
+                    "never sent its pid"
                     if starting
                     else "answered no heartbeat"
                     if self.life.beats
@@ -282,7 +282,7 @@ class Shell:
                 component=self.setting.component,
                 task=self.setting.task,
                 pid=self.pid,
-                reason="it did not end on SIGTERM",
+                reason="it did not exit on SIGTERM",
             )
         finally:
             process: ChildProcess | None = self._process
@@ -481,7 +481,7 @@ class Shell:
             self._faults += 1
             return
         self._fault_at = now
-        more = f" ({self._faults} more of the like before)" if self._faults else ""
+        more = f" ({self._faults} similar faults before)" if self._faults else ""
         self._faults = 0
         self._owner.child_fault(ShellError(f"{self}: {what}{more}"))
 

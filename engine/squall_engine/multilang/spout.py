@@ -208,8 +208,8 @@ class ShellSpout(AsyncSpout):
             self.replays.clear()
         if forgotten:
             error = ShellError(
-                f"{error.message}; {forgotten} message(s) that it had emitted were under way: "
-                "their acks go nowhere"
+                f"{error.message}; {forgotten} message(s) that it had emitted were in flight: "
+                "their acks are dropped"
             )
         self._wake()
         self.child_fault(error)

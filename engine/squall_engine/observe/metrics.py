@@ -66,9 +66,9 @@ class Registration:
                     re.compile(one) for one in ([given] if isinstance(given, str) else given)
                 )
             except (re.error, TypeError) as error:
-                raise SquallError(f"{where}: {key}: no regular expression: {error}") from error
+                raise SquallError(f"{where}: {key}: not a regular expression: {error}") from error
         if patterns["whitelist"] and patterns["blacklist"]:
-            raise SquallError(f"{where}: has a whitelist and a blacklist; one at most")
+            raise SquallError(f"{where}: has both a whitelist and a blacklist; use only one")
         return cls(
             class_path=_ALIASES.get(path, path),
             argument=entry.get("argument"),
@@ -85,10 +85,10 @@ class Registration:
             consumer = getattr(importlib.import_module(module), name)()
         except Exception as error:
             raise SquallError(
-                f"metrics consumer {self.class_path} cannot be made: {describe(error)}"
+                f"metrics consumer {self.class_path} cannot be created: {describe(error)}"
             ) from error
         if not isinstance(consumer, MetricsConsumer):
-            raise SquallError(f"{self.class_path} is no squall.metrics.MetricsConsumer")
+            raise SquallError(f"{self.class_path} is not a squall.metrics.MetricsConsumer")
         return consumer
 
     def select(self, points: Iterable[DataPoint]) -> list[DataPoint]:

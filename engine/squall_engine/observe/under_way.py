@@ -292,7 +292,7 @@ def _describe(tup: Tuple, built: Sequence[Built], names: Names) -> str:
 
 def _messages(roots: Sequence[int], built: Sequence[Built], names: Names) -> str:
     if not roots:
-        return "of no message"
+        return "unanchored"
     shown = ", ".join(
         message_of(root, built) or names.get(root) or f"tree {root:016x}"
         for root in roots[:_ROOTS_MAX]

@@ -192,7 +192,7 @@ class Before:
             raise ValueError(f"{len(data)} bytes, not {SIZE}")
         words = memoryview(data).cast("Q")
         if words[0] != MAGIC:
-            raise ValueError("its first word is not ours")
+            raise ValueError("it does not begin with the magic number")
         cells = _pairs(words[_CELLS:_UNTOLD])
         held = [*_lane(words[_LOOP:]), *_lane(words[_LAST:]), *cells]
         return cls(

@@ -137,7 +137,7 @@ class ThreadBolt(BoltTask):
                 else:
                     self._execute(work)
         except BaseException as error:
-            self.host.die(error)  # SystemExit: as on the loop, not a task that is silent for ever
+            self.host.die(error)  # SystemExit: as on the loop, not a task that is silent forever
 
     def give_up(self) -> list[Tuple]:
         """Fail what the thread was given and has not finished, when it was waited for enough.
@@ -261,7 +261,7 @@ class ThreadSpout(SpoutTask):
         try:
             self._ask()
         except BaseException as error:
-            self.host.die(error)  # SystemExit: as on the loop, not a task that is silent for ever
+            self.host.die(error)  # SystemExit: as on the loop, not a task that is silent forever
 
     def _ask(self) -> None:
         idle_secs = 0.001

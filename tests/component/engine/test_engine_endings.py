@@ -31,7 +31,7 @@ def two_workers(bolt, acker, conf=None, settings=None):
 
 def stop(cluster, worker):
     cluster.run(cluster.engines[worker].stop(0.1))
-    cluster.run_for(0.1)  # much less than the message time-out
+    cluster.run_for(0.1)  # much less than the message timeout
 
 
 def until(cluster, condition):

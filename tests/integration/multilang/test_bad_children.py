@@ -31,7 +31,7 @@ FORGIVEN = {
     "no-end": "not followed by a line 'end'",
     "unknown-command": "'dance'",
     "no-command": "has no 'command'",
-    "ack-of-a-stranger": "it acked '987654321', which never was the id of a tuple",
+    "ack-of-a-stranger": "it acked '987654321', which was never the id of a tuple",
     "ack-of-a-number": "it acked 5",
     "fail-of-a-stranger": "it failed 'none such'",
     "anchored-to-a-stranger": "an emit was anchored to '987654321'",
@@ -58,7 +58,7 @@ def test_what_is_wrong_is_shown_and_costs_nothing(mode: str, tmp_path: Path) -> 
 # What a child does once, and what the error must say. Another takes its place.
 REPLACED = {
     "garbage": "it wrote: 'this is no json'",
-    "half": "no JSON object",
+    "half": "not a JSON object",
     "long": "topology.multilang.message.bytes.max",
     "hang": "topology.subprocess.timeout.secs",
     "stop": "answered no heartbeat",
@@ -79,7 +79,7 @@ def test_a_child_that_cannot_go_on_is_replaced_and_its_tuples_replayed(
         run.wait_all_acked()
         assert run.child_pids() != [pid]
         assert all(run.account.seen[n] >= 1 for n in range(run.count))
-        assert run.account.failed, "what it held was failed at once, not at the message time-out"
+        assert run.account.failed, "what it held was failed at once, not at the message timeout"
         (error,) = [e for e in run.errors() if "child process of 'shell'" in e]
         assert REPLACED[mode] in error
         assert "were failed" in error
@@ -141,7 +141,7 @@ def test_a_command_that_there_is_not_is_said_at_the_start(tmp_path: Path) -> Non
 
 
 def test_a_stuck_child_holds_up_what_feeds_it_and_nobody_else(tmp_path: Path) -> None:
-    """Its inbox is bounded, though the spout would emit for ever; the loop goes on."""
+    """Its inbox is bounded, though the spout would emit forever; the loop goes on."""
     conf = {"topology.max.spout.pending": None, "topology.message.timeout.secs": 60}
     bolt = raw_bolt("once-hang", tmp_path, after=1)
     with running(bolt, count=200_000, conf=conf) as run:

@@ -6,7 +6,7 @@ source and the sink lie outside. What must hold:
 
 - a message that its spout is told is acked took effect, all of it (always);
 - once the faults end, every message is acked, and its effects are what was sent, at least once;
-- nothing is kept for ever: the tables of ackers and trees empty themselves.
+- nothing is kept forever: the tables of ackers and trees empty themselves.
 """
 
 from __future__ import annotations

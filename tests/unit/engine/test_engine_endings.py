@@ -1,6 +1,6 @@
 """What leaves a tuple behind: threads that end, calls from outside of execute, workers that stop
-with something in hand, sections that come to the wrong worker. Nothing may wait for ever, and what
-can be failed now must not wait for the message time-out."""
+with something in hand, sections that come to the wrong worker. Nothing may wait forever, and what
+can be failed now must not wait for the message timeout."""
 
 import asyncio
 import dataclasses
@@ -38,7 +38,7 @@ class ExitingSpout(c.Numbers):
 
 @pytest.mark.parametrize("where", ["spout", "bolt"])
 def test_a_thread_that_exits_ends_the_worker(where):
-    """On the loop SystemExit ends the worker; a thread that just ended would be silent for ever."""
+    """On the loop SystemExit ends the worker; a thread that just ended would be silent forever."""
     builder = TopologyBuilder()
     builder.spout("numbers", ExitingSpout(5) if where == "spout" else c.Numbers(5))
     builder.bolt("end", ExitingBolt() if where == "bolt" else c.Collect()).shuffle("numbers")
@@ -109,7 +109,7 @@ class LaterFromPrepare(c.Pass):
     "bolt", [Later, BatchLater, LaterUnanchored, ColumnsLater, ColumnsLaterRowByRow]
 )
 def test_what_a_callback_emits_and_acks_leaves_at_once(bolt):
-    """It lay in a buffer until the bolt ran again: with one message pending, for ever."""
+    """It lay in a buffer until the bolt ran again: with one message pending, forever."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(5))
     builder.bolt("later", bolt()).shuffle("numbers")
@@ -175,7 +175,7 @@ def two_workers(bolt, acker, conf=None, settings=None):
 
 def stop(cluster, worker):
     cluster.run(cluster.engines[worker].stop(0.1))
-    cluster.run_for(0.1)  # much less than the message time-out
+    cluster.run_for(0.1)  # much less than the message timeout
 
 
 @pytest.mark.parametrize("acker", [0, 1])
@@ -206,7 +206,7 @@ def test_acks_in_cleanup_are_sent():
 
 
 def test_what_arrives_as_a_worker_stops_is_left_to_the_next():
-    """Taken and not executed it would be lost until its time-out."""
+    """Taken and not executed it would be lost until its timeout."""
     with two_workers(c.Collect(), acker=0) as cluster:
         inbox = cluster.network.ends[cluster.slots[1]].inbox
         engine = cluster.engines[1]
@@ -430,7 +430,7 @@ def test_a_cancellation_of_the_users_own_is_an_error_of_execute():
 
 
 def test_a_cancellation_of_the_users_own_is_an_error_of_next_tuple():
-    """It was asked again at once, for ever, and nobody was told."""
+    """It was asked again at once, forever, and nobody was told."""
     builder = TopologyBuilder()
     builder.spout("numbers", AsksTheCancelled())
     builder.bolt("end", c.Collect()).shuffle("numbers")
@@ -475,7 +475,7 @@ def chain(place):
 
 
 def fail_soon(cluster):
-    cluster.run_until(lambda: len(c.LOG.get("failed", ())) == 5, 1)  # the time-out is 30 s
+    cluster.run_until(lambda: len(c.LOG.get("failed", ())) == 5, 1)  # the timeout is 30 s
     assert sorted(c.LOG["failed"]) == [0, 1, 2, 3, 4]
 
 
@@ -504,7 +504,7 @@ class Orders(c.Numbers):
 
 
 def test_values_of_an_unknown_class_fail_at_once_and_are_an_error_of_their_bolt(monkeypatch):
-    """It names the class and the remedy; the message time-out is not waited for."""
+    """It names the class and the remedy; the message timeout is not waited for."""
     builder = TopologyBuilder()
     builder.spout("orders", Orders(3))
     builder.bolt("end", c.Collect()).shuffle("orders")

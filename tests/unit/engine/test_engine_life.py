@@ -163,6 +163,6 @@ def test_an_engine_that_would_sleep_forever_is_a_contradiction():
         cluster.run_for(1)
         timer, engine._timer = engine._timer, None
         scheduled, engine._scheduled = engine._scheduled, False
-        with pytest.raises(ContradictionError, match="no turn is ahead"):
+        with pytest.raises(ContradictionError, match="no turn is scheduled"):
             engine.validate()
         engine._timer, engine._scheduled = timer, scheduled

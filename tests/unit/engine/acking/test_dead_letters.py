@@ -303,7 +303,7 @@ def test_without_a_limit_or_a_consumer_a_message_is_replayed_for_ever(
 
 
 def test_what_a_lost_worker_failed_does_not_count() -> None:
-    """Ten losses while the message is under way, then a time-out: the first that counts."""
+    """Ten losses while the message is under way, then a timeout: the first that counts."""
     with cluster(build(Source(1, 3), Forgets()), 0, {"work": 1}) as engines:
         lost = [task for task, name in engines.tasks.items() if name == "work"]
         for losses in range(1, 11):

@@ -218,7 +218,7 @@ def check(bad: list[int], deaths_max: int) -> None:
     for row in LOG["letters"]:
         assert tuple(row) == DEAD_LETTER_FIELDS
         assert row["values"] == [row["message_id"]]
-        assert row["reason"].startswith("in hand at 3 unexpected ends of a worker")
+        assert row["reason"].startswith("in hand at 3 unexpected worker exits")
         assert (row["component"], row["replays"]) == ("price", 2)
 
 

@@ -731,8 +731,8 @@ def test_columns_without_auto_ack_stay_in_flight(core):
         (["ab"], None, "one list for each field"),
         ([[1, 2, 3]], None, "origins"),
         ([[1, 2, 3]], [0], "1 origins for 3"),
-        ([[1]], [2], "no row"),
-        ([[1]], [-1], "no row"),
+        ([[1]], [2], "not a row"),
+        ([[1]], [-1], "not a row"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(core, columns, origins, message):

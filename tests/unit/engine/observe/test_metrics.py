@@ -177,8 +177,8 @@ def test_a_registration_selects_and_expands(options: dict[str, Any], names: list
     [
         ({}, "must be MODULE.CLASS"),
         ({"class": "B"}, "must be MODULE.CLASS"),
-        ({"class": "a.B", "whitelist": ["("]}, "no regular expression"),
-        ({"class": "a.B", "whitelist": ["a"], "blacklist": ["b"]}, "one at most"),
+        ({"class": "a.B", "whitelist": ["("]}, "not a regular expression"),
+        ({"class": "a.B", "whitelist": ["a"], "blacklist": ["b"]}, "use only one"),
     ],
 )
 def test_a_registration_that_means_nothing_is_refused(entry: Any, problem: str) -> None:

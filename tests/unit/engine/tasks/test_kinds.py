@@ -1,4 +1,4 @@
-"""The kinds of component where they go wrong: errors, time-outs, stalls, tuples too large."""
+"""The kinds of component where they go wrong: errors, timeouts, stalls, tuples too large."""
 
 import asyncio
 import dataclasses
@@ -266,7 +266,7 @@ def test_a_message_that_hangs_in_a_thread_times_out():
 
 
 def test_a_stall_fails_no_tuple_whose_acks_are_on_their_way(monkeypatch):
-    """A worker stands still for ten times the message time-out, as on a paused machine, while
+    """A worker stands still for ten times the message timeout, as on a paused machine, while
     messages that it has emitted are with the other one."""
     topology = numbers_to(c.Pass(), 30)
     place = {"numbers": 0, "bolt": 0, "collect": 1}
