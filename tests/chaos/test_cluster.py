@@ -218,7 +218,7 @@ def settled(cluster: NetCluster) -> Footprint:
     return last
 
 
-def test_the_leader_is_killed_and_nobody_notices(cluster: NetCluster, report: Report) -> None:
+def test_killing_the_leader_disturbs_nothing(cluster: NetCluster, report: Report) -> None:
     with load(cluster, report, "Nimbus SIGKILL") as ledger:
         workers = cluster.wait_workers(WORKERS)
         for number in range(3):
@@ -312,7 +312,7 @@ def wait_isolated(cluster: NetCluster, node: str, timeout_secs: float) -> None:
     )
 
 
-def test_a_supervisor_that_fences_nothing_is_found_out(cluster: NetCluster, report: Report) -> None:
+def test_a_supervisor_that_does_not_fence_is_detected(cluster: NetCluster, report: Report) -> None:
     """The oracle of the test above, with a product that has the fault: it must not pass."""
     cluster.restart_with("s1", "never isolated")
     try:

@@ -16,7 +16,7 @@ from tests.support.submit import submit_ledger
 pytestmark = pytest.mark.chaos
 
 
-def test_a_spout_that_takes_fails_for_acks_is_found_out(tmp_path: Path) -> None:
+def test_a_spout_that_mistakes_fails_for_acks_is_detected(tmp_path: Path) -> None:
     """What a killed worker took with it counts as done: words are missing at the end."""
     conf = {
         "topology.max.spout.pending": 200,

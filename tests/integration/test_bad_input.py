@@ -144,13 +144,13 @@ def test_the_users_own_error_keeps_the_users_traceback(cluster: DevCluster, tmp_
     assert "api/squall/_entry.py" not in result.stderr
 
 
-def test_a_package_that_is_no_archive(cluster: DevCluster, tmp_path: Path) -> None:
+def test_a_package_that_is_not_an_archive(cluster: DevCluster, tmp_path: Path) -> None:
     path = tmp_path / "package.zip"
     path.write_bytes(b"no archive at all")
     refused(cluster.storm("jar", path, "topology.py", check=False), "package.zip")
 
 
-def test_a_package_that_is_not_there(cluster: DevCluster, tmp_path: Path) -> None:
+def test_a_missing_package(cluster: DevCluster, tmp_path: Path) -> None:
     refused(cluster.storm("jar", tmp_path / "nothing.zip", "topology.py", check=False), "nothing")
 
 
@@ -166,7 +166,7 @@ def test_a_package_with_a_member_outside_itself(
 
 
 @pytest.mark.parametrize("entry", ["missing.py", "missing", "topology:missing", "a.b.c"])
-def test_no_such_entry_point(cluster: DevCluster, tmp_path: Path, entry: str) -> None:
+def test_a_missing_entry_point(cluster: DevCluster, tmp_path: Path, entry: str) -> None:
     code = package(tmp_path, HEAD)
     refused(
         cluster.storm("jar", code, entry, check=False),

@@ -99,7 +99,7 @@ def supervisor_log(cluster: DevCluster) -> str:
     return next(cluster.data_dir.rglob("supervisor.log")).read_text()
 
 
-def test_the_kernel_ends_a_worker_that_eats_and_its_neighbour_goes_on(
+def test_the_kernel_kills_a_worker_that_uses_too_much_memory_and_its_neighbour_goes_on(
     cluster: DevCluster, eater: Counter, neighbour: Counter, root: Path
 ) -> None:
     eater_pid, neighbour_pid = eater.pid, neighbour.pid
@@ -124,7 +124,7 @@ def test_the_kernel_ends_a_worker_that_eats_and_its_neighbour_goes_on(
     assert neighbour.pid == neighbour_pid
 
 
-def test_a_child_counts(
+def test_the_memory_of_a_child_process_counts(
     cluster: DevCluster, eater: Counter, neighbour: Counter, root: Path
 ) -> None:
     neighbour_pid = neighbour.pid
@@ -138,7 +138,7 @@ def test_a_child_counts(
     assert neighbour.pid == neighbour_pid
 
 
-def test_a_supervisor_that_comes_back_adopts_and_removes_what_was_left(
+def test_a_restarted_supervisor_adopts_workers_and_removes_leftovers(
     cluster: DevCluster, eater: Counter, neighbour: Counter, root: Path
 ) -> None:
     pids = eater.pid, neighbour.pid

@@ -130,7 +130,7 @@ def test_two_versions_of_a_project_run_on_one_node(
         cluster.wait_gone(name)
 
 
-def test_what_is_missing_or_wrong_fails_before_anything_runs(
+def test_missing_or_wrong_dependencies_fail_before_anything_runs(
     cluster: DevCluster, package: Path, tmp_path: Path
 ) -> None:
     lacking = tmp_path / "lacking"
@@ -158,7 +158,7 @@ def test_what_is_missing_or_wrong_fails_before_anything_runs(
     assert "bad" not in cluster.topologies()
 
 
-def test_a_supervisor_killed_in_mid_build_leaves_nothing_half(
+def test_a_supervisor_killed_during_a_build_leaves_nothing_half_done(
     cluster: DevCluster, package: Path, tmp_path: Path
 ) -> None:
     """Kill -9 at several moments after a submit: whatever it finds afterwards, the topology runs,

@@ -154,7 +154,9 @@ def test_a_history_has_every_count_error_and_event(cluster: DevCluster, tmp_path
     assert 0.5 < sampled["hot"] / total < 0.7
 
 
-def test_a_rebalance_switches_it_on_and_an_asked_restart_is_told_as_one(tmp_path: Path) -> None:
+def test_a_rebalance_switches_it_on_and_a_requested_restart_is_recorded_as_one(
+    tmp_path: Path,
+) -> None:
     out, history = tmp_path / "out", tmp_path / "data" / "history"
     out.mkdir()
 

@@ -90,7 +90,7 @@ def test_without_a_limit_nothing_happens(
 
 
 @pytest.mark.parametrize("limit", ["0", "-5"])
-def test_a_limit_that_is_none_is_refused_at_submit(
+def test_an_invalid_limit_is_refused_at_submit(
     cluster: DevCluster, folder: Path, limit: str
 ) -> None:
     package = folder / f"refused{limit}"

@@ -261,7 +261,7 @@ def cpu_secs(cluster: DevCluster) -> float:
     return float(sum(times.user + times.system for times in used))
 
 
-def test_what_cannot_be_done_is_one_clear_error(cluster: DevCluster, tmp_path: Path) -> None:
+def test_an_impossible_request_gives_one_clear_error(cluster: DevCluster, tmp_path: Path) -> None:
     result = cluster.storm("profile", "nobody", check=False)
     assert result.returncode == 1
     assert "error: " in result.stderr

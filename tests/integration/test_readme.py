@@ -125,7 +125,7 @@ def counted_in(folder: Path) -> dict[str, int]:
     return {row["word"]: row["count"] for row in rows}
 
 
-def test_the_example_of_history_runs_where_nothing_was_made_for_it(tmp_path: Path) -> None:
+def test_the_history_example_runs_without_any_preparation(tmp_path: Path) -> None:
     """Relative paths are the user's, and the folder of results need not exist."""
     line = "storm local     examples/history words --records 'in/*.jsonl' --folder out"
     assert line in (ROOT / "examples" / "README.md").read_text()

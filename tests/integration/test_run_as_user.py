@@ -236,7 +236,7 @@ def test_a_worker_and_its_children_are_its_users(blue: Prober, red: Prober) -> N
         assert (worker_dir / "worker.json").stat().st_uid == 0
 
 
-def test_neither_reads_what_is_the_others(cluster: DevCluster, blue: Prober, red: Prober) -> None:
+def test_neither_can_read_the_others_files(cluster: DevCluster, blue: Prober, red: Prober) -> None:
     def places(one: Prober) -> list[str]:
         about = one.about
         (log,) = cluster.data_dir.rglob(f"workers-artifacts/{one.name}-*/*/worker.log")

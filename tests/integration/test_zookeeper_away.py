@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("daemon", ["nimbus", "supervisor"])
-def test_a_daemon_waits_for_zookeeper_and_says_so(tmp_path: Path, daemon: str) -> None:
+def test_a_daemon_waits_for_zookeeper_and_logs_it(tmp_path: Path, daemon: str) -> None:
     zookeeper, nimbus, slot = free_ports(3)
     log = tmp_path / "logs" / f"{daemon}.log"
     options = {

@@ -336,7 +336,7 @@ def test_no_power_failure_leaves_state_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_without_fsync_it_would_be_found(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_fsync_is_found(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Disk, "skip_fsync", True)
     with scratch() as folder:
         assert unreadable(work, folder, 1, photos=2)[1]

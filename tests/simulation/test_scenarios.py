@@ -157,7 +157,7 @@ def test_workers_of_a_killed_topology_end_without_their_supervisor() -> None:
     _play(kill_without_supervisors)
 
 
-def test_a_nimbus_that_was_restarted_fast_does_not_wait_for_its_own_ghost() -> None:
+def test_a_quickly_restarted_nimbus_does_not_wait_for_its_old_session() -> None:
     """STORM-3107: it took its own old ephemeral node for a leader."""
 
     async def script(world: World) -> None:
@@ -256,7 +256,7 @@ def test_a_slow_launch_does_not_hold_up_the_supervisor() -> None:
 
 
 @pytest.mark.parametrize("what", ["kill", "rebalance"])
-def test_what_waits_for_its_time_survives_nimbus(what: str) -> None:
+def test_delayed_actions_survive_a_restart_of_nimbus(what: str) -> None:
     """STORM-3516: a kill or a rebalance that was pending was forgotten."""
 
     async def script(world: World) -> None:
@@ -478,7 +478,7 @@ async def node_that_sleeps(world: World) -> None:
     await _quiet_end(world, ledger)
 
 
-def test_a_node_that_wakes_up_after_its_work_was_moved_does_nothing_of_it() -> None:
+def test_a_node_that_wakes_up_after_its_work_was_moved_does_none_of_it() -> None:
     _play(node_that_sleeps)
 
 
@@ -568,7 +568,7 @@ async def power_failure(world: World) -> None:
     await _quiet_end(world, ledger)
 
 
-def test_what_was_confirmed_survives_a_power_failure() -> None:
+def test_confirmed_data_survives_a_power_failure() -> None:
     _play(power_failure)
 
 
@@ -618,7 +618,7 @@ FOUND_BY: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("bug", sorted(BUGS))
-def test_a_bug_put_in_on_purpose_is_found(bug: str) -> None:
+def test_a_planted_bug_is_found(bug: str) -> None:
     """The same stories, with the product broken: the oracle must see it."""
     if bug in {"early ack", "dropped acks"} and core.NAME != "pure":
         pytest.skip("acks are broken in the core in Python only: SQUALL_CORE=pure")

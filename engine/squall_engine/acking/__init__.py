@@ -1,4 +1,4 @@
-"""What becomes of messages: `coordinator` settles acks with local and remote ackers,
-`dead_letters` counts failures and gives up, `suspects` isolates messages that kill workers
-(`docket` is the file that survives such a death). May import `dataflow`, `tasks` and `core`.
+"""The outcome of messages: `coordinator` settles acks with local and remote ackers, `dead_letters`
+counts failures and makes dead letters, `suspects` isolates messages that kill workers (`docket`
+decides which are held back). May import `dataflow`, `tasks` and `core`.
 """

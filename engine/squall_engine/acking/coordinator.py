@@ -1,4 +1,4 @@
-"""Where a worker's trees are settled: between the tasks' ledger, the local ackers, those of other
+"""Settles a worker's trees between the tasks' ledger, the local ackers, the ackers of other
 workers, and the spouts."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ACKER_ROTATIONS_A_TREE_ROTATION = 5
 
 
 class AckCoordinator:
-    """Settles the ledger once a turn and sends everybody what came of it."""
+    """Settles the ledger once a turn, and sends the results to ackers and spouts."""
 
     def __init__(
         self,
@@ -68,27 +68,27 @@ class AckCoordinator:
         self._attached: list[SpoutTask] = []
 
     def attach(self, spouts: Iterable[SpoutTask]) -> None:
-        """These are the spouts of this worker."""
+        """Set the spouts of this worker."""
         self._spouts = {spout.task: spout for spout in spouts}
-        # What a thread emits it must not find changed in the middle.
+        # The trees of a spout on a thread must not change while it emits.
         self._attached = [s for s in self._spouts.values() if not isinstance(s, ThreadSpout)]
         for spout in self._attached:
             self._trees.attach(spout.task, spout.pending)
 
     def detach(self) -> None:
-        """The spouts of this worker are closed: nobody to tell."""
+        """Forget the spouts of this worker, because they are closed."""
         self._spouts = {}
         self._attached = []
 
     def __len__(self) -> int:
-        """Roots that are kept here, in whatever table."""
+        """The number of roots that are kept here, in all tables."""
         return len(self._trees)
 
     # ---- settling ----
 
     def settle(self) -> bool:
-        """Work in what this turn did to the trees: what is through goes to the spouts, what is not
-        to the ackers. True when there was anything."""
+        """Settle what this turn did to the trees: notify spouts of finished ones, and ackers of the
+        others. True when there was anything."""
         if self._replays is not None:
             self._replays.flush()  # reasons leave before the fails
         outcome = self._trees.settle()
@@ -132,16 +132,16 @@ class AckCoordinator:
     # ---- from other workers ----
 
     def receive_acks(self, section: bytes) -> None:
-        """An ACKS section, for an acker of this worker; with another's (a stale route) it is
-        dropped, and its trees fail. Raises CodecError."""
+        """Take an ACKS section for an acker of this worker. One for an acker elsewhere (a stale
+        route) is dropped, and its trees fail. Raises CodecError."""
         if acker_of(section) in self._plan.local_ackers:
             self._tell(self._trees.receive_acks(section))
         else:
             self.give_up_acks(parse_acks(section))
 
     def give_up_acks(self, section: AcksSection) -> None:
-        """What never reached its acker: fail the trees. Of those that begin here no acker knows
-        whom to tell."""
+        """Fail the trees of a section that never reached its acker. No acker knows the spouts of
+        the trees that begin in it, so these are notified directly."""
         self.ledger.fail([root for root in section.acks if root not in section.inits])
         begun: Settled = {}
         for root, spout in section.inits.items():
@@ -149,7 +149,7 @@ class AckCoordinator:
         self._tell_spouts(FAILED, begun)
 
     def receive_roots(self, data: bytes) -> None:
-        """A section of roots, for a spout or an acker of this worker. Raises CodecError."""
+        """Take a section of roots for a spout or an acker of this worker. Raises CodecError."""
         if data[:1] == _NOTES:
             if self._replays is not None:
                 self._replays.receive(data)
@@ -169,7 +169,8 @@ class AckCoordinator:
     # ---- timeouts and losses ----
 
     def rotate(self) -> bool:
-        """A bucket (a tenth of the message timeout) has passed. True when something timed out."""
+        """Rotate the timeout buckets, every tenth of the message timeout. True when something timed
+        out."""
         self._turn.bucket += 1
         worked = False
         if self._timeouts:
@@ -193,7 +194,7 @@ class AckCoordinator:
         return any(spout.pending for spout in self._spouts.values()) or len(self) > 0
 
     def worker_lost(self, tasks: Collection[int]) -> None:
-        """Fail what was pending on these tasks, in the coming turns."""
+        """Fail, in the coming turns, the messages that were pending on these tasks."""
         gone = set(tasks)
         component_of = self._plan.task_to_component
         components = {component_of[task] for task in gone if task in component_of}
@@ -210,7 +211,7 @@ class AckCoordinator:
         return bool(self._lost)
 
     def fail_lost(self) -> bool:
-        """Fail a portion of what was lost with a worker; True when there was any."""
+        """Fail some of the messages that were lost with a worker; True when there were any."""
         if not self._lost:
             return False
         for spout, roots in list(self._lost.items()):
@@ -222,13 +223,13 @@ class AckCoordinator:
         return True
 
     def give_up(self) -> None:
-        """This worker ends, and with it the tables of its ackers: fail the trees in them."""
+        """Fail the trees in the tables of this worker's ackers, because the worker ends."""
         self._tell(self._trees.give_up())
 
     # ---- statistics ----
 
     def add_to(self, totals: Totals, acker_task: int) -> None:
-        """What an acker of this worker did."""
+        """Add the counts of an acker of this worker."""
         counts = self._trees.counts(self._plan.acker_tasks.index(acker_task))
         for task, n in counts.inits.items():
             component = self._plan.task_to_component.get(task, "")

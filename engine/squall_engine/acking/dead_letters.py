@@ -1,18 +1,18 @@
-"""Messages that keep failing: counted by their spout, and given to the `__dead_letter` stream.
+"""Messages that keep failing: counted by their spout, and emitted on the `__dead_letter` stream.
 
 With `topology.max.replays` each spout task remembers the values of its messages in flight and how
-often each failed. What fails once more than that is not failed to the spout again but emitted as a
-*dead letter*, which is a message of its own: tracked by the same acker, and emitted again for as
-long as it fails. Only when it was processed is the spout told, by `ack` of the message. So the
-source keeps a message until it, or its dead letter, took effect.
+often each failed. A message that fails once more than that is not failed to the spout again, but
+emitted as a *dead letter*. That is a message of its own: tracked by the same acker, and emitted
+again for as long as it fails. Only when it was processed is the spout notified, by `ack` of the
+message. So the source keeps a message until it, or its dead letter, took effect.
 
-Why a message failed is known where it failed; an acker says no more than that it did. So whoever
-fails a tree *notes* the reason, and once a turn, before the fails leave, the notes go to the
-workers that have spouts. Only what is noted as the topology's own doing counts (an error, a
-`fail`, a timeout): what a worker's loss or stop failed does not, nor does a fail whose note never
-came. A note that comes after its fail counts then.
+The reason of a failure is known where it happened; an acker only reports that a tree failed. So the
+task that fails a tree *notes* the reason, and once a turn, before the fails leave, the notes go to
+the workers that have spouts. Only failures that the topology itself caused count (an error, a
+`fail`, a timeout); failures caused by losing or stopping a worker do not, nor do failures without a
+recorded reason. A note that arrives after its fail still counts.
 
-Nothing of this exists while `topology.max.replays` is not set.
+None of this exists while `topology.max.replays` is not set.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ _VALUE_CHARS_MAX = 1_000  # of a value that cannot be sent as it is
 
 
 class Reason(msgspec.Struct, frozen=True, array_like=True):
-    """Why a tree failed and where: the last hop. `counts` is False when it is nobody's fault."""
+    """Why a tree failed, and at which task. `counts` is False when the topology did not cause
+    it."""
 
     text: str
     component: str | None = None
@@ -86,7 +87,7 @@ class _Failing:
 
 
 class RecordingCollector(DelegatingSpoutCollector):
-    """Of a spout whose messages are remembered while they are in flight."""
+    """The collector of a spout whose messages are remembered while they are in flight."""
 
     def __init__(
         self, inner: SpoutCollector, in_flight: dict[Any, tuple[Sequence[Any], str]]
@@ -144,8 +145,8 @@ class SpoutReplays:
         timed_out: Reason,
         wake: Callable[[], None],
     ) -> None:
-        """`calls` are the spout's own; `wake` has the engine take a turn, which must hear of what
-        is emitted here: of a spout on a thread it does not look for it."""
+        """`calls` are the spout's own. `wake` makes the engine take a turn after an emit, which it
+        would not notice for a spout on a thread."""
         self._desk = desk
         self._limit = limit
         self._wake = wake
@@ -166,7 +167,7 @@ class SpoutReplays:
     # -- what became of messages --
 
     def acked(self, message_ids: Iterable[Any]) -> list[Any]:
-        """These are done. Returns the ids that the spout is to be told."""
+        """Forget messages that are done. Returns the ids that the spout is to be notified about."""
         told = []
         for message_id in message_ids:
             if isinstance(message_id, DeadLetter):
@@ -179,8 +180,9 @@ class SpoutReplays:
     def failed(
         self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
     ) -> list[Any]:
-        """These failed: the tree of `root`, or by timeout. Returns the ids that the spout is to be
-        told, for it to emit them again; the others become dead letters."""
+        """Count messages that failed, with the tree of `root` or by timeout. Returns the ids that
+        the spout is to be notified about, so that it emits them again; the others become dead
+        letters."""
         told = []
         for message_id in message_ids:
             if isinstance(message_id, DeadLetter):
@@ -206,7 +208,7 @@ class SpoutReplays:
         return told
 
     def explained(self, root: int, reason: Reason) -> bool:
-        """The reason of a fail has come after it. False when no such fail waits for one."""
+        """Take the reason of a fail that came before it. False when no such fail waits for one."""
         if root not in self._unexplained:
             return False
         message_id = self._unexplained.pop(root)
@@ -219,13 +221,13 @@ class SpoutReplays:
         failing.count += 1
         if reason.component is not None or failing.reason is None:
             failing.reason = reason
-        else:  # a timeout knows no place: keep the last one that was known
+        else:  # a timeout has no place: keep the last one that is known
             known = failing.reason
             failing.reason = Reason(reason.text, known.component, known.task, known.worker)
         _put(self._failing, message_id, failing, _FAILING_MAX)
 
     def _bury(self, message_id: Any, values: Sequence[Any], stream: str, failing: _Failing) -> bool:
-        """Emit the dead letter of a message; False when it cannot be made."""
+        """Emit the dead letter of a message; False when that fails."""
         reason = failing.reason or Reason("unknown")
         row = [
             message_id, list(values), stream, reason.text,
@@ -269,7 +271,7 @@ class SpoutReplays:
 
 
 class Replays:
-    """The notes of one worker, and the spouts here that count."""
+    """The notes of one worker, and its spouts that count failures."""
 
     def __init__(
         self,
@@ -298,7 +300,7 @@ class Replays:
         conf: Mapping[str, Any],
         worker: str,
     ) -> Replays | None:
-        """None when no spout of the topology counts."""
+        """The notes of a worker; None when no spout of the topology counts failures."""
         desk = cls(plan, exchange, codec, conf, worker)
         counts = any(desk._limit_of(component) is not None for component in plan.topology.spouts)
         if conf.get("topology.max.replays") is not None and not counts:
@@ -309,8 +311,8 @@ class Replays:
         return desk if counts and plan.acker_tasks else None
 
     def _limit_of(self, component_id: str) -> int | None:
-        """`topology.max.replays` of a spout; None when nobody takes its dead letters, too: then its
-        messages are replayed forever, as if there were no limit."""
+        """`topology.max.replays` of a spout; None if unset, or if no bolt consumes its dead
+        letters: then its messages are replayed forever, as if there were no limit."""
         component = self._plan.topology.components[component_id]
         limit = component_conf(self._conf, component.conf).get("topology.max.replays")
         if limit is None or component.kind is not ComponentKind.SPOUT:
@@ -326,7 +328,7 @@ class Replays:
         pending: PendingRoots,
         wake: Callable[[], None],
     ) -> SpoutReplays | None:
-        """For one spout task of this worker; None when it does not count."""
+        """The messages of one spout task of this worker; None when it does not count failures."""
         limit = self._limit_of(component)
         if limit is None:
             return None
@@ -339,13 +341,13 @@ class Replays:
     # -- notes --
 
     def note(self, roots: Collection[int], reason: Reason) -> None:
-        """These trees fail for that reason. From any thread; before they fail, or in the same turn
-        of the loop."""
+        """Note the reason why these trees fail. From any thread; before they fail, or in the same
+        turn of the loop."""
         if roots:
             self._noted.append((roots, reason))
 
     def reason_of(self, root: int) -> Reason | None:
-        """What was noted of a tree, once."""
+        """Remove and return the reason that was noted for a tree."""
         return self._known.pop(root, None)
 
     def flush(self) -> None:
@@ -367,7 +369,7 @@ class Replays:
                 self._exchange.send(slot, section)
 
     def receive(self, section: bytes) -> None:
-        """A NOTES section of another worker. Raises CodecError."""
+        """Take a NOTES section from another worker. Raises CodecError."""
         try:
             notes = _decode(memoryview(section)[1:])
         except msgspec.MsgspecError as error:
@@ -404,8 +406,8 @@ class Replays:
         return any(found)
 
     def sendable(self, row: list[Any]) -> list[Any]:
-        """A dead letter that can be sent to any worker: what cannot becomes text. The message may
-        have failed for this very reason."""
+        """Make a dead letter that can be sent to any worker: values that cannot be sent become
+        text. The message may have failed for this very reason."""
         return sendable(self._codec, row)
 
 
@@ -467,11 +469,12 @@ class Blame:
         return guarded
 
     def noting(self, calls: BoltCollector[Tuple], *, settles: bool) -> BoltCollector[Tuple]:
-        """Calls whose `fail` is told from that of an error. `settles`: `settled` is called, too."""
+        """Calls whose `fail` is distinguished from the fail of an error. `settles`: `settled` is
+        called as well."""
         return NotingCollector(calls, self.fail_settled if settles else self.fail_unsettled)
 
     def fail_settled(self, fail: Callable[[Tuple], None], tup: Tuple) -> None:
-        """The bolt calls fail(), of which `settled` hears."""
+        """The bolt calls fail(), and `settled` is called for it."""
         self._explicit = True
         try:
             fail(tup)
@@ -479,7 +482,7 @@ class Blame:
             self._explicit = False
 
     def fail_unsettled(self, fail: Callable[[Tuple], None], tup: Tuple) -> None:
-        """The bolt calls fail(), of which `settled` does not hear."""
+        """The bolt calls fail(), and `settled` is not called for it."""
         fail(tup)
         self._note_failed(roots_of(tup))
 
@@ -493,14 +496,14 @@ class Blame:
                 del self._failed[:-_NOTES_MAX]
 
     def raised(self, error: BaseException) -> None:
-        """The component raised, or reported an error: what failed just before is its doing."""
+        """The component raised or reported an error, which is the reason of the last failures."""
         if self._failed:
             self._desk.note(self._failed, self._reason(describe(error)))
             self._failed = []
 
 
 class NotingCollector(DelegatingBoltCollector[Tuple]):
-    """Of a bolt whose calls of `fail` are noted: `noting(fail, tup)` makes them."""
+    """The collector of a bolt whose calls of `fail` are noted: `noting(fail, tup)` makes them."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
-"""Which messages are suspected of having killed a worker, and whose turn it is. Pure.
+"""Which messages are suspected of having killed a worker, and which is tried next. Pure.
 
-A message that was in hand when a worker ended unexpectedly is a *suspect*. When its spout emits it
+A message that was in hand when a worker exited unexpectedly is a *suspect*. When its spout emits it
 again it is held back, and the suspects of a worker's spouts are *tried*: one is emitted, and the
-next only after that one's tree is through. All others go on as always. So of two suspects, one is
-never in hand because the other one kills. One that is acked is free of suspicion; one that was in
-hand at so many ends as its limit is condemned.
+next only after the tree of the first is finished. All other messages go on as usual. So a suspect
+is never in hand while another one kills the worker. A suspect that is acked is cleared; one that
+was in hand at as many exits as its limit is condemned.
 
-After a loss, no trial begins before it is known what was in hand then: else the next one would run
-into the same end, and a message could be tried once more than its limit.
+After a loss, no trial begins before it is known what was in hand then. Otherwise the next trial
+could run into the same exit, and a message could be tried once more than its limit.
 
 While nothing has happened the docket is *closed*, and costs nothing.
 """
@@ -19,15 +19,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-# Suspicion ends when nothing was in hand at any end for so long.
+# Suspicion ends when nothing was in hand at any exit for this long.
 OPEN_SECS = 900.0
-# After a loss of which no word has come (its node is gone, too).
+# The same after a loss about which nothing was reported (its node is gone as well).
 LOSS_OPEN_SECS = 30.0
-# So long the word is waited for of what a lost worker had in hand.
+# How long to wait for the report of what a lost worker had in hand.
 WORD_SECS = 10.0
 SUSPECTS_MAX = 1000
-# A trial waits, so that the others get through before it, and the longer the more often the message
-# was in hand: one that cannot be condemned must not stop the topology.
+# A trial waits, so that other messages finish before it. It waits longer the more often the message
+# was in hand, because one that cannot be condemned must not stop the topology.
 TRIAL_WAIT_SECS = 0.5
 TRIAL_WAIT_SECS_MAX = 60.0
 HELD_MAX = 10_000
@@ -51,7 +51,7 @@ class Held:
 
 
 class Docket:
-    """`trial_secs`: a trial that takes longer keeps nobody waiting any more."""
+    """The suspects of one worker. After `trial_secs`, a trial no longer delays the next one."""
 
     def __init__(self, trial_secs: float) -> None:
         self.kills: dict[int, int] = {}  # by the message's key
@@ -70,17 +70,17 @@ class Docket:
     # -- what happened --
 
     def lost(self, now: float) -> None:
-        """A worker was lost; what it had in hand is not known yet."""
+        """A worker was lost; the messages that it had in hand are not known yet."""
         self._word_due = now + WORD_SECS
         self._open(now, LOSS_OPEN_SECS)
 
     def word_came(self, now: float) -> None:
-        """It is known now."""
+        """The messages that a lost worker had in hand are known now."""
         self._word_due = None
         self._open(now)
 
     def killed(self, key: int, now: float) -> int:
-        """The message was in hand at an unexpected end; at how many by now."""
+        """The message was in hand at an unexpected exit. Returns at how many so far."""
         kills = self.kills.pop(key, 0) + 1
         if len(self.kills) >= SUSPECTS_MAX:
             del self.kills[next(iter(self.kills))]
@@ -103,8 +103,8 @@ class Docket:
     # -- what is to become of a message --
 
     def count(self, key: int) -> int:
-        """At how many ends a suspect was in hand. The one of which nothing is known counts for
-        every suspect, but for itself makes none."""
+        """At how many exits a suspect was in hand. An exit about which nothing is known counts for
+        every suspect, but does not make a message one."""
         kills = self.kills.get(key, 0)
         return kills + self.unknown if kills else 0
 
@@ -119,7 +119,8 @@ class Docket:
         self.held.append(held)
 
     def next(self, now: float) -> tuple[Held, Verdict] | None:
-        """A message that waits no longer: it is on trial now, condemned, or no suspect any more."""
+        """A message that waits no longer: it is on trial now, condemned, or not a suspect any
+        more."""
         if self._word_due is not None:
             if now < self._word_due:
                 return None
@@ -137,17 +138,17 @@ class Docket:
         return None
 
     def acked(self, key: int) -> bool:
-        """A message is through. True when it was a suspect."""
+        """A message was acked. True when it was a suspect."""
         if self.trial == key:
             self.trial = None
         return self.kills.pop(key, None) is not None
 
     def failed(self, key: int) -> None:
-        """A message has failed, which says nothing of whether it kills."""
+        """A message has failed, which does not show whether it kills."""
         if self.trial == key:
             self.trial = None
 
 
 def wait_secs(count: int) -> float:
-    """How long a message waits for its trial that was in hand at so many ends."""
+    """How long a message that was in hand at `count` exits waits for its trial."""
     return float(min(TRIAL_WAIT_SECS_MAX, TRIAL_WAIT_SECS * 2 ** min(max(count - 1, 0), 10)))

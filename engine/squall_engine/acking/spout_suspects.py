@@ -1,6 +1,6 @@
-"""The messages of one spout task that may kill a worker: held back, emitted alone, buried.
+"""The suspects of one spout task: held back, emitted alone, or made dead letters.
 
-For the whole of it see `suspects`, whose desk of the worker this asks and tells.
+See `suspects` for the whole mechanism, and for the worker's part of it (`Desk`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from squall_engine.tasks.in_hand import InHand, key_of
 
 COUNTED_MAX = 20_000
 _NEVER = 2**62
-_TELL_MAX = 5  # of more suspects than that, those are told of that are suspected again
+_TELL_MAX = 5  # with more suspects than that, only those suspected again are reported
 
 
 class MessageSuspectedError(SquallError):
-    """A message was in hand when a worker ended unexpectedly."""
+    """A message was in hand when a worker exited unexpectedly."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class Desk(Protocol):
         """A tree has failed; it may turn out to have been in hand somewhere."""
 
     def free(self, key: int) -> None:
-        """A message is under suspicion no longer."""
+        """A message is not a suspect any more."""
 
     def component_of(self, task: int) -> str | None:
         """The component of a task; None: the topology has no such task any more."""
@@ -150,7 +150,7 @@ class SpoutSuspects:
         return ids
 
     def _tell(self, key: int, message_id: Any) -> None:
-        """Report a suspect, once for each end."""
+        """Report a suspect, once for each exit."""
         desk = self._desk
         count = desk.docket.count(key)
         if self._told.get(key) == count or (count < 2 and len(desk.docket.kills) > _TELL_MAX):

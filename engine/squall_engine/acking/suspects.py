@@ -1,10 +1,11 @@
 """Messages that kill their worker: found, run alone, and given to `__dead_letter`.
 
-Every worker notes which tree it executes a tuple of (`in_hand`). When it ends unexpectedly, the one
-in its place reads what that one had in hand, and says it to the workers that have spouts in a
-KILLED section; spouts know the message of a tree. For spouts that died with their worker the notes
-hold the keys of their messages. What is suspected, tried and condemned is the `docket`'s affair;
-what it takes to hold a message of one spout back, emit it and bury it is in `spout_suspects`.
+Every worker records the trees of the tuples that it executes (`in_hand`). When it exits
+unexpectedly, its replacement reads the record and sends it to the workers that have spouts, in a
+KILLED section; spouts know the message of a tree. For spouts that died with their worker, the
+record has the keys of their messages. `docket` decides which messages are suspected, tried and
+condemned; `spout_suspects` holds back the messages of one spout, emits them and makes their dead
+letters.
 
 While the docket is closed spouts emit past all this; see docs/decisions/0029-messages-that-kill.md.
 """
@@ -57,8 +58,8 @@ _decode = msgspec.msgpack.Decoder(_Word).decode
 
 
 class Suspects:
-    """Of one worker. Calls of spouts on threads come from there, under the spout's lock; all else
-    is called on the loop."""
+    """The suspects of one worker. Spouts on threads call it from there, under their lock;
+    everything else is called on the loop."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Suspects:
         return int(limit)
 
     def of_spout(self, spout: SpoutTask) -> None:
-        """Watch over a spout task of this worker, if it wants that."""
+        """Watch a spout task of this worker, if its configuration asks for it."""
         limit = self.limit_of(spout.component)
         if limit is not None:
             consumed = bool(self._plan.consumers_of(spout.component, DEAD_LETTER_STREAM))
@@ -118,7 +119,7 @@ class Suspects:
     # -- what the worker before us had in hand --
 
     def begin(self) -> None:
-        """The spouts of this worker are known; nothing was emitted yet."""
+        """Begin, once the spouts of this worker are known and before anything was emitted."""
         before, self._before = self._before, None
         if before is None:
             return
@@ -149,13 +150,13 @@ class Suspects:
             self._bolts_wait_until = now + _LINK_SECS
 
     def ready(self) -> None:
-        """The way to the workers with spouts is open."""
+        """The connections to the workers with spouts are up."""
         self._ready = True
 
     @property
     def bolts_wait(self) -> bool:
-        """Whether what was in hand is still on its way: the next tuple may be the end of this
-        worker, too, and then its word would never leave."""
+        """Whether the report of what was in hand has not left yet: the next tuple may kill this
+        worker as well, and then the report would be lost."""
         return self._bolts_wait_until > 0.0 and self.now() < self._bolts_wait_until
 
     def _speak(self) -> None:
@@ -185,14 +186,14 @@ class Suspects:
     # -- what other workers had in hand --
 
     def lost(self) -> None:
-        """A worker ended without a goodbye."""
+        """A worker exited unexpectedly."""
         if self.spouts:
             with self.lock:
                 self.docket.lost(self.now())
             self._open()
 
     def receive(self, section: bytes) -> None:
-        """A KILLED section. Raises CodecError."""
+        """Take a KILLED section. Raises CodecError."""
         try:
             word = _decode(memoryview(section)[1:])
         except msgspec.MsgspecError as error:
@@ -212,7 +213,7 @@ class Suspects:
         self.wake()
 
     def _key_of(self, root: int) -> int | None:
-        """The key of the message of a tree; None: it is no spout's here."""
+        """The key of the message of a tree; None when it does not belong to a spout here."""
         found = self._recent.get(root)
         if found is not None:
             spout, message_id = found
@@ -289,7 +290,7 @@ class Suspects:
             spout.end()
 
     def free(self, key: int) -> None:
-        """A message is under suspicion no longer."""
+        """A message is not a suspect any more."""
         self.places.pop(key, None)
         self.hand.note_kills(key, 0)
 

@@ -1,11 +1,11 @@
 """Byte credit: what one worker may send to the tasks of another. Pure: no socket, no clock.
 
-The receiver has an `Account` for each (sending worker, own task) and tells how far the sender may
-go: what the task has taken out of its inbox, and a window. The sender has an `Allowance` for each
-task elsewhere, and sends while what it has sent is below the limit; the last tuple may go beyond,
-so any tuple can be sent, whatever its size. Both count bytes since their pair of sessions began, so
-a grant that comes twice, late or out of order does no harm, and one that is lost is made good by
-the next. What a link carries once and in order both ends count alike.
+The receiver has an `Account` for each (sending worker, own task) and grants a limit: the bytes that
+the task has taken out of its inbox, plus a window. The sender has an `Allowance` for each task
+elsewhere, and sends while the bytes sent are below the limit; the last tuple may exceed it, so any
+tuple can be sent, whatever its size. Both count bytes since their pair of sessions began, so a
+grant that arrives twice, late or out of order does no harm, and the next one replaces one that is
+lost. A link delivers once and in order, so both ends have the same counts.
 
     sender                                   receiver
     sent 0, limit FLOOR                      window W: grants 0 + W
@@ -15,8 +15,8 @@ the next. What a link carries once and in order both ends count alike.
                 <.................. c + W
 
 The windows of a worker add up to its budget (`topology.worker.buffer.bytes`, half of it; the other
-half is for tuples that wait decoded, see `flow`). They are fixed shares, not one pool: a window
-that another task can use up is how chains that alternate between two workers come to a deadlock.
+half is for tuples that wait decoded, see `flow`). They are fixed shares, not one pool: if another
+task could use up a window, chains that alternate between two workers could deadlock.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from collections.abc import Iterable, Mapping
 from squall_common.topology.model import WorkerSlot
 from squall_engine.transport import Grant
 
-# A sender has this much before it has heard anything, so no window is smaller.
+# A sender has this much before the first grant, so no window is smaller.
 FLOOR_BYTES = 16 * 1024
 # More gains nothing (a window crosses in a few turns), and makes tuples old before they are run.
 WINDOW_BYTES_MAX = 4 * 1024 * 1024
-# What a section, and a tuple in it, cost a receiver beside their bytes.
+# What a section, and a tuple in it, cost a receiver in addition to their bytes.
 SECTION_BYTES = 128
 TUPLE_BYTES = 64
 
 
 def charge(section_bytes: int, tuples: int) -> int:
-    """What a section of so many bytes and tuples takes of the credit."""
+    """The credit that a section of that many bytes and tuples uses."""
     return section_bytes + SECTION_BYTES + TUPLE_BYTES * tuples
 
 
 def window_bytes(budget_bytes: int, pairs: int) -> int:
-    """The window of each of so many pairs of a sending worker and a task here."""
+    """The window for each of `pairs` pairs of a sending worker and a task here."""
     return max(FLOOR_BYTES, min(WINDOW_BYTES_MAX, budget_bytes // max(1, pairs)))
 
 
@@ -69,14 +69,14 @@ class Outflow:
         self._allowances: dict[WorkerSlot, dict[int, Allowance]] = {}
 
     def allowance(self, slot: WorkerSlot, task: int) -> Allowance:
-        """That for a task of a worker."""
+        """The allowance for a task of a worker."""
         of_slot = self._allowances.setdefault(slot, {})
         if task not in of_slot:
             of_slot[task] = Allowance(task)
         return of_slot[task]
 
     def session_began(self, slot: WorkerSlot, waiting: Iterable[tuple[int, int]]) -> None:
-        """A new pair of sessions: counts start anew, with the (task, bytes) that wait for it."""
+        """Count from zero for a new pair of sessions, plus the (task, bytes) that wait for it."""
         for allowance in self._allowances.get(slot, {}).values():
             allowance.sent = allowance.load = 0
             allowance.limit = FLOOR_BYTES
@@ -84,7 +84,7 @@ class Outflow:
             self.allowance(slot, task).sent += size
 
     def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
-        """The worker tells of its tasks. Limits only grow."""
+        """Apply grants of a worker for its tasks. Limits only grow."""
         for grant in grants:
             allowance = self.allowance(slot, grant.task)
             allowance.load = grant.load
@@ -112,14 +112,14 @@ class Account:
         return self.received - self.taken
 
     def take(self, size: int) -> None:
-        """The task has taken so much out of its inbox."""
+        """The task has taken `size` bytes out of its inbox."""
         self.taken += size
-        # Not for every section: but long before the sender has used up what it knows of.
+        # Not for every section, but long before the sender has used up its limit.
         if self.taken + self.window - self.told >= self.window >> 3:
             self._due[self.task] = self
 
     def grant(self, load: int) -> Grant:
-        """What to tell the sender now. A limit that was told stands."""
+        """The grant to send now. A limit that was granted is never reduced."""
         self.told = max(self.told, self.taken + self.window)
         self.load = load
         return Grant(self.task, self.told, load)
@@ -135,15 +135,15 @@ class Inflow:
         self._due: dict[WorkerSlot, dict[int, Account]] = {}
 
     def set_windows(self, windows: Mapping[WorkerSlot, Mapping[int, int]]) -> None:
-        """worker -> task here -> bytes: who may send to what."""
+        """Set the windows, in bytes by sending worker and task here."""
         self._windows = windows
         # Those of workers that are gone stay: a worker may come back with its link still open.
         for slot in self._accounts:
             self._fit(slot)
 
     def session_began(self, slot: WorkerSlot, sessions: object) -> None:
-        """A new pair of sessions with a worker: counts start anew. What has come in the one before
-        keeps its account, which nobody is told of any more."""
+        """Count from zero for a new pair of sessions with a worker. What came in the previous pair
+        keeps its account, which is no longer granted from."""
         self._sessions[slot] = sessions
         self._accounts[slot] = {}
         self._due[slot] = {}
@@ -165,16 +165,16 @@ class Inflow:
         return accounts[task]
 
     def arrived(self, slot: WorkerSlot, sessions: object, task: int, size: int) -> Account:
-        """So much has come for a task; the account to take it from."""
+        """Count bytes that arrived for a task. Returns the account to take them from."""
         if slot in self._sessions and self._sessions[slot] == sessions:
             account = self._account(slot, task)
         else:
-            account = Account(task, FLOOR_BYTES, {})  # of a pair of sessions that is none of ours
+            account = Account(task, FLOOR_BYTES, {})  # of a previous pair of sessions
         account.received += size
         return account
 
     def due(self) -> Iterable[tuple[WorkerSlot, list[Account]]]:
-        """The accounts whose senders should hear of them now."""
+        """The accounts for which a grant is due now."""
         for slot, due in self._due.items():
             if due:
                 accounts = list(due.values())
@@ -182,7 +182,7 @@ class Inflow:
                 yield slot, accounts
 
     def accounts(self) -> Iterable[tuple[WorkerSlot, list[Account]]]:
-        """All that senders may hear of."""
+        """All accounts for which grants can be sent."""
         for slot, accounts in self._accounts.items():
             if accounts:
                 yield slot, list(accounts.values())

@@ -1,13 +1,13 @@
 """Which tasks of a worker may run. Pure.
 
-A target (a task, here or elsewhere) is *closed* when it takes no more tuples; the tasks here that
-feed it are *gated*, that is not run, until it is open again. Whoever closes and opens leaves out
-nothing: the gates only count.
+A target (a task, here or elsewhere) is *closed* when it takes no more tuples. The tasks here that
+feed it are *blocked*, that is, not run, until it is open again. The caller must report every
+change: the gates only count.
 
-No deadlock: a gated task waits for a target whose progress depends on what *it* feeds alone, never
-on another task's credit or inbox. Feeds within one strongly connected component are left out by the
-caller, so what waits for what has no cycle, and its ends (the bolts that feed nothing, or whose
-targets are open) run.
+There is no deadlock: a blocked task waits for a target whose progress depends only on what *it*
+feeds, never on another task's credit or inbox. The caller leaves out feeds within one strongly
+connected component, so the graph of waiting tasks has no cycle, and its ends (the bolts that feed
+nothing, or whose targets are open) run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Gates:
     """Closed targets, and the tasks that wait for them."""
 
     def __init__(self, feeds: Mapping[int, Iterable[int]]) -> None:
-        """task -> the targets that it feeds and has to wait for."""
+        """`feeds`: task -> the targets that it feeds and has to wait for."""
         self._feeders: dict[int, list[int]] = {}
         for task, targets in feeds.items():
             for target in set(targets):
@@ -34,11 +34,11 @@ class Gates:
 
     @property
     def closed(self) -> frozenset[int]:
-        """The targets that take no more."""
+        """The targets that take no more tuples."""
         return frozenset(self._closed)
 
     def close(self, target: int) -> bool:
-        """A target takes no more. True when it did before."""
+        """Close a target, which takes no more tuples. True when it was open."""
         if target in self._closed:
             return False
         self._closed.add(target)
@@ -47,7 +47,7 @@ class Gates:
         return True
 
     def open(self, target: int) -> bool:
-        """A target takes tuples. True when it did not before."""
+        """Open a target, which takes tuples again. True when it was closed."""
         if target not in self._closed:
             return False
         self._closed.discard(target)

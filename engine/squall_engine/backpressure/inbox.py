@@ -1,5 +1,5 @@
-"""A section of tuples in the inbox of its task, as it came: decoded tuples take several times the
-memory of their bytes, so they are decoded when the task runs."""
+"""Encoded tuples in the inbox of a task. Decoded tuples take several times the memory of their
+bytes, so they are decoded when the task runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class Received:
         self._account = account
 
     def take(self) -> bytes:
-        """The section, which waits no longer."""
+        """Take the section out of the inbox."""
         self._account.take(self._size)
         return self.section

@@ -1,4 +1,4 @@
-"""How much memory the values of a tuple take, roughly: for the bounds of inboxes."""
+"""Estimates how much memory the values of a tuple take, for the bounds of inboxes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEPTH_MAX = 4
 
 
 def tuple_bytes(values: Sequence[Any]) -> int:
-    """Bytes of a tuple. What several tuples share counts for each."""
+    """The bytes of a tuple. Objects that several tuples share count for each of them."""
     return TUPLE_BYTES + _size(values, 0)
 
 

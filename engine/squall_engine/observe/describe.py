@@ -1,5 +1,5 @@
-"""The state of each task in a line, for stack dumps. Called from another thread than the loop's:
-everything is read once and nothing is changed."""
+"""Describes the state of each task in a line, for stack dumps. Called from another thread than the
+loop's: reads everything once and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker has to say about its components: errors, and who holds the loop."""
+"""Logs the errors of components, and components that hold the loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ErrorLogThrottle:
         self._held: dict[str, float] = {}  # component -> when it was last named
 
     def report(self, component: str, task: int, error: BaseException) -> None:
-        """An error of a component."""
+        """Report an error of a component."""
         throttle = self._throttle
         if throttle.passes(component, self._now()):
             throttle.take_missed(component)
@@ -43,7 +43,7 @@ class ErrorLogThrottle:
             self._report_error(component, task, error)
 
     def held_loop(self, component: str, what: str, secs: float) -> None:
-        """A component kept the loop for too long: say so, once a minute."""
+        """Warn, at most once a minute, that a component kept the loop for too long."""
         now = self._now()
         if now - self._held.get(component, -_HOLD_WARNING_SECS) >= _HOLD_WARNING_SECS:
             self._held[component] = now

@@ -1,4 +1,5 @@
-"""How many errors of a component are let through: a few in an interval, not thousands a second."""
+"""Limits how many errors of a component are passed on: a few in an interval, not thousands a
+second."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class ErrorThrottle:
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> ErrorThrottle:
-        """As a topology's configuration says; {} stands for Storm's defaults."""
+        """The throttle that a topology's configuration asks for; {} gives Storm's defaults."""
         return cls(
             int(conf.get("topology.max.error.report.per.interval") or 5),
             float(conf.get("topology.error.throttle.interval.secs") or 10),
@@ -45,9 +46,9 @@ class ErrorThrottle:
         return self._missed.get(component, 0)
 
     def take_missed(self, component: str) -> int:
-        """The same, and they are counted from 0 again."""
+        """The same, and start counting from 0 again."""
         return self._missed.pop(component, 0)
 
     def components_missed(self) -> list[str]:
-        """The components of which some did not pass."""
+        """The components with errors that did not pass."""
         return list(self._missed)

@@ -1,8 +1,8 @@
 """The event log: a sample of what components emit, for people, switched on while a topology runs.
 
-With `topology.eventlogger.executors` above 0 every emit is looked at (so the collectors' fast paths
-are off), and what Nimbus' `debug` asks to be sampled goes to `events.log` beside the worker's log,
-written by a thread. Nothing waits for it: what does not fit is dropped and counted.
+With `topology.eventlogger.executors` above 0 every emit is inspected (so the collectors' fast paths
+are off), and the samples that Nimbus' `debug` asks for go to `events.log` beside the worker's log,
+written by a thread. Nothing waits for it: events that do not fit are dropped and counted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class EventLog(Inspector):
         self._thread.start()
 
     def sample(self, topology_id: str, debug: Mapping[str, DebugOptions]) -> None:
-        """What to sample from now on: by component, the topology's own under its id."""
+        """Set what to sample from now on, by component; the topology's own options are under its
+        id."""
         found = {
             name: (options.sampling_pct if options.enable else 0.0)
             for name, options in debug.items()
@@ -83,7 +84,7 @@ class EventLog(Inspector):
         handler.close()
 
     def close(self) -> None:
-        """Write what there is, and end."""
+        """Write the events that wait, and end."""
         if self._thread is not None:
             try:
                 self._queue.put(None, timeout=_CLOSE_SECS)

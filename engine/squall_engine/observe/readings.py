@@ -1,8 +1,8 @@
-"""The one reader of what tasks have counted: heartbeats, metrics and the history start from it.
+"""Reads what tasks have counted; heartbeats, metrics and the history are all made from it.
 
 Tasks only count up (`TaskCounts`, the outputs of the core, the tables of the ackers). A reading is
-a copy of those totals, taken under the task's lock. Everything reported is made of readings: a
-heartbeat of the totals within time windows, a metric or a row of the history of what was gained
+a copy of those totals, taken under the task's lock. Everything reported is made from readings: a
+heartbeat from the totals within time windows, a metric or a row of the history from the gain
 between two readings.
 """
 
@@ -30,14 +30,14 @@ def add_totals(task: Task, totals: Totals) -> None:
 
 
 class Gains:
-    """What one task's totals have gained, from reading to reading."""
+    """How much one task's totals have grown from reading to reading."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
         self._last: Totals = {}
 
     def read(self) -> Totals:
-        """The gain since the last reading, or since the beginning; zeros are among it."""
+        """The gain since the last reading, or since the beginning, including zeros."""
         totals: Totals = {}
         add_totals(self._task, totals)
         gained = {key: value - self._last.get(key, 0) for key, value in totals.items()}
@@ -63,7 +63,7 @@ def key_name(key: Key) -> str:
 class ExecutorReadings:
     """The totals of a worker's executors within Storm's windows, for its heartbeat.
 
-    `is_spout` and `component_of` say of an executor what it runs.
+    `is_spout` and `component_of` say what an executor runs.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class ExecutorReadings:
             windows.tick(now, partial(self._totals, executor))
 
     def stats(self, executors_max: int | None = None) -> dict[Executor, ExecutorStats]:
-        """The statistics of each executor. Of more than `executors_max`: what the executors of one
-        component did together, under the first of them, so that the figures of components and of
-        the topology stay exact while those of single executors are missing."""
+        """The statistics of each executor. With more than `executors_max` executors, those of one
+        component are summed under its first one: figures of components and of the topology stay
+        exact, but those of single executors are missing."""
         if executors_max is None or len(self._windows) <= executors_max:
             return {executor: self._together([executor]) for executor in self._windows}
         by_component: defaultdict[str, list[Executor]] = defaultdict(list)

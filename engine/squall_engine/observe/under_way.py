@@ -1,11 +1,11 @@
-"""Which calls of components are under way, read from another thread.
+"""Finds the calls of components that are in progress, read from another thread.
 
-A call leaves no note when it begins: that would cost every tuple something. Instead, the frames of
-the thread that is in it say which task it is, and what it was given. `frame.f_locals` is read of
-the engine's own frames only; those of users are asked for their names and lines.
+A call is not recorded when it begins, because that would make every tuple more expensive. Instead,
+the frames of its thread show which task it is and what it was given. `frame.f_locals` is read only
+for the engine's own frames; of users' frames only names and lines are read.
 
-Waiting for input is what `next_tuple` is for where it may wait: on a thread of its own
-(`blocking = True`) and in a coroutine. There it counts only if the component has a
+Where `next_tuple` may wait (on a thread of its own with `blocking = True`, and in a coroutine),
+waiting for input is its purpose. There a call counts only if the component has a
 `topology.worker.stall.timeout.secs` of its own.
 """
 
@@ -44,14 +44,14 @@ Names = Mapping[int, str]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How long a call may be under way, in seconds; None: as long as it likes."""
+    """How long a call may take, in seconds; None: without limit."""
 
     error_secs: float | None
     restart_secs: float | None
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> CallLimits:
-        """Those of a component, from its configuration over the topology's."""
+        """The limits of a component, from its configuration over the topology's."""
         timeouts = conf.get("topology.enable.message.timeouts") is not False
         error = conf.get("topology.message.timeout.secs") if timeouts else None
         restart = conf.get(STALL_KEY)
@@ -62,8 +62,8 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallUnderWay:
-    """A call that has not returned. Two with the same `key` are the same call, while `holds` of
-    either is kept."""
+    """A call that has not returned. Two with the same `key` are the same call, as long as `holds`
+    of either is kept."""
 
     component: str
     task: int
@@ -96,7 +96,7 @@ class CallUnderWay:
 
 
 def calls_on_threads(built: Sequence[Built]) -> Iterator[CallUnderWay]:
-    """Of components with `blocking = True`."""
+    """The calls of components with `blocking = True`."""
     frames = sys._current_frames()
     for one in built:
         task = one.task
@@ -133,7 +133,7 @@ def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
 
 
 def calls_in_coroutines(built: Sequence[Built]) -> Iterator[CallUnderWay]:
-    """Of components with `async def`, that wait for something."""
+    """The calls of components with `async def` that wait for something."""
     for one in built:
         task = one.task
         if isinstance(task, AsyncBolt):
@@ -149,7 +149,8 @@ def calls_in_coroutines(built: Sequence[Built]) -> Iterator[CallUnderWay]:
 
 
 def call_on_loop(built: Sequence[Built], thread_id: int) -> CallUnderWay | None:
-    """The call that the thread of the run loop is in; None when it is in none of a component."""
+    """The component's call that the thread of the run loop is in; None when it is in no such
+    call."""
     innermost = sys._current_frames().get(thread_id)
     chain = _chain(innermost)
     for at, frame in enumerate(chain):

@@ -1,8 +1,9 @@
 """Components with coroutines: `async def execute` and `async def next_tuple`.
 
-A bolt has at most `topology.bolt.async.concurrency` tuples in flight, each in an asyncio task of
-its own whose context names the tuple: so an emit deep inside a coroutine, or in a task that it
-started, is anchored to the right one. A spout has one coroutine that asks for tuples in turn.
+A bolt has at most `topology.bolt.async.concurrency` tuples in flight. Each has an asyncio task of
+its own whose context names the tuple, so an emit deep inside a coroutine, or in a task that it
+started, is anchored to the right tuple. A spout has one coroutine, which asks for one tuple after
+the other.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ CURRENT: ContextVar[Tuple | None] = ContextVar("squall_current_tuple", default=N
 
 
 def asked_to_end() -> bool:
-    """Whether the running asyncio task was cancelled. A CancelledError without that is what the
-    user's code met with: it awaits something that was cancelled."""
+    """Whether the running asyncio task was cancelled. If not, a CancelledError comes from the
+    user's code, which awaited something that was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -63,7 +64,7 @@ class AsyncBolt(BoltTask):
         return started
 
     def on_settled(self, tup: Tuple, failed: bool) -> None:
-        """A tuple that fails while its coroutine runs: nobody needs the rest of the work."""
+        """Cancel the coroutine of a tuple that fails meanwhile: the rest of its work is useless."""
         task = self._flying.get(tup)
         if failed and task is not None and task is not asyncio.current_task():
             task.cancel()
@@ -78,7 +79,7 @@ class AsyncBolt(BoltTask):
         try:
             await self.user.execute(tup)
         except asyncio.CancelledError as error:
-            # Failed by somebody, or the worker ends.
+            # The tuple failed, or the worker ends.
             if not tup.settled:
                 calls.fail(tup)
             if not asked_to_end():
@@ -104,9 +105,9 @@ class AsyncBolt(BoltTask):
             task.cancel()
 
     async def wait_aborted(self, secs: float) -> list[Tuple]:
-        """Until every cancelled coroutine has ended, for `secs`: one that goes on in spite of it
-        (`except:` catches that, too) is left behind, and its tuple fails. Returns the tuples that
-        they had."""
+        """Wait until every cancelled coroutine has ended, at most `secs`. One that goes on
+        (`except:` also catches a cancellation) is left behind, and its tuple fails. Returns the
+        tuples that they had."""
         if self._flying:
             await asyncio.wait(self._flying.values(), timeout=secs)
         if self._flying:
@@ -123,7 +124,7 @@ class AsyncBolt(BoltTask):
 
 
 class AsyncSpout(SpoutTask):
-    """`async def next_tuple()`: never two at once. The gates of the engine open and close it."""
+    """`async def next_tuple()`: never two calls at once. Backpressure stops and resumes it."""
 
     _GATE_SECS = 0.001
 
@@ -140,7 +141,7 @@ class AsyncSpout(SpoutTask):
         return False
 
     async def _ask(self) -> None:
-        """Ask until there is none, or as often as a turn allows; the next turn starts another."""
+        """Ask until there is no tuple, or as often as a turn allows; the next turn starts again."""
         emitted = self.calls.emitted
         try:
             for _ in range(self.calls_max):
@@ -170,7 +171,7 @@ class AsyncSpout(SpoutTask):
             self._asking.cancel()
 
     async def wait_aborted(self, secs: float) -> list[Tuple]:
-        """Until a cancelled next_tuple has ended, for `secs`. (A spout has no tuples.)"""
+        """Wait until a cancelled next_tuple has ended, at most `secs`. (A spout has no tuples.)"""
         if self._asking is not None:
             await asyncio.wait({self._asking}, timeout=secs)
         if self._asking is not None:
@@ -179,7 +180,8 @@ class AsyncSpout(SpoutTask):
 
 
 class WakingSpoutCollector(DelegatingSpoutCollector):
-    """Of an async spout: what it emits between two turns must be sent."""
+    """The collector of an async spout. It wakes the loop, so that tuples emitted between two turns
+    are sent."""
 
     def __init__(self, inner: SpoutCollector, wake: Callable[[], None]) -> None:
         self._wake = wake

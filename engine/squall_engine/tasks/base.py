@@ -1,14 +1,14 @@
 """The tasks of a worker as the run loop sees them: an inbox, and a turn to take.
 
-A *task* runs one instance of a component; an executor is only the range of tasks whose statistics
-are one. Each kind of bolt is a subclass with its own way to feed the component:
+A *task* runs one instance of a component; an executor is only a range of tasks with common
+statistics. Each kind of bolt is a subclass with its own invocation mode:
 
     SyncBolt    execute(tup) on the loop, slice by slice of about a millisecond
     BatchBolt   execute_batch(tuples)
     ColumnBolt  execute_columns(columns)
-    AsyncBolt   async execute(tup), several in flight       (executors_async)
-    ThreadBolt  execute(tup) on a thread of its own         (executors_thread)
-    OneByOneBolt  execute(tup) on the loop, anchored by hand    (executors_one_by_one)
+    AsyncBolt   async execute(tup), several in flight       (async_)
+    ThreadBolt  execute(tup) on a thread of its own         (thread)
+    OneByOneBolt  execute(tup) on the loop, anchored by hand    (one_by_one)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from squall_engine.core.inspectors import Observer
 from squall_engine.core.stats import TaskCounts
 from squall_engine.tasks.in_hand import InHand
 
-# A slice of an inbox should take about this long, so that the loop stays its own master.
+# A slice of an inbox should take about this long, so that the loop stays responsive.
 SLICE_SECS = 0.001
 SLICE_TUPLES_MAX = 1024
 # A component that holds the loop for longer is named in a warning.
@@ -63,7 +63,7 @@ def _decode_nothing(_task: int, _section: bytes) -> Batch | None:
 
 
 class Host(Protocol):
-    """What tasks need of the engine."""
+    """What tasks need from the engine."""
 
     turn: TurnState
     observer: Observer | None
@@ -80,7 +80,7 @@ class Host(Protocol):
 
 
 class MessageFilter(Protocol):
-    """Which of the messages that are through a spout is to hear of (see `replays`)."""
+    """Chooses which finished messages the spout is notified about (see `dead_letters`)."""
 
     def acked(self, message_ids: Iterable[Any]) -> list[Any]: ...
 
@@ -89,12 +89,12 @@ class MessageFilter(Protocol):
     ) -> list[Any]: ...
 
     def clear(self) -> None:
-        """The spout's process is gone, and what it had emitted with it."""
+        """Forget all messages, because the spout's process is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskParts:
-    """What a task of any kind is made of."""
+    """The parts that every kind of task has."""
 
     host: Host
     component: str
@@ -116,8 +116,8 @@ class Task:
         self.counts = parts.counts
         self.user: Any = None  # the user's object, once made
         self.stirred = False  # it may have emitted, acked ... between two turns
-        self.hand: InHand | None = None  # for what is in hand; not of a SyncBolt
-        # Held while the task's buffers and counts are touched; nothing but for tasks on threads.
+        self.hand: InHand | None = None  # records what is in hand; not for a SyncBolt
+        # Held while the task's buffers and counts are used; a real lock only for tasks on threads.
         self.lock: AbstractContextManager[Any] = NO_LOCK
 
 
@@ -131,27 +131,28 @@ class BoltTask(Task):
         self.inbox: deque[Batch | Received] = deque()
         self.queued = 0  # tuples in `inbox`
         self.local = 0  # of them, from tasks of this worker
-        self.gated = False  # it may take none: what it feeds is full
+        self.gated = False  # blocked: a target that it feeds is full
         self.decode: Callable[[int, bytes], Batch | None] = _decode_nothing
-        # Above `soft` local tuples the spouts that feed it wait, above `hard` all that feed it; a
-        # cycle that it is on may fill it up to `hard_max`.
+        # Above `soft` local tuples the spouts that feed it wait, above `hard` all tasks that feed
+        # it; a cycle that it is on may fill it up to `hard_max`.
         self.soft = self.hard = self.hard_max = 1
         self.samples = 0  # batches until the size of a tuple is sampled again
         self._tuple_bytes = 0.0
         self._marks = (1, 1, 1)
 
     def stir(self) -> None:
-        """Something was done between two turns: have one."""
+        """Ask for a turn, because something was done between two turns."""
         self.stirred = True
         self.host.wake()
 
     def set_marks(self, soft: int, hard: int, inbox_bytes: int) -> None:
-        """How many local tuples may wait, and how many bytes of them."""
+        """Set how many local tuples may wait, and how many bytes of them."""
         self._marks = (min(soft, hard), hard, inbox_bytes)
         self.sample(self._tuple_bytes)
 
     def sample(self, tuple_bytes: float) -> None:
-        """A tuple of its inbox has this size. A larger one counts at once, smaller ones slowly."""
+        """Take the size of a tuple in the inbox into account: at once if it is larger than the
+        mean so far, slowly if it is smaller."""
         mean = self._tuple_bytes
         self._tuple_bytes = max(tuple_bytes, mean + (tuple_bytes - mean) / 8)
         soft, hard, inbox_bytes = self._marks
@@ -161,7 +162,7 @@ class BoltTask(Task):
         self.hard_max = 8 * self.hard
 
     def load(self) -> float:
-        """How full the inbox is: 1.0 or more when those who feed it wait."""
+        """How full the inbox is: 1.0 or more when the spouts that feed it wait."""
         return self.queued / self.soft
 
     def deliver(self, batch: Batch) -> None:
@@ -171,12 +172,12 @@ class BoltTask(Task):
             self.local += len(batch)
 
     def receive(self, received: Received) -> None:
-        """Tuples of another worker."""
+        """Add tuples from another worker to the inbox."""
         self.inbox.append(received)
         self.queued += received.count
 
     def head(self) -> Batch | None:
-        """The batch at the head of the inbox, where it stays; None when there is none."""
+        """The batch at the head of the inbox, without removing it; None when the inbox is empty."""
         while self.inbox:
             first = self.inbox[0]
             if not isinstance(first, Received):
@@ -190,7 +191,7 @@ class BoltTask(Task):
         return None
 
     def take(self, limit: int) -> Batch | None:
-        """At most `limit` tuples of one source; None when there are none, or it may take none."""
+        """Take at most `limit` tuples of one source; None when there are none, or it is blocked."""
         if not self.inbox or limit <= 0 or self.gated:
             return None
         batch = self.head()
@@ -207,7 +208,7 @@ class BoltTask(Task):
         return batch
 
     def empty(self) -> list[Batch]:
-        """All that waits, which then waits no longer."""
+        """Remove and return everything that waits in the inbox."""
         found = []
         while (batch := self.head()) is not None:
             found.append(batch)
@@ -216,22 +217,22 @@ class BoltTask(Task):
         return found
 
     def run(self, deadline: float) -> bool:
-        """Work on the inbox until it is as empty as it was full at the beginning, or `deadline`
-        has passed; a slice is granted in any case. True when anything was done."""
+        """Work on the tuples that are in the inbox now, until `deadline`, but at least on a slice
+        of them. True when anything was done."""
         raise NotImplementedError
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way that will lead to more emits or acks."""
+        """Whether it has work that will lead to more emits or acks."""
         return bool(self.inbox)
 
     @property
     def holds_back(self) -> bool:
-        """Whether what was emitted between two turns waits for more, and for `wake`."""
+        """Whether tuples emitted between two turns wait for more of them, and for `wake`."""
         return False
 
     def abort(self) -> None:
-        """Give up what is in flight: the worker ends now."""
+        """Abandon what is in flight, because the worker ends now."""
 
 
 class SlicedBolt(BoltTask):
@@ -240,7 +241,7 @@ class SlicedBolt(BoltTask):
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
         self._slice = 16
-        # Asked between two slices: True when what it emits into is full.
+        # Called between two slices: True when a target that it emits to is full.
         self.pause: Callable[[], bool] | None = None
 
     def run(self, deadline: float) -> bool:
@@ -284,8 +285,8 @@ class SlicedBolt(BoltTask):
         return worked
 
     def _pull(self, batch: Batch, room: int) -> int:
-        """Reckon the batch at the head, or its first `room` tuples, as taken. How many these are:
-        if all, it is in the inbox no more."""
+        """Count up to `room` tuples of the first batch as taken; drop the batch from the inbox when
+        that is all of it. Returns how many they are."""
         n = len(batch)
         if n <= room:
             self.inbox.popleft()
@@ -298,12 +299,12 @@ class SlicedBolt(BoltTask):
 
     def work(self, batches: Sequence[Batch], count: int) -> int:
         """Take the first `count` tuples out of the batches, which are all of one stream, and
-        execute them. How many of them count as processed by that."""
+        execute them. Returns how many of them count as processed."""
         raise NotImplementedError
 
 
 def take_all(batches: Sequence[Batch], count: int) -> list[Tuple]:
-    """The first `count` tuples of the batches, which have them no longer."""
+    """Remove and return the first `count` tuples of the batches."""
     found: list[Tuple] = []
     for batch in batches:
         found += batch.take(count - len(found)).as_tuples()
@@ -380,11 +381,11 @@ class ColumnBolt(SlicedBolt):
 
 
 class SpoutTask(Task):
-    """A spout's task: called when it may emit; told of its acks and fails."""
+    """A spout's task: called when it may emit, and notified of acks and fails."""
 
     # Storm's WaitStrategyProgressive sleeps 1 ms whenever nextTuple emitted nothing. A wake-up of
-    # an idle process costs 200 us of a core, so the wait grows, to bound both CPU and latency: who
-    # cannot wait for it calls `context.wake()`.
+    # an idle process costs 200 us of a core, so the wait grows, which bounds both CPU and latency.
+    # A component that cannot wait for it calls `context.wake()`.
     _WAITS = ((16, 0.001), (48, 0.002), (200, 0.005), (600, 0.01), (700, 0.025))
     _WAITS_RUNS = 700
     WAIT_SECS_MAX = 0.05
@@ -392,7 +393,7 @@ class SpoutTask(Task):
     _ERROR_WAIT_SECS_MAX = 1.0
 
     calls: SpoutCalls  # the core's
-    collector: SpoutCollector  # for what the component emits: `calls`, or what stands before it
+    collector: SpoutCollector  # what the component emits through: `calls`, or a collector around it
 
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
@@ -411,21 +412,21 @@ class SpoutTask(Task):
         self.dies = False  # the worker ends when the user's code raises
         self.on_asking_raised: Callable[[str, int, BaseException], None] | None = None
         self.replays: MessageFilter | None = None  # with topology.max.replays
-        # Told of trees that are about to fail, with topology.max.worker.kills.
+        # Called with trees that are about to fail, with topology.max.worker.kills.
         self.on_failing: Callable[[Iterable[int]], None] | None = None
-        # Downstream, as the gates need it.
+        # The components downstream, for backpressure.
         self.downstream: frozenset[str] = frozenset()
 
     # -- emitting --
 
     @property
     def has_emitted(self) -> bool:
-        """Whether it has emitted, or has messages to settle, since `emitted_more` was asked."""
+        """Whether it has emitted since the last `emitted_more`, or has messages to settle."""
         calls = self.calls
         return calls.emitted() != self._emitted or bool(calls.untracked)
 
     def emitted_more(self) -> bool:
-        """Whether it has emitted since this was last asked."""
+        """Whether it has emitted since the last call of this method."""
         emitted = self.calls.emitted()
         more = emitted != self._emitted
         self._emitted = emitted
@@ -438,9 +439,9 @@ class SpoutTask(Task):
         self._idle_runs = 0
 
     def _rest(self, now: float) -> None:
-        """It had nothing: ask again later, or at once if it was woken since it was asked."""
+        """It had no tuple: ask again later, or at once if it was woken meanwhile."""
         self.idle_until = now + self._idle_wait()
-        if self._woken:  # in this order: another thread may just be about it
+        if self._woken:  # in this order: another thread may be setting it just now
             self.idle_until = 0.0
 
     def run(self, deadline: float) -> bool:
@@ -494,7 +495,7 @@ class SpoutTask(Task):
         return self.WAIT_SECS_MAX
 
     def close_gate(self) -> None:
-        """It may not emit now."""
+        """Do not let it emit for now."""
 
     @property
     def may_emit(self) -> bool:
@@ -503,11 +504,11 @@ class SpoutTask(Task):
     # -- what became of the messages --
 
     def acked(self, roots: Iterable[int]) -> None:
-        """These trees are complete."""
+        """Notify the spout that these trees are complete."""
         self._tell("ack", self.pending.take(roots, self.host.now()))
 
     def failed(self, roots: Iterable[int], *, lost: bool = False) -> None:
-        """These trees failed; `lost`: with a worker."""
+        """Notify the spout that these trees failed; `lost`: because a worker was lost."""
         if self.on_failing is not None:
             roots = list(roots)
             self.on_failing(roots)
@@ -518,7 +519,7 @@ class SpoutTask(Task):
             self._tell("fail", self.pending.take((root,), self.host.now()), root=root, lost=lost)
 
     def expire(self, bucket: int) -> bool:
-        """Fail what has timed out; True if anything had."""
+        """Fail the messages that have timed out; True if there were any."""
         roots = self.pending.expired(bucket)
         if not roots:
             return False
@@ -529,7 +530,7 @@ class SpoutTask(Task):
         return bool(expired.message_ids)
 
     def completed(self) -> bool:
-        """Tell of the trees that the ackers beside this spout have completed; True if any."""
+        """Ack the trees that the ackers of this worker have completed; True if there were any."""
         taken = self.pending.take_completed(self.host.now())
         if taken is None:
             return False
@@ -541,7 +542,7 @@ class SpoutTask(Task):
             self.pending.reset(root, bucket)
 
     def settle_untracked(self) -> bool:
-        """Ack the messages that no acker watches; True if there were any."""
+        """Ack the messages that no acker tracks; True if there were any."""
         untracked = self.calls.untracked
         if not untracked:
             return False
@@ -561,8 +562,8 @@ class SpoutTask(Task):
         root: int | None = None,
         lost: bool = False,
     ) -> None:
-        """Call ack or fail with each message id. An error of one call is reported, and the others
-        are made."""
+        """Call ack or fail with each message id. An error in one call is reported, and the other
+        calls are still made."""
         message_ids = taken.message_ids
         if not message_ids:
             return
@@ -617,16 +618,16 @@ class SpoutTask(Task):
             self.raised(error)
 
     def asking_raised(self, error: BaseException) -> None:
-        """next_tuple has raised."""
+        """Report an error that next_tuple raised."""
         self.raised(error)
         if self.on_asking_raised is not None:
             self.on_asking_raised(self.component, self.task, error)
 
     def raised(self, error: BaseException) -> None:
-        """The user's code has raised. With `topology.bolt.die.on.error` the worker ends."""
+        """Report an error of the user's code. With `topology.bolt.die.on.error` the worker ends."""
         self.host.report(self.component, self.task, error)
         if self.dies:
             self.host.die(error)
 
     def abort(self) -> None:
-        """The worker ends now."""
+        """Stop, because the worker ends now."""

@@ -1,4 +1,4 @@
-"""A task that is ready to be opened or prepared, with what belongs to it."""
+"""A task that is ready to be opened or prepared, with its context."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a worker has in hand, in a file that outlives it.
+"""The tuples that a worker has in hand, recorded in a file that outlives it.
 
-A worker that is killed by a message (a segfault in a C extension, `os._exit`, the kernel for its
-memory) cannot say by which. So it notes the tree that it executes a tuple of, by a store to a
-mapped page, which stays when the process dies. Its supervisor hands the file on, unread, to the
-worker that takes its place, and says whether the end was one that nobody wanted.
+A worker that is killed by a message (a segfault in a C extension, `os._exit`, the OOM killer)
+cannot report which message it was. So it records the tree of each tuple in execution, by a store to
+a mapped page, which survives the process. Its supervisor passes the file on, unread, to the worker
+that replaces it, and says whether the exit was unexpected.
 
     word 0        magic
     1             1: the spouts here note what they emit
@@ -57,8 +57,8 @@ _HEAD_BYTES_MAX = 4096
 
 
 class InHand:
-    """The words of one worker, over any writable buffer. `put` and `clear` are for any thread, the
-    others for the loop's."""
+    """The record of one worker, in any writable buffer. Call `put` and `clear` on any thread, the
+    other methods on the loop's."""
 
     def __init__(self, buffer: Any) -> None:
         self._words = memoryview(buffer).cast("B").cast("Q")
@@ -73,7 +73,7 @@ class InHand:
 
     @classmethod
     def at(cls, path: Path) -> InHand:
-        """In a file that has its room on the disk, so that a store can never fail. Raises
+        """A record in a file whose disk space is allocated, so that a store can never fail. Raises
         OSError."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -85,7 +85,7 @@ class InHand:
     # -- what is executed --
 
     def put(self, root: int, task: int) -> int:
-        """A tuple of this tree is in hand; returns what `clear` wants."""
+        """Record that a tuple of this tree is in hand. Returns the cell to give to `clear`."""
         try:
             cell = self._cells.pop()
         except IndexError:
@@ -102,7 +102,7 @@ class InHand:
             self._cells.append(cell)
 
     def put_batch(self, roots: Iterable[Sequence[int]], task: int) -> list[int]:
-        """Tuples of these trees are in hand, if that is noted now; else that some are."""
+        """Record that tuples of these trees are in hand; unless `careful`, only that some are."""
         if self.careful:
             return [self.put(root, task) for some in roots for root in some]
         return [self.put(UNRECORDED, task)]
@@ -112,7 +112,7 @@ class InHand:
             self.clear(cell)
 
     def keep_last(self) -> None:
-        """The worker ends because of what is in hand now."""
+        """Keep the record as it is, because the worker ends over what is in hand now."""
         if not self._kept:
             self._kept = True
             self._words[_LAST : _LAST + _LANE] = self.loop
@@ -136,7 +136,7 @@ class InHand:
         self._words[_UNKNOWN] = int(unknown)
 
     def note_kills(self, key: int, kills: int, task: int = 0) -> None:
-        """0: it is no suspect any more."""
+        """Record the kills of a suspect; 0: it is not a suspect any more."""
         place = self._kill_places.get(key)
         if kills == 0:
             if place is not None:
@@ -159,7 +159,7 @@ class InHand:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What the worker before this one has left, and how it ended. `counts`: unexpectedly."""
+    """The record that the previous worker has left, and how it exited. `counts`: unexpectedly."""
 
     counts: bool = False
     why: str = ""
@@ -174,7 +174,8 @@ class Before:
 
     @classmethod
     def read(cls, path: Path) -> Before | None:
-        """None when there was none. Raises OSError or ValueError."""
+        """Read the record of the previous worker; None when there was none. Raises OSError or
+        ValueError."""
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -187,7 +188,7 @@ class Before:
 
     @classmethod
     def parse(cls, data: bytes, counts: bool, why: str, worker: str) -> Before:
-        """Raises ValueError for what no worker has written."""
+        """Parse a record. Raises ValueError for data that no worker has written."""
         if len(data) != SIZE:
             raise ValueError(f"{len(data)} bytes, not {SIZE}")
         words = memoryview(data).cast("Q")
@@ -231,8 +232,8 @@ def _pairs(words: memoryview) -> list[tuple[int, int]]:
 
 
 def key_of(component: str, message_id: Any, registry: Registry) -> int:
-    """64 bits that name a message of a spout in every process. Ids that are equal have one key, as
-    far as a fields grouping can tell; of others, their pickle is taken, or their text."""
+    """A 64-bit key that names a message of a spout in every process. Ids that a fields grouping
+    treats as equal have the same key; for other ids it is made from their pickle, or their text."""
     try:
         encoded = b"c" + canonical_encoding(message_id, registry)
     except NoStableHashError:

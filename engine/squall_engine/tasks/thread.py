@@ -1,4 +1,4 @@
-"""Components that block (`blocking = True`): each task has a thread of its own.
+"""Components with `blocking = True`: each task has a thread of its own.
 
 All of the component's methods are called on that thread. Its calls (emit, ack ...) go to buffers
 and to a ledger of the task's own, under the task's lock; the loop empties them under the same lock
@@ -53,7 +53,7 @@ class Locked(DelegatingCollector):
 
 
 class LockedSpoutCollector(Locked, DelegatingSpoutCollector):
-    """Of a `ThreadSpout`."""
+    """The collector of a `ThreadSpout`."""
 
     def __init__(
         self, inner: SpoutCollector, lock: AbstractContextManager[Any], wake: Callable[[], None]
@@ -63,7 +63,7 @@ class LockedSpoutCollector(Locked, DelegatingSpoutCollector):
 
 
 class LockedBoltCollector(Locked, DelegatingBoltCollector[Tuple]):
-    """Of a `ThreadBolt`."""
+    """The collector of a `ThreadBolt`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ThreadBolt(BoltTask):
         self._handed = 0  # given to the thread; only the loop adds, only the thread takes away
         self._done = 0
         self._aborted = False
-        self._left: list[Tuple] = []  # failed, for the worker ends
+        self._left: list[Tuple] = []  # failed because the worker ends
         self._thread = threading.Thread(
             target=self._loop, name=f"{self.component}:{self.task}", daemon=True
         )
@@ -140,8 +140,8 @@ class ThreadBolt(BoltTask):
             self.host.die(error)  # SystemExit: as on the loop, not a task that is silent forever
 
     def give_up(self) -> list[Tuple]:
-        """Fail what the thread was given and has not finished, when it was waited for enough.
-        Returns all that failed for the end's sake."""
+        """Fail the tuples that the thread was given and has not finished, after waiting for it.
+        Returns all tuples that failed because the worker ends."""
         left = [self.current] if self.current is not None else []
         calls = []
         with contextlib.suppress(queue.Empty):
@@ -151,7 +151,7 @@ class ThreadBolt(BoltTask):
                     left.append(work)
                 else:
                     calls.append(work)
-        for call in calls:  # its end among them, should it come so far
+        for call in calls:  # including its end, in case the thread gets there
             self._work.put(call)
         for tup in left:
             self._fail(tup)
@@ -193,8 +193,8 @@ class ThreadBolt(BoltTask):
 
 
 class ThreadSpout(SpoutTask):
-    """`next_tuple()` on a thread; it may wait there for as long as it likes, but acks and fails
-    are told between two calls, so a wait without end keeps them back."""
+    """`next_tuple()` on a thread. It may wait there for as long as it likes, but acks and fails are
+    delivered between two calls, so an endless wait holds them back."""
 
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
@@ -226,7 +226,7 @@ class ThreadSpout(SpoutTask):
         return False
 
     def close_gate(self) -> None:
-        """The engine's gates are closed: no more calls for now."""
+        """Make no more calls for now, because of backpressure."""
         self._allowed = False
 
     def wake(self) -> None:

@@ -42,7 +42,7 @@ FORGIVEN = {
 
 
 @pytest.mark.parametrize("mode", FORGIVEN)
-def test_what_is_wrong_is_shown_and_costs_nothing(mode: str, tmp_path: Path) -> None:
+def test_a_protocol_error_is_reported_and_does_no_harm(mode: str, tmp_path: Path) -> None:
     with running(raw_bolt(mode, tmp_path)) as run:
         (pid,) = run.child_pids()
         run.wait_all_acked()
@@ -86,7 +86,7 @@ def test_a_child_that_cannot_go_on_is_replaced_and_its_tuples_replayed(
         assert not is_alive(pid)
 
 
-def test_a_child_that_always_dies_stops_nobody_else(tmp_path: Path) -> None:
+def test_a_child_that_always_dies_stops_no_other_component(tmp_path: Path) -> None:
     """It is started again and again, ever more rarely; the other branch goes on."""
     bolt = raw_bolt("exit", tmp_path)
     with running(
@@ -110,7 +110,7 @@ def test_a_child_killed_from_outside_again_and_again(tmp_path: Path) -> None:
         assert all(run.account.seen[n] >= 1 for n in range(run.count))
 
 
-def test_the_worker_dies_with_a_child_where_one_wants_it_as_in_storm(tmp_path: Path) -> None:
+def test_the_worker_dies_with_a_child_if_configured_as_in_storm(tmp_path: Path) -> None:
     with running(raw_bolt("once-exit", tmp_path), conf={"topology.bolt.die.on.error": True}) as run:
         topologies = run.cluster._topologies
         run.wait(lambda: topologies._running["shells"].died is not None)
@@ -129,7 +129,7 @@ def test_the_worker_dies_with_a_spouts_child_too() -> None:
         assert "was ended by SIGKILL" in str(topologies._running["shells"].died)
 
 
-def test_a_command_that_there_is_not_is_said_at_the_start(tmp_path: Path) -> None:
+def test_a_missing_command_is_reported_at_the_start(tmp_path: Path) -> None:
     from squall import ShellBolt, SquallError
 
     bolt = ShellBolt("no-such-command", "x", outputs=["n"])
@@ -140,7 +140,7 @@ def test_a_command_that_there_is_not_is_said_at_the_start(tmp_path: Path) -> Non
         pass
 
 
-def test_a_stuck_child_holds_up_what_feeds_it_and_nobody_else(tmp_path: Path) -> None:
+def test_a_stuck_child_blocks_only_the_components_that_feed_it(tmp_path: Path) -> None:
     """Its inbox is bounded, though the spout would emit forever; the loop goes on."""
     conf = {"topology.max.spout.pending": None, "topology.message.timeout.secs": 60}
     bolt = raw_bolt("once-hang", tmp_path, after=1)

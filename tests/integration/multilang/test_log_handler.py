@@ -21,7 +21,7 @@ def bolt() -> ShellBolt:
     return ShellBolt(sys.executable, "logging_bolt.py", outputs=["n"])
 
 
-def test_a_class_of_the_topology_is_given_every_message_with_its_level() -> None:
+def test_a_class_of_the_topology_gets_every_message_with_its_level() -> None:
     shell_log_handlers.LOGGED.clear()
     with running(bolt(), count=5, conf={KEY: f"{HANDLERS}:Collects"}) as run:
         run.wait_all_acked()
@@ -32,7 +32,7 @@ def test_a_class_of_the_topology_is_given_every_message_with_its_level() -> None
     ]
 
 
-def test_a_handler_that_raises_costs_an_error_and_no_tuple() -> None:
+def test_a_handler_that_raises_causes_an_error_but_fails_no_tuple() -> None:
     with running(bolt(), count=50, conf={KEY: f"{HANDLERS}:Raises"}) as run:
         run.wait_all_acked()
         assert run.account.seen == dict.fromkeys(range(50), 1)
@@ -47,7 +47,7 @@ def test_the_name_of_a_java_class_is_the_default(caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize("path", [f"{HANDLERS}:Lacks", f"{HANDLERS}:NoSuch", "no_such_module:X"])
-def test_a_class_that_cannot_be_used_is_said_at_the_start(path: str) -> None:
+def test_an_unusable_class_is_reported_at_the_start(path: str) -> None:
     with pytest.raises(SquallError, match=r"topology\.multilang\.log\.handler"):  # noqa: SIM117
         with running(bolt(), count=5, conf={KEY: path}):
             pass

@@ -26,7 +26,7 @@ def _unbuffered_as_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", path)
 
 
-def test_a_spout_is_told_everything_with_ids_as_it_gave_them() -> None:
+def test_a_spout_gets_every_call_with_its_own_ids() -> None:
     spout = ShellSpout(sys.executable, "protocol_spout.py", outputs=["what", "value"])
     with running(None, spout=spout) as run:
         seen = run.account.seen
@@ -43,7 +43,7 @@ def test_a_spout_is_told_everything_with_ids_as_it_gave_them() -> None:
         assert not run.errors()
 
 
-def test_a_spout_is_told_of_a_failure_and_sends_again(tmp_path: Path) -> None:
+def test_a_spout_is_notified_of_a_failure_and_emits_again(tmp_path: Path) -> None:
     """The bolt's child dies once and with it what it held."""
     spout = ShellSpout(sys.executable, "protocol_spout.py", outputs=["what", "value"])
     with running(raw_two(tmp_path), spout=spout) as run:
@@ -61,7 +61,7 @@ def raw_two(tmp_path: Path) -> ShellBolt:
     )
 
 
-def test_a_spouts_child_that_dies_starts_afresh(tmp_path: Path) -> None:
+def test_a_spouts_child_that_dies_starts_again_from_the_beginning(tmp_path: Path) -> None:
     """Its ids count from 0 again: no ack of the old child's may reach the new one."""
     spout = ShellSpout(sys.executable, "protocol_spout.py", outputs=["what", "value"])
     with running(None, spout=spout, conf={"topology.max.spout.pending": 1}) as run:
@@ -160,7 +160,7 @@ def test_ticks_reach_the_child(everything: Any) -> None:
     run.wait(lambda: bool(values(run, "tick")))
 
 
-def test_nothing_of_a_child_is_left_after_the_end(
+def test_nothing_is_left_of_a_child_after_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And the log has the pid that each child has reported."""
@@ -187,7 +187,7 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert not is_alive(pid)
 
 
-def test_what_a_child_says_of_its_end_is_no_error(tmp_path: Path) -> None:
+def test_output_of_a_child_about_its_exit_is_not_an_error(tmp_path: Path) -> None:
     script = tmp_path / "complains.py"
     script.write_text(
         "import signal\n"
@@ -210,7 +210,7 @@ def test_what_a_child_says_of_its_end_is_no_error(tmp_path: Path) -> None:
     assert reported == []
 
 
-def test_components_that_never_ack_let_the_time_out_do_its_work(tmp_path: Path) -> None:
+def test_messages_of_components_that_never_ack_time_out(tmp_path: Path) -> None:
     script = tmp_path / "silent.py"
     script.write_text(
         "from squall.multilang import Bolt\n"

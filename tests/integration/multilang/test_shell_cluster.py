@@ -77,7 +77,7 @@ def test_words_are_counted_exactly_and_no_child_outlives_the_topology(
         wait_empty("children after storm kill", lambda: children(cluster))
 
 
-def test_children_end_with_a_killed_worker_and_a_killed_child_takes_no_other_along(
+def test_children_end_with_a_killed_worker_but_not_with_a_killed_child(
     cluster: DevCluster, package: Path
 ) -> None:
     with Ledger(text(150_000)) as ledger:

@@ -90,7 +90,7 @@ async def test_run_until_drained_returns_when_every_message_is_settled(bolt):
         await engine.stop(0)
 
 
-async def test_a_condition_that_raises_ends_the_wait_and_the_engine_turns_on():
+async def test_a_condition_that_raises_ends_the_wait_but_not_the_engine():
     def refuse():
         raise ValueError("enough")
 
@@ -117,7 +117,7 @@ async def test_a_wait_ends_when_the_engine_has_died():
         await engine.stop(0)
 
 
-async def test_a_spout_that_raises_when_it_is_asked_is_heard_of():
+async def test_an_error_of_next_tuple_reaches_the_embedder():
     raised, reported = [], []
     engine = await running(
         engine_of(
@@ -137,7 +137,7 @@ async def test_a_spout_that_raises_when_it_is_asked_is_heard_of():
         await engine.stop(0)
 
 
-async def test_the_state_of_a_bolt_is_the_one_that_the_embedder_opens():
+async def test_a_bolt_gets_the_state_that_the_embedder_opens():
     states = {}
 
     def open_state(component, task):

@@ -108,7 +108,7 @@ class LaterFromPrepare(c.Pass):
 @pytest.mark.parametrize(
     "bolt", [Later, BatchLater, LaterUnanchored, ColumnsLater, ColumnsLaterRowByRow]
 )
-def test_what_a_callback_emits_and_acks_leaves_at_once(bolt):
+def test_emits_and_acks_of_a_callback_leave_at_once(bolt):
     """It lay in a buffer until the bolt ran again: with one message pending, forever."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(5))
@@ -121,7 +121,7 @@ def test_what_a_callback_emits_and_acks_leaves_at_once(bolt):
 
 
 @pytest.mark.parametrize("serialize", [True, False])
-def test_what_prepare_and_its_callbacks_emit_leaves_at_once(serialize):
+def test_emits_of_prepare_and_its_callbacks_leave_at_once(serialize):
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(0))
     builder.bolt("later", LaterFromPrepare()).shuffle("numbers")
@@ -180,7 +180,7 @@ def stop(cluster, worker):
 
 @pytest.mark.parametrize("acker", [0, 1])
 @pytest.mark.parametrize("concurrency", [2, 100])
-def test_a_stop_at_its_deadline_fails_what_is_left(acker, concurrency):
+def test_a_stop_at_its_deadline_fails_the_remaining_tuples(acker, concurrency):
     """In an inbox or in a coroutine: the spout elsewhere hears of it at once."""
     conf = {"topology.bolt.async.concurrency": concurrency}
     with two_workers(Sleepy(), acker, conf) as cluster:
@@ -205,7 +205,7 @@ def test_acks_in_cleanup_are_sent():
         assert sorted(c.LOG["acked"]) == [0, 1, 2, 3, 4]
 
 
-def test_what_arrives_as_a_worker_stops_is_left_to_the_next():
+def test_tuples_that_arrive_as_a_worker_stops_are_left_to_the_next():
     """Taken and not executed it would be lost until its timeout."""
     with two_workers(c.Collect(), acker=0) as cluster:
         inbox = cluster.network.ends[cluster.slots[1]].inbox
@@ -238,7 +238,7 @@ class WaitingSpout(Spout):
         self.message.wait(60)
 
 
-def test_threads_that_wait_are_ended_side_by_side():
+def test_waiting_threads_are_ended_concurrently():
     """One after the other, two of them took longer than the supervisor waits for a worker."""
     builder = TopologyBuilder()
     builder.spout("waiting", WaitingSpout(), parallelism=8)
@@ -273,7 +273,7 @@ class DeafSpout(Spout):
 
 
 @pytest.mark.parametrize("where", ["spout", "bolt"])
-def test_a_coroutine_that_does_not_end_does_not_keep_the_worker(where):
+def test_a_coroutine_that_does_not_end_does_not_delay_the_worker(where):
     builder = TopologyBuilder()
     builder.spout("numbers", DeafSpout() if where == "spout" else c.Numbers(5))
     builder.bolt("end", Deaf() if where == "bolt" else c.Collect()).shuffle("numbers")
@@ -318,7 +318,7 @@ class Tidy(c.Collect):
 
 
 @pytest.mark.parametrize("bolt", [EndsItsTask, NeverEnds])
-def test_a_cleanup_that_is_cancelled_or_never_ends_keeps_no_other_from_its_own(bolt):
+def test_a_cleanup_that_is_cancelled_or_never_ends_does_not_prevent_others(bolt):
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(1))
     builder.bolt("first", bolt()).shuffle("numbers")
@@ -359,7 +359,7 @@ NO_TIMEOUTS = {"topology.message.timeout.secs": 10_000_000}
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_what_a_thread_was_given_and_has_not_executed_fails_when_the_worker_ends(ends):
+def test_tuples_that_a_thread_has_not_executed_fail_when_the_worker_ends(ends):
     with two_workers(Held(), 0, NO_TIMEOUTS) as cluster:
         until(cluster, lambda: c.LOG.get("executing"))
         (go,) = c.LOG["held"]
@@ -375,7 +375,7 @@ def test_what_a_thread_was_given_and_has_not_executed_fails_when_the_worker_ends
             go.set()
 
 
-def test_a_worker_whose_time_is_up_waits_little_for_what_does_not_end():
+def test_a_worker_whose_time_is_up_waits_only_briefly_for_its_components():
     """It would be killed before it could tell the others that it ends."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(5))
@@ -416,7 +416,7 @@ class PreparesWithTheCancelled(Bolt):
         pass
 
 
-def test_a_cancellation_of_the_users_own_is_an_error_of_execute():
+def test_a_cancellation_in_user_code_is_an_error_of_execute():
     """The tuple failed and nobody was told why."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(2))
@@ -429,7 +429,7 @@ def test_a_cancellation_of_the_users_own_is_an_error_of_execute():
         ] * 2
 
 
-def test_a_cancellation_of_the_users_own_is_an_error_of_next_tuple():
+def test_a_cancellation_in_user_code_is_an_error_of_next_tuple():
     """It was asked again at once, forever, and nobody was told."""
     builder = TopologyBuilder()
     builder.spout("numbers", AsksTheCancelled())
@@ -445,7 +445,7 @@ def test_a_cancellation_of_the_users_own_is_an_error_of_next_tuple():
         assert cluster.errors
 
 
-def test_a_cancellation_of_the_users_own_is_an_error_of_prepare():
+def test_a_cancellation_in_user_code_is_an_error_of_prepare():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(2))
     builder.bolt("end", PreparesWithTheCancelled()).shuffle("numbers")
@@ -480,7 +480,7 @@ def fail_soon(cluster):
 
 
 @pytest.mark.parametrize("moved", ["end", "__acker"])
-def test_what_comes_to_the_wrong_worker_fails_at_once(moved):
+def test_tuples_for_the_wrong_worker_fail_at_once(moved):
     """A route was stale: who sent it will not send it again."""
     place = {"numbers": 0, "pass": 1, "end": 2, "__acker": 0 if moved == "end" else 2}
     cluster = chain(place)
@@ -503,7 +503,7 @@ class Orders(c.Numbers):
         return super().emit([Order(values[0])], **more)
 
 
-def test_values_of_an_unknown_class_fail_at_once_and_are_an_error_of_their_bolt(monkeypatch):
+def test_values_of_an_unknown_class_fail_at_once_and_are_reported_for_their_bolt(monkeypatch):
     """It names the class and the remedy; the message timeout is not waited for."""
     builder = TopologyBuilder()
     builder.spout("orders", Orders(3))

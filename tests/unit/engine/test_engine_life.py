@@ -41,13 +41,13 @@ STOPPED = (E.STOP_REQUESTED, E.DRAIN_ENDED, E.COMPONENTS_CLOSED)
         ((*STARTED, E.DIED, *STOPPED, E.DIED), S.STOPPED),
     ],
 )
-def test_a_life_leads_where_the_table_says(events, state):
+def test_the_engine_life_follows_the_table(events, state):
     life = after(*events)
     assert life.state is state
     assert life.turns is (state in (S.RUNNING, S.DRAINING))
 
 
-def test_an_engine_is_not_started_twice_and_the_error_tells_what_led_there():
+def test_a_second_start_is_refused_with_the_events_that_led_there():
     life = after(*STARTED)
     with pytest.raises(IllegalEventError, match=r"(?s)RUNNING.*STARTING --TASKS_OPENED--> RUNNING"):
         life.happened(E.START_REQUESTED, 2.0)
@@ -55,7 +55,7 @@ def test_an_engine_is_not_started_twice_and_the_error_tells_what_led_there():
 
 
 @given(st.lists(st.sampled_from(EngineEvent)))
-def test_components_are_closed_once_whatever_comes_together(events):
+def test_components_are_closed_once_whatever_events_coincide(events):
     """Whoever brings the engine into CLOSING closes them, and nothing leads out but STOPPED."""
     life, closed = EngineLife(), 0
     for event in events:
@@ -157,7 +157,7 @@ def test_a_stop_during_the_start_ends_the_start():
     cluster.loop.close()
 
 
-def test_an_engine_that_would_sleep_forever_is_a_contradiction():
+def test_an_engine_without_a_scheduled_turn_is_a_contradiction():
     with cluster_of(Seen()) as cluster:
         (engine,) = cluster.engines
         cluster.run_for(1)

@@ -101,7 +101,7 @@ def test_a_tuple_that_is_never_acked_times_out():
         assert sorted(test.failed("numbers")) == [0, 1, 2]
 
 
-def test_time_outs_can_be_turned_off():
+def test_timeouts_can_be_turned_off():
     conf = {"topology.message.timeout.secs": 10, "topology.enable.message.timeouts": False}
     with TopologyTest(numbers_to(c.Forgetful(), 3), conf) as test:
         test.run_for(60)
@@ -118,7 +118,7 @@ def test_reset_timeout_keeps_a_slow_tuple_alive():
         assert test.acked("numbers") == [0]
 
 
-def test_max_spout_pending_bounds_what_is_in_flight():
+def test_max_spout_pending_bounds_the_messages_in_flight():
     conf = {"topology.max.spout.pending": 3, "topology.message.timeout.secs": 10}
     with TopologyTest(numbers_to(c.Forgetful(), 10), conf) as test:
         test.run_for(5)
@@ -153,7 +153,7 @@ def test_a_tuple_with_several_anchors_fails_all_of_its_trees():
         assert sorted(test.failed("numbers")) == [3, 4, 5]
 
 
-def test_anchoring_twice_to_the_same_tree_is_counted_right():
+def test_anchoring_twice_to_the_same_tree_is_counted_correctly():
     """Two tuples of one tree join again: a diamond."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(4))
@@ -211,7 +211,7 @@ def test_streams_and_direct_streams_reach_their_consumers():
         assert len(test.acked("numbers")) == 6
 
 
-def test_a_wrong_emit_is_told_what_is_wrong():
+def test_a_wrong_emit_is_refused_with_the_reason():
     with TopologyTest(numbers_to(c.WrongEmits(), 1)) as test:
         test.run_until_idle()
         told = c.LOG["told"]
@@ -263,7 +263,7 @@ def test_a_custom_grouping_chooses_any_number_of_tasks():
     assert len(test.acked("numbers")) == 4
 
 
-def test_a_custom_grouping_that_chooses_a_stranger_is_an_error():
+def test_a_custom_grouping_that_chooses_another_components_task_is_an_error():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(100))
     builder.bolt("collect", c.Collect()).custom("numbers", c.ToAllAndNone())
@@ -282,7 +282,7 @@ def test_a_cycle_runs_until_it_ends():
         assert len(test.acked("numbers")) == 5
 
 
-def test_deactivated_spouts_stop_and_go_on():
+def test_deactivated_spouts_stop_until_they_are_activated():
     with TopologyTest(numbers_to(c.Pass(), 10_000)) as test:
         test._engine.set_active(False)
         seen = len(test.emitted("numbers"))
@@ -293,7 +293,7 @@ def test_deactivated_spouts_stop_and_go_on():
     assert c.LOG["spout"] == ["activate", "deactivate", "activate", "deactivate", "close"]
 
 
-def test_coroutines_run_at_once_but_not_more_than_allowed():
+def test_coroutines_run_concurrently_up_to_the_limit():
     conf = {"topology.bolt.async.concurrency": 4}
     with TopologyTest(numbers_to(c.Sleeps(0.01, fail_on=6), 20, conf=conf)) as test:
         test.run_until_idle()
@@ -342,7 +342,7 @@ def test_an_async_spout_that_waits_leaves_the_engine_idle(monkeypatch):
         assert len(turns) < 100
 
 
-def test_execute_batch_acks_what_it_did_not_fail():
+def test_execute_batch_acks_the_tuples_that_it_did_not_fail():
     with TopologyTest(numbers_to(c.Batches(fail_on=3), 50)) as test:
         test.run_until_idle()
         assert max(c.LOG["batches"]) > 1
@@ -368,7 +368,7 @@ def test_errors_in_a_spout_are_reported_and_it_goes_on():
 
 
 @pytest.mark.parametrize("where", ["constructor", "prepare"])
-def test_a_component_that_does_not_start_says_so(where):
+def test_a_component_that_fails_to_start_is_reported(where):
     import threading
 
     thread = threading.current_thread()
@@ -387,7 +387,7 @@ def test_cleanup_is_not_called_where_prepare_failed():
     assert "cleanup" not in c.LOG
 
 
-def test_cleanup_is_called_for_all_even_when_one_raises():
+def test_cleanup_is_called_for_all_components_even_if_one_raises():
     topology = numbers_to(c.Breaks("cleanup"), 1, tasks=2)
     with TopologyTest(topology) as test:
         test.run_for(1)
@@ -437,7 +437,7 @@ def test_statistics_count_exactly():
         assert by["collect"][0].specific.executed["10800"] == {("bolt", "default"): 98}
 
 
-def test_windows_forget_what_is_older_than_they_are():
+def test_windows_drop_counts_older_than_their_length():
     with TopologyTest(numbers_to(c.Pass(), 50)) as test:
         test.run_for(700)
         (stats,) = (
@@ -450,7 +450,7 @@ def test_windows_forget_what_is_older_than_they_are():
         assert stats.emitted["600"] == {}
 
 
-def test_worker_lost_fails_what_is_pending_downstream_of_it():
+def test_worker_lost_fails_the_messages_pending_on_it():
     with TopologyTest(numbers_to(c.Forgetful(), 5)) as test:
         test.run_for(1)
         test._engine.worker_lost(test._engine.plan.tasks_of["numbers"])  # not downstream

@@ -71,7 +71,7 @@ def test_a_fail_on_another_worker_fails_the_root_at_once():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_the_network_loses_is_replayed_until_all_is_acked(seed):
+def test_tuples_lost_by_the_network_are_replayed_until_all_are_acked(seed):
     """Loss and delay on every link: every number arrives at least once, none is acked without."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Replaying(60))
@@ -113,7 +113,7 @@ def test_tuples_and_types_cross_unchanged_and_keep_several_anchors():
         assert [values for _, _, values in c.LOG["collected"]] == [(3,)]
 
 
-def test_a_value_that_cannot_travel_fails_its_tuple_only():
+def test_a_value_that_cannot_be_sent_fails_only_its_tuple():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(3))
     builder.bolt("bolt", c.EmitsUnencodable()).shuffle("numbers")

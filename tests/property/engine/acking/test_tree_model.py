@@ -213,7 +213,7 @@ def test_a_failed_tree_fails_and_the_others_complete(seed, workers, ackers, step
 
 @settings(deadline=None)
 @given(SEEDS, WORKERS, ACKERS, st.integers(1, 300), st.floats(0, 0.5), st.floats(0, 0.5))
-def test_whatever_the_network_does_nothing_is_done_too_early(
+def test_no_tree_completes_too_early_whatever_the_network_does(
     seed, workers, ackers, steps, lose, repeat
 ):
     """Loss, repetition and reordering may keep a root from completing (it times out and is

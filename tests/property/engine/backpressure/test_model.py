@@ -101,7 +101,7 @@ def total(world: World) -> int:
 
 @settings(max_examples=examples(15), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32))
-def test_everything_comes_through_once_although_nothing_is_acked(seed: int) -> None:
+def test_everything_is_delivered_once_although_nothing_is_acked(seed: int) -> None:
     p.clear()
     world = World(seed, acked=False)
     p.STUCK.update(world.stuck)
@@ -120,7 +120,7 @@ def test_everything_comes_through_once_although_nothing_is_acked(seed: int) -> N
 
 @settings(max_examples=examples(4), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32))
-def test_what_dies_with_a_worker_is_done_again(seed: int) -> None:
+def test_work_lost_with_a_worker_is_done_again(seed: int) -> None:
     p.clear()
     world = World(seed, acked=True)
     p.STUCK.update(world.stuck)

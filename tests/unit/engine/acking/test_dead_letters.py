@@ -197,7 +197,9 @@ def all_done(count: int) -> Any:
 
 @pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("replays", [0, 2])
-def test_what_keeps_failing_becomes_a_dead_letter(replays: int, places: dict[str, int]) -> None:
+def test_a_message_that_keeps_failing_becomes_a_dead_letter(
+    replays: int, places: dict[str, int]
+) -> None:
     with cluster(build(Source(10), Raises()), replays, places) as engines:
         engines.run_until(all_done(10))
         engines.run_for(1.0)
@@ -250,7 +252,7 @@ def test_each_kind_of_component_gives_its_reason(
     assert (row["component"], row["replays"]) == ("work", 1)
 
 
-def test_a_time_out_counts_and_knows_no_place() -> None:
+def test_a_timeout_counts_and_has_no_place() -> None:
     with cluster(build(Source(5), Forgets()), 1, {}) as engines:
         engines.run_until(all_done(5), 60)
         (row,) = LOG["letter"]
@@ -258,7 +260,7 @@ def test_a_time_out_counts_and_knows_no_place() -> None:
         assert (row["component"], row["task"], row["worker"]) == (None, None, None)
 
 
-def test_a_value_that_cannot_be_sent_is_told_with_who_emitted_it() -> None:
+def test_a_value_that_cannot_be_sent_is_reported_with_its_emitter() -> None:
     places = {"sink": 1}
     with cluster(build(Source(5), Unsendable()), 0, places) as engines:
         engines.run_until(all_done(5), 60)
@@ -267,7 +269,7 @@ def test_a_value_that_cannot_be_sent_is_told_with_who_emitted_it() -> None:
         assert (row["component"], row["values"]) == ("work", [3])
 
 
-def test_the_spout_hears_of_the_end_when_the_dead_letter_was_processed() -> None:
+def test_the_spout_is_notified_when_the_dead_letter_was_processed() -> None:
     """A dead letter that fails is emitted again until it does not; its message stays open."""
     Letters.fails_left = 3
     with cluster(build(Source(5), Raises()), 0, {"letters": 1}) as engines:
@@ -291,7 +293,7 @@ class RaisesOften(Bolt):
 
 
 @pytest.mark.parametrize(("replays", "letters"), [(None, True), (0, False)])
-def test_without_a_limit_or_a_consumer_a_message_is_replayed_for_ever(
+def test_without_a_limit_or_a_consumer_a_message_is_replayed_forever(
     replays: int | None, letters: bool
 ) -> None:
     """Nobody would take its dead letter: it would be lost."""
@@ -302,7 +304,7 @@ def test_without_a_limit_or_a_consumer_a_message_is_replayed_for_ever(
         assert all(engine.replays is None for engine in engines.engines)
 
 
-def test_what_a_lost_worker_failed_does_not_count() -> None:
+def test_failures_caused_by_a_lost_worker_do_not_count() -> None:
     """Ten losses while the message is under way, then a timeout: the first that counts."""
     with cluster(build(Source(1, 3), Forgets()), 0, {"work": 1}) as engines:
         lost = [task for task, name in engines.tasks.items() if name == "work"]
@@ -334,7 +336,7 @@ class SleepsOnThread(Sleeps):
 
 
 @pytest.mark.parametrize("bolt", [Sleeps, SleepsOnThread])
-def test_what_a_worker_that_stops_had_in_hand_does_not_count(bolt: type[Bolt]) -> None:
+def test_tuples_in_hand_of_a_stopping_worker_do_not_count(bolt: type[Bolt]) -> None:
     """It was a dead letter at once, and the reason said that the bolt had called fail()."""
     SleepsOnThread.awake.clear()
     try:
@@ -357,7 +359,7 @@ def test_what_a_worker_that_stops_had_in_hand_does_not_count(bolt: type[Bolt]) -
         SleepsOnThread.awake.set()
 
 
-def test_what_never_reached_its_worker_does_not_count() -> None:
+def test_tuples_that_never_reached_their_worker_do_not_count() -> None:
     """Sections that a link gave up (its peer was replaced): also when the acker is elsewhere."""
     engines = cluster(build(Source(1, 4), Raises()), 0, {"work": 1, "__acker": 2})
     carry = engines.network.carry

@@ -40,7 +40,7 @@ def test_suspects_are_tried_one_at_a_time() -> None:
     assert docket.judge(2, LIMIT) is Verdict.HELD
 
 
-def test_no_trial_begins_before_the_word_of_a_lost_worker_has_come() -> None:
+def test_no_trial_begins_before_the_report_about_a_lost_worker() -> None:
     docket = docket_with(1)
     docket.lost(1.0)
     assert keys_until(docket, 2.0) == []
@@ -52,21 +52,21 @@ def test_no_trial_begins_before_the_word_of_a_lost_worker_has_come() -> None:
     assert keys_until(docket, 2.0) == [(1, Verdict.CONDEMNED)]
 
 
-def test_a_word_that_never_comes_is_not_waited_for_without_end() -> None:
+def test_the_wait_for_a_missing_report_ends() -> None:
     docket = docket_with(1)
     docket.lost(1.0)
     assert keys_until(docket, 0.9 + WORD_SECS) == []
     assert keys_until(docket, 1.0 + WORD_SECS) == [(1, Verdict.HELD)]
 
 
-def test_a_trial_that_does_not_end_keeps_nobody_waiting_without_end() -> None:
+def test_a_trial_that_does_not_end_delays_the_others_only_for_a_time() -> None:
     docket = docket_with(1, 2)
     assert keys_until(docket, 1.0) == [(1, Verdict.HELD)]
     assert keys_until(docket, 60.0) == []
     assert keys_until(docket, 61.0) == [(2, Verdict.HELD)]
 
 
-def test_an_end_of_which_nothing_is_known_counts_once_and_makes_no_suspect() -> None:
+def test_an_exit_about_which_nothing_is_known_counts_once_and_makes_no_suspect() -> None:
     docket = Docket(60.0)
     docket.unknown = True
     docket.word_came(0.0)
@@ -82,7 +82,7 @@ def test_trials_are_rarer_the_more_often_a_message_was_in_hand() -> None:
     ]  # fmt: skip
 
 
-def test_it_closes_when_nothing_more_happened() -> None:
+def test_the_docket_closes_after_a_quiet_period() -> None:
     docket = docket_with(1)
     keys_until(docket, 1.0)
     assert not docket.close_when_due(OPEN_SECS - 1)

@@ -225,7 +225,7 @@ def check(bad: list[int], deaths_max: int) -> None:
 @pytest.mark.parametrize("where", [SAME, OTHER], ids=["same-worker", "other-worker"])
 @pytest.mark.parametrize("kind", [Price, PriceUnanchored, PriceInBatch, PriceInColumns, PriceAsync])
 @pytest.mark.parametrize("bad", [[57], [57, 58]], ids=["one", "two"])
-def test_what_kills_its_worker_alone_becomes_a_dead_letter(
+def test_only_the_message_that_kills_its_worker_becomes_a_dead_letter(
     where: dict[str, int], kind: type[_Price], bad: list[int]
 ) -> None:
     """In the spout's worker the first death is one of which nothing is known."""
@@ -251,7 +251,7 @@ def _direct() -> Any:
     return Stream(["number"], direct=True)
 
 
-def test_an_end_that_somebody_asked_for_counts_for_nothing() -> None:
+def test_a_requested_exit_does_not_count() -> None:
     """And an innocent message may be in hand at more ends than the limit, if it is through in
     between."""
     killing = price(SAME, Price([57]))
@@ -286,7 +286,7 @@ def test_without_a_consumer_it_is_tried_again_and_again_and_the_others_get_throu
     assert any("no bolt consumes the stream __dead_letter of 'source'" in text for text in texts)
 
 
-def test_spouts_are_left_alone_again_when_suspicion_ends() -> None:
+def test_spouts_run_freely_again_when_suspicion_ends() -> None:
     killing = price(OTHER, Price([57]))
     with killing.cluster:
         killing.run()
@@ -297,7 +297,7 @@ def test_spouts_are_left_alone_again_when_suspicion_ends() -> None:
         assert killing.cluster.engines[0].hand.careful is False
 
 
-def test_what_is_in_hand_can_be_read_by_the_next_worker() -> None:
+def test_the_next_worker_can_read_what_was_in_hand() -> None:
     buffer = bytearray(SIZE)
     hand = InHand(buffer)
     hand.loop[1], hand.loop[0] = 7, 1 << 20
@@ -330,13 +330,13 @@ def test_what_is_in_hand_can_be_read_by_the_next_worker() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", bytes(SIZE), bytes(SIZE - 8), b"x" * SIZE])
-def test_what_no_worker_has_written_is_refused(data: bytes) -> None:
+def test_a_record_that_no_worker_has_written_is_refused(data: bytes) -> None:
     assert int.from_bytes(data[:8], "little") != MAGIC
     with pytest.raises(ValueError, match="not"):
         Before.parse(data, True, "", "")
 
 
-def test_cells_that_are_used_up_are_no_error() -> None:
+def test_running_out_of_cells_is_not_an_error() -> None:
     hand = InHand(bytearray(SIZE))
     cells = [hand.put(number << 16, 1) for number in range(1, 2000)]
     assert cells[-1] == -1

@@ -88,7 +88,7 @@ STUCK_BOLTS = {"coroutine": p.StuckCoroutine, "thread": p.StuckThread}
         ("worker", True),
     ],
 )
-def test_a_stuck_bolt_stops_what_feeds_it_and_nothing_else(kind, elsewhere, acked):
+def test_a_stuck_bolt_blocks_only_the_tasks_that_feed_it(kind, elsewhere, acked):
     count = 4_000
     builder = TopologyBuilder()
     builder.spout("fast", p.Fast(count, acked=acked))
@@ -141,7 +141,7 @@ def test_a_chain_that_alternates_between_two_workers(acked):
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("acked", [False, True])
-def test_a_cycle_does_not_stop_itself(workers, acked):
+def test_a_cycle_does_not_block_itself(workers, acked):
     count = 1_000
     builder = TopologyBuilder()
     builder.spout("fast", p.Fast(count, first=20_000, acked=acked))
@@ -263,7 +263,7 @@ def test_a_worker_that_comes_back_has_credit_again():
         cluster.run_until(lambda: len(p.SEEN["stuck"]) == count - min(p.SEEN["stuck"]))
 
 
-def test_an_inbox_that_is_empty_again_is_told():
+def test_an_inbox_that_is_empty_again_is_reported():
     """The worker has nothing more to do. Who goes on to think that it is loaded sends elsewhere, so
     that it will have nothing to do."""
     builder = TopologyBuilder()
@@ -294,7 +294,7 @@ def test_an_idle_link_repeats_its_grants():
 
 
 @pytest.mark.parametrize("acked", [True, False])
-def test_tuples_are_not_dropped_though_more_waits_for_a_peer_than_may(acked):
+def test_tuples_are_not_dropped_even_if_too_much_waits_for_a_peer(acked):
     """They were, and the credit that they had used did not come back: nothing flowed any more."""
     count = 50
     builder = TopologyBuilder()

@@ -90,7 +90,7 @@ def test_debug_is_of_one_component(caplog):
     "key",
     ["topology.message.timeout.secs", "topology.workers", "nimbus.thrift.port"],
 )
-def test_what_only_a_topology_can_have_is_refused(key):
+def test_an_option_that_only_a_topology_can_have_is_refused(key):
     refused = f"bolt 'bolt': its conf has {key}, which counts for a whole topology only"
     with pytest.raises(InvalidTopologyError, match=refused):
         topology(c.Numbers(1), bolt_conf={key: 7})
@@ -155,7 +155,7 @@ def prices(bolt_conf, other_conf=None):
     return builder.build()
 
 
-def test_a_bolts_serializer_is_everybodys():
+def test_a_bolts_serializer_applies_to_the_whole_topology():
     """The spout, which knows nothing of it, encodes what the bolt decodes."""
     with TopologyTest(prices(registering("MoneyCodec"))) as test:
         test.run_until_idle()
@@ -208,7 +208,7 @@ class Counting(c.Numbers):
         c.log("left", self.pending_count)
 
 
-def test_a_spout_sees_how_many_of_its_messages_are_under_way():
+def test_a_spout_sees_how_many_of_its_messages_are_in_flight():
     builder = TopologyBuilder()
     builder.spout("numbers", Counting(3))
     builder.bolt("bolt", c.Forgetful()).shuffle("numbers")

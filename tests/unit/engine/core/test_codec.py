@@ -118,7 +118,7 @@ def test_any_rows_keep_their_types(rows):
     assert same(codec.decode_rows(codec.encode_rows(rows)), rows)
 
 
-def test_a_value_that_cannot_travel_is_named_by_place_and_type():
+def test_a_value_that_cannot_be_sent_is_named_by_place_and_type():
     with pytest.raises(ValueNotEncodableError) as caught:
         codec.encode_rows([[1, 2], [3, [{"deep": (object(),)}]]])
     assert caught.value.index == 1
@@ -184,7 +184,7 @@ def dataclass_row(path, fields):
 
 
 @pytest.mark.parametrize("code", [Ext.DATACLASS, Ext.ENUM, Ext.NAMEDTUPLE])
-def test_nothing_is_imported_by_a_name_off_the_wire(module, code):
+def test_a_name_from_the_wire_is_never_imported(module, code):
     module("planted", "raise SystemExit('ran')")
     payload = msgspec.msgpack.encode(["planted:X", {}])
     data = msgspec.msgpack.encode([msgspec.msgpack.Ext(code, payload)])
@@ -286,7 +286,7 @@ def test_acks_and_roots_go_both_ways():
 
 
 @given(st.data())
-def test_a_broken_section_is_refused_or_read_but_never_more(data):
+def test_a_broken_section_is_refused_or_read_without_other_effects(data):
     whole = data.draw(
         st.sampled_from(
             [

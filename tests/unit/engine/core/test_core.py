@@ -58,7 +58,7 @@ def test_pending_roots_time_out_between_ten_and_eleven_buckets(core):
 
 
 @both
-def test_a_reset_counts_the_time_out_from_then_on(core):
+def test_a_reset_restarts_the_timeout(core):
     pending = core.PendingRoots()
     pending.put(1 << 16, "a", "default", 0.0, 0)
     pending.put(2 << 16, "b", "default", 0.0, 0)
@@ -229,14 +229,14 @@ def test_an_acker_takes_fails_resets_and_repeats(core):
 
 @both
 @given(st.binary(max_size=60))
-def test_rubbish_is_no_acks_section(core, data):
+def test_garbage_is_not_an_acks_section(core, data):
     trees = core.Trees(1, [0], bits())
     with pytest.raises(CodecError):
         trees.receive_acks(b"\2\0\0\0\0\0" + data + b"\xff" * 40)
 
 
 @both
-def test_what_the_ackers_of_a_worker_know_fails_when_it_ends(core):
+def test_the_trees_of_a_workers_ackers_fail_when_it_ends(core):
     trees = core.Trees(1, [0], bits())
     trees.receive_acks(sections.serialize_acks(0, {ROOT: 5}, {ROOT: SPOUT}))
     later = ROOT + (1 << 16)
@@ -247,7 +247,7 @@ def test_what_the_ackers_of_a_worker_know_fails_when_it_ends(core):
 
 
 @both
-def test_a_root_of_an_acker_that_there_is_not_cannot_fail(core):
+def test_failing_a_root_of_a_missing_acker_does_nothing(core):
     """It came from a worker that is not of our mind."""
     trees = core.Trees(1, [0], bits())
     trees.ledger.fail([ROOT | 3])
@@ -326,7 +326,7 @@ def test_each_core_reads_what_the_other_writes(several, tasks, anchored, senders
 
 @both
 @given(st.data())
-def test_a_broken_section_is_refused_or_read_but_never_more(core, data):
+def test_a_broken_section_is_refused_or_read_without_other_effects(core, data):
     src = source(core)
     sources = data.draw(st.sampled_from([(), (src, core.Source("spout", 5, "default", ["x"]))]))
     mixed = batch_of(core, src, [["x"]] * 3, several=True, sources=sources)
@@ -476,7 +476,7 @@ def test_small_batches_are_executed_in_one_go(core, keeps):
 
 
 @both
-def test_a_batch_of_several_sources_is_taken_apart_rightly(core):
+def test_a_batch_of_several_sources_is_split_correctly(core):
     one, two = (core.Source("split", task, "default", ["x"]) for task in (4, 5))
     rows = [[i] for i in range(6)]
 
@@ -509,7 +509,7 @@ def test_a_batch_of_several_sources_is_taken_apart_rightly(core):
 
 
 @both
-def test_an_outbox_names_the_edges_that_have_something(core):
+def test_an_outbox_lists_the_edges_that_have_tuples(core):
     trees = one_worker(core)
     emitter, edges = emitter_to(core, trees.ledger, tasks=(7, 8, 9), grouping="fields")
     calls = bolt_calls(core, emitter, trees, lambda tup: calls.emit([tup[0]]))
@@ -539,7 +539,7 @@ def test_an_outbox_names_the_edges_that_have_something(core):
 
 
 @both
-def test_an_error_fails_its_tuple_alone(core):
+def test_an_error_fails_only_its_tuple(core):
     trees = one_worker(core)
     emitter, edge = emitter_to(core, trees.ledger)
     errors = []
@@ -571,7 +571,7 @@ def test_a_settled_tuple_cannot_be_used(core):
 
 
 @both
-def test_a_tuple_is_what_users_were_promised(core):
+def test_a_tuple_keeps_its_documented_interface(core):
     src = source(core, ("word", "n"))
     tup = core.Tuple(["a", 2], 0, 0, src)
     assert (tup["word"], tup["n"], tup[0], tup[-1]) == ("a", 2, "a", 2)
@@ -693,7 +693,7 @@ def test_columns_are_acked_whole_or_by_row_and_emits_anchored_to_their_rows(core
 
 
 @both
-def test_columns_that_raise_fail_what_is_not_settled(core):
+def test_columns_that_raise_fail_their_unsettled_tuples(core):
     trees, pending, errors = one_worker(core), core.PendingRoots(), []
 
     def execute(calls, columns):
@@ -748,7 +748,7 @@ def test_columns_that_do_not_fit_are_refused(core, columns, origins, message):
 
 
 @both
-def test_columns_may_be_anchored_to_none(core):
+def test_columns_may_be_unanchored(core):
     trees, pending = one_worker(core), core.PendingRoots()
 
     def execute(calls, columns):

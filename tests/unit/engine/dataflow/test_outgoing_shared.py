@@ -124,7 +124,7 @@ def through():
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("sink", [OneByOne, Keeps, InBatches, InColumns, Coroutine, OnThread])
-def test_a_tuple_knows_the_task_that_has_emitted_it(sink, workers):
+def test_a_tuple_knows_the_task_that_emitted_it(sink, workers):
     with run_on(relayed(sink()), workers) as cluster:
         # A relay may be left with one that waits for another, and a sink with three.
         cluster.run_until(lambda: len(c.LOG.get("seen", ())) >= COUNT - RELAYS - 6)
@@ -143,7 +143,7 @@ def test_a_tuple_knows_the_task_that_has_emitted_it(sink, workers):
                 assert 0 <= emitted - by_task[executor.task_start] <= held
 
 
-def test_what_several_tasks_emit_goes_in_one_batch():
+def test_emits_of_several_tasks_go_in_one_batch():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(COUNT))
     builder.bolt("relay", c.Pass(), parallelism=RELAYS).shuffle("numbers")
@@ -167,7 +167,7 @@ class Refuses(Bolt):
         self.emit((tup[0], object() if tup[0] == 77 else "x" * 10))
 
 
-def test_a_value_that_cannot_travel_is_blamed_on_its_own_task():
+def test_a_value_that_cannot_be_sent_is_blamed_on_its_own_task():
     topology = relayed(c.Collect(), Refuses())
     with run_on(topology, 2) as cluster:
         cluster.run_until(lambda: len(c.LOG.get("acked", ())) == COUNT - 1)

@@ -58,7 +58,7 @@ def test_local_or_shuffle_widens_when_its_own_are_loaded_and_goes_back():
 
 
 @given(st.lists(st.dictionaries(st.integers(1, 5), st.floats(0, 1)), max_size=30), st.booleans())
-def test_some_target_is_always_taken_and_none_but_ours(steps, near):
+def test_some_target_is_always_taken_and_only_from_its_own(steps, near):
     one = balance(range(1, 6), near={2, 3} if near else ())
     ring = [2, 3] if near else range(1, 6)
     for loads in steps:

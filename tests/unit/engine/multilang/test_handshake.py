@@ -78,7 +78,7 @@ def test_every_grouping_has_its_thrift_name() -> None:
     assert set(_TYPES) == set(GroupingKind)
 
 
-def test_what_thrift_has_no_room_for_travels_in_the_components_conf() -> None:
+def test_data_without_a_thrift_field_travels_in_the_component_conf() -> None:
     builder = TopologyBuilder()
     spout = ShellSpout(
         "./py/bin/python",
@@ -122,7 +122,7 @@ def test_where_resources_are(tmp_path: Path) -> None:
     assert resources_dir(context(code)) == code / "resources"
 
 
-def test_the_time_out_is_the_supervisors_when_there_is_no_own() -> None:
+def test_the_timeout_defaults_to_the_supervisors() -> None:
     assert timeout_secs({"supervisor.worker.timeout.secs": 20}) == 20
     conf = {"topology.subprocess.timeout.secs": 5, "supervisor.worker.timeout.secs": 20}
     assert timeout_secs(conf) == 5

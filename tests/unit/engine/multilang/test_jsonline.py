@@ -40,7 +40,7 @@ def test_a_message_may_take_several_lines() -> None:
     assert shown(read(b'{\n  "command":\n   "ack",\n "id": "1"\n}\nend\n')) == ["ack"]
 
 
-def test_empty_lines_are_nothing() -> None:
+def test_empty_lines_are_ignored() -> None:
     assert shown(read(b"\n\n" + ACK + b"\n\n" + ACK)) == ["ack", "ack"]
 
 
@@ -62,7 +62,7 @@ def test_large_integers_stay_integers() -> None:
     assert message.tuple == [123456789012345678901234567890]
 
 
-def test_what_pythons_json_writes_beyond_the_standard_is_read() -> None:
+def test_non_standard_numbers_of_pythons_json_are_read() -> None:
     (message,) = read(b'{"command":"emit","tuple":[Infinity,"\\ud800"]}\nend\n')
     assert isinstance(message, Command)
     assert message.tuple == [float("inf"), "\ud800"]
@@ -133,6 +133,6 @@ def test_a_hundred_megabytes_need_no_such_memory() -> None:
     assert not reader._rest
 
 
-def test_deep_nesting_is_refused_not_fatal_to_us() -> None:
+def test_deep_nesting_is_refused_without_harm_to_the_worker() -> None:
     data = b'{"command":"emit","tuple":' + b"[" * 9_000 + b"]" * 9_000 + b"}\nend\n"
     assert shown(read(data, bytes_max=100_000)) == [Wrong.GARBLED]

@@ -46,7 +46,7 @@ def test_no_second_heartbeat_before_the_first_is_answered() -> None:
     assert seconds(life, 1, 12) == [(1, Do.BEAT), (11, Do.KILL)]
 
 
-def test_anything_it_says_answers_a_heartbeat() -> None:
+def test_any_message_answers_a_heartbeat() -> None:
     life = bolt()
     life.told_pid(0.0)
     life.tick(1.0)
@@ -55,7 +55,7 @@ def test_anything_it_says_answers_a_heartbeat() -> None:
     assert seconds(life, 10, 19) == [(10, Do.BEAT)]
 
 
-def test_one_that_never_tells_its_pid_is_killed() -> None:
+def test_a_child_that_never_sends_its_pid_is_killed() -> None:
     assert seconds(bolt(), 1, 11) == [(10, Do.KILL)]
 
 
@@ -74,7 +74,7 @@ def test_a_spout_owes_only_the_answer_to_a_command() -> None:
     assert seconds(life, 90, 101) == [(100, Do.KILL)]
 
 
-def test_a_pause_of_ours_is_not_its_silence() -> None:
+def test_a_pause_of_the_worker_does_not_count_as_silence_of_the_child() -> None:
     life = bolt()
     life.told_pid(0.0)
     assert life.tick(1.0) is Do.BEAT
@@ -83,14 +83,14 @@ def test_a_pause_of_ours_is_not_its_silence() -> None:
     assert seconds(life, 502, 510) == [(509, Do.KILL)]
 
 
-def test_a_silence_is_warned_of_once_at_half_of_the_time_out() -> None:
+def test_a_silence_is_warned_about_once_at_half_of_the_timeout() -> None:
     life = bolt()
     life.told_pid(0.0)
     life.tick(1.0)
     assert [now for now in range(2, 11) if life.warns(float(now))] == [6]
 
 
-def test_the_first_death_is_made_good_at_once_the_next_after_growing_pauses() -> None:
+def test_the_first_dead_child_is_replaced_at_once_and_the_next_after_growing_pauses() -> None:
     life = bolt()
     pauses = []
     now = 0.0
@@ -104,14 +104,14 @@ def test_the_first_death_is_made_good_at_once_the_next_after_growing_pauses() ->
     assert pauses[-1] == 30.0
 
 
-def test_one_that_has_lived_a_while_is_replaced_at_once() -> None:
+def test_a_child_that_has_run_for_a_while_is_replaced_at_once() -> None:
     life = bolt()
     life.exited(1.0)
     life.started(1.0)
     assert life.exited(100.0) == 0.0
 
 
-def test_a_stopped_one_is_not_started() -> None:
+def test_a_stopped_child_is_not_started() -> None:
     life = bolt()
     life.stop(0.0)
     life.exited(1.0)
@@ -126,7 +126,7 @@ def test_a_child_that_was_killed_is_waited_for() -> None:
     assert life.tick(100.0) is Do.START
 
 
-def test_one_that_says_something_else_first_still_owes_its_pid() -> None:
+def test_a_child_that_sends_something_else_first_still_owes_its_pid() -> None:
     """A child that never tells it is killed, whatever else it says: here the end of a command that
     it was never given."""
     life = ChildLife(timeout_secs=10.0, beats=False)
@@ -136,7 +136,7 @@ def test_one_that_says_something_else_first_still_owes_its_pid() -> None:
     assert seconds(life, 3, 13) == [(12, Do.KILL)]
 
 
-def test_one_that_cannot_be_started_is_tried_again_after_a_pause() -> None:
+def test_a_failed_start_is_tried_again_after_a_pause() -> None:
     life = ChildLife(timeout_secs=10.0, beats=True)
     assert life.tick(1.0) is Do.START
     life.start_failed(1.0)
@@ -154,7 +154,7 @@ def test_every_state_of_a_child_has_a_way_in_and_stopped_has_no_way_out() -> Non
     }
 
 
-def test_a_second_child_beside_the_first_is_refused_with_what_led_there() -> None:
+def test_a_second_child_is_refused_with_the_events_that_led_there() -> None:
     life = bolt()
     life.told_pid(1.0)
     with pytest.raises(IllegalEventError) as caught:
@@ -166,7 +166,7 @@ def test_a_second_child_beside_the_first_is_refused_with_what_led_there() -> Non
     assert life.state is State.RUNNING
 
 
-def test_a_contradiction_tells_what_led_there() -> None:
+def test_a_contradiction_shows_the_events_that_led_there() -> None:
     life = bolt()
     life._owes_since = None
     with pytest.raises(ContradictionError, match="it owes no pid") as caught:
@@ -174,7 +174,7 @@ def test_a_contradiction_tells_what_led_there() -> None:
     assert "WAITING --ChildStarted()--> STARTING" in str(caught.value)
 
 
-def test_task_ids_go_ahead_of_queued_tuples_and_after_what_is_half_written() -> None:
+def test_task_ids_go_before_queued_tuples_and_after_a_half_written_one() -> None:
     box = Outbox()
     box.holds_tuples = False
     box.add_tuple("1", b"tuple-1|")
@@ -190,7 +190,7 @@ def test_task_ids_go_ahead_of_queued_tuples_and_after_what_is_half_written() -> 
     assert not box
 
 
-def test_tuples_are_held_until_the_child_is_there() -> None:
+def test_tuples_are_held_until_the_child_is_ready() -> None:
     box = Outbox()
     box.add_urgent(b"handshake")
     box.add_tuple("1", b"tuple")
@@ -201,7 +201,7 @@ def test_tuples_are_held_until_the_child_is_there() -> None:
     assert bytes(box.chunk()) == b"tuple"
 
 
-def test_only_tuples_of_which_nothing_was_written_are_kept_for_the_next_child() -> None:
+def test_only_entirely_unwritten_tuples_are_kept_for_the_next_child() -> None:
     box = Outbox()
     box.holds_tuples = False
     for i in range(3):

@@ -114,13 +114,13 @@ def test_a_print_between_messagepack_messages() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xc1", msgpack([1, 2]), msgpack("text"), b"\x81\x01\x02"])
-def test_what_is_no_map_is_fatal(data: bytes) -> None:
+def test_a_message_that_is_not_a_map_is_fatal(data: bytes) -> None:
     (fault,) = MessagePackReader(1_000).feed(data + msgpack({"command": "sync"}))
     assert isinstance(fault, Fault)
     assert (fault.wrong, fault.fatal) == (Wrong.GARBLED, True)
 
 
-def test_a_messagepack_length_is_not_believed() -> None:
+def test_a_messagepack_length_is_not_trusted() -> None:
     """A text of 4 GiB is refused when it is announced."""
     (fault,) = MessagePackReader(1_000).feed(b"\x81\xa3msg\xdb\xff\xff\xff\xff")
     assert isinstance(fault, Fault)
@@ -142,6 +142,6 @@ def test_serializers_by_name(name: str | None, kind: type[Serializer]) -> None:
     assert type(make_serializer(name)) is kind
 
 
-def test_a_serializer_that_there_is_not() -> None:
+def test_an_unknown_serializer_is_refused() -> None:
     with pytest.raises(SquallError, match=r"topology\.multilang\.serializer"):
         make_serializer("com.example.Protobuf")

@@ -138,7 +138,7 @@ def test_a_child_that_says_nothing_is_left(tmp_path: Path) -> None:
         (b'{"command":"ack","id":"1","more":{}}', "cannot be used: AssertionError"),
     ],
 )
-def test_a_message_that_is_of_no_use_costs_no_other(
+def test_a_useless_message_does_not_affect_others(
     says: bytes, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child waits for the answer to its emit, whatever it said before."""

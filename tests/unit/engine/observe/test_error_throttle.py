@@ -9,7 +9,7 @@ from squall_engine.observe.error_log import ErrorLogThrottle
 from squall_engine.observe.error_throttle import ErrorThrottle
 
 
-def test_a_component_passes_so_often_in_an_interval() -> None:
+def test_a_component_passes_up_to_the_limit_in_an_interval() -> None:
     throttle = ErrorThrottle(limit=2, secs=10)
     assert [throttle.passes("a", t) for t in (0, 1, 2, 9.9)] == [True, True, False, False]
     assert throttle.passes("b", 2)

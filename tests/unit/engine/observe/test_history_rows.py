@@ -94,7 +94,7 @@ def test_counts_are_exact(rows: list[Row]) -> None:
     assert found["sink", "executed"] == found["sink", "acked"] == COUNT - COUNT // 10
 
 
-def test_histograms_have_every_event_once(rows: list[Row]) -> None:
+def test_histograms_count_every_event_once(rows: list[Row]) -> None:
     found: Counter[tuple[str, str]] = Counter()
     for row in rows:
         if row.kind == "latency":
@@ -105,7 +105,7 @@ def test_histograms_have_every_event_once(rows: list[Row]) -> None:
     assert found["numbers", "complete"] == COUNT - COUNT // 10
 
 
-def test_every_task_is_there_in_every_interval(rows: list[Row]) -> None:
+def test_every_task_has_a_row_in_every_interval(rows: list[Row]) -> None:
     gauges = Counter((r.component, r.task) for r in rows if r.kind == "gauge")
     assert set(gauges.values()) == {2}
     assert len(gauges) == 8
@@ -128,7 +128,7 @@ def test_with_a_rate_of_one_keys_are_counted_exactly(rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.1, 0.03])
-def test_a_sample_has_its_share_of_every_key(rate: float) -> None:
+def test_a_sample_is_proportional_for_every_key(rate: float) -> None:
     found: Counter[str] = Counter()
     for row in record(rate):
         if row.kind == "key" and row.name == "count by key":
@@ -150,14 +150,14 @@ class Unspeakable:
 
 
 @pytest.mark.parametrize("value", [10**400, Unspeakable(), {"a": Unspeakable()}, {(1, 2): 3}])
-def test_a_metric_that_is_no_number_and_no_json_is_a_row_all_the_same(value: Any) -> None:
+def test_a_metric_that_is_neither_a_number_nor_json_still_becomes_a_row(value: Any) -> None:
     info = TaskInfo("host", 1, "split", 3, 0, 60)
     (row,) = metric_rows(info, [DataPoint("mine", value)], 0)
     assert row.value == 0.0
     assert row.text
 
 
-def test_users_metrics_become_rows_whatever_they_are() -> None:
+def test_user_metrics_of_any_type_become_rows() -> None:
     info = TaskInfo("h", 1, "count", 3, 99, 10.0)
     points = [
         DataPoint("odd", 3),

@@ -110,7 +110,7 @@ def total(component: str, name: str) -> int:
     return sum(sum(v.values()) if isinstance(v, dict) else v for v in values)
 
 
-def test_consumers_get_users_and_built_in_metrics_and_each_count_once() -> None:
+def test_consumers_get_user_and_built_in_metrics_and_each_count_once() -> None:
     run(
         {"class": f"{HERE}.Keeping", "argument": {"a": 1}, "parallelism.hint": 2},
         wait=lambda: total("odd", "odd") == 25 and total("numbers", "__ack-count") == 50,
@@ -128,7 +128,7 @@ def test_consumers_get_users_and_built_in_metrics_and_each_count_once() -> None:
     assert set(inputs[0]) == {"numbers:default"}
 
 
-def test_a_consumer_that_raises_or_cannot_be_made_leaves_the_others_alone() -> None:
+def test_a_consumer_that_raises_or_cannot_be_created_does_not_affect_the_others() -> None:
     run(
         {"class": f"{HERE}.Raising"},
         {"class": "nowhere.AtAll"},
@@ -139,7 +139,7 @@ def test_a_consumer_that_raises_or_cannot_be_made_leaves_the_others_alone() -> N
     assert total("odd", "__execute-count") == 50
 
 
-def test_a_consumer_that_hangs_holds_nothing_up() -> None:
+def test_a_consumer_that_hangs_delays_nothing() -> None:
     try:
         run(
             {"class": f"{HERE}.Hanging"},
@@ -181,17 +181,17 @@ def test_a_registration_selects_and_expands(options: dict[str, Any], names: list
         ({"class": "a.B", "whitelist": ["a"], "blacklist": ["b"]}, "use only one"),
     ],
 )
-def test_a_registration_that_means_nothing_is_refused(entry: Any, problem: str) -> None:
+def test_an_invalid_registration_is_refused(entry: Any, problem: str) -> None:
     with pytest.raises(SquallError, match=problem):
         Registration.parse(entry)
 
 
-def test_storms_own_consumer_is_ours() -> None:
+def test_the_name_of_storms_logging_consumer_loads_ours() -> None:
     entry = {"class": "org.apache.storm.metric.LoggingMetricsConsumer"}
     assert isinstance(Registration.parse(entry).make(), LoggingMetricsConsumer)
 
 
-def test_metrics_begin_anew_each_interval() -> None:
+def test_metrics_start_from_zero_each_interval() -> None:
     count, many, mean, value = CountMetric(), MultiCountMetric(), MeanMetric(), AssignableMetric()
     count.incr()
     count.incr(2)
@@ -205,7 +205,7 @@ def test_metrics_begin_anew_each_interval() -> None:
     assert second == [0, {"a": 0}, None, "x"]
 
 
-def test_the_logging_consumer_writes_a_line_a_point_that_nothing_can_forge(tmp_path: Path) -> None:
+def test_the_logging_consumer_writes_one_unforgeable_line_for_each_point(tmp_path: Path) -> None:
     consumer = LoggingMetricsConsumer()
     consumer.prepare({}, None, ConsumerContext("t-1-1", "host", 6700, tmp_path))
     info = TaskInfo("host", 6700, "split", 12, 1_700_000_000, 60)

@@ -52,7 +52,7 @@ class Counting:
                 counts[at] = counts.get(at, 0) + draw.randrange(1, 10**6)
 
 
-def test_few_executors_report_each_their_own() -> None:
+def test_few_executors_each_report_their_own_statistics() -> None:
     some = Counting(EXECUTORS_MAX)
     some.count(random.Random(1))
     found = some.readings.stats(EXECUTORS_MAX)
@@ -85,7 +85,7 @@ def test_many_executors_report_sums_by_component_that_fit() -> None:
     assert signs.keys() == beat.executor_stats.keys()
 
 
-def test_averages_of_sums_are_weighed_by_what_they_are_averages_of() -> None:
+def test_averages_of_sums_are_weighted_by_their_counts() -> None:
     two = Counting(2, spouts=True)
     for task, n, ms in ((1, 1, 10.0), (2, 3, 50.0)):
         two.totals[task] = {
@@ -99,7 +99,7 @@ def test_averages_of_sums_are_weighed_by_what_they_are_averages_of() -> None:
     assert both.specific.complete_ms_avg[":all-time"] == {"default": pytest.approx(40.0)}
 
 
-async def test_a_heartbeat_that_does_not_fit_goes_without_its_statistics(
+async def test_a_heartbeat_that_is_too_large_is_sent_without_statistics(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_module, "NODE_BYTES_MAX", 10_000)

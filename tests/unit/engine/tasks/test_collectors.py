@@ -59,7 +59,7 @@ WRAPPERS: list[tuple[Callable[[Any], Any], type[Any]]] = [
         for name in calls_of(interface)
     ],
 )
-def test_every_call_reaches_the_core_as_it_was_made(
+def test_every_call_reaches_the_core_unchanged(
     wrap: Callable[[Any], Any], interface: Any, name: str
 ) -> None:
     inner = RecordedCalls(interface)
@@ -76,7 +76,7 @@ def test_every_call_reaches_the_core_as_it_was_made(
     ("cls", "interface"),
     [(LockedSpoutCollector, SpoutCollector), (LockedBoltCollector, BoltCollector)],
 )
-def test_on_a_thread_every_call_but_report_error_is_under_the_lock_and_wakes(
+def test_on_a_thread_every_call_except_report_error_takes_the_lock_and_wakes_the_loop(
     cls: Any, interface: Any
 ) -> None:
     held: list[str] = []
@@ -135,13 +135,13 @@ def test_messages_are_remembered_while_they_are_in_flight() -> None:
         ("ColumnCalls", ColumnCollector),
     ],
 )
-def test_the_compiled_core_has_the_calls_of_the_interfaces(calls: str, interface: Any) -> None:
+def test_the_compiled_core_implements_the_interfaces(calls: str, interface: Any) -> None:
     """As the type checker sees that the other one has."""
     compiled = pytest.importorskip("squall_engine.core.compiled")
     assert set(calls_of(interface)) <= set(dir(getattr(compiled, calls)))
 
 
-def test_a_bolt_on_a_thread_that_emits_columns_is_told_who_may() -> None:
+def test_a_bolt_on_a_thread_that_emits_columns_is_refused_with_a_hint() -> None:
     class Blocking(Bolt):
         blocking = True
 

@@ -63,7 +63,7 @@ class BreakingBatches(Bolt):
             raise ValueError(f"no {self.bad}")
 
 
-def test_a_batch_that_raises_fails_what_is_not_settled_and_the_next_one_runs():
+def test_a_batch_that_raises_fails_its_unsettled_tuples_and_the_next_one_runs():
     with TopologyTest(numbers_to(BreakingBatches(5), 100)) as test:
         test.run_until_idle()
         failed, acked = test.failed("numbers"), test.acked("numbers")
@@ -93,7 +93,7 @@ class Raises(Bolt):
 
 
 @pytest.mark.parametrize("kind", ["cancelled", "timeout"])
-def test_a_coroutine_that_ends_like_a_cancelled_one_fails_its_tuple_alone(kind):
+def test_a_coroutine_that_raises_cancelled_error_fails_only_its_tuple(kind):
     with TopologyTest(numbers_to(Raises(kind))) as test:
         test.run_until_idle()
         assert test.failed("numbers") == [3]
@@ -113,7 +113,7 @@ class Children(Bolt):
         await asyncio.gather(asyncio.create_task(emit()), asyncio.create_task(emit()))
 
 
-def test_what_the_tasks_of_a_coroutine_emit_is_anchored_to_its_tuple():
+def test_emits_of_a_coroutines_tasks_are_anchored_to_its_tuple():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(9))
     builder.bolt("children", Children()).shuffle("numbers")
@@ -132,7 +132,7 @@ class OneHangs(Bolt):
         self.emit([tup[0]])
 
 
-def test_a_time_out_is_that_of_the_coroutine_which_hangs():
+def test_a_timeout_cancels_only_the_coroutine_that_hangs():
     conf = {"topology.message.timeout.secs": 10}
     with TopologyTest(numbers_to(OneHangs(), 5), conf) as test:
         test.run_for(9)
@@ -187,7 +187,7 @@ class Waits(Spout):
         self.told.append(msg_id)
 
 
-def test_an_async_spout_that_waits_hears_of_its_acks():
+def test_an_async_spout_that_waits_is_notified_of_its_acks():
     spout = Waits()
     topology = numbers_to(c.Pass(), spout=c.AsyncNumbers(1))
     with TopologyTest(topology, objects={"numbers": spout}) as test:
@@ -265,7 +265,7 @@ def test_a_message_that_hangs_in_a_thread_times_out():
 # ---- the loop ----
 
 
-def test_a_stall_fails_no_tuple_whose_acks_are_on_their_way(monkeypatch):
+def test_a_stall_fails_no_tuple_whose_acks_are_in_transit(monkeypatch):
     """A worker stands still for ten times the message timeout, as on a paused machine, while
     messages that it has emitted are with the other one."""
     topology = numbers_to(c.Pass(), 30)
@@ -307,7 +307,7 @@ class Measures(Bolt):
         c.log("measured", len(tup[0]))
 
 
-def test_a_tuple_above_the_limit_fails_alone_and_says_how_large_it_was():
+def test_only_a_tuple_above_the_limit_fails_and_its_size_is_reported():
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(4))
     builder.bolt("sizes", Sizes(1, TUPLE_BYTES_MAX + 1, 1_000_000, 2)).shuffle("numbers")
@@ -358,7 +358,7 @@ class Keeps(Bolt):
 
 
 @pytest.mark.parametrize("worker", [0, 1])
-def test_values_keep_their_types_within_a_worker_and_from_one_to_another(worker):
+def test_values_keep_their_types_within_and_between_workers(worker):
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(len(THINGS)))
     builder.bolt("things", Things()).shuffle("numbers")

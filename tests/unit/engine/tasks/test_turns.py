@@ -47,7 +47,7 @@ def user_of(engine, component):
     return user
 
 
-def test_the_turns_of_an_idle_worker_end_after_the_spouts():
+def test_turns_of_an_idle_worker_end_after_the_spouts():
     with EngineCluster(idle_topology(), 1) as cluster:
         cluster.run_for(30)
         engine = cluster.engines[0]
@@ -79,7 +79,7 @@ class QueuedAsync(Queued):
 
 
 @pytest.mark.parametrize("kind", [Queued, QueuedAsync])
-def test_a_wake_while_a_spout_lies_down_is_not_lost(kind):
+def test_a_wake_just_as_a_spout_goes_idle_is_not_lost(kind):
     """The spout has found nothing; before its wait is noted, another thread brings something and
     wakes it."""
     builder = TopologyBuilder()
@@ -109,7 +109,7 @@ def test_a_wake_while_a_spout_lies_down_is_not_lost(kind):
         assert c.LOG["waited"] == [0]
 
 
-def test_a_spout_that_may_not_emit_is_not_looked_at_a_thousand_times_a_second():
+def test_a_spout_that_may_not_emit_is_not_polled_a_thousand_times_a_second():
     """Its wait was over, and each timer set another one for now."""
     place = {"numbers": 0, "pass": 1, "__acker": 0}
     cluster = EngineCluster(idle_topology(), 2, place=lambda _, component: place[component])
@@ -129,7 +129,7 @@ def test_a_spout_that_may_not_emit_is_not_looked_at_a_thousand_times_a_second():
         assert user_of(engine, "numbers").asked > asked
 
 
-def test_what_a_spout_emits_unasked_leaves_at_its_next_idle_poll():
+def test_emits_outside_next_tuple_leave_at_the_next_idle_poll():
     with EngineCluster(idle_topology(), 1) as cluster:
         cluster.run_for(30)
         engine = cluster.engines[0]
@@ -143,7 +143,7 @@ def test_what_a_spout_emits_unasked_leaves_at_its_next_idle_poll():
         assert engine._flow.spouts[0].counts.acked["default"] == 1
 
 
-def test_a_thread_that_wakes_the_worker_gets_a_whole_turn_though_a_short_one_is_due():
+def test_a_thread_that_wakes_the_worker_gets_a_whole_turn_even_if_a_short_one_is_due():
     with EngineCluster(idle_topology(), 1) as cluster:
         cluster.run_for(30)
         engine = cluster.engines[0]
@@ -163,7 +163,7 @@ def test_a_thread_that_wakes_the_worker_gets_a_whole_turn_though_a_short_one_is_
         cluster.run(wake())
 
 
-def test_a_timer_that_stands_is_kept_when_the_next_turn_is_due_later():
+def test_a_pending_timer_is_kept_when_the_next_turn_is_due_later():
     with EngineCluster(idle_topology(), 1) as cluster:
         cluster.run_for(30)
         engine = cluster.engines[0]
@@ -193,7 +193,7 @@ class Batches(Bolt):
 @pytest.mark.parametrize(
     ("own", "sinks", "most"), [({}, 1, 256), ({}, 400, 402), ({"topology.spout.batch": 3}, 400, 3)]
 )
-def test_a_turn_asks_a_spout_so_often(own, sinks, most):
+def test_a_turn_calls_next_tuple_up_to_the_limit(own, sinks, most):
     """256 times, or as often as the worker has tasks, or as its own configuration says."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(1_000), conf=own)
@@ -242,7 +242,7 @@ class Executions(Bolt):
         self.seen.append(tup["n"])
 
 
-def test_a_worker_that_may_take_no_turn_executes_nothing_until_it_may_again():
+def test_a_worker_that_may_not_take_turns_executes_nothing():
     """It may lose that right within a turn, too: what spouts have emitted waits for the bolts."""
     builder = TopologyBuilder()
     builder.spout("numbers", Counting())

@@ -14,7 +14,7 @@ def trees() -> LocalTrees:
     return LocalTrees(random.Random(1).getrandbits)
 
 
-def test_a_tree_that_begins_and_ends_in_one_turn_never_meets_the_acker():
+def test_a_tree_that_begins_and_ends_in_one_turn_never_reaches_the_acker():
     ledger = Ledger()
     ledger.inits[ROOT] = SPOUT
     ledger.counts[ROOT] = 0  # one made, one settled
@@ -23,13 +23,13 @@ def test_a_tree_that_begins_and_ends_in_one_turn_never_meets_the_acker():
     assert settled.acks == settled.inits == {}
 
 
-def test_a_message_that_nobody_consumes_is_done_at_once():
+def test_a_message_without_consumers_is_done_at_once():
     ledger = Ledger()
     ledger.inits[ROOT] = SPOUT
     assert trees().settle(ledger).done == {SPOUT: [ROOT]}
 
 
-def test_a_tree_that_outlives_its_turn_is_told_to_its_acker_and_completes_there():
+def test_a_tree_that_outlives_its_turn_is_reported_to_its_acker_and_completes_there():
     local, table, ledger = trees(), AckerTable(), Ledger()
     ledger.inits[ROOT] = SPOUT
     ledger.counts[ROOT] = 1
