@@ -55,7 +55,7 @@ class Ext:
 
 
 class CodecError(ValueError):
-    """A value that cannot travel, or bytes that are none of ours."""
+    """A value cannot be sent, or bytes cannot be decoded."""
 
 
 class ValueNotEncodableError(CodecError):

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def call_each(tuples: Iterable[Any], execute: Callable[[Any], Any]) -> None:
-    """Call `execute` with each."""
+    """Call `execute` with each tuple."""
     for tup in tuples:
         execute(tup)
 

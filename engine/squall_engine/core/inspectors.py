@@ -38,7 +38,7 @@ class DebugInspector(Inspector):
 
 
 class Observer:
-    """Told of everything that happens (the test kit keeps a trace of it)."""
+    """Is notified of everything that happens (the test kit keeps a trace of it)."""
 
     def emitted(self, source: Source, values: Sequence[Any]) -> None:
         """A component emitted a tuple."""
@@ -51,7 +51,7 @@ class Observer:
 
 
 class ObservingInspector(Inspector):
-    """Tells an observer of every emit."""
+    """Notifies an observer of every emit."""
 
     def __init__(self, observer: Observer, inner: Inspector | None = None) -> None:
         self._observer = observer
@@ -108,7 +108,7 @@ class SerializingInspector(Inspector):
 
 
 def not_encodable(source: Source, error: ValueNotEncodableError) -> CodecError:
-    """The error for a tuple that cannot travel: component, stream, field and type."""
+    """The error for a tuple that cannot be sent: component, stream, field and type."""
     field = source.fields[error.index] if error.index < len(source.fields) else error.index
     return CodecError(
         f"component {source.component!r}, stream {source.stream!r}, field {field!r}: {error}"

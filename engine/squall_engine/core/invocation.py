@@ -1,4 +1,4 @@
-"""The ways in which a worker feeds a component."""
+"""The invocation modes of components."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class InvocationMode(enum.Enum):
-    """How a component is fed."""
+    """How the engine calls a component."""
 
     SYNC = "execute"
     BATCH = "execute_batch"

@@ -1,4 +1,4 @@
-"""What the engines of one topology send each other: sections, opaque to the transport.
+"""Sections: the messages between the engines of one topology, opaque to the transport.
 
 All numbers are little-endian. The first byte is the kind:
 
@@ -188,7 +188,7 @@ def addressee(data: bytes) -> tuple[int, int]:
 
 
 def parse(data: bytes, codec: ValueCodec) -> Section:
-    """Raises CodecError for what is no section."""
+    """Parse a section. Raises CodecError for bytes that are not one."""
     try:
         kind = data[0]
         if kind == TUPLES:

@@ -23,7 +23,7 @@ Totals = dict[tuple[str, Key], float]  # (measure, key) -> count or seconds
 
 
 class _Runs:
-    """What was executed, and what became of it."""
+    """Counts of what was executed, and of the outcomes."""
 
     __slots__ = ("execute_secs", "executed", "process_events", "process_secs")
 
@@ -36,7 +36,8 @@ class _Runs:
 
 
 class TaskCounts:
-    """What one task counts, forever. Keys of a spout's are streams, of a bolt's its inputs."""
+    """The counts of one task since it began. The keys are streams for a spout, inputs for a
+    bolt."""
 
     __slots__ = ("_runs", "acked", "failed")
 
@@ -94,7 +95,7 @@ class CountedOutput(Protocol):
 
 
 def add_output(totals: Totals, output: CountedOutput) -> None:
-    """What a task emitted on one stream."""
+    """Add what a task emitted on one stream."""
     stream = output.source.stream
     counts = (("emitted", output.emitted_total()), ("transferred", output.transferred_total()))
     for measure, n in counts:
@@ -132,7 +133,7 @@ class Windows:
 
 
 def executor_stats(windows: Mapping[str, Totals], *, spout: bool) -> ExecutorStats:
-    """What goes into the heartbeat."""
+    """The statistics of an executor for the heartbeat."""
 
     def counts(measure: str) -> dict[str, dict[object, int]]:
         return {

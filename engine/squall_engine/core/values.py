@@ -1,4 +1,4 @@
-"""What both cores share: where tuples come from, the constants of ids, and the errors of calls."""
+"""Shared by both cores: the sources of tuples, the constants of ids, and the errors of calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUCKETS = 10
 
 
 class Source:
-    """What the tuples of one task on one stream have in common."""
+    """The properties that the tuples of one task on one stream have in common."""
 
     __slots__ = ("component", "fields", "index", "is_tick", "key", "local", "stream", "task")
 
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class AckerCounts:
-    """What one acker did."""
+    """The counts of one acker."""
 
     inits: Mapping[int, int]  # by spout task
     done: int
@@ -83,12 +83,12 @@ class Inspector:
 
 
 class SettledTupleError(RuntimeError):
-    """A tuple was used that is acked or failed already: its tree may be complete, so nothing can
-    be added to it any more."""
+    """A tuple was used that was already acked or failed: its tree may be complete, so nothing more
+    can be added to it."""
 
 
 class EmitError(ValueError):
-    """An emit that the topology does not allow: unknown stream, wrong number of values ..."""
+    """The topology does not allow an emit: unknown stream, wrong number of values ..."""
 
 
 def settled_error(tup: object, what: str) -> SettledTupleError:
@@ -125,7 +125,7 @@ def rows_of(source: Source, columns: Sequence[Sequence[Any]]) -> list[tuple[Any,
 
 
 def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> Sequence[int] | None:
-    """Which rows of a batch of `rows` the tuples that are emitted come from; None: from none.
+    """The rows of a batch of `rows` that the emitted tuples come from; None: from none.
     Raises EmitError."""
     if origins is None:
         if emitted != rows:

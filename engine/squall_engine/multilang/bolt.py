@@ -32,19 +32,20 @@ log = get_logger(__name__)
 
 _SLICE = 64
 _WAITING_BYTES_MAX = 1_048_576
-# What a child that has more to do emits, acks and fails may wait so long, or be so much, for the
-# next turn: a turn a word would take longer than the word, and the child waits for its task ids.
+# While a child has more to do, its emits, acks and fails wait this long for the next turn, or until
+# there are this many: a turn for each would take longer than handling it, and the child waits for
+# its task ids.
 _DONE_WAIT_SECS = 0.002
 _DONE_MAX = 256
 _REFUSED_MAX = 1_000
 
 
 class ShellBolt(AsyncBolt):
-    """A task whose work is done between turns, as that of coroutines."""
+    """The task of a shell bolt, whose work is done between turns, like that of coroutines."""
 
     shell: Shell
     waiting_max: int  # tuples between inbox and pipe
-    keep_secs: float | None  # what is not acked for so long has timed out; None: never
+    keep_secs: float | None  # a tuple that is not acked for this long has timed out; None: never
     dies: bool  # the worker dies with the child
 
     def __init__(self, parts: TaskParts) -> None:
@@ -73,7 +74,7 @@ class ShellBolt(AsyncBolt):
         return self._give(deadline)
 
     def _give(self, deadline: float | None = None) -> bool:
-        """Hand over what there is, as far as it goes. True when there was anything."""
+        """Hand over the waiting tuples, as far as the pipe takes them. True if there were any."""
         shell = self.shell
         if not self.inbox or not shell.ready:
             return False
@@ -145,7 +146,7 @@ class ShellBolt(AsyncBolt):
             and command.task is None
             and (known := self._given.get(named[0])) is not None
         ):
-            # By far the most frequent, which the rest would do as well.
+            # By far the most frequent case; the code below would handle it as well.
             ids: Any = ()
             try:
                 ids = self.calls.emit(values, known[0])
@@ -231,8 +232,8 @@ class ShellBolt(AsyncBolt):
             del self._refused[next(iter(self._refused))]
 
     def _tell_unknown(self, ids: list[object], what: str) -> None:
-        """Ids that name no tuple which the child holds. What it emitted goes out all the same;
-        nothing waits for it."""
+        """Report ids that name no tuple that the child holds. Its emits are sent all the same, but
+        are not tracked."""
         wrong = [i for i in ids if not self._was_failed(i)]
         if not wrong:
             return
@@ -267,8 +268,8 @@ class ShellBolt(AsyncBolt):
         self.host.wake()
 
     def _expire(self, before: float) -> None:
-        """Forget what was given before a time: its spouts have failed it. Children that never ack
-        would have us keep everything."""
+        """Forget tuples that were given before a time: their spouts have failed them. With children
+        that never ack we would otherwise keep everything."""
         given = self._given
         while given:
             tuple_id = next(iter(given))
@@ -283,8 +284,8 @@ class ShellBolt(AsyncBolt):
     # -- when things go wrong, and the end --
 
     def child_gone(self, error: ShellError) -> None:
-        """Fail what it held: its spouts emit it again. What was not yet written to it is for the
-        next."""
+        """Fail the tuples that the child held, so that their spouts emit them again. Tuples that
+        were not yet written to it are kept for the next child."""
         unwritten = set(self.shell.outbox.unwritten())
         held = [i for i in self._given if i not in unwritten]
         for tuple_id in held:
@@ -307,7 +308,7 @@ class ShellBolt(AsyncBolt):
             self._wake_timer = None
 
     async def wait_aborted(self, secs: float) -> list[Tuple]:
-        """Until the child is gone. What it held fails now: nobody else will say so."""
+        """Wait until the child is gone, then fail the tuples that it held."""
         await self.shell.close(secs)
         given, self._given = self._given, {}
         left = [tup for tup, _ in given.values() if not tup.is_tick]  # many never ack those

@@ -1,4 +1,4 @@
-"""From the description of a shell component to its task."""
+"""Makes the task of a shell component from its description."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ARCHITECTURES = {"x86_64": "amd64"}
 
 
 class ShellProgram:
-    """What the engine takes for the user's object of a shell component."""
+    """The stand-in for the user's object of a shell component."""
 
     auto_ack = False
     auto_anchor = False
@@ -134,7 +134,7 @@ class ShellProgram:
 
 
 def timeout_secs(conf: Mapping[str, Any]) -> float:
-    """How long a child may be silent, as Storm's ShellUtils.getShellTimeout."""
+    """How long a child may be silent, like Storm's ShellUtils.getShellTimeout."""
     own = conf.get("topology.subprocess.timeout.secs")
     return float(own or conf.get("supervisor.worker.timeout.secs") or _TIMEOUT_SECS)
 

@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder(Command).decode
 
 
 def parse(text: bytes) -> Command | None:
-    """One message; None when `text` is no JSON object."""
+    """Parse one message; None when `text` is not a JSON object."""
     try:
         return _decode(text)
     except _JSON_ERRORS:
@@ -51,7 +51,7 @@ def parse(text: bytes) -> Command | None:
 
 
 class JsonReader:
-    """Messages out of the bytes of one child."""
+    """Reads messages from the bytes of one child."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

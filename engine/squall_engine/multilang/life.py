@@ -1,4 +1,4 @@
-"""When to ask a child whether it lives, when to kill it and when to start the next. Pure.
+"""Decides when to send a child a heartbeat, when to kill it and when to start the next. Pure.
 
 A child is *silent* from the last byte that we had of it, for as long as it owes us something: its
 pid; the answer to a heartbeat (bolts get one a second, and any message answers it); the end of a

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 class State(enum.Enum):
-    """What is true of the child."""
+    """The states of a child."""
 
     STARTING = "runs, and has not sent its pid"
     RUNNING = "runs"
@@ -39,17 +39,17 @@ class ChildStarted:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """There is none: the command was not found, or the machine has no room for one."""
+    """No process was started: the command was not found, or the machine has no resources for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PidReceived:
-    """The child has read its handshake and told its pid."""
+    """The child has read its handshake and sent its pid."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildKilled:
-    """It was sent SIGKILL for something that it did."""
+    """It was sent SIGKILL because of something that it did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ _FORMATS: tuple[tuple[int, int, int, int] | None, ...] = (
 
 
 class _NoMessagePackError(ValueError):
-    """A byte that begins no object."""
+    """A byte with which no object can begin."""
 
 
 class MessagePackReader:
-    """Messages out of the bytes of one child."""
+    """Reads messages from the bytes of one child."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

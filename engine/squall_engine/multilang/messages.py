@@ -1,4 +1,4 @@
-"""What a child says, and what can be wrong with it.
+"""The messages of a child, and the faults that they can have.
 
 Described in Storm's "Multi-Language Protocol"; what that leaves out follows Storm's ShellBolt,
 ShellSpout and JsonSerializer.
@@ -48,7 +48,7 @@ COMMAND_FIELDS = frozenset(Command.__struct_fields__)
 
 
 class Wrong(enum.Enum):
-    """What is wrong with what a child wrote; the value says it to a person."""
+    """The kinds of faults in a child's output; the value describes each to a person."""
 
     STRAY = (
         "something was printed to stdout, which carries the protocol: print to stderr, or log with "
@@ -62,8 +62,8 @@ class Wrong(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is no message. `fatal`: a message was lost, so that nothing that the child
-    says afterwards can be trusted to be complete."""
+    """Output that is not a message. `fatal`: a message was lost, so the child's further output can
+    no longer be trusted to be complete."""
 
     wrong: Wrong
     text: str  # what it wrote, cut
@@ -81,7 +81,7 @@ class UnserializableError(ValueError):
 
 
 class Reader(Protocol):
-    """Messages out of the bytes of a child."""
+    """Reads messages from the bytes of a child."""
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are complete now. After a fatal fault nothing more is found."""
@@ -106,14 +106,14 @@ class Serializer(Protocol):
 
 
 def cut(data: bytes | str) -> str:
-    """What a child wrote, fit for an error message."""
+    """Format what a child wrote for an error message."""
     text = data if isinstance(data, str) else data[: 4 * _SHOWN_CHARS].decode(errors="replace")
     more = len(data) - _SHOWN_CHARS
     return repr(text[:_SHOWN_CHARS]) + (f" ... ({len(data)} in all)" if more > 0 else "")
 
 
 def shown(value: object) -> str:
-    """A value that a child sent, fit for an error message."""
+    """Format a value that a child sent for an error message."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + " ..."
 
@@ -139,7 +139,7 @@ def plain(value: Any) -> Any:
 
 
 def unserializable(tup: Tuple, serializer: str, check: Any) -> UnserializableError:
-    """Names the field that `check(value)` raises for."""
+    """The error that names the field for which `check(value)` raises."""
     for field, value in zip(tup.fields, tup.values, strict=False):
         try:
             check(value)

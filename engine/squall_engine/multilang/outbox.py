@@ -1,4 +1,4 @@
-"""What waits to be written to a child: task ids, commands and heartbeats ahead of tuples."""
+"""The queue of messages to a child: task ids, commands and heartbeats go before tuples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ CHUNK_BYTES = 65_536
 
 
 class Outbox:
-    """Pure: `chunk()` is what to write next, `wrote(n)` says how much of it was taken."""
+    """The queue of messages to a child. Pure: `chunk()` returns what to write next, and the caller
+    reports with `wrote(n)` how much of it was written."""
 
     def __init__(self) -> None:
         self.holds_tuples = True  # none is written yet: the child has not said that it is there

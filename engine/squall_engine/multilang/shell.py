@@ -1,6 +1,6 @@
-"""The child behind one task: started, spoken with, killed when it hangs, replaced when it dies.
+"""The child process of one task: starts it, talks to it, kills it when it hangs, and replaces it.
 
-What is the same for spouts and bolts is here; the task itself is the `Owner`.
+This module has what spouts and bolts share; the task itself is the `Owner`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ReportedError(SquallError):
 
 @dataclass(frozen=True, slots=True)
 class ShellSetting:
-    """What a task's child is, and how it is spoken with."""
+    """A task's child process, and how to communicate with it."""
 
     component: str
     task: int
@@ -142,7 +142,7 @@ class Shell:
 
     @property
     def ready(self) -> bool:
-        """Whether a child is there that has told its pid."""
+        """Whether there is a child that has sent its pid."""
         return self.life.state is State.RUNNING
 
     # -- life --
@@ -487,7 +487,7 @@ class Shell:
 
 
 def unknown_command(name: str) -> ShellError:
-    """For a command that the protocol does not have."""
+    """The error for a command that the protocol does not have."""
     return ShellError(f"it sent the command {shown(name)}, which is unknown and was ignored")
 
 

@@ -36,7 +36,7 @@ _UNKNOWN_SECS = 1.0
 
 
 class ShellSpout(AsyncSpout):
-    """A task whose work is done between turns, as that of coroutines."""
+    """The task of a shell spout, whose work is done between turns, like that of coroutines."""
 
     shell: Shell
 

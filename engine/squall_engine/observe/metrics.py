@@ -236,7 +236,7 @@ class TaskMetrics:
 
 @dataclass(slots=True)
 class _Due:
-    """Something that is read every `secs`."""
+    """An item that is read every `secs`."""
 
     built: Built
     secs: float
@@ -257,7 +257,7 @@ class Metrics:
         report: Report,
         tap: Tap | None = None,
     ) -> None:
-        """A consumer that cannot be made is reported, and the others are fed."""
+        """Create the consumers. One that cannot be created is reported, and the others are fed."""
         self._tap = tap
         self._built = built
         self._context = context
