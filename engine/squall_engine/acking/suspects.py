@@ -37,11 +37,11 @@ from squall_engine.tasks.in_hand import Before, InHand
 log = get_logger(__name__)
 
 _RECENT_MAX = 20_000  # trees a worker that failed of late, and whose
-# Bolts wait so long for the links to the workers with spouts, and then for the word to leave.
+# How long bolts wait for the links to the workers with spouts, and then for the report to leave.
 _LINK_SECS = 3.0
 _SPOKEN_SECS = 0.25
 _LOOK_SECS = 0.25  # how often those that are held are looked at
-_UNTOLD_SECS = 5.0  # what a worker has said goes to the next one, too, if this one ends so soon
+_UNTOLD_SECS = 5.0  # if this worker exits within this time, its successor sends the report again
 _WHY_CHARS_MAX = 300
 
 

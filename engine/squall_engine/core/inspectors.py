@@ -47,7 +47,7 @@ class Observer:
         """A bolt acked or failed a tuple."""
 
     def completed(self, component: str, task: int, message_id: Any, failed: bool) -> None:
-        """A spout is told what became of a message."""
+        """A spout is notified of the outcome of a message."""
 
 
 class ObservingInspector(Inspector):

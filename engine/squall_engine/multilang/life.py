@@ -26,7 +26,7 @@ from squall_engine.multilang.life_table import (
 )
 
 BEAT_SECS = 1.0
-# A child that lived for so long and then died is replaced at once.
+# A child that died after it had run for this long is replaced at once.
 _SETTLED_SECS = 10.0
 _PAUSE_SECS_MIN = 0.1
 _PAUSE_SECS_MAX = 30.0

@@ -63,7 +63,7 @@ class ChildProcess:
         self.pid = self._process.pid
         try:
             self._pidfd: int | None = os.pidfd_open(self.pid)
-        except OSError:  # no descriptor is left: nobody would ever hear of it again
+        except OSError:  # no descriptor is left: its exit would never be noticed
             with self._process:  # closes its pipes
                 self._kill_group()
             raise

@@ -38,7 +38,7 @@ _LEVELS = {
 # Faults of a child that are reported, at most one in so many seconds.
 _FAULT_SECS = 1.0
 _STOP_SECS = 1.0  # from SIGTERM to SIGKILL
-# The loop has other work: whatever a child says, it is left after so long.
+# The loop has other work: however much a child writes, reading stops after this time.
 _CONVERSE_SECS_MAX = 0.002
 _METRICS_MAX = 1_000
 
@@ -85,7 +85,7 @@ class Owner(Protocol):
         """Another command that is not the same for spouts and bolts. May raise ShellError."""
 
     def child_paused(self) -> None:
-        """Everything that was read at once has been told."""
+        """Everything that was read at once has been passed on."""
 
     def child_takes_more(self) -> None:
         """The pipe has room again."""
@@ -418,7 +418,7 @@ class Shell:
         elif name == "log":
             self._log_command(command)
         elif name == "error":
-            # That its input has ended, and what of the kind comes of being stopped, is no error.
+            # That its input has ended, and similar effects of being stopped, are not errors.
             if self.life.state is not State.STOPPED:
                 self._owner.child_fault(ReportedError(str(command.msg)))
         elif name == "metrics":
