@@ -1,4 +1,4 @@
-"""Squall: Apache Storm for Python. What users import.
+"""Squall: Apache Storm for Python. This package holds everything that topologies import.
 
 from squall import Bolt, Spout, TopologyBuilder, submit_topology
 """
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from squall_common.errors import PackageError as PackageError
     from squall_common.errors import SquallError as SquallError
 
-# Each name with the module that has it, imported when it is first used: a component needs neither
-# the client nor local mode.
+# The module that defines each name. A module is imported when one of its names is first used: a
+# component needs neither the client nor local mode.
 _EXPORTS = {
     "Bolt": "squall_common.component.component",
     "Columns": "squall_common.component.columns",

@@ -1,7 +1,7 @@
-"""TopologyBuilder: spouts, bolts and the streams between them, to a `Topology`.
+"""TopologyBuilder: makes a `Topology` from spouts, bolts and the streams between them.
 
-Nothing is refused while the topology is being described; `build()` looks at all of it, and one
-InvalidTopologyError lists everything that is wrong.
+The methods that describe a topology never raise an error about it. `build()` checks everything at
+once and raises one InvalidTopologyError that lists all problems.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class SpoutDeclarer:
         self._problems = problems
 
     def conf(self: _Self, values: Mapping[str, Any]) -> _Self:
-        """Add to the component's own part of the configuration."""
+        """Add options to the component's own configuration."""
         self._conf.update(values)
         return self
 
     def memory_load(self: _Self, on_heap_mb: float, off_heap_mb: float = 0.0) -> _Self:
-        """Declare what one task needs, in MiB: the sum over a worker's tasks is the worker's limit
-        of memory. The second is what libraries and child processes hold."""
+        """Declare how much memory one task needs, in MiB. A worker's memory limit is the sum over
+        its tasks. `off_heap_mb` is for memory that libraries and child processes hold."""
         return self.conf(
             {
                 "topology.component.resources.onheap.memory.mb": on_heap_mb,
@@ -71,25 +71,26 @@ class SpoutDeclarer:
         )
 
     def cpu_load(self: _Self, percent: float) -> _Self:
-        """Declare what one executor needs, in percent of one core."""
+        """Declare how much CPU one executor needs, in percent of one core."""
         return self.conf({"topology.component.cpu.pcore.percent": percent})
 
 
 class BoltDeclarer(SpoutDeclarer):
-    """A bolt of a topology that is being built: each call subscribes it to one more stream.
+    """A bolt of a topology that is being built. Each grouping method subscribes it to one more
+    stream.
 
-    `source` is the id of the component that emits the stream, or what `spout()` or `bolt()`
-    returned for it.
+    `source` is the id of the component that emits the stream, or the object that `spout()` or
+    `bolt()` returned for that component.
     """
 
     def shuffle(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Tuples spread evenly over the tasks."""
+        """Spread tuples evenly over the tasks."""
         return self._subscribe(source, stream, Grouping(GroupingKind.SHUFFLE))
 
     def fields(
         self, source: str | SpoutDeclarer, *fields: str, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Tuples with equal values of these fields go to the same task."""
+        """Send tuples with equal values of these fields to the same task."""
         if not fields:
             self._problems.append(
                 f"bolt {self.id!r}: fields({_id(source)!r}) names no field; "
@@ -98,32 +99,32 @@ class BoltDeclarer(SpoutDeclarer):
         return self._subscribe(source, stream, Grouping(GroupingKind.FIELDS, fields=fields))
 
     def all(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Each tuple goes to every task."""
+        """Send each tuple to every task."""
         return self._subscribe(source, stream, Grouping(GroupingKind.ALL))
 
     def global_(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """All tuples go to one task, that with the lowest id."""
+        """Send all tuples to one task, the one with the lowest id."""
         return self._subscribe(source, stream, Grouping(GroupingKind.GLOBAL))
 
     def direct(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """The emitter picks the task (`emit_direct`); the stream must be a direct one."""
+        """Let the emitter pick the task (`emit_direct`). The stream must be a direct stream."""
         return self._subscribe(source, stream, Grouping(GroupingKind.DIRECT))
 
     def local_or_shuffle(
         self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Tuples stay in their worker when it has a task of this bolt, else they are shuffled."""
+        """Keep tuples in their worker if it has a task of this bolt, otherwise shuffle them."""
         return self._subscribe(source, stream, Grouping(GroupingKind.LOCAL_OR_SHUFFLE))
 
     def none(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """It does not matter which task: the same as shuffle."""
+        """Send tuples to any task: the same as `shuffle`."""
         return self._subscribe(source, stream, Grouping(GroupingKind.NONE))
 
     def partial_key(
         self, source: str | SpoutDeclarer, *fields: str, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Tuples with equal values of these fields go to one of two tasks, the one with less to
-        do: for keys of which a few are very common."""
+        """Send tuples with equal values of these fields to one of two tasks, whichever was sent
+        fewer tuples so far. Use it when a few keys are very common."""
         if not fields:
             self._problems.append(f"bolt {self.id!r}: partial_key({_id(source)!r}) names no field")
         self._partial_keys[GlobalStreamId(_id(source), stream)] = fields
@@ -133,7 +134,7 @@ class BoltDeclarer(SpoutDeclarer):
     def grouping(
         self, source: str | SpoutDeclarer, grouping: Grouping, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """A grouping given as a value of `squall_common.topology.model`, such as one taken from
+        """Subscribe with a `squall_common.topology.model.Grouping`, for example one taken from
         another topology: `Grouping(GroupingKind.FIELDS, fields=("word",))`."""
         if not isinstance(grouping, Grouping):
             self._problems.append(
@@ -146,7 +147,7 @@ class BoltDeclarer(SpoutDeclarer):
     def custom(
         self, source: str | SpoutDeclarer, grouping: object, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """A `CustomGrouping` of yours picks the tasks."""
+        """Let a `CustomGrouping` of your own pick the tasks."""
         where = f"bolt {self.id!r}: grouping of {_id(source)!r}"
         try:
             custom = grouping_object(grouping)
@@ -161,7 +162,8 @@ class BoltDeclarer(SpoutDeclarer):
         input_id = GlobalStreamId(_id(source), stream)
         if input_id in self._inputs:
             self._problems.append(
-                f"bolt {self.id!r} subscribes to {str(input_id)!r} twice; one grouping a stream"
+                f"bolt {self.id!r} subscribes to {str(input_id)!r} twice; "
+                "use one grouping per stream"
             )
         self._inputs[input_id] = grouping
         return self
@@ -189,9 +191,9 @@ class TopologyBuilder:
         tasks: int | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> SpoutDeclarer:
-        """Add a spout that runs in `parallelism` executors with `tasks` tasks in all (as many as
-        executors when None), with its `component_conf`, and then `conf`, on top of the topology's
-        configuration."""
+        """Add a spout that runs in `parallelism` executors with `tasks` tasks in total (None: one
+        task per executor). Its `component_conf` overrides the topology's configuration, and `conf`
+        overrides both."""
         declarer = SpoutDeclarer(
             self._problems, ComponentKind.SPOUT, id, spout, parallelism, tasks, conf
         )
@@ -206,9 +208,10 @@ class TopologyBuilder:
         tasks: int | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> BoltDeclarer:
-        """Add a bolt that runs in `parallelism` executors with `tasks` tasks in all (as many as
-        executors when None), with its `component_conf`, and then `conf`, on top of the topology's
-        configuration. What it returns subscribes it to streams."""
+        """Add a bolt that runs in `parallelism` executors with `tasks` tasks in total (None: one
+        task per executor). Its `component_conf` overrides the topology's configuration, and `conf`
+        overrides both. Call the grouping methods of the returned object to subscribe the bolt to
+        streams."""
         declarer = BoltDeclarer(
             self._problems, ComponentKind.BOLT, id, bolt, parallelism, tasks, conf
         )
@@ -216,7 +219,7 @@ class TopologyBuilder:
         return declarer
 
     def build(self) -> Topology:
-        """The topology. Raises InvalidTopologyError that lists all that is wrong with it."""
+        """Return the topology. Raises InvalidTopologyError, which lists all its problems."""
         problems = list(self._problems)
         components: dict[str, Declared] = {}
         for declarer in self._declarers:
@@ -249,8 +252,8 @@ class TopologyBuilder:
 def _partial_key_problems(
     declarer: SpoutDeclarer, components: Mapping[str, Declared]
 ) -> Iterator[str]:
-    """Fields that a partial-key grouping names and the stream does not have. (Those of a fields
-    grouping are everybody's to check; these are arguments of a class.)"""
+    """Fields that a partial-key grouping names but the stream does not have. (`validate_topology`
+    checks the fields of a fields grouping; these are hidden in the arguments of a class.)"""
     for source, fields in declarer._partial_keys.items():
         component = components.get(source.component)
         info = component.streams.get(source.stream) if component is not None else None
@@ -263,7 +266,7 @@ def _partial_key_problems(
 
 
 def _own_conf(where: str, component: object, problems: list[str]) -> dict[str, Any]:
-    """Configuration that a component brings along."""
+    """The configuration that a component brings along."""
     if isinstance(component, (ShellSpout, ShellBolt)):
         return component.conf()
     own = component.component_conf if isinstance(component, (Spout, Bolt)) else {}

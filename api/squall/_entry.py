@@ -3,20 +3,21 @@
     python -P -m squall._entry ENTRY ARGS...
 
 ENTRY is a `module` (run as `python -m` would), a `module:function`, or the `path/of/module.py` in
-the package. The parent says the rest in the environment:
+the package. The parent passes everything else in environment variables:
 
     STORM_JAR                 the package, an archive
     SQUALL_MODE               cluster | local
     SQUALL_CLIENT_CONF        the client's configuration, JSON
-    SQUALL_CLIENT_OVERRIDES   what -c set in it, JSON (optional): it overrides the topology's conf
+    SQUALL_CLIENT_OVERRIDES   the options set by -c, JSON (optional): they override the topology's
+                              conf
     SQUALL_LOCAL_TTL          in local mode, how many seconds the topologies run (optional)
     SQUALL_WAIT               on a cluster, how many seconds to wait until they run (optional)
-    SQUALL_ENVIRONMENT        what the package depends on, installed (optional;
+    SQUALL_ENVIRONMENT        the package's dependencies, installed (optional;
                               squall_common.packaging.dependencies)
     SQUALL_WHEELS             the same as wheels for the cluster, JSON (optional)
 
-The exit status is 1 after an error, else what the entry point exits with. Expected errors are one
-message; an exception of the user's own shows its traceback, without our frames.
+The exit status is 1 after an error, otherwise that of the entry point. An expected error prints one
+message; an exception in the user's code prints its traceback, without Squall's frames.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ class EntryPoint:
 
 
 def find_entry(entry: str, code: Path) -> EntryPoint:
-    """The entry point `entry` of an unpacked package. Raises PackageError that says what is not
-    there, and what it may have meant."""
+    """The entry point `entry` of an unpacked package. Raises PackageError, which says what was not
+    found and suggests a similar name."""
     name, colon, function = entry.partition(":")
     if colon and not function.isidentifier():
         raise PackageError(
-            f"entry point {entry!r}: {function!r} is no function's name",
+            f"entry point {entry!r}: {function!r} is not a function name",
             hint="an entry point is module, module:function or path/of/module.py",
         )
     module = _module_of(entry, name)
@@ -102,15 +103,15 @@ def find_entry(entry: str, code: Path) -> EntryPoint:
         main = file.with_name("__main__.py")
         if not main.exists():
             raise PackageError(
-                f"{module!r} is a folder of modules without __main__.py",
-                hint=f"name one of them, or a function: {module}:main",
+                f"{module!r} is a package without __main__.py",
+                hint=f"name one of its modules, or a function: {module}:main",
             )
         file = main
     loaded = sys.modules.get(module.partition(".")[0])
     if loaded is not None and not (getattr(loaded, "__file__", None) or "").startswith(str(code)):
         raise PackageError(
-            f"module {module!r} of the package has the name of a module that Python or squall "
-            "uses: workers would get that one",
+            f"module {module!r} of the package has the same name as a module that Python or squall "
+            "uses: workers would import that one instead",
             hint="rename it",
         )
     return EntryPoint(module, function or None, file)
@@ -120,7 +121,7 @@ def _module_of(entry: str, name: str) -> str:
     if not name.endswith(".py") and "/" not in name:
         if not name or any(not part for part in name.split(".")):
             raise PackageError(
-                f"{entry!r} is no entry point",
+                f"{entry!r} is not an entry point",
                 hint="an entry point is module, module:function or path/of/module.py",
             )
         return name
@@ -132,7 +133,7 @@ def _module_of(entry: str, name: str) -> str:
         )
     parts = path.with_suffix("").parts if name.endswith(".py") else path.parts
     if any("." in part for part in parts):
-        raise PackageError(f"entry point {entry!r}: a module's name has no dot in it")
+        raise PackageError(f"entry point {entry!r}: a module's name cannot contain a dot")
     return ".".join(parts)
 
 
@@ -146,7 +147,7 @@ def _file_of(module: str, code: Path) -> Path | None:
 
 
 def run_entry(entry: EntryPoint, arguments: Sequence[str], code: Path) -> None:
-    """Run an entry point in this process; what it imports is on sys.path."""
+    """Run an entry point in this process. Its imports must be on sys.path already."""
     sys.argv = [str(entry.file), *arguments]
     if entry.function is None:
         runpy.run_module(entry.module, run_name="__main__", alter_sys=True)
@@ -154,7 +155,7 @@ def run_entry(entry: EntryPoint, arguments: Sequence[str], code: Path) -> None:
     function = getattr(importlib.import_module(entry.module), entry.function, None)
     if not callable(function):
         raise PackageError(f"module {entry.module!r} has no function {entry.function!r}")
-    # main() reads sys.argv; main(argv) is given what follows the entry point.
+    # main() reads sys.argv; main(argv) gets the arguments that follow the entry point.
     parameters = inspect.signature(function).parameters.values()
     required = [
         p
@@ -171,13 +172,14 @@ def main(
     env: Mapping[str, str] = os.environ,
     runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None = None,
 ) -> int:
-    """Run the entry point that `argv` names; returns the exit status. `runner` is given what it
-    submits when SQUALL_MODE is spark: the session, name, configuration and topology."""
+    """Run the entry point that `argv` names, and return the exit status. With SQUALL_MODE=spark,
+    `runner` is called for each topology it submits, with the session, name, configuration and
+    topology."""
     if not argv:
         print("error: usage: python -m squall._entry ENTRY ARGS...", file=sys.stderr)
         return 1
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _exit_on_signal)  # so that the temporary folder goes
+        signal.signal(number, _exit_on_signal)  # so that the temporary folder is removed
     with tempfile.TemporaryDirectory(prefix="squall-entry-") as folder:
         try:
             return _run(argv[0], argv[1:], Path(folder), env, runner)
@@ -216,7 +218,7 @@ def _run(
             ttl_secs = env.get(LOCAL_TTL_VARIABLE)
             session.local_cluster.wait(float(ttl_secs) if ttl_secs else None)
         elif status == 0 and not session.submitted:
-            print(f"note: {name} ended and submitted no topology", file=sys.stderr)
+            print(f"note: {name} ended without submitting a topology", file=sys.stderr)
         elif status == 0 and session.mode == "cluster" and env.get(WAIT_VARIABLE):
             _wait_running(session, float(env[WAIT_VARIABLE]))
         return status
@@ -232,7 +234,7 @@ def _wait_running(session: Session, limit_secs: float) -> None:
 
     wait_running(session.conf, session.submitted, limit_secs)
     for name in session.submitted:
-        print(f"every task of topology {name!r} runs", file=sys.stderr)
+        print(f"every task of topology {name!r} is running", file=sys.stderr)
 
 
 def _say_what_ran(cluster: LocalCluster) -> None:
@@ -267,7 +269,7 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
 
 
 def _call(entry: EntryPoint, arguments: Sequence[str], code: Path) -> int:
-    """Run the user's code; returns its exit status. Its own exceptions show their traceback."""
+    """Run the user's code and return its exit status. Prints the traceback of its exceptions."""
     try:
         run_entry(entry, arguments, code)
     except (SquallError, KeyboardInterrupt):
@@ -284,7 +286,7 @@ def _call(entry: EntryPoint, arguments: Sequence[str], code: Path) -> int:
 
 
 def print_error(error: SquallError) -> None:
-    """An expected failure: what happened, and what to do about it."""
+    """Print an expected failure: what happened, and what to do about it."""
     print(f"error: {_printable(error.message)}", file=sys.stderr)
     if error.hint is not None:
         print(f"hint: {_printable(error.hint)}", file=sys.stderr)
@@ -297,7 +299,7 @@ def _printable(text: str) -> str:
 
 
 def print_user_error(error: BaseException) -> None:
-    """The traceback of the user's code: the frames that led to it are ours and left out."""
+    """Print the traceback of the user's code, without Squall's frames that led to it."""
     shown = traceback.TracebackException.from_exception(error)
     stack = shown.stack
     while stack and _is_ours(stack[0].filename):
@@ -314,7 +316,8 @@ def _is_ours(filename: str) -> bool:
 
 
 def _exit(status: int, mode: str | None) -> None:
-    """End the process. In local mode also when a component left a thread that does not end."""
+    """End the process. In local mode, do so even if a component left a thread that keeps
+    running."""
     if mode == "local" and any(
         thread is not threading.main_thread() and not thread.daemon
         for thread in threading.enumerate()

@@ -1,11 +1,12 @@
-"""Whether a worker could import a topology's components: tried in a fresh interpreter.
+"""Checks in a fresh interpreter whether a worker could import a topology's components.
 
     python -P -m squall._import_check          the question on stdin, the answer on stdout, both
                                                JSON
 
-The client's own process is no proof: there the entry point ran as `__main__`, modules were imported
-from wherever it looked, and a `submit_topology` without `if __name__ == "__main__"` ran once as it
-should. A worker that imports such a module would submit the topology again.
+Imports that worked in the client's own process prove nothing: there the entry point ran as
+`__main__`, modules were found on that process's path, and a `submit_topology` without
+`if __name__ == "__main__"` ran once, as intended. A worker that imports such a module would submit
+the topology again.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ _TIMEOUT_SECS = 60.0
 
 
 class UnguardedSubmitError(BaseException):
-    """`submit_topology` was called by the mere import of a module. Not an Exception, so that no
-    `except Exception` around the call can hide it."""
+    """Importing a module called `submit_topology`. Not an Exception, so that an `except Exception`
+    around the call cannot hide it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One thing that workers will import, and what it is for."""
+    """One object that workers will import, and where the topology uses it."""
 
     where: str  # "bolt 'split'"
     object: PythonObject
 
 
 def recorded_in(topology: Topology) -> list[Recorded]:
-    """Everything of a topology that workers import, squall's own aside."""
+    """Everything in a topology that workers import, except Squall's own classes."""
     found = []
     for component in topology.components.values():
         where = f"{component.kind.value} {component.id!r}"
@@ -68,7 +69,7 @@ class ImportCheck:
     def __init__(
         self, code: Path | None, recorded: Sequence[Recorded], environment: Path | None = None
     ) -> None:
-        """`code` is the unpacked package, `environment` what it depends on, installed."""
+        """`code` is the unpacked package; `environment` has its dependencies installed."""
         self._question = json.dumps(
             {
                 "paths": [] if code is None else import_paths(code, environment),
@@ -96,15 +97,15 @@ class ImportCheck:
         )
 
     def wait_result(self) -> None:
-        """Wait for the answer. Raises InvalidTopologyError or PackageError that says what a worker
-        could not import, and why."""
+        """Wait for the answer. Raises InvalidTopologyError or PackageError, which says what a
+        worker could not import, and why."""
         assert self._process is not None, "start() first"
         try:
             answer, _ = self._process.communicate(self._question, _TIMEOUT_SECS)
         except subprocess.TimeoutExpired:
             raise PackageError(
                 f"importing the topology's modules took more than {_TIMEOUT_SECS:.0f} s",
-                hint='put what a program does behind `if __name__ == "__main__":`',
+                hint='put the code that a program runs behind `if __name__ == "__main__":`',
             ) from None
         finally:
             self.cancel()
@@ -136,7 +137,7 @@ def _problem(where: str, class_path: str, arguments: bytes) -> str | None:
         importlib.import_module(module)
         found = import_path(class_path)
         if not isinstance(found, type):
-            return f"{where}: {class_path} is no class"
+            return f"{where}: {class_path} is not a class"
         decode_arguments(arguments)
     except UnguardedSubmitError:
         return (
@@ -146,7 +147,7 @@ def _problem(where: str, class_path: str, arguments: bytes) -> str | None:
     except SystemExit as error:
         return (
             f"importing module {module!r} ends the interpreter (exit status {error.code!r}): "
-            'put what a program does behind `if __name__ == "__main__":`'
+            'put the code that a program runs behind `if __name__ == "__main__":`'
         )
     except ModuleNotFoundError as error:
         if error.name == module.partition(".")[0]:
@@ -163,7 +164,7 @@ def _problem(where: str, class_path: str, arguments: bytes) -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """An error in a line, with the line of the user's that raised it."""
+    """An error on one line, with the line of the user's code that raised it."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     own = os.path.dirname(__file__)
     frames = [
@@ -175,8 +176,8 @@ def _reason(error: BaseException) -> str:
 
 
 def main() -> int:
-    """The child's side."""
-    # What the modules print is not the answer.
+    """Read the question, try the imports, write the answer."""
+    # Output that the modules print must not mix with the answer.
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     question: dict[str, Any] = json.loads(sys.stdin.buffer.read())

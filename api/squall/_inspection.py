@@ -1,7 +1,7 @@
-"""A look at users' objects in the client: are they components, and can they travel?
+"""Checks of users' objects in the client: are they components, and can they be sent to workers?
 
-Everything here comes from user code, so anything may be in it. What is wrong becomes a line in a
-list, naming the component; nothing is raised.
+Everything here comes from user code, so it can contain anything. Each problem becomes a line in a
+list that names the component; no function here raises for one, except `grouping_object`.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from squall_common.topology.model import (
 
 
 def one_line(error: InvalidTopologyError) -> str:
-    """An error with its hint, as one item of a list."""
+    """An error with its hint, as one line of a list."""
     return str(error).replace("\n", "; ")
 
 
 def look_at(
     where: str, kind: ComponentKind, component: object, problems: list[str]
 ) -> tuple[ComponentObject | None, dict[str, StreamInfo]]:
-    """The object that travels and the streams of a component, if it has them; what is wrong with it
-    goes to `problems`."""
+    """The object that is sent to workers and the streams of a component, if it has them. Adds what
+    is wrong with the component to `problems`."""
     expected = (Spout, ShellSpout) if kind is ComponentKind.SPOUT else (Bolt, ShellBolt)
     if not isinstance(component, expected):
         problems.append(f"{where}: {_not_a_component(component, kind)}")
@@ -67,15 +67,15 @@ def _not_a_component(component: object, kind: ComponentKind) -> str:
     if isinstance(component, type):
         return f"{component.__name__} is a class; pass an object of it: {component.__name__}(...)"
     if isinstance(component, types.LambdaType):
-        return f"a function is no {kind.value}; derive a class from {name}"
+        return f"a function is not a {kind.value}; derive a class from {name}"
     if isinstance(component, (Spout, Bolt, ShellSpout, ShellBolt)):
         other = "bolt" if name == "Spout" else "spout"
         return f"{type(component).__name__} is a {other}; add it with .{other}(...)"
-    return f"{component!r} is no {kind.value}; derive its class from {name}"
+    return f"{component!r} is not a {kind.value}; derive its class from {name}"
 
 
 def _class_problems(component: Component) -> list[str]:
-    """What is wrong with a component's class, seen before anything runs."""
+    """Problems in a component's class that can be found before anything runs."""
     cls = type(component)
     problems = []
     base: type[Component] = Spout if isinstance(component, Spout) else Bolt
@@ -86,14 +86,17 @@ def _class_problems(component: Component) -> list[str]:
         function = getattr(cls, method, None)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             problems.append(
-                f"{cls.__name__}.{method}() contains `yield`, so that calling it would do nothing; "
+                f"{cls.__name__}.{method}() contains `yield`, so calling it would do nothing; "
                 "emit with self.emit(...)"
             )
     return problems
 
 
 def _changes(component: Constructed) -> list[str]:
-    hint = "only the constructor's arguments travel: set it from one, or in open() or prepare()"
+    hint = (
+        "only the constructor's arguments reach the workers: set it from one of them, or in "
+        "open() or prepare()"
+    )
     return [
         f"attribute {name!r} was {how} after the constructor; {hint}"
         for name, how in changes_since_construction(component).items()
@@ -101,7 +104,7 @@ def _changes(component: Constructed) -> list[str]:
 
 
 def _streams(where: str, outputs: Outputs, problems: list[str]) -> dict[str, StreamInfo]:
-    """The declared streams. `outputs` comes from user code: anything may be in it."""
+    """The declared streams. `outputs` comes from user code and can contain anything."""
     declared: Any = outputs
     if isinstance(declared, str):
         problems.append(f"{where}: outputs is the text {declared!r}; write [{declared!r}]")
@@ -136,7 +139,7 @@ def grouping_object(grouping: object) -> PythonObject:
         )
     if not isinstance(grouping, CustomGrouping) or not isinstance(grouping, Constructed):
         raise InvalidTopologyError(
-            f"{grouping!r} is no CustomGrouping; derive its class from squall.CustomGrouping"
+            f"{grouping!r} is not a CustomGrouping; derive its class from squall.CustomGrouping"
         )
     changed = _changes(grouping)
     if changed:

@@ -1,13 +1,14 @@
-"""Submitting a topology: to a cluster, or to one inside this process, as the program was started.
+"""Submitting a topology to a cluster, or running it in this process, depending on how the program
+was started.
 
 `storm jar` and `storm local` run a package's entry point through `squall._entry`, which begins a
 *session*: where the package is, which mode, which configuration. Every `submit_topology` of the
 entry point belongs to it, and the package is uploaded once for all of them.
 
-What happens, in this order, so that nothing half done stays behind: the name, the configuration
-and the topology are checked here; a fresh interpreter imports what workers will import; Nimbus is
-asked whether the name is free; the package is uploaded; the topology is submitted. Nimbus forgets
-an upload that no submit follows.
+The steps run in this order, so that a failure leaves nothing half done: this module checks the
+name, the configuration and the topology; a fresh interpreter imports what workers will import;
+Nimbus is asked whether the name is free; the package is uploaded; the topology is submitted. Nimbus
+discards an upload that is not followed by a submit.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Session:
-    """What the entry point of one package does in this process."""
+    """The run of one package's entry point in this process."""
 
     mode: Literal["cluster", "local", "spark"]
     archive: Path  # the package, as it is uploaded
@@ -52,12 +53,12 @@ class Session:
     overrides: Mapping[str, Any] = field(default_factory=dict)  # -c key=value
     submitted: list[str] = field(default_factory=list)  # names
     local_cluster: LocalCluster | None = None  # not None once something runs in local mode
-    environment: Path | None = None  # what the package depends on, installed
+    environment: Path | None = None  # the package's dependencies, installed
     wheels: tuple[Path, ...] = ()  # the same, for the cluster
-    location: str | None = None  # Nimbus' handle of the package, once uploaded
-    checked: set[Recorded] = field(default_factory=set)  # what is known to import
-    # Runs a topology elsewhere than in a cluster of ours: (name, its conf, the topology). Not None
-    # in mode "spark" only.
+    location: str | None = None  # Nimbus' handle for the package, once uploaded
+    checked: set[Recorded] = field(default_factory=set)  # objects that are known to import
+    # Runs a topology somewhere other than on a Squall cluster: (name, its conf, the topology). Not
+    # None only in mode "spark".
     runner: Callable[[str, Mapping[str, Any], Topology], None] | None = None
 
 
@@ -79,14 +80,15 @@ def submit_topology(
 ) -> None:
     """Run a topology: on the cluster under `storm jar`, in this process under `storm local`.
 
-    `conf` holds options by their names (`{"topology.workers": 4}`), and keys of your own that
-    components find in `open` and `prepare`; `-c` on the command line overrides it. With
-    `initial_status="INACTIVE"` its spouts wait for `storm activate`. Returns once the topology is
-    accepted: it is then on its way.
+    `conf` holds options by their names (`{"topology.workers": 4}`), and keys of your own, which
+    components find in the `conf` of `open` and `prepare`; `-c` on the command line overrides it.
+    With `initial_status="INACTIVE"` the spouts wait for `storm activate`. Returns once the topology
+    is accepted; its workers start after that.
 
-    Raises SquallError, whose message says what is wrong: an unusable name, configuration or
-    topology (InvalidTopologyError), a name that is taken or a Nimbus that cannot be reached
-    (NimbusError). Call it behind `if __name__ == "__main__":`, as workers import the module too.
+    Raises SquallError, whose message says what is wrong: an invalid name, configuration or
+    topology (InvalidTopologyError), a name that is already in use or a Nimbus that cannot be
+    reached (NimbusError). Put the call behind `if __name__ == "__main__":`, because workers also
+    import the module.
     """
     if os.environ.get(MODE_VARIABLE) == CHECK_MODE:
         raise UnguardedSubmitError
@@ -128,8 +130,8 @@ def _check(
     session: Session,
     initial_status: str,
 ) -> dict[str, Any]:
-    """The topology's configuration with `-c` on top. Raises for whatever Nimbus would refuse, and
-    for options that would have no effect."""
+    """The topology's configuration, overridden by `-c`. Raises for everything that Nimbus would
+    refuse, and for options that would have no effect."""
     if not isinstance(name, str):
         raise SquallError(f"the topology's name is {name!r}; expected text")
     problem = topology_name_error(name)
@@ -153,7 +155,7 @@ def _check(
     validate_topology(topology, merged)
     for key, near in unknown_keys(merged).items():
         meant = f"; did you mean {near}?" if near else ""
-        print(f"warning: {where}: {key} is no option of squall's{meant}", file=sys.stderr)
+        print(f"warning: {where}: unknown option {key}{meant}", file=sys.stderr)
     for reason, keys in by_reason(ignored_keys(merged)).items():
         print(f"warning: {where}: no effect: {', '.join(keys)} ({reason})", file=sys.stderr)
     return merged
@@ -206,15 +208,16 @@ def _submit_to_cluster(
         raise NimbusError(f"you may not submit topology {name!r}: {error.msg}") from error
     except ThriftApplicationError as error:
         raise NimbusError(
-            f"Nimbus could not take topology {name!r}: {error}", hint="its log says more"
+            f"Nimbus could not accept topology {name!r}: {error}",
+            hint="see the log of Nimbus for details",
         ) from error
     print(f"submitted topology {name!r} to Nimbus at {address}", file=sys.stderr)
 
 
 def _name_taken(name: str) -> NimbusError:
     return NimbusError(
-        f"there is a topology named {name!r} already",
-        hint=f"choose another name, or end it first: storm kill {name}",
+        f"there is already a topology named {name!r}",
+        hint=f"choose another name, or kill it first: storm kill {name}",
     )
 
 

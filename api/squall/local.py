@@ -1,15 +1,15 @@
-"""Local mode: topologies in this process, with no ZooKeeper and no other process.
+"""Local mode: runs topologies in this process, without ZooKeeper or any other process.
 
     with LocalCluster() as cluster:
         cluster.submit_topology("wordcount", conf, builder.build())
         cluster.wait_drained("wordcount")
         print(cluster.stats("wordcount"))
 
-The same engine as in a worker runs every task of a topology on one event loop, in a thread of its
-own. `topology.testing.always.try.serialize` is on unless the conf says otherwise: what would only
-break between two workers is found here.
+Every task of a topology runs on one event loop in a separate thread, in the same engine as in a
+worker. `topology.testing.always.try.serialize` is on unless the topology's conf turns it off, so
+errors that would otherwise appear only between two workers are found here.
 
-`LocalTopologies` is the same for programs that have a loop of their own.
+`LocalTopologies` does the same in programs that run their own event loop.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LocalError:
 
 @dataclass(slots=True)
 class _Running:
-    """A topology that runs here."""
+    """A topology that is running here."""
 
     id: str
     conf: Mapping[str, Any]
@@ -66,19 +66,20 @@ class _Running:
 
 
 class LocalTopologies:
-    """Topologies on the running event loop."""
+    """Runs topologies on the event loop that is running. Methods that take a topology's `name`
+    raise SquallError if no topology of that name is running."""
 
-    _ERRORS_KEPT = 1_000  # a topology
+    _ERRORS_KEPT = 1_000  # per topology
 
     def __init__(
         self, conf: Mapping[str, Any] | None = None, *, code_dir: Path | None = None
     ) -> None:
-        """`conf` lies under every topology's own, and over the defaults. `code_dir` is the unpacked
-        package, in whose `resources/` shell components run."""
+        """`conf` overrides the defaults; each topology's own conf overrides `conf`. `code_dir` is
+        the unpacked package; shell components run in its `resources/` folder."""
         self._code_dir = code_dir
         self._conf = {**default_conf(), **(conf or {})}
-        # Not from `conf`: a merged configuration holds the default of a cluster. A topology's own
-        # conf may turn it off.
+        # Not from `conf`: a merged configuration holds a cluster's default. A topology's own conf
+        # may turn it off.
         self._conf["topology.testing.always.try.serialize"] = True
         self._running: dict[str, _Running] = {}
         self._submitted = 0
@@ -91,14 +92,14 @@ class LocalTopologies:
         *,
         initial_status: str = "ACTIVE",
     ) -> str:
-        """Check, compile and start a topology. Returns its id. Raises SquallError (a name in use,
-        a topology or conf that is wrong, a component that does not start)."""
+        """Check, compile and start a topology. Returns its id. Raises SquallError if the name is in
+        use, the topology or conf is invalid, or a component does not start."""
         from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 
         if error := topology_name_error(name):
             raise SquallError(error)
         if name in self._running:
-            raise SquallError(f"topology {name!r} runs already", hint="kill it first")
+            raise SquallError(f"topology {name!r} is already running", hint="kill it first")
         if initial_status not in ("ACTIVE", "INACTIVE"):
             raise SquallError(f"initial status {initial_status!r}; expected ACTIVE or INACTIVE")
         stored = normalize_topology_conf(
@@ -142,8 +143,8 @@ class LocalTopologies:
         return topology_id
 
     async def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
-        """Stop the spouts, let tuples in flight finish for at most `wait_secs` (None: the message
-        time-out), then close everything."""
+        """Stop the spouts, wait at most `wait_secs` (None: the message timeout) for tuples in
+        flight to finish, then close everything."""
         running = self._find(name)
         if wait_secs is None:
             wait_secs = float(running.conf.get("topology.message.timeout.secs") or 30)
@@ -158,20 +159,20 @@ class LocalTopologies:
         self._set_active(self._find(name), True)
 
     def deactivate(self, name: str) -> None:
-        """Stop the spouts; what is in flight goes on."""
+        """Stop the spouts; tuples in flight are still processed."""
         self._set_active(self._find(name), False)
 
     def names(self) -> list[str]:
-        """The topologies that run."""
+        """The names of the running topologies, sorted."""
         return sorted(self._running)
 
     def stats(self, name: str) -> dict[Executor, ExecutorStats]:
-        """Statistics by executor, as a worker's heartbeat carries them."""
+        """Statistics by executor, as in a worker's heartbeat."""
         return self._find(name).engine.stats()
 
     def totals(self, name: str) -> dict[str, dict[str, int]]:
-        """All-time counts by component: emitted, transferred, acked, failed, and executed of
-        bolts. System components are left out."""
+        """All-time counts by component: emitted, transferred, acked and failed, and for bolts also
+        executed. System components are left out."""
         running = self._find(name)
         totals: dict[str, dict[str, int]] = {}
         for executor, stats in running.engine.stats().items():
@@ -192,16 +193,17 @@ class LocalTopologies:
         return totals
 
     def errors(self, name: str) -> list[LocalError]:
-        """What its components reported, oldest first (the last 1,000)."""
+        """The errors that its components reported, oldest first (the last 1,000)."""
         return list(self._find(name).errors)
 
     def is_drained(self, name: str) -> bool:
-        """Whether nothing is in flight: inboxes empty, every message acked or failed."""
+        """Whether nothing is in flight: all inboxes are empty and every message is acked or
+        failed."""
         return self._find(name).engine.is_drained()
 
     async def wait_drained(self, name: str, timeout_secs: float = 30.0) -> None:
-        """Wait until nothing has been in flight and no spout has emitted for a few turns. Raises
-        TimeoutError."""
+        """Wait until nothing has been in flight and nothing has been emitted for five checks in a
+        row, 10 ms apart. Raises TimeoutError after `timeout_secs`."""
 
         def at_rest() -> tuple[bool, int]:
             totals = self.totals(name)
@@ -219,8 +221,8 @@ class LocalTopologies:
             before = now
 
     async def wait(self, secs: float | None = None) -> None:
-        """Wait until every topology was killed, at most `secs` (None: for ever). Raises
-        SquallError when one of them died."""
+        """Wait until every topology has been killed, at most `secs` (None: forever). Raises
+        SquallError if one of them died."""
         deadline = None if secs is None else time.monotonic() + secs
         while self._running and (deadline is None or time.monotonic() < deadline):
             self._raise_if_died()
@@ -228,7 +230,7 @@ class LocalTopologies:
         self._raise_if_died()
 
     async def shutdown(self) -> None:
-        """Stop every topology, without waiting for what is in flight."""
+        """Stop every topology without waiting for tuples in flight."""
         for name, running in list(self._running.items()):
             await running.engine.stop(0)
             if running.metrics is not None:
@@ -242,7 +244,7 @@ class LocalTopologies:
     def _find(self, name: str) -> _Running:
         running = self._running.get(name)
         if running is None:
-            raise SquallError(f"topology {name!r} does not run here")
+            raise SquallError(f"topology {name!r} is not running here")
         return running
 
     def _died(self, name: str, error: BaseException) -> None:
@@ -259,13 +261,14 @@ class LocalTopologies:
 
 
 class LocalCluster:
-    """`LocalTopologies` on a thread of its own, for programs without a loop. Its methods are the
-    same, and wait; they may be called from any one thread."""
+    """`LocalTopologies` on a separate thread, for programs without an event loop. It has the same
+    methods, which block until they are done; call them from one thread at a time. Use it in a
+    `with` statement, or call `shutdown`."""
 
     def __init__(
         self, conf: Mapping[str, Any] | None = None, *, code_dir: Path | None = None
     ) -> None:
-        """As `LocalTopologies`."""
+        """`conf` and `code_dir` are those of `LocalTopologies`."""
         self._topologies = LocalTopologies(conf, code_dir=code_dir)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -284,14 +287,15 @@ class LocalCluster:
         *,
         initial_status: str = "ACTIVE",
     ) -> str:
-        """Check, compile and start a topology. Returns its id. Raises SquallError."""
+        """Check, compile and start a topology. Returns its id. Raises SquallError; see
+        `LocalTopologies.submit_topology`."""
         return self._run(
             self._topologies.submit_topology(name, conf, topology, initial_status=initial_status)
         )
 
     def kill_topology(self, name: str, wait_secs: float | None = None) -> None:
-        """Stop the spouts, let tuples in flight finish for at most `wait_secs` (None: the message
-        time-out), then close everything."""
+        """Stop the spouts, wait at most `wait_secs` (None: the message timeout) for tuples in
+        flight to finish, then close everything."""
         self._run(self._topologies.kill_topology(name, wait_secs))
 
     def activate(self, name: str) -> None:
@@ -299,15 +303,15 @@ class LocalCluster:
         self._call(lambda: self._topologies.activate(name))
 
     def deactivate(self, name: str) -> None:
-        """Stop the spouts; what is in flight goes on."""
+        """Stop the spouts; tuples in flight are still processed."""
         self._call(lambda: self._topologies.deactivate(name))
 
     def names(self) -> list[str]:
-        """The topologies that run."""
+        """The names of the running topologies, sorted."""
         return self._call(self._topologies.names)
 
     def stats(self, name: str) -> dict[Executor, ExecutorStats]:
-        """Statistics by executor, as a worker's heartbeat carries them."""
+        """Statistics by executor, as in a worker's heartbeat."""
         return self._call(lambda: self._topologies.stats(name))
 
     def totals(self, name: str) -> dict[str, dict[str, int]]:
@@ -315,25 +319,26 @@ class LocalCluster:
         return self._call(lambda: self._topologies.totals(name))
 
     def errors(self, name: str) -> list[LocalError]:
-        """What its components reported, oldest first (the last 1,000)."""
+        """The errors that its components reported, oldest first (the last 1,000)."""
         return self._call(lambda: self._topologies.errors(name))
 
     def wait_drained(self, name: str, timeout_secs: float = 30.0) -> None:
-        """Wait until nothing has been in flight and no spout has emitted for a few turns. Raises
-        TimeoutError."""
+        """Wait until nothing has been in flight and nothing has been emitted for five checks in a
+        row, 10 ms apart. Raises TimeoutError after `timeout_secs`."""
         self._run(self._topologies.wait_drained(name, timeout_secs))
 
     def wait_until(self, condition: Callable[[], bool], timeout_secs: float = 30.0) -> None:
-        """Poll `condition` (in this thread) until it holds. Raises TimeoutError."""
+        """Poll `condition` (in this thread) until it is true. Raises TimeoutError after
+        `timeout_secs`."""
         deadline = time.monotonic() + timeout_secs
         while not condition():
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"the condition has not come true in {timeout_secs} s")
+                raise TimeoutError(f"the condition is still false after {timeout_secs} s")
             time.sleep(_POLL_SECS)
 
     def wait(self, secs: float | None = None) -> None:
-        """Wait until every topology was killed, at most `secs` (None: until interrupted). Raises
-        SquallError when one of them died."""
+        """Wait until every topology has been killed, at most `secs` (None: until interrupted).
+        Raises SquallError if one of them died."""
         self._run(self._topologies.wait(secs))
 
     def shutdown(self) -> None:
@@ -352,7 +357,7 @@ class LocalCluster:
         try:
             return future.result()
         except BaseException:
-            # Interrupted while waiting (Ctrl-C): the coroutine must not go on alone.
+            # Interrupted while waiting (Ctrl-C): the coroutine must not continue on its own.
             future.cancel()
             raise
 

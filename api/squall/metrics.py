@@ -1,6 +1,6 @@
-"""Metrics: what components count themselves, and consumers of all that is counted.
+"""Metrics that components record themselves, and consumers that receive all metrics.
 
-The public name of `squall_common.component.metrics`, which describes both.
+This is the public name of `squall_common.component.metrics`, which describes both.
 """
 
 from __future__ import annotations

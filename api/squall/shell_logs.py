@@ -1,6 +1,6 @@
-"""Where the `log` commands of shell components go (`topology.multilang.log.handler`).
+"""Handlers for the `log` commands of shell components (`topology.multilang.log.handler`).
 
-The public name of `squall_common.component.shell_logs`.
+This is the public name of `squall_common.component.shell_logs`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The test kit: a bolt or a whole topology in this process, on a clock that only the test moves.
+"""The test kit: runs a bolt or a whole topology in this process, on a clock that the test controls.
 
     with BoltTest(Split(), {"sentences": ["sentence"]}) as test:
         done = test.execute(["the cow jumped"])
@@ -9,12 +9,12 @@
         test.run_for(31)
         assert test.failed("sentences") == [4]
 
-It is the engine of a worker that runs, with the codec in every emit
-(`topology.testing.always.try.serialize`); only its clock, its event loop's clock and its random
-numbers are the test's. Waiting takes no time: when nothing is left to do at this moment, the clock
-jumps to the next timer. The same seed gives the same `trace`, to the last byte, with the same core.
-(Components with `blocking = True` run on real threads, in real time: they work here, but not
-repeatably.)
+The test kit runs the same engine as a worker, and every emitted tuple goes through the codec
+(`topology.testing.always.try.serialize`). Only the clock, the event loop's clock and the random
+numbers belong to the test. Waiting takes no real time: when there is nothing left to do at the
+current moment, the clock jumps to the next timer. With the same core, the same seed gives the same
+`trace`, byte for byte. (Components with `blocking = True` run on real threads, in real time: they
+work here, but their runs are not repeatable.)
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Emitted:
 
 @dataclass(slots=True)
 class Execution:
-    """What came of one tuple that a test gave to a bolt."""
+    """The outcome of one tuple that a test gave to a bolt."""
 
     emitted: list[Emitted] = field(default_factory=list)
     acked: bool = False
@@ -86,7 +86,7 @@ class FeederSpout(Spout):
     def feed(
         self, values: Sequence[Any], message_id: Hashable | None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emit this when the engine asks next."""
+        """Emit this tuple the next time the engine calls `next_tuple`."""
         self._queue.append((values, message_id, stream))
 
     @property
@@ -100,7 +100,11 @@ class FeederSpout(Spout):
 
 
 class TopologyTest:
-    """A topology on a virtual clock. Use it in a `with` statement, outside of any event loop."""
+    """A topology on a virtual clock. Use it in a `with` statement, outside any event loop.
+
+    `errors` lists the errors that components reported; `died` is the exception that ended the
+    topology, or None.
+    """
 
     def __init__(
         self,
@@ -110,8 +114,8 @@ class TopologyTest:
         seed: int = 0,
         objects: Mapping[str, Any] | None = None,
     ) -> None:
-        """`objects` are spouts and bolts by component id to run instead of those that the topology
-        describes (each with one task)."""
+        """`objects` are spouts and bolts, by component id, that replace those of the topology (each
+        with one task)."""
         self._submitted = topology
         self._conf = dict(conf or {})
         self._seed = seed
@@ -165,8 +169,8 @@ class TopologyTest:
             given = self._objects.get(component.id)
             if given is None and isinstance(component.object, ShellObject):
                 raise SquallError(
-                    f"component {component.id!r} is a shell component: its child has a clock of "
-                    "its own",
+                    f"component {component.id!r} is a shell component: its child process does not "
+                    "use the test's clock",
                     hint="test it with LocalCluster",
                 )
             return make_user_object(component, task) if given is None else given
@@ -212,21 +216,24 @@ class TopologyTest:
         self._wait(asyncio.sleep(secs))
 
     def run_until(self, condition: Callable[[], bool], timeout_secs: float = 60.0) -> None:
-        """Run until the condition holds, looked at every virtual millisecond. Raises
-        TimeoutError."""
+        """Run until `condition()` is true; it is checked every virtual millisecond. Raises
+        TimeoutError after `timeout_secs` of virtual time."""
 
         async def wait() -> None:
             deadline = self.clock.monotonic() + timeout_secs
             while not condition():
                 if self.clock.monotonic() >= deadline:
-                    raise TimeoutError(f"not so after {timeout_secs} virtual seconds")
+                    raise TimeoutError(
+                        f"the condition is still false after {timeout_secs} virtual seconds"
+                    )
                 await asyncio.sleep(_STEP_SECS)
 
         self._wait(wait())
 
     def run_until_idle(self, timeout_secs: float = 60.0) -> None:
-        """Run until everything that was fed is emitted, nothing is in flight and the spouts have
-        had nothing for twenty virtual milliseconds. Raises TimeoutError."""
+        """Run until everything that was fed is emitted, nothing is in flight and nothing has
+        happened for twenty virtual milliseconds. Raises TimeoutError after `timeout_secs` of
+        virtual time."""
         calm = 0
         before = -1
 
@@ -249,7 +256,7 @@ class TopologyTest:
         message_id: Hashable | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Have a FeederSpout emit a tuple."""
+        """Make the FeederSpout `component` emit a tuple."""
         for feeder in self.instances(component):
             feeder.feed(values, message_id, stream)
             feeder.context.wake()
@@ -258,12 +265,12 @@ class TopologyTest:
     # ---- what happened ----
 
     def instances(self, component: str) -> list[Any]:
-        """The users' objects of a component, by task."""
+        """The spout or bolt objects of a component, one per task."""
         users: list[Any] = self._engine.users(component)
         return users
 
     def emitted(self, component: str, stream: str | None = None) -> list[Emitted]:
-        """What a component emitted, in order (on one stream, if given)."""
+        """The tuples that a component emitted, in order (only those on `stream`, if given)."""
         return [
             emitted
             for emitted in self._recorder.emits
@@ -271,23 +278,24 @@ class TopologyTest:
         ]
 
     def acked(self, component: str) -> list[Any]:
-        """Message ids that a spout was told are acked, or the tuples that a bolt acked."""
+        """The message ids for which a spout's `ack` was called, or the tuples that a bolt acked."""
         found: list[Any] = self._recorder.acked.get(component, [])
         return list(found)
 
     def failed(self, component: str) -> list[Any]:
-        """Message ids that a spout was told failed, or the tuples that a bolt failed."""
+        """The message ids for which a spout's `fail` was called, or the tuples that a bolt
+        failed."""
         found: list[Any] = self._recorder.failed.get(component, [])
         return list(found)
 
     @property
     def trace(self) -> str:
-        """Everything that happened, a line each; the same for the same seed."""
+        """Everything that happened, one event per line; the same for the same seed."""
         return "".join(line + "\n" for line in self._recorder.lines)
 
 
 class BoltTest:
-    """One bolt, fed by the test, with nothing behind it."""
+    """One bolt that the test feeds; nothing consumes its output. Use it in a `with` statement."""
 
     def __init__(
         self,
@@ -297,8 +305,8 @@ class BoltTest:
         *,
         seed: int = 0,
     ) -> None:
-        """`inputs` are the components that the bolt listens to: their fields, or their streams
-        with the fields of each. The bolt's own outputs count as consumed by nobody."""
+        """`inputs` maps each component that the bolt subscribes to, to its fields, or to its
+        streams with the fields of each."""
         self._sources = {source: _streams_of(declared) for source, declared in inputs.items()}
         components = {
             source: Component(source, ComponentKind.SPOUT, _GIVEN, streams=streams)
@@ -337,8 +345,8 @@ class BoltTest:
         stream: str = DEFAULT_STREAM,
         wait_secs: float = 0.0,
     ) -> Execution:
-        """Give the bolt a tuple, let it run (and `wait_secs` of virtual time pass), and see what
-        came of it. `source` may be left out when there is only one."""
+        """Give the bolt a tuple, let it run for `wait_secs` of virtual time, and return the
+        outcome. `source` may be left out if there is only one."""
         if source is None:
             (source,) = self._sources
         recorder = self.test._recorder
@@ -363,7 +371,8 @@ class BoltTest:
         )
 
     def run_for(self, secs: float) -> list[Emitted]:
-        """Let virtual time pass; what the bolt emitted meanwhile (on ticks, for example)."""
+        """Let `secs` of virtual time pass. Returns what the bolt emitted meanwhile (on ticks, for
+        example)."""
         before = len(self.test._recorder.emits)
         self.test.run_for(secs)
         return [e for e in self.test._recorder.emits[before:] if e.component == "bolt"]
@@ -383,7 +392,7 @@ def _streams_of(declared: Any) -> dict[str, StreamInfo]:
 
 
 def _recorder(now: Callable[[], float]) -> Any:
-    # The engine is imported only when a test runs: this module is part of what users import.
+    # The engine is imported only when a test runs: users import this module.
     from squall_engine.embed import Observer
 
     class Recorder(Observer):
@@ -418,7 +427,7 @@ def _recorder(now: Callable[[], float]) -> Any:
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is the clock's, and that never waits for it."""
+    """An event loop that takes its time from the clock and never sleeps."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._virtual_clock = clock
@@ -429,7 +438,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _VirtualSelector(selectors.DefaultSelector):
-    """Instead of sleeping until the next timer, it moves the clock there."""
+    """A selector that moves the clock to the next timer instead of sleeping until it."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
@@ -440,10 +449,10 @@ class _VirtualSelector(selectors.DefaultSelector):
         if events or timeout == 0:
             return events
         if timeout is None:
-            # No timer at all: somebody waits for a thread, which lives in real time.
+            # No timer at all: something waits for a thread, which runs in real time.
             events = super().select(_THREADS_SECS_MAX)
             if not events:
-                raise RuntimeError("the test waits for something that can never happen")
+                raise RuntimeError("the test is waiting for something that can never happen")
             return events
         self._clock.advance(timeout)
         return []

@@ -328,7 +328,7 @@ def test_a_submit_waits_until_its_topology_runs_or_says_why_it_does_not(
 
     made = jar("--wait", "fine", "fine", 4)
     assert made.returncode == 0, made.stderr
-    assert "every task of topology 'fine' runs" in made.stderr
+    assert "every task of topology 'fine' is running" in made.stderr
     assert health("fine") == "ok"
 
     made = jar("--wait=1", "second", "fine", 1)

@@ -1,4 +1,4 @@
-"""Components in Python that run as programs of their own.
+"""Shell components in Python: spouts and bolts that run as separate programs.
 
     from squall.multilang import BasicBolt
 
@@ -11,12 +11,12 @@
         Split().run()
 
 speaks Storm's multilang protocol on stdin and stdout. So the same file runs as a shell component
-of Squall, under another interpreter than the worker's, and as one of Apache Storm. This module
-needs nothing but the standard library and works on Python 3.7 and later; it may also be copied into
-`resources/` as it is.
+of Squall, under a different interpreter than the worker's, and as a shell component of Apache
+Storm. This module needs only the standard library and works on Python 3.7 and later; it may also be
+copied into `resources/` unchanged.
 
-`print` is safe: stdout is turned to stderr, which goes to the worker's log, and the protocol has
-the pipe to itself.
+`print` is safe: its output goes to stderr, and from there to the worker's log, so it cannot disturb
+the protocol on stdout.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LEVELS = {"trace": 0, "debug": 1, "info": 2, "warn": 3, "warning": 3, "error": 
 
 
 class Tuple:
-    """A tuple as a bolt receives it. `tup["word"]` works where the worker tells fields (Squall
-    and Storm 0.10 or later)."""
+    """A tuple that a bolt receives. `tup[0]` returns a value by its position; `tup["word"]` returns
+    one by its field if the worker sends the names of fields (Squall, and Storm 0.10 or later)."""
 
     __slots__ = ("component", "fields", "id", "stream", "task", "values")
 
@@ -69,7 +69,7 @@ class Tuple:
 
     @property
     def is_tick(self) -> bool:
-        """Whether this is one of the ticks of topology.tick.tuple.freq.secs."""
+        """Whether this is a tick tuple (topology.tick.tuple.freq.secs)."""
         return self.component == "__system" and self.stream == "__tick"
 
     def __repr__(self) -> str:
@@ -77,16 +77,17 @@ class Tuple:
 
 
 class StormWentAway(Exception):
-    """The worker has closed the pipe: it has ended, or wants this component to end."""
+    """The worker has closed the pipe: it has exited, or wants this component to exit."""
 
 
 class Component:
-    """What spouts and bolts share. `conf`, `context` (the handshake's), `task_id` and `component`
-    are there from `initialize` on."""
+    """The base of spouts and bolts. `conf`, `context` (both from the handshake), `task_id` and
+    `component` (the component's id) are available from `initialize` on."""
 
     def __init__(self, stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
-        """The pipes are the process's own; others are for tests. With its own, stdout becomes
-        stderr for everybody else, so that `print` and libraries cannot disturb the protocol."""
+        """Leave `stdin` and `stdout` out, except in tests: the process's own pipes are used, and
+        its stdout becomes stderr for all other code, so that `print` and libraries cannot disturb
+        the protocol."""
         self._in = stdin
         self._out = stdout
         self._commands: deque[dict[str, Any]] = deque()  # read while waiting for task ids
@@ -106,7 +107,7 @@ class Component:
         self._send({"command": "log", "msg": str(message), "level": _LEVELS[level]})
 
     def report_error(self, message: str | BaseException) -> None:
-        """Show an error in `storm get-errors` and in the log, and go on."""
+        """Report an error, which `storm get-errors` and the log will show, and continue."""
         if isinstance(message, BaseException):
             message = "".join(
                 traceback.format_exception(type(message), message, message.__traceback__)
@@ -114,17 +115,17 @@ class Component:
         self._send({"command": "error", "msg": message})
 
     def report_metric(self, name: str, value: Any) -> None:
-        """Update a metric. (Under Apache Storm one must be registered there by this name.)"""
+        """Update a metric. (Apache Storm requires a metric to be registered under this name.)"""
         self._send({"command": "metrics", "name": name, "params": value})
 
     def keep_alive(self) -> None:
-        """Say that this component lives, in the middle of work that takes longer than
-        topology.subprocess.timeout.secs. Bolts only: a spout's turn would end."""
+        """Tell the worker that this component is alive, during work that takes longer than
+        topology.subprocess.timeout.secs. For bolts only: in a spout it would end the turn."""
         raise NotImplementedError
 
     def run(self) -> None:
-        """Serve the worker until it goes away. What an overridden method raises is reported, and
-        ends the process with status 1: the worker starts another."""
+        """Serve the worker until it closes the pipe. An exception from an overridden method is
+        reported and ends the process with status 1; the worker then starts another process."""
         self._take_pipes()
         try:
             self._shake_hands()
@@ -152,7 +153,7 @@ class Component:
         sys.exit(1)
 
     def _failed(self) -> None:
-        """Say what follows from the error that ends this process."""
+        """Send what the protocol requires after the error that ends this process."""
 
     def _take_pipes(self) -> None:
         if self._in is None:
@@ -161,7 +162,7 @@ class Component:
             sys.stdout.flush()
             self._out = os.fdopen(os.dup(1), "wb")
             os.dup2(2, 1)
-            # So that what is printed is in the log at once.
+            # So that printed lines reach the log at once.
             sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def _shake_hands(self) -> None:
@@ -229,23 +230,24 @@ class Component:
 
 
 class Spout(Component):
-    """Override `next_tuple`, and `ack` and `fail` for reliable messages."""
+    """A spout. Override `next_tuple`, and `ack` and `fail` for reliable messages."""
 
     def next_tuple(self) -> None:
-        """Emit one message, or return at once when there is none."""
+        """Emit one message, or return at once if there is none."""
         raise NotImplementedError
 
     def ack(self, message_id: Any) -> None:
-        """The message with this id was processed by everybody."""
+        """Called when the whole tuple tree of the message with this id has been processed."""
 
     def fail(self, message_id: Any) -> None:
-        """The message with this id failed or timed out."""
+        """Called when the message with this id failed or timed out."""
 
     def activate(self) -> None:
-        """The topology was activated."""
+        """Called when the topology is activated."""
 
     def deactivate(self) -> None:
-        """The topology was deactivated: `next_tuple` is called no more."""
+        """Called when the topology is deactivated: `next_tuple` is not called until it is activated
+        again."""
 
     def emit(
         self,
@@ -256,8 +258,9 @@ class Spout(Component):
         task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int]:
-        """Emit a tuple; with an `id` (text, a number) it is tracked until `ack` or `fail`. Returns
-        the ids of the tasks that it goes to, with `need_task_ids` or `task`."""
+        """Emit a tuple. If it has an `id` (a string or a number), it is tracked until `ack` or
+        `fail`. Returns the ids of the tasks that receive it if `need_task_ids` or `task` is given,
+        otherwise an empty list."""
         message: dict[str, Any] = {"command": "emit", "tuple": list(values)}
         if id is not None:
             message["id"] = id
@@ -285,7 +288,7 @@ class Spout(Component):
 
 
 class Bolt(Component):
-    """Override `process`; ack or fail each tuple. (`BasicBolt` does that by itself.)"""
+    """A bolt. Override `process`, and ack or fail each tuple. (`BasicBolt` does that for you.)"""
 
     _current: Tuple | None = None
 
@@ -294,7 +297,7 @@ class Bolt(Component):
         raise NotImplementedError
 
     def process_tick(self, tup: Tuple) -> None:
-        """A tick has come. It is acked when this returns."""
+        """Process a tick tuple. It is acked when this method returns."""
 
     def emit(
         self,
@@ -305,8 +308,8 @@ class Bolt(Component):
         task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int]:
-        """Emit a tuple, anchored to `anchors`. Returns the ids of the tasks that it goes to, with
-        `need_task_ids` or `task`."""
+        """Emit a tuple, anchored to `anchors`. Returns the ids of the tasks that receive it if
+        `need_task_ids` or `task` is given, otherwise an empty list."""
         message: dict[str, Any] = {
             "command": "emit",
             "anchors": [anchor.id for anchor in anchors],
@@ -317,11 +320,11 @@ class Bolt(Component):
         return self._emit(message, task, need_task_ids)
 
     def ack(self, tup: Tuple) -> None:
-        """This tuple was processed."""
+        """State that this tuple was processed."""
         self._send({"command": "ack", "id": tup.id})
 
     def fail(self, tup: Tuple) -> None:
-        """This tuple was not processed: its message fails at the spout."""
+        """State that this tuple could not be processed: its message fails at the spout."""
         self._send({"command": "fail", "id": tup.id})
 
     def keep_alive(self) -> None:
@@ -353,8 +356,8 @@ class Bolt(Component):
 
 
 class BasicBolt(Bolt):
-    """Override `process`: what it emits is anchored to its tuple, which is acked when it returns
-    and failed when it raises."""
+    """A bolt that acks and anchors automatically. Override `process`: what it emits is anchored to
+    its tuple, which is acked when `process` returns and failed when it raises."""
 
     def emit(
         self,
@@ -365,7 +368,7 @@ class BasicBolt(Bolt):
         task: int | None = None,
         need_task_ids: bool = False,
     ) -> list[int]:
-        """Emit a tuple, anchored to the current one unless `anchors` says otherwise."""
+        """Emit a tuple, anchored to the current tuple unless `anchors` is given."""
         if anchors is None:
             anchors = () if self._current is None else (self._current,)
         return super().emit(

@@ -264,7 +264,7 @@ def test_a_misspelled_option_is_warned_of(runner, nimbus):
     runner.write("wc.py", WORDS, f'if __name__ == "__main__":\n    {call}\n')
     result = runner.run("wc", conf=nimbus.conf)
     assert result.status == 0
-    assert "topology.worker is no option of squall's; did you mean topology.workers?" in result.err
+    assert "unknown option topology.worker; did you mean topology.workers?" in result.err
     assert json.loads(nimbus.called("submitTopologyWithOpts")[0][2])["topology.worker"] == 2
 
 
@@ -290,7 +290,7 @@ def test_an_entry_point_that_submits_nothing_is_noted(runner):
     runner.write("quiet.py", "print('done')\n")
     result = runner.run("quiet")
     assert (result.status, result.out) == (0, "done\n")
-    assert result.err == "note: quiet ended and submitted no topology\n"
+    assert result.err == "note: quiet ended without submitting a topology\n"
 
 
 # ---- What does not ----
@@ -413,7 +413,7 @@ def test_a_name_that_is_taken_is_said_before_anything_is_uploaded(runner, nimbus
     nimbus.answers["isTopologyNameAllowed"] = False
     runner.write("wc.py", WORDS, GUARDED)
     message = runner.fail("wc", "counts", conf=nimbus.conf)
-    assert "there is a topology named 'counts' already" in message
+    assert "there is already a topology named 'counts'" in message
     assert "storm kill counts" in message
     assert nimbus.uploads == {}
 
@@ -421,10 +421,10 @@ def test_a_name_that_is_taken_is_said_before_anything_is_uploaded(runner, nimbus
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (storm.AlreadyAliveException(msg="counts is alive"), "named 'counts' already"),
+        (storm.AlreadyAliveException(msg="counts is alive"), "already a topology named 'counts'"),
         (storm.InvalidTopologyException(msg="no workers"), "Nimbus refused topology 'counts': no"),
         (storm.AuthorizationException(msg="not you"), "may not submit topology 'counts': not you"),
-        (ValueError("oops"), "Nimbus could not take topology 'counts'"),
+        (ValueError("oops"), "Nimbus could not accept topology 'counts'"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -480,13 +480,13 @@ def test_an_archive_that_leads_out_is_refused(runner, tmp_path):
         ("sub.wc", "did you mean 'wc'?"),
         ("package/wc.py", "did you mean 'wc'?"),
         ("wc:nothing", "module 'wc' has no function 'nothing'"),
-        ("wc:a-b", "is no function's name"),
+        ("wc:a-b", "is not a function name"),
         ("../wc.py", "lies outside the package"),
         ("/etc/wc.py", "lies outside the package"),
-        ("", "is no entry point"),
-        ("a..b", "is no entry point"),
+        ("", "is not an entry point"),
+        ("a..b", "is not an entry point"),
         ("pkg", "without __main__.py"),
-        ("json", "has the name of a module that Python or squall uses"),
+        ("json", "has the same name as a module that Python or squall uses"),
     ],
 )
 def test_an_entry_point_that_is_not_there_is_refused(runner, entry, says):

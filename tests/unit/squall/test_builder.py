@@ -231,9 +231,9 @@ def test_a_bolt_may_define_only_execute_batch():
     ("bolt", "says"),
     [
         (Sink, "Sink is a class; pass an object of it: Sink(...)"),
-        (lambda tup: None, "a function is no bolt"),
+        (lambda tup: None, "a function is not a bolt"),
         (Lines(), "Lines is a spout; add it with .spout(...)"),
-        (None, "None is no bolt"),
+        (None, "None is not a bolt"),
         (Nothing(), "Nothing does not define execute()"),
         (Yields(), "contains `yield`"),
     ],
@@ -394,7 +394,7 @@ def test_groupings_without_fields_are_refused():
 
 @pytest.mark.parametrize(
     ("grouping", "says"),
-    [(Odd, "Odd is a class"), (3, "3 is no CustomGrouping")],
+    [(Odd, "Odd is a class"), (3, "3 is not a CustomGrouping")],
     ids=lambda value: type(value).__name__,
 )
 def test_a_custom_grouping_must_be_one(grouping, says):

@@ -57,9 +57,9 @@ def test_word_count_runs_to_exact_counts(serialize):
 def test_a_name_runs_once_and_an_unknown_one_is_refused():
     with LocalCluster() as cluster:
         cluster.submit_topology("a", {}, word_count(LINES), initial_status="INACTIVE")
-        with pytest.raises(SquallError, match="runs already"):
+        with pytest.raises(SquallError, match="is already running"):
             cluster.submit_topology("a", {}, word_count(LINES))
-        with pytest.raises(SquallError, match="does not run here"):
+        with pytest.raises(SquallError, match="is not running here"):
             cluster.kill_topology("b")
         with pytest.raises(SquallError, match="may not contain"):
             cluster.submit_topology("a/b", {}, word_count(LINES))
