@@ -1,22 +1,22 @@
-"""The collectors that the engine binds to components: the calls a component can make.
+"""The collectors that the engine binds to components: the calls that a component can make.
 
     SpoutCollector     emit, emit_direct, emit_columns, report_error
     BoltCollector      emit, emit_direct, ack, fail, reset_timeout, report_error
     ColumnCollector    likewise, and emit_columns: for bolts that are fed with columns
 
-The engine's cores have collectors of their own, which a component calls directly wherever nothing
-stands between. Whatever does stand between (a lock, a wake-up, a count) derives from the
-`Delegating...` of the same name and says only what it does differently:
+The engine's cores have their own collectors, which a component calls directly if nothing stands in
+between. A class that does stand in between (a lock, a wake-up, a count) derives from the
+`Delegating...` class of the same name and defines only what it does differently:
 
     class Shouting(DelegatingSpoutCollector):
         def emit(self, values, message_id=None, stream="default"):
             return super().emit([str(v).upper() for v in values], message_id, stream)
 
-A call that a subclass does not define is the inner collector's own bound method, so it costs
-nothing more; `_around` changes all of them alike. A new call goes into the interface and, beside
-it, into its delegating class: the tests compare the two, and the cores with them.
+A call that a subclass does not define is the inner collector's own bound method, so it adds no
+cost; `_around` changes all of these calls in the same way. A new call goes into the interface and
+into its delegating class: the tests compare the two, and the cores with them.
 
-Arguments may be given by position or by name. The engine gives them by position, the cheaper way.
+Arguments may be passed by position or by name. The engine passes them by position, which is faster.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TupIn = TypeVar("_TupIn", contravariant=True)
 
 @runtime_checkable
 class SpoutCollector(Protocol):
-    """A spout task's way out."""
+    """The calls that a spout task can make."""
 
     def emit(
         self, values: Sequence[Any], message_id: Hashable | None = None, stream: str = "default"
@@ -59,7 +59,7 @@ class SpoutCollector(Protocol):
 
 @runtime_checkable
 class BoltCollector(Protocol[_TupIn]):
-    """A bolt task's way out."""
+    """The calls that a bolt task can make."""
 
     def emit(
         self,
@@ -87,7 +87,7 @@ class BoltCollector(Protocol[_TupIn]):
 
 @runtime_checkable
 class ColumnCollector(BoltCollector[_TupIn], Protocol):
-    """The way out of a bolt task that is fed with columns."""
+    """The calls that a bolt task that is fed with columns can make."""
 
     def emit_columns(
         self,
@@ -103,16 +103,16 @@ def calls_of(interface: type[Any]) -> list[str]:
 
 
 class DelegatingCollector:
-    """Stands between a component and the collector that it would have (see the module). For
-    subclasses of the three below; what their `_around` needs is set before `super().__init__`."""
+    """Base of the three classes below, which stand between a component and its collector (see the
+    module). A subclass must set what its `_around` needs before it calls `super().__init__`."""
 
     def _around(self, name: str, call: Callable[_P, _R]) -> Callable[_P, _R]:
-        """What to make of the inner collector's `call`, which has this name, where the class does
-        not define it. Asked once for each, when the collector is made."""
+        """Wrap the inner collector's `call` of this name, which the class does not define. Called
+        once for each such call, when the collector is made."""
         return call
 
     def _pass_on(self, base: type[Any], interface: type[Any], inner: object) -> None:
-        """Take over from `inner` every call that is still as `base` defines it."""
+        """Take from `inner` every call that the class has not overridden since `base`."""
         for name in calls_of(interface):
             if name not in vars(self) and getattr(type(self), name) is getattr(base, name):
                 setattr(self, name, self._around(name, getattr(inner, name)))

@@ -1,21 +1,21 @@
-"""What a bolt with `execute_columns` gets. The engine has the real class; this is the promise it
-keeps."""
+"""The interface of the batches that `execute_columns` gets. The class that implements it is in the
+engine."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 
 class Columns(Protocol):
-    """A batch of tuples of one source, as one list for each field.
+    """A batch of tuples from one source, as one list for each field.
 
-    `columns["word"]` and `columns[0]` are lists of `rows` values; iterating gives one list for each
-    field, so `words, counts = columns` takes a batch apart. The lists are the bolt's to keep and to
-    change; the values in them are shared, as those of any tuple.
+    `columns["word"]` and `columns[0]` are lists of `rows` values. Iterating gives one list for each
+    field, so `words, counts = columns` unpacks a batch. The bolt may keep and change the lists, but
+    not the values in them, which are shared like those of any tuple.
     """
 
     @property
     def rows(self) -> int:
-        """How many tuples there are: at least one."""
+        """The number of tuples, at least one."""
         ...
 
     @property
@@ -25,7 +25,7 @@ class Columns(Protocol):
 
     @property
     def source_component(self) -> str:
-        """Id of the component that emitted them ("__system" for ticks)."""
+        """The id of the component that emitted them ("__system" for ticks)."""
         ...
 
     @property
@@ -44,17 +44,18 @@ class Columns(Protocol):
         ...
 
     def __getitem__(self, key: str | int) -> list[Any]:
-        """A column. Raises KeyError or IndexError."""
+        """The list of values of a field, or at an index. Raises KeyError or IndexError."""
         ...
 
     def __iter__(self) -> Iterator[list[Any]]: ...
 
     def ack(self, row: int | None = None) -> None:
-        """This row was processed; None: every row that is not settled. Raises when the row is
-        settled already."""
+        """State that a row was processed (None: every row that is not yet acked or failed). Raises
+        RuntimeError if the row is already acked or failed."""
         ...
 
     def fail(self, row: int | None = None) -> None:
-        """This row was not processed: its message fails at the spout; None: every row that is not
-        settled. Raises when the row is settled already."""
+        """State that a row could not be processed (None: every row that is not yet acked or
+        failed): its message fails at the spout. Raises RuntimeError if the row is already acked or
+        failed."""
         ...

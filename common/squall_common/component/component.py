@@ -1,4 +1,5 @@
-"""Spouts and bolts: the classes that users write. (`construction` says how they travel.)"""
+"""Spouts and bolts: the base classes of components. (`construction` describes how their objects
+get to the workers.)"""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Stream:
-    """One output stream: its fields, and whether the emitter picks the receiving task
-    (`direct=True`: `emit_direct` only)."""
+    """One output stream: its fields, and whether it is a direct stream. With `direct=True` the
+    emitter picks the receiving task: only `emit_direct` can emit on it.
+
+        outputs = {"default": ["word"], "errors": Stream(["why"]), "to": Stream(["n"], direct=True)}
+    """
 
     fields: tuple[str, ...]
     direct: bool
@@ -30,7 +34,7 @@ class Stream:
     def __init__(self, fields: Sequence[str], *, direct: bool = False) -> None:
         if isinstance(fields, str):
             raise InvalidTopologyError(
-                f"Stream({fields!r}): fields are a list of names",
+                f"Stream({fields!r}): fields must be a list of names",
                 hint=f"write Stream([{fields!r}])",
             )
         object.__setattr__(self, "fields", tuple(fields))
@@ -41,31 +45,31 @@ Outputs = Sequence[str] | Mapping[str, Sequence[str] | Stream]
 
 
 class Component(Remembering):
-    """What spouts and bolts share. Derive from `Spout` or `Bolt`.
+    """The base of spouts and bolts. Derive from `Spout` or `Bolt`.
 
-    `context` (a `TopologyContext`) and `log` (a `logging.Logger`) are there from `open` or
-    `prepare` on, not yet in the constructor.
+    `context` (a `TopologyContext`) and `log` (a `logging.Logger`) are available from `open` or
+    `prepare` on, not in the constructor.
     """
 
-    #: Output fields, or a dict of streams: `{"default": ["word"], "errors": Stream(["why"])}`.
+    #: The output fields, or a dict of streams: `{"default": ["word"], "errors": Stream(["why"])}`.
     outputs: Outputs = ()
-    #: Run this component in a thread of its own, because it blocks.
+    #: Run each task of this component in a separate thread, because it blocks.
     blocking: bool = False
-    #: Configuration that it brings along: options that one component may have to itself
-    #: (`{"topology.tick.tuple.freq.secs": 5}`) and keys of its own. The constructor may set it, and
-    #: `conf` of the builder's `spout()` and `bolt()` counts above it.
+    #: The component's own configuration: options that can be set for one component
+    #: (`{"topology.tick.tuple.freq.secs": 5}`), and keys of your own. The constructor may set it.
+    #: The `conf` argument of the builder's `spout()` and `bolt()` overrides it.
     component_conf: Mapping[str, Any] = MappingProxyType({})
 
     context: TopologyContext
     log: logging.Logger
 
-    #: What `_bind` takes from the collector.
+    #: The methods that `_bind` takes from the collector.
     _calls: ClassVar[tuple[str, ...]] = ()
 
     # Any: a spout's or a bolt's, as Spout and Bolt declare it.
     def _bind(self, collector: Any, context: TopologyContext) -> None:
         """Give the component its collector, in the worker. The collector's bound methods become
-        attributes of the component: a call costs no more than it must. A method that a subclass
+        attributes of the component, so that a call goes straight to them. A method that a subclass
         overrides stays, and reaches the collector through `super()`."""
         # Not through `__dict__` (see `construction.travels`), and past any `__setattr__`.
         set_own = partial(object.__setattr__, self)
@@ -78,7 +82,7 @@ class Component(Remembering):
                 set_own(name, getattr(collector, name))
 
     def _bound(self, call: str) -> Any:
-        """The collector, for a call made through the class or `super()`."""
+        """The collector, for a call that is made through the class or `super()`."""
         collector = getattr(self, "_collector", None)
         if collector is None:
             raise _not_bound(self, f"{call}()")
@@ -90,14 +94,14 @@ class Component(Remembering):
         return collector
 
     def report_error(self, exc: BaseException) -> None:
-        """Show an error in `storm get-errors` and in the log, and go on. At most
-        `topology.max.error.report.per.interval` of them are kept in an interval."""
+        """Report an error, which `storm get-errors` and the log will show, and continue. At most
+        `topology.max.error.report.per.interval` errors per interval are kept."""
         self._bound("report_error").report_error(exc)
 
 
 class _Unbound:
-    """Stands for an attribute that the worker sets, until it does. (Not `__getattr__`: a class that
-    has one pays 15 ns more for every attribute of its objects.)"""
+    """A placeholder for an attribute until the worker sets it. (Not `__getattr__`: in a class that
+    has one, every attribute of its objects costs 15 ns more.)"""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -124,7 +128,7 @@ def _defined_by_squall(cls: type, name: str) -> bool:
 def _not_bound(component: Component, what: str) -> SquallError:
     start = "open" if isinstance(component, Spout) else "prepare"
     return SquallError(
-        f"{type(component).__name__}: {what} is not there yet",
+        f"{type(component).__name__}: {what} is not available yet",
         hint=f"components run in a worker: use it in {start}() or later, not in the constructor",
     )
 
@@ -132,9 +136,10 @@ def _not_bound(component: Component, what: str) -> SquallError:
 class Spout(Component):
     """A source of a topology.
 
-    A message emitted with a `message_id` is *accepted*: exactly one of `ack` and `fail` is called
-    with that id later, on the task that emitted it, and the source must keep the message until
-    `ack`. One emitted without is sent and forgotten. All methods are called from one thread.
+    A message that is emitted with a `message_id` is *accepted*: later, exactly one of `ack` and
+    `fail` is called with that id, on the task that emitted it, and the source must keep the message
+    until `ack`. A tuple that is emitted without an id is not tracked. All methods are called from
+    one thread.
 
         class Sentences(Spout):
             outputs = ["sentence"]
@@ -142,50 +147,52 @@ class Spout(Component):
             def next_tuple(self):
                 self.emit(["the cow jumped over the moon"], message_id=self.next_id())
 
-    `next_tuple` may be `async def`; with `blocking = True` it runs in a thread of its own and may
+    `next_tuple` may be `async def`. With `blocking = True` it runs in a separate thread and may
     wait for its source.
     """
 
     _calls = ("emit", "emit_direct", "emit_columns", "report_error")
 
     def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Called once, before anything else, in the worker. `conf` is the topology's
-        configuration with the component's own on top. An exception ends the worker."""
+        """Called once in the worker, before any other method. `conf` is the topology's
+        configuration, overridden by the component's own. An exception ends the worker."""
 
     def next_tuple(self) -> Any:
-        """Emit one message, or return at once when there is none now: the worker asks again."""
+        """Emit one message, or return at once if there is none now. The worker calls it again and
+        again."""
         raise NotImplementedError(f"{type(self).__name__} does not define next_tuple()")
 
     def ack(self, msg_id: Any) -> None:
-        """The message with this id was processed by everybody, or (`topology.max.replays`) its dead
-        letter was: the source may forget it."""
+        """Called when the whole tuple tree of the message with this id has been processed, or
+        (`topology.max.replays`) that of its dead letter. The source may now forget the message."""
 
     def fail(self, msg_id: Any) -> None:
-        """The message with this id failed or timed out: emit it again, or give it up."""
+        """Called when the message with this id failed or timed out. Emit it again, or give it
+        up."""
 
     def activate(self) -> None:
-        """Called when the topology is activated: `next_tuple` will be called from now on."""
+        """Called when the topology is activated: from now on `next_tuple` is called."""
 
     def deactivate(self) -> None:
-        """Called when the topology is deactivated or killed: `next_tuple` is called no more;
+        """Called when the topology is deactivated or killed: `next_tuple` is no longer called, but
         `ack` and `fail` still are."""
 
     def exhausted(self) -> bool:
-        """Whether the source has ended, so that `next_tuple` will emit nothing any more. A spout
-        that defines this is *bounded*: `storm spark run` can run it to its end. A cluster does not
-        ask."""
+        """Whether the source has ended, so that `next_tuple` will emit nothing more. A spout that
+        defines this is *bounded*: `storm spark run` can run it to its end. A cluster never calls
+        it."""
         return False
 
     def close(self) -> None:
-        """Called at a graceful stop. There is no such call when the worker is killed."""
+        """Called at a graceful stop, but not if the worker is killed."""
 
     def emit(
         self, values: Sequence[Any], *, message_id: Hashable | None = None, stream: str = "default"
     ) -> Sequence[int]:
-        """Emit a tuple; with a `message_id` it is tracked until `ack` or `fail`.
+        """Emit a tuple. If it has a `message_id`, it is tracked until `ack` or `fail`.
 
-        Returns the ids of the tasks that it goes to. Never waits. Raises when the values do not
-        match the stream's fields. The values must not be changed afterwards.
+        Returns the ids of the tasks that receive it. Never waits. Raises ValueError if the values
+        do not match the stream's fields. Do not change the values afterwards.
         """
         result: Sequence[int] = self._bound("emit").emit(
             values, message_id=message_id, stream=stream
@@ -200,7 +207,7 @@ class Spout(Component):
         message_id: Hashable | None = None,
         stream: str = "default",
     ) -> Sequence[int]:
-        """Emit a tuple to one task, on a direct stream."""
+        """Emit a tuple to one task, on a direct stream. Otherwise like `emit`."""
         result: Sequence[int] = self._bound("emit_direct").emit_direct(
             task, values, message_id=message_id, stream=stream
         )
@@ -213,10 +220,10 @@ class Spout(Component):
         message_ids: Sequence[Hashable] | None = None,
         stream: str = "default",
     ) -> None:
-        """Emit many tuples at once, given as one list for each field, all of one length; with
-        `message_ids` (as many) they are tracked one by one. For the hottest spouts: it costs a
-        third of as many calls of `emit`. `topology.max.spout.pending` is looked at between calls of
-        `next_tuple`, so it may be exceeded by one call's tuples.
+        """Emit many tuples at once, given as one list for each field, all of the same length. With
+        `message_ids`, a list of that length, they are tracked one by one. For the hottest spouts: a
+        call costs a third of the same number of calls of `emit`. `topology.max.spout.pending` is
+        checked between calls of `next_tuple`, so one call's tuples may exceed it.
 
             def next_tuple(self):
                 lines = list(islice(self.lines, 100))
@@ -226,9 +233,9 @@ class Spout(Component):
 
     @property
     def pending_count(self) -> int:
-        """How many messages of this task are under way: emitted with a message id, and neither
-        acked nor failed (Storm's `getPendingCount`). 0 where nothing is tracked: without ackers,
-        and on Spark."""
+        """The number of pending messages of this task: emitted with a message id, and neither acked
+        nor failed yet (Storm's `getPendingCount`). 0 if nothing is tracked: without ackers, and on
+        Spark."""
         pending: Sized = getattr(self, "_squall_pending", ())
         return len(pending)
 
@@ -247,10 +254,10 @@ class Bolt(Component):
                 for word in tup["sentence"].split():
                     self.emit([word])
 
-    By default what `execute` emits is anchored to its tuple, and the tuple is acked when `execute`
-    returns and failed when it raises. `execute` may be `async def` (then many tuples are worked on
-    at once). A bolt may define `execute_batch(self, tuples)` or, for the hottest paths,
-    `execute_columns(self, columns)` in its place.
+    By default, tuples that `execute` emits are anchored to its input tuple, which is acked when
+    `execute` returns and failed when it raises. `execute` may be `async def`; then many tuples are
+    processed concurrently. A bolt may define `execute_batch(self, tuples)` or, for the hottest
+    paths, `execute_columns(self, columns)` instead.
     """
 
     _calls = (
@@ -263,31 +270,33 @@ class Bolt(Component):
         "report_error",
     )
 
-    #: Ack the tuple when `execute` returns. Otherwise every tuple must be acked or failed by hand.
+    #: Ack the tuple when `execute` returns. If False, the bolt must ack or fail every tuple itself.
     auto_ack: bool = True
-    #: Anchor what is emitted to the current tuple, unless `anchors` says otherwise.
+    #: Anchor emitted tuples to the current tuple, unless `anchors` is given.
     auto_anchor: bool = True
-    #: Keeps nothing from one tuple to the next that matters: it may run on a stream on Spark, where
-    #: every micro-batch makes it anew. (A bolt that keeps something is a `StatefulBolt`.)
+    #: States that the bolt keeps nothing that matters from one tuple to the next, so it may run on
+    #: a stream on Spark, where every micro-batch makes a new object. (A bolt that keeps something
+    #: is a `StatefulBolt`.)
     stateless: bool = False
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
-        """Called once, before anything else, in the worker. `conf` is the topology's
-        configuration with the component's own on top. An exception ends the worker."""
+        """Called once in the worker, before any other method. `conf` is the topology's
+        configuration, overridden by the component's own. An exception ends the worker."""
 
     def execute(self, tup: Tuple) -> Any:
         """Process one tuple."""
         raise NotImplementedError(f"{type(self).__name__} does not define execute()")
 
     def execute_batch(self, tuples: list[Tuple]) -> None:
-        """Process some tuples of one source. A bolt that defines this is not asked to `execute`.
-        `emit` must name its `anchors`; what was not failed is acked when it returns (`auto_ack`),
-        and when it raises, what is not settled fails."""
+        """Process a batch of tuples from one source. In a bolt that defines this method, `execute`
+        is not called, and `emit` must be given its `anchors`. When the method returns, tuples that
+        were not failed are acked (with `auto_ack`); when it raises, tuples that were neither acked
+        nor failed fail."""
         raise NotImplementedError(f"{type(self).__name__} does not define execute_batch()")
 
     def execute_columns(self, columns: Columns) -> None:
-        """Process some tuples of one source, as one list for each field. A bolt that defines this
-        is asked for neither `execute` nor `execute_batch`.
+        """Process a batch of tuples from one source, given as one list for each field. In a bolt
+        that defines this method, `execute` and `execute_batch` are not called.
 
             def execute_columns(self, columns):
                 words, origins = [], []
@@ -297,8 +306,9 @@ class Bolt(Component):
                     origins += [row] * len(found)
                 self.emit_columns([words], origins=origins)
 
-        What was not settled by `columns.ack(row)` or `columns.fail(row)` is acked when it returns
-        (`auto_ack`; otherwise it stays in flight until they are called), and fails when it raises.
+        When the method returns, rows for which neither `columns.ack(row)` nor `columns.fail(row)`
+        was called are acked; with `auto_ack` off they stay in flight until one of them is called.
+        When the method raises, those rows fail.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define execute_columns()")
 
@@ -309,20 +319,24 @@ class Bolt(Component):
         origins: Sequence[int] | None = None,
         stream: str = "default",
     ) -> None:
-        """In `execute_columns`: emit many tuples at once, given as one list for each field, all of
-        one length. `origins[i]` is the row of the batch that tuple `i` comes from and is anchored
-        to; None: as many tuples as rows, each from its row; `()`: anchored to none (as always with
-        `auto_anchor` off). Raises when the values do not match the stream's fields or a row is
-        settled already; then nothing or a part was emitted."""
+        """In `execute_columns`, emit many tuples at once, given as one list for each field, all of
+        the same length.
+
+        `origins[i]` is the row of the batch to which tuple `i` is anchored. With `origins=None`
+        there are as many tuples as rows, and each is anchored to its row. With `origins=()`, and
+        always with `auto_anchor` off, the tuples are not anchored. Raises ValueError if the values
+        do not match the stream's fields, and RuntimeError if a row is already acked or failed; some
+        of the tuples may have been emitted by then.
+        """
         self._bound("emit_columns").emit_columns(columns, origins=origins, stream=stream)
 
     def flush(self) -> Any:
-        """Called on Spark when the input has ended (of a micro-batch, on a stream), before
-        `cleanup`: emit what was held back. May be `async def`. On a cluster input has no end and
-        nobody calls it; a bolt that is driven by ticks usually calls it itself on each tick."""
+        """Called on Spark at the end of the input (on a stream: of each micro-batch), before
+        `cleanup`. Emit what was held back. May be `async def`. It is not called on a cluster, where
+        the input never ends; a bolt that is driven by ticks usually calls it on each tick."""
 
     def cleanup(self) -> None:
-        """Called at a graceful stop. There is no such call when the worker is killed."""
+        """Called at a graceful stop, but not if the worker is killed."""
 
     def emit(
         self,
@@ -331,12 +345,12 @@ class Bolt(Component):
         anchors: Tuple | Iterable[Tuple] | None = None,
         stream: str = "default",
     ) -> Sequence[int]:
-        """Emit a tuple, anchored to the current one (`anchors=None`), to those given, or to none
-        (`anchors=()`).
+        """Emit a tuple, anchored to the current tuple (`anchors=None`), to the given tuples, or to
+        no tuple (`anchors=()`).
 
-        Returns the ids of the tasks that it goes to. Never waits. Raises when the values do not
-        match the stream's fields, or an anchor is settled already. The values must not be changed
-        afterwards.
+        Returns the ids of the tasks that receive it. Never waits. Raises ValueError if the values
+        do not match the stream's fields, and RuntimeError if an anchor is already acked or failed.
+        Do not change the values afterwards.
         """
         result: Sequence[int] = self._bound("emit").emit(values, anchors=anchors, stream=stream)
         return result
@@ -349,23 +363,24 @@ class Bolt(Component):
         anchors: Tuple | Iterable[Tuple] | None = None,
         stream: str = "default",
     ) -> Sequence[int]:
-        """Emit a tuple to one task, on a direct stream."""
+        """Emit a tuple to one task, on a direct stream. Otherwise like `emit`."""
         result: Sequence[int] = self._bound("emit_direct").emit_direct(
             task, values, anchors=anchors, stream=stream
         )
         return result
 
     def ack(self, tup: Tuple) -> None:
-        """This tuple was processed. Raises when it is settled already."""
+        """State that this tuple was processed. Raises RuntimeError if it is already acked or
+        failed."""
         self._bound("ack").ack(tup)
 
     def fail(self, tup: Tuple) -> None:
-        """This tuple was not processed: its message fails at the spout at once. Raises when it is
-        settled already."""
+        """State that this tuple could not be processed: its message fails at the spout at once.
+        Raises RuntimeError if it is already acked or failed."""
         self._bound("fail").fail(tup)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Start the message time-out of this tuple's message anew."""
+        """Restart the message timeout of this tuple's message."""
         self._bound("reset_timeout").reset_timeout(tup)
 
     if TYPE_CHECKING:
@@ -392,10 +407,10 @@ class _Shell:
         change_child_cwd: bool = True,
         serializer: str | None = None,
     ) -> None:
-        """`command` and `script` are the program's two arguments, as they are: no shell reads them.
-        `environment` is added to that of the worker; with `change_child_cwd=False` it runs in the
-        worker's folder and not in `resources/`; `serializer` is json (None: the topology's
-        topology.multilang.serializer) or msgpack."""
+        """`command` is the program and `script` its argument; no shell interprets them.
+        `environment` is added to the worker's environment. With `change_child_cwd=False` the
+        program runs in the worker's folder instead of `resources/`. `serializer` is "json" or
+        "msgpack" (None: the topology's topology.multilang.serializer)."""
         setting = object.__setattr__
         setting(self, "command", command)
         setting(self, "script", script)
@@ -405,8 +420,8 @@ class _Shell:
         setting(self, "serializer", serializer)
 
     def conf(self) -> dict[str, Any]:
-        """What of this travels in the component's configuration: Thrift's ShellComponent has no
-        room for it."""
+        """The settings that are stored in the component's configuration, because Thrift's
+        ShellComponent has no fields for them."""
         conf: dict[str, Any] = {}
         if self.environment:
             conf["topology.multilang.environment"] = dict(self.environment)
@@ -418,29 +433,32 @@ class _Shell:
 
 
 class ShellWrapper:
-    """A bolt whose work the child of a shell bolt does, and that stands between the worker and the
-    child. For parts of squall; what users wrap is up to them."""
+    """A bolt that leaves its work to the child process of a shell bolt and stands between the
+    worker and the child. For Squall's own use."""
 
     shell: ShellBolt
 
     def calls_of_child(self) -> BoltCollector[Any]:
-        """Makes what the child emits, acks and fails. Asked once the bolt is bound."""
+        """The collector that makes the child's calls (emit, ack, fail). Called once, after the bolt
+        is bound."""
         raise NotImplementedError
 
     def admits(self, tup: Any) -> bool:
-        """Whether the child gets a tuple. Who says no settles it."""
+        """Whether the child gets a tuple. If the answer is False, this bolt acks or fails it."""
         raise NotImplementedError
 
 
 class ShellSpout(_Shell):
-    """A spout in any language, that speaks Storm's multilang protocol over its stdin and stdout:
-    `ShellSpout("python3", "spout.py", outputs=["word"])`. It runs in the package's `resources/`."""
+    """A spout in any language that speaks Storm's multilang protocol on its stdin and stdout:
+    `ShellSpout("python3", "spout.py", outputs=["word"])`. It runs in the package's `resources/`
+    folder."""
 
     __slots__ = ()
 
 
 class ShellBolt(_Shell):
-    """A bolt in any language, that speaks Storm's multilang protocol over its stdin and stdout:
-    `ShellBolt("ruby", "split.rb", outputs=["word"])`. It runs in the package's `resources/`."""
+    """A bolt in any language that speaks Storm's multilang protocol on its stdin and stdout:
+    `ShellBolt("ruby", "split.rb", outputs=["word"])`. It runs in the package's `resources/`
+    folder."""
 
     __slots__ = ()

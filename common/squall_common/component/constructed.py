@@ -1,4 +1,4 @@
-"""The base of classes whose objects note, as they are made, what they were made from."""
+"""The base of classes whose objects remember the arguments that they were made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a component knows of its topology: `self.context`."""
+"""The context of a task, `self.context`: what a component can learn about its topology."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Metric = TypeVar("_Metric")
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What the tasks of one worker share."""
+    """The values that the tasks of one worker share."""
 
     topology_id: str
     topology: Topology
@@ -38,20 +38,21 @@ class WorkerContext:
 
 
 class TopologyContext:
-    """One task's view. The names are Storm's TopologyContext's, spelled as Python's."""
+    """What one task can learn about its topology and worker. The names are those of Storm's
+    TopologyContext, spelled in Python's style."""
 
     def __init__(self, worker: WorkerContext, task: int, conf: Mapping[str, Any]) -> None:
         self._worker = worker
         self.conf = conf
-        """The topology's configuration with the component's own on top."""
+        """The topology's configuration, overridden by the component's own."""
         self.this_task_id = task
         self.this_component_id = worker.task_to_component[task]
         self.this_task_index = self.component_tasks(self.this_component_id).index(task)
-        """Index among the component's tasks, from 0."""
+        """The index of this task among the component's tasks, from 0."""
         self.shell_metrics: dict[str, ShellMetric] = {}
-        """What the task's child has reported, by name, when it is a shell component."""
+        """The metrics that the child of a shell component has reported, by name."""
         self.metrics: dict[str, tuple[Any, float | None]] = {}
-        """What was registered: name -> (metric, seconds or None)."""
+        """The registered metrics: name -> (metric, interval in seconds or None)."""
 
     @property
     def topology_id(self) -> str:
@@ -63,7 +64,7 @@ class TopologyContext:
 
     @property
     def topology(self) -> Topology:
-        """The running topology, system components included."""
+        """The running topology, including system components."""
         return self._worker.topology
 
     @property
@@ -81,7 +82,7 @@ class TopologyContext:
 
     @property
     def code_dir(self) -> Path | None:
-        """Where the package is unpacked; None in local mode and in the test kit."""
+        """The folder in which the package is unpacked; None in local mode and in the test kit."""
         return self._worker.code_dir
 
     @property
@@ -95,22 +96,22 @@ class TopologyContext:
 
     @property
     def resources(self) -> dict[str, Any]:
-        """A dict that all tasks of this worker share (one thread, unless a component is
-        `blocking`)."""
+        """A dict that all tasks of this worker share. They run on one thread, except those of
+        `blocking` components."""
         return self._worker.resources
 
     def open_state(self) -> KeyValueState | None:
-        """The state that is kept for this task where it runs; None where nothing is kept: then a
-        StatefulBolt has it in memory."""
+        """The state that is stored for this task, or None if none is stored. A StatefulBolt then
+        keeps its state in memory."""
         opened = self._worker.open_state
         return None if opened is None else opened(self.this_component_id, self.this_task_id)
 
     def component(self, component_id: str) -> Component:
-        """Raises KeyError for an unknown id."""
+        """The component with this id. Raises KeyError for an unknown id."""
         return self._worker.topology.components[component_id]
 
     def component_of(self, task: int) -> str:
-        """The component of a task; raises KeyError."""
+        """The id of a task's component. Raises KeyError for an unknown task."""
         return self._worker.task_to_component[task]
 
     def component_tasks(self, component_id: str) -> list[int]:
@@ -122,7 +123,7 @@ class TopologyContext:
         )
 
     def output_fields(self, component_id: str, stream: str = "default") -> tuple[str, ...]:
-        """The fields of a stream; raises KeyError when it is not declared."""
+        """The fields of a stream. Raises KeyError if the component or stream is not declared."""
         return self.component(component_id).streams[stream].fields
 
     @property
@@ -135,7 +136,7 @@ class TopologyContext:
         return self.component(self.this_component_id).inputs
 
     def targets(self, component_id: str) -> dict[str, dict[str, Grouping]]:
-        """Who consumes a component: stream -> consumer -> grouping."""
+        """The consumers of a component: stream -> consumer -> grouping."""
         found: dict[str, dict[str, Grouping]] = {}
         for consumer in self._worker.topology.components.values():
             for source, grouping in consumer.inputs.items():
@@ -150,19 +151,22 @@ class TopologyContext:
     def register_metric(
         self, name: str, metric: _Metric, interval_secs: float | None = None
     ) -> _Metric:
-        """Have a metric read every so many seconds (None:
-        `topology.builtin.metrics.bucket.size.secs`) and given to the topology's metrics consumers;
-        returns the metric. Only in `open` or `prepare`. Raises ValueError for a name that is taken,
-        and TypeError for what has no `get_value_and_reset`."""
+        """Register a metric, and return it. It is read every `interval_secs` seconds (None:
+        `topology.builtin.metrics.bucket.size.secs`) and passed to the topology's metrics consumers.
+        Call this only in `open` or `prepare`. Raises ValueError if the name is in use or the
+        interval is not positive, and TypeError if `metric` has no `get_value_and_reset`."""
         if name in self.metrics:
-            raise ValueError(f"{self.this_component_id!r} has a metric {name!r} already")
+            raise ValueError(f"{self.this_component_id!r} already has a metric {name!r}")
         if not callable(getattr(metric, "get_value_and_reset", None)):
             raise TypeError(f"metric {name!r} has no get_value_and_reset(): {metric!r}")
         if interval_secs is not None and interval_secs <= 0:
-            raise ValueError(f"metric {name!r}: an interval of {interval_secs} s")
+            raise ValueError(
+                f"metric {name!r}: the interval must be positive, not {interval_secs} s"
+            )
         self.metrics[name] = (metric, interval_secs)
         return metric
 
     def wake(self) -> None:
-        """There is something to emit: end the spouts' idle wait now. From any thread."""
+        """End the idle wait of this worker's spouts now, because there is something to emit. May be
+        called from any thread."""
         self._worker.wake()

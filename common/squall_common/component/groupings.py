@@ -1,4 +1,5 @@
-"""Which task gets a tuple: the hash of a fields grouping, and groupings of the user's own.
+"""Groupings, which choose the tasks that get a tuple: the hash of a fields grouping, and custom
+groupings.
 
 A fields grouping sends equal values to the same task, from every worker, in every run, under every
 Python version. So it does not use `hash()` of strings (random in each process) but a CRC-32 over a
@@ -12,8 +13,8 @@ Python version. So it does not use `hash()` of strings (random in each process) 
     set, frozenset, dict                          elements sorted by their encoding
     an Enum, a dataclass, a registered type       its class path, and its name, fields or encoding
 
-Anything else is refused by name: guessing from `repr` would send equal values to different tasks.
-The values of the table in the tests are part of the wire contract between workers.
+Any other type is refused, and the error names it: hashing its `repr` would send equal values to
+different tasks. The hashes in the table in the tests are part of the wire contract between workers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EMPTY_REGISTRY = Registry()
 
-# The numeric hash is only the same everywhere where this is.
+# The numeric hash is the same everywhere only if this modulus is.
 assert sys.hash_info.modulus == 2**61 - 1, "squall needs a 64-bit Python"
 
 
@@ -55,7 +56,7 @@ class NoStableHashError(SquallError):
 
 
 def stable_hash(value: Any, registry: Registry = _EMPTY_REGISTRY) -> int:
-    """32 bits of `value` that are the same in every process. Raises NoStableHashError."""
+    """A 32-bit hash of `value` that is the same in every process. Raises NoStableHashError."""
     if type(value) is str:
         return zlib.crc32(value.encode("utf-8", "surrogatepass"), _CRC_OF_STR)
     return zlib.crc32(canonical_encoding(value, registry))
@@ -162,10 +163,10 @@ def _path(cls: type) -> str:
 
 
 class CustomGrouping(Remembering):
-    """A grouping of the user's own: `.custom("source", MyGrouping(...))`.
+    """Base class of groupings that users write: `.custom("source", MyGrouping(...))`.
 
-    One is made for each task of the source, in the worker, from the constructor's arguments (they
-    travel like a component's)."""
+    Each task of the source gets its own object, made in the worker from the constructor's arguments
+    (which are sent to it like a component's)."""
 
     def prepare(
         self, context: TopologyContext, stream: GlobalStreamId, target_tasks: Sequence[int]
@@ -177,13 +178,13 @@ class CustomGrouping(Remembering):
 
     @abc.abstractmethod
     def choose_tasks(self, task: int, values: Sequence[Any]) -> Sequence[int]:
-        """The tasks that get a tuple which `task` emits: any number of `target_tasks`, none too.
-        A task that is none of them fails the emit."""
+        """Return the tasks that get a tuple with these values that `task` emits: any of
+        `target_tasks`, or none. The emit fails if another task is returned."""
 
 
 class PartialKeyGrouping(CustomGrouping):
-    """Equal keys go to one of two tasks, whichever was sent less so far: the load stays even when
-    a few keys are very frequent; the consumer adds up two partial results a key.
+    """Sends equal keys to one of two tasks, whichever was sent fewer tuples so far. The load stays
+    even if a few keys are very frequent; a consumer has to combine two partial results per key.
 
     After Nasir et al., "The Power of Both Choices" (ICDE 2015), as Storm's PartialKeyGrouping."""
 

@@ -1,4 +1,4 @@
-"""Metrics: what components count themselves, and consumers of all that is counted.
+"""Metrics that components record themselves, and consumers that receive all metrics.
 
     class Split(Bolt):
         def prepare(self, conf, context):
@@ -8,8 +8,8 @@
             if not tup["line"]:
                 self.empty.incr()
 
-Every worker gives the metrics of its tasks, its users' and the built-in ones, to each class that
-`topology.metrics.consumer.register` names:
+Every worker passes the metrics of its tasks, both the built-in ones and those that components
+register, to each class that `topology.metrics.consumer.register` names:
 
     topology.metrics.consumer.register:
       - class: squall.metrics.LoggingMetricsConsumer
@@ -39,15 +39,15 @@ _OLD_FILES_MAX = 5
 
 
 class Metric(Protocol):
-    """Something that is asked for its value at the end of each interval. All calls come from the
-    component's worker loop; a metric of a `blocking` component is read while its thread runs."""
+    """A metric, whose value is read at the end of each interval. All calls come from the worker's
+    loop; a metric of a `blocking` component is read while the component's thread runs."""
 
     def get_value_and_reset(self) -> Any:
-        """The value of the interval that ends, and begin anew; None: nothing to tell."""
+        """Return the value for the interval that ends, and start a new one. None: no value."""
 
 
 class CountMetric:
-    """How often something happened."""
+    """Counts how often something happened: `metric.incr()`."""
 
     def __init__(self) -> None:
         self._value = 0
@@ -74,7 +74,7 @@ class MultiCountMetric:
 
 
 class AssignableMetric:
-    """A value as it was last set."""
+    """A value that is reported as it was last set."""
 
     def __init__(self, value: Any = None) -> None:
         self.value = value
@@ -87,8 +87,8 @@ class AssignableMetric:
 
 
 class MeanMetric:
-    """The mean of what was given in the interval; nothing when nothing was (Storm's
-    ReducedMetric of a MeanReducer)."""
+    """The mean of the values passed to `update` in the interval; no value if there were none
+    (Storm's ReducedMetric of a MeanReducer)."""
 
     def __init__(self) -> None:
         self._sum, self._count = 0.0, 0
@@ -105,7 +105,7 @@ class MeanMetric:
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """Where some data points come from."""
+    """The task that data points come from, and when they were read."""
 
     src_worker_host: str
     src_worker_port: int
@@ -117,7 +117,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True)
 class DataPoint:
-    """One metric's value of an interval."""
+    """The value of one metric for one interval."""
 
     name: str
     value: Any
@@ -125,7 +125,7 @@ class DataPoint:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerContext:
-    """What a consumer may know of its worker. `log_dir` is None in local mode."""
+    """The topology and worker that a consumer runs in. `log_dir` is None in local mode."""
 
     topology_id: str
     worker_host: str
@@ -134,23 +134,26 @@ class ConsumerContext:
 
 
 class MetricsConsumer:
-    """Takes the metrics of one worker's tasks. One instance a worker and a registration, all calls
-    on a thread of its own: it may block. What it is too slow for is dropped and counted."""
+    """Base class of consumers, which receive the metrics of one worker's tasks.
+
+    Each worker makes one instance per registration. All calls to it come from a separate thread, so
+    it may block. If it is too slow, data points are dropped and counted.
+    """
 
     def prepare(self, conf: Mapping[str, Any], argument: Any, context: ConsumerContext) -> None:
-        """Called once. `argument` is the registration's."""
+        """Called once, first. `argument` is the `argument` of the registration."""
 
     def handle_data_points(self, task_info: TaskInfo, data_points: Sequence[DataPoint]) -> None:
         """Called for each task at the end of each interval. An exception is reported as an error of
-        the topology's `__system` component; the next call comes as usual."""
+        the topology's `__system` component and does not stop further calls."""
         raise NotImplementedError(f"{type(self).__name__} does not define handle_data_points()")
 
     def cleanup(self) -> None:
-        """Called at a graceful stop."""
+        """Called at a graceful stop of the worker."""
 
 
 class LoggingMetricsConsumer(MetricsConsumer):
-    """Writes every data point to `worker.log.metrics` beside the worker's log, one a line:
+    """Writes every data point to `worker.log.metrics` beside the worker's log, one per line:
 
     2026-11-21T09:12:00 host:6700 12:split __emit-count {"default": 20}
     """
@@ -186,6 +189,6 @@ class LoggingMetricsConsumer(MetricsConsumer):
 
 def _shown(value: Any) -> str:
     text = str(value)
-    if not text.isprintable():  # nothing of a topology's forges a line
+    if not text.isprintable():  # nothing from a topology can forge a line
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text

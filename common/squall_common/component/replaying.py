@@ -1,4 +1,4 @@
-"""A spout that loses no message that failed: `ReplayingSpout`.
+"""`ReplayingSpout`: a spout that emits failed messages again.
 
     class Sentences(ReplayingSpout):
         outputs = ["sentence"]
@@ -13,10 +13,10 @@
             line = self.lines.readline()
             return [line] if line else None
 
-A message that fails or times out must come from its source again, or it is lost. Many sources
-cannot be asked again for a single message (a file, a socket, a generator), so this spout keeps what
-it emitted, in memory, until it is acked. What was kept goes with the worker: a source that must not
-lose messages then either (a queue, a log) has to forget them only when `acked` says so.
+A message that fails or times out is lost unless its spout emits it again. Many sources cannot
+supply a single message again (a file, a socket, a generator), so this spout keeps each message in
+memory until it is acked. The messages that it keeps are lost with the worker. To survive that too,
+a source that stores its messages (a queue, a log) must forget one only when `acked` is called.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class ReplayingSpout(Spout):
     """A spout that keeps each message until it is acked, and emits it again when it fails.
 
-    A subclass defines `next_message` in place of `next_tuple`, and `acked` where its source must
-    know what was processed:
+    A subclass defines `next_message` instead of `next_tuple`, and `acked` if its source must know
+    which messages were processed:
 
         class Orders(ReplayingSpout):
             outputs = ["order", "amount"]
@@ -54,11 +54,12 @@ class ReplayingSpout(Spout):
             def acked(self, values):
                 self.queue.delete(values[0])
 
-    A message that failed is emitted before new ones, with the message id that it had, so that
+    A failed message is emitted again before new ones, with the same message id, so that
     `topology.max.replays` counts its failures. All messages go to the stream "default".
     """
 
-    #: Keep at most so many messages. Below this, `topology.max.spout.pending` is the bound.
+    #: The largest number of messages to keep. A smaller `topology.max.spout.pending` limits it
+    #: further.
     messages_max: int = 10_000
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -77,13 +78,13 @@ class ReplayingSpout(Spout):
         self._ids = count(1)
 
     def next_message(self) -> Sequence[Any] | None:
-        """The values of the next message, None when there is none now. They must not be changed
-        afterwards."""
+        """Return the values of the next message, or None if there is none now. Do not change the
+        values afterwards."""
         raise NotImplementedError(f"{type(self).__name__} does not define next_message()")
 
     def acked(self, values: Sequence[Any]) -> None:
-        """The message with these values was processed, or is a dead letter: it is not emitted
-        again."""
+        """Called when the message with these values was processed, or became a dead letter: it will
+        not be emitted again."""
 
     def next_tuple(self) -> None:
         if self._failed:

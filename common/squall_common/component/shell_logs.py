@@ -1,4 +1,4 @@
-"""Where the `log` commands of shell components go (`topology.multilang.log.handler`)."""
+"""Handlers for the `log` commands of shell components (`topology.multilang.log.handler`)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ KEY = "topology.multilang.log.handler"
 
 
 class ShellLogHandler(Protocol):
-    """One is made for each task, without arguments. It runs on the worker's event loop: what takes
-    time belongs in a thread of its own."""
+    """The interface of log handlers. One is made for each task, without arguments. It runs on the
+    worker's event loop, so do slow work in another thread."""
 
     def set_up_context(self, context: TopologyContext) -> None:
-        """Called once, before anything is logged, with the context of the task."""
+        """Called once with the context of the task, before anything is logged."""
 
     def log(self, level: int, message: str) -> None:
-        """The component logged a message, at one of Python's levels (logging.INFO ...)."""
+        """Called when the component logs a message. `level` is one of Python's levels
+        (logging.INFO ...)."""
 
 
 class DefaultShellLogHandler:
-    """To the worker's log, under the logger `topology.COMPONENT.TASK`."""
+    """Writes to the worker's log, through the logger `topology.COMPONENT.TASK`."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger("topology")
@@ -40,8 +41,9 @@ class DefaultShellLogHandler:
 
 
 def make_log_handler(path: object, context: TopologyContext) -> ShellLogHandler:
-    """By `module:Class`. None, and the name of a Java class (Storm's configuration): the default
-    one. Raises SquallError for a class that is not there or is none."""
+    """Make the handler that `path` names as `module:Class`, or the default handler if `path` is
+    None or names a Java class (Storm's configuration). Raises SquallError if there is no such class
+    or it cannot be used."""
     handler: ShellLogHandler = DefaultShellLogHandler()
     if isinstance(path, str) and ":" in path:
         try:

@@ -1,4 +1,4 @@
-"""What shell components report with the protocol's `metrics` command."""
+"""The metrics that shell components report with the protocol's `metrics` command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class ShellMetric:
-    """One metric of one task. Which of the three is meant is the component's business, as it is in
+    """One metric of one task. Which of the three values is meant depends on the component, as in
     Storm, where one of several kinds of metric is registered under the name."""
 
     last: Any = None  # as reported (AssignableShellMetric)
@@ -16,7 +16,7 @@ class ShellMetric:
     updates: int = 0
 
     def update(self, value: Any) -> None:
-        """The component reported a value: any JSON."""
+        """Record a value that the component reported: any JSON."""
         self.updates += 1
         self.last = value
         if value is None:

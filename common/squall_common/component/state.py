@@ -8,9 +8,10 @@
             self.state.put(tup["word"], count)
             self.emit([tup["word"], count])
 
-Each task has a state of its own: group the input by the key's fields. On a cluster it is in memory
-and is gone with its worker. On Spark's streams it is kept across micro-batches and restarts. Keys
-and values are what may be emitted too; a value that was put must not be changed, put it again.
+Each task has its own state, so group the input by the fields of the key. On a cluster the state is
+in memory and is lost with its worker. On a stream on Spark it is kept across micro-batches and
+restarts. Keys and values can have any type that can be emitted. Do not change a value after `put`;
+`put` a new one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class KeyValueState(Protocol):
     """The state of one task."""
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        """The value of a key, or `default`."""
+        """The value of a key, or `default` if the key is not set."""
         ...
 
     def put(self, key: Hashable, value: Any) -> None:
@@ -38,11 +39,12 @@ class KeyValueState(Protocol):
         ...
 
     def delete(self, key: Hashable) -> None:
-        """Forget a key; nothing happens when it is not there."""
+        """Remove a key; does nothing if the key is not set."""
         ...
 
     def iterate(self) -> Iterator[tuple[Any, Any]]:
-        """Every key with its value, as they are now: the state may be changed meanwhile."""
+        """All keys with their values, as they are now: the state may be changed during the
+        iteration."""
         ...
 
 
@@ -69,7 +71,7 @@ class MemoryState:
 
 
 class StatefulBolt(Bolt):
-    """A bolt whose memory is `self.state`, there from `prepare` on."""
+    """A bolt that keeps its state in `self.state`, which is available from `prepare` on."""
 
     state: KeyValueState
 

@@ -1,4 +1,4 @@
-"""What a bolt sees of a tuple. The engine has the real class; this is the promise it keeps."""
+"""The interface of the tuples that bolts receive. The class that implements it is in the engine."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 class Tuple(Protocol):
     """A tuple that a bolt receives: named values, and where they come from.
 
-    `tup["word"]` and `tup[0]` give a value; values must not be changed.
+    `tup["word"]` and `tup[0]` return a value. Do not change values.
     """
 
     @property
@@ -23,7 +23,7 @@ class Tuple(Protocol):
 
     @property
     def source_component(self) -> str:
-        """Id of the component that emitted it ("__system" for ticks)."""
+        """The id of the component that emitted it ("__system" for ticks)."""
         ...
 
     @property
@@ -42,10 +42,10 @@ class Tuple(Protocol):
         ...
 
     def __getitem__(self, key: str | int) -> Any:
-        """The value of a field, or at an index. Raises KeyError (naming the fields that there
-        are) or IndexError."""
+        """The value of a field, or at an index. Raises KeyError (which lists the tuple's fields) or
+        IndexError."""
         ...
 
     def get(self, field: str, default: Any = None) -> Any:
-        """The value of a field, or `default` when the stream has no such field."""
+        """The value of a field, or `default` if the stream has no such field."""
         ...

@@ -107,7 +107,7 @@ def test_context_and_log_are_there_once_bound():
 def test_before_it_is_bound_each_use_says_from_when_on(use):
     with pytest.raises((SquallError, AttributeError)) as caught:
         Count().emit(["a"]) if use == "emit" else getattr(Count(), use)
-    assert "is not there yet" in str(caught.value)
+    assert "is not available yet" in str(caught.value)
     assert "prepare()" in str(caught.value)
     with pytest.raises((SquallError, AttributeError), match=r"open\(\)"):
         Source().emit(["a"]) if use == "emit" else getattr(Source(), use)
