@@ -111,7 +111,7 @@ WORKER_KEYS = (
 
 
 def worker_conf(node_conf: Mapping[str, Any]) -> dict[str, Any]:
-    """What the workers of a node get of its configuration."""
+    """The part of a node's configuration that its workers get."""
     wanted = WORKER_KEYS.union(node_conf.get(EXTRA_KEYS) or ())
     return {
         key: value
@@ -121,7 +121,7 @@ def worker_conf(node_conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_conf(nimbus_conf: Mapping[str, Any]) -> dict[str, Any]:
-    """What a topology gets of Nimbus' configuration, below its own."""
+    """The part of Nimbus' configuration that a topology gets, below its own."""
     return {
         key: value
         for key, value in nimbus_conf.items()

@@ -296,7 +296,7 @@ def component_conf(
 ) -> dict[str, Any]:
     """The configuration that one component sees: its own conf on top of the topology's, except for
     the keys that only a whole topology can have (`COMPONENT_KEYS` says which it may override).
-    Keys that are nobody's option are the user's own and pass."""
+    Keys that are not options belong to the user and pass."""
     own = {
         key: value
         for key, value in component_conf.items()
@@ -317,8 +317,9 @@ def log_dir(conf: Mapping[str, Any]) -> Path:
 
 
 def unknown_keys(conf: Mapping[str, Any]) -> dict[str, str | None]:
-    """Keys that are no option, each with the option that it may be a misspelling of. A topology's
-    keys are its own affair: one is reported only when it is a misspelling."""
+    """Keys that are not options, each with the option that it may be a misspelling of. A topology
+    may have keys of its own, so a key is reported only if it looks misspelled or
+    begins like a daemon's."""
     found = {}
     for key in conf:
         if verdict_of(key) is not None:

@@ -1,4 +1,4 @@
-"""Every option of Squall, declared once, and every key of Apache Storm's with what happens to it.
+"""Every option of Squall, declared once, and every key of Apache Storm's with its verdict.
 
 `OPTIONS` are the keys that Squall knows, in the order of `defaults.yaml`; one module declares those
 of one subject. `squall_common.config.options.storm` has the keys of Storm's that Squall does not

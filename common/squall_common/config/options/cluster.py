@@ -49,7 +49,7 @@ OPTIONS = (
         "storm.log.level",
         either("DEBUG", "INFO", "WARNING", "ERROR"),
         "INFO",
-        "Least severe level that daemons and workers log: DEBUG, INFO, WARNING or ERROR.",
+        "Lowest level that daemons and workers log: DEBUG, INFO, WARNING or ERROR.",
         scope=DAEMON | CLIENT,
         readers=NIMBUS | SUPERVISOR | WORKER | DRPC | COMMAND,
         storm=OURS,
@@ -104,8 +104,8 @@ OPTIONS = (
         "storm.bind.host",
         TEXT,
         "127.0.0.1",
-        "Address that listeners bind to. Elsewhere than on loopback they need "
-        "authentication, or storm.security.insecure.",
+        "Address that listeners bind to. Outside loopback they need authentication, or "
+        "storm.security.insecure.",
         scope=DAEMON,
         readers=NIMBUS | SUPERVISOR | WORKER | DRPC,
         storm=OURS,
@@ -114,8 +114,7 @@ OPTIONS = (
         "storm.security.insecure",
         YES_NO,
         False,
-        "Allow listeners without authentication elsewhere than on loopback (private "
-        "networks only).",
+        "Allow listeners without authentication outside loopback (for private networks only).",
         scope=DAEMON,
         readers=NIMBUS | SUPERVISOR | WORKER | DRPC,
         storm=OURS,
@@ -124,7 +123,7 @@ OPTIONS = (
         "storm.http.hosts",
         HOSTS,
         None,
-        "Names under which HTTP listeners may be asked (the Host of a request), besides "
+        "Names by which clients may address HTTP listeners (the Host of a request), besides "
         "addresses of this machine and localhost; null: the node's own names, "
         'storm.bind.host and drpc.servers. ["*"] for listeners behind a proxy that checks '
         "it.",
@@ -136,10 +135,10 @@ OPTIONS = (
         "storm.messaging.curve",
         Kind("true, false or auto", lambda v: isinstance(v, bool) or v == "auto"),
         "auto",
-        "Encrypt connections between workers with a key that each topology has of its own, "
-        'and let in nobody who does not have it: true, false, or "auto", which means true, '
-        "on loopback too. What Nimbus has when a topology is submitted counts for it, "
-        "unless the topology says otherwise.",
+        "Encrypt connections between workers with a separate key for each topology, and refuse "
+        'peers that do not have it: true, false, or "auto", which means true, even on loopback. '
+        "Nimbus' value when a topology is submitted applies to that topology, unless the topology "
+        "sets its own.",
         scope=DAEMON | TOPOLOGY,
         readers=NIMBUS | SUPERVISOR | WORKER,
         storm=OURS,
@@ -167,7 +166,7 @@ OPTIONS = (
         COUNT,
         500,
         "First pause between two tries, in milliseconds; it doubles each time (Storm: "
-        "2000). A person who gave a wrong address waits 3.5 s for the answer.",
+        "2000). With a wrong address, a command fails after 3.5 s.",
         scope=DAEMON | CLIENT,
         readers=COMMAND,
         unit="milliseconds",

@@ -52,7 +52,7 @@ class _Mark(enum.Enum):
 
 AS_HERE, OURS = _Mark.AS_HERE, _Mark.OURS
 
-NO_USERS = "Squall does not authenticate users yet, so it would keep nobody out"
+NO_USERS = "Squall does not authenticate users yet, so it would not keep anyone out"
 
 
 @dataclass(frozen=True, slots=True)

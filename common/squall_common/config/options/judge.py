@@ -1,4 +1,4 @@
-"""What a configuration asks for that Squall refuses, ignores, or has under another name."""
+"""Finds the keys of a configuration that Squall refuses, ignores, or knows by another name."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def mapped(conf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mapping_problems(conf: Mapping[str, Any]) -> list[str]:
-    """What is wrong with values that another option would get, without the name of the place."""
+    """Problems in values that another option would get, without the name of the place."""
     problems = []
     for key, value in conf.items():
         storm = STORM_KEYS.get(key)

@@ -1,4 +1,4 @@
-"""What a value may be: a type and a range in words and in code.
+"""The kinds of values that options have: a type and a range, in words and in code.
 
 A `Kind` says what it expects and checks a value. Every number has both ends, every text and
 container a length: a submitter may write anything into a configuration, and a daemon counts,

@@ -35,8 +35,8 @@ OPTIONS = (
         "storm.id",
         TEXT,
         None,
-        "Id of this supervisor; null: one that it makes up at its first start and keeps. In a "
-        "topology's configuration Nimbus puts the topology's id here.",
+        "Id of this supervisor; null: one that it creates at its first start and keeps. In a "
+        "topology's configuration, Nimbus sets this to the topology's id.",
         scope=DAEMON,
         readers=SUPERVISOR,
     ),
@@ -44,7 +44,7 @@ OPTIONS = (
         "supervisor.slots.ports",
         list_of(FIXED_PORT),
         [6700, 6701, 6702, 6703],
-        "Ports of a supervisor's slots: one worker each, its virtual port.",
+        "Ports of a supervisor's slots. Each slot runs one worker; the port is a virtual one.",
         scope=DAEMON,
         readers=SUPERVISOR,
     ),
@@ -60,7 +60,7 @@ OPTIONS = (
         "supervisor.thrift.max_buffer_size",
         FRAME,
         1048576,
-        "Largest frame that a supervisor takes, in bytes.",
+        "Largest frame that a supervisor accepts, in bytes.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="bytes",
@@ -88,8 +88,8 @@ OPTIONS = (
         SECS,
         120,
         "How long a worker may take from its launch to its first heartbeat, which it "
-        "writes before it imports anything. From then on supervisor.worker.timeout.secs "
-        "counts, while its tasks are made, too.",
+        "writes before it imports anything. From then on, even while it creates its tasks, "
+        "supervisor.worker.timeout.secs applies.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="seconds",
@@ -98,7 +98,7 @@ OPTIONS = (
         "supervisor.worker.timeout.secs",
         SECS,
         30,
-        "A worker whose local heartbeat is older is killed and launched again.",
+        "A worker whose local heartbeat is older than this is killed and restarted.",
         scope=DAEMON,
         readers=SUPERVISOR | WORKER,
         unit="seconds",
@@ -107,7 +107,7 @@ OPTIONS = (
         "supervisor.worker.shutdown.sleep.secs",
         number(),
         3,
-        "How long a worker may take to stop by itself before it is killed.",
+        "How long a worker may take to stop before it is killed.",
         scope=DAEMON,
         readers=SUPERVISOR | WORKER,
         unit="seconds",
@@ -116,7 +116,7 @@ OPTIONS = (
         "supervisor.monitor.frequency.secs",
         SECS,
         3,
-        "How often the supervisor looks at how much memory its workers use.",
+        "How often the supervisor checks how much memory its workers use.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="seconds",
@@ -125,7 +125,7 @@ OPTIONS = (
         "supervisor.heartbeat.frequency.secs",
         SECS,
         5,
-        "How often the supervisor tells ZooKeeper that it lives.",
+        "How often the supervisor writes its heartbeat to ZooKeeper.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="seconds",
@@ -134,7 +134,7 @@ OPTIONS = (
         "supervisor.assignment.sync.secs",
         SECS,
         10,
-        "How often all assignments are read again, watches or not.",
+        "How often all assignments are read again, even if no watch fired.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="seconds",
@@ -144,7 +144,7 @@ OPTIONS = (
         "supervisor.worker.min.uptime.secs",
         number(),
         10,
-        "A worker that ran for less counts as crashing: its next launch backs off.",
+        "A worker that ran for less than this counts as crashing: its next launch is delayed.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="seconds",
@@ -164,7 +164,7 @@ OPTIONS = (
         "supervisor.blobstore.download.thread.count",
         whole(1, 1000),
         5,
-        "Downloads under way at once.",
+        "Number of downloads at the same time.",
         scope=DAEMON,
         readers=SUPERVISOR,
     ),
@@ -180,7 +180,7 @@ OPTIONS = (
         "supervisor.localizer.update.blob.interval.secs",
         SECS,
         30,
-        "How often changed blobs are looked for.",
+        "How often the supervisor checks for changed blobs.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="seconds",
@@ -198,7 +198,7 @@ OPTIONS = (
         "supervisor.localizer.cache.target.size.mb",
         MEGABYTES,
         10240,
-        "Size to which cached files are kept, in MiB (files in use are never deleted).",
+        "Size to which the cached files are reduced, in MiB (files in use are never deleted).",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="MiB",
@@ -225,7 +225,7 @@ OPTIONS = (
         "worker.heap.memory.mb",
         number(0.0, BYTES_MAX >> 20, above=True),
         None,
-        "Limit of memory of workers whose topologies declare none, in MiB; null: no limit "
+        "Memory limit of workers whose topologies declare none, in MiB; null: no limit "
         "(Storm: 768, a heap's size).",
         scope=DAEMON,
         readers=SUPERVISOR,
@@ -236,7 +236,8 @@ OPTIONS = (
         "storm.supervisor.memory.limit.tolerance.margin.mb",
         MEGABYTES,
         128.0,
-        "What a worker may hold above its limit of memory, in MiB. The interpreter has room in it.",
+        "How much memory a worker may use above its memory limit, in MiB; it leaves room for the "
+        "interpreter.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="MiB",
@@ -245,8 +246,8 @@ OPTIONS = (
         "storm.supervisor.hard.memory.limit.multiplier",
         number(1.0, 1000000),
         2.0,
-        "A worker that is over its limit at two looks (supervisor.monitor.frequency.secs) "
-        "in a row is drained and restarted; one that holds more than so many times its "
+        "A worker that is over its limit at two checks (supervisor.monitor.frequency.secs) "
+        "in a row is drained and restarted; one that uses more than this many times its "
         "limit is killed at once.",
         scope=DAEMON,
         readers=SUPERVISOR,
@@ -255,8 +256,8 @@ OPTIONS = (
         "storm.worker.min.cpu.pcore.percent",
         PERCENT_OF_CORES,
         50.0,
-        "Least CPU that a worker is limited to, in percent of one core (Storm: 0): less "
-        "would make its start take minutes.",
+        "Lowest CPU limit of a worker, in percent of one core (Storm: 0): with less, its start "
+        "would take minutes.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="percent of a core",
@@ -284,7 +285,7 @@ OPTIONS = (
         "supervisor.run.worker.as.user.choices",
         list_of(TEXT),
         [],
-        "Users of whom a topology whose submitter is unknown may choose one, with "
+        "Users from whom a topology whose submitter is unknown may choose one with "
         "topology.run.as.user.",
         scope=DAEMON,
         readers=SUPERVISOR,
@@ -294,7 +295,7 @@ OPTIONS = (
         "supervisor.run.worker.as.user.min.uid",
         POSITIVE,
         1000,
-        "Users with a smaller id are the system's, and refused.",
+        "Users with a smaller id are system users, and are refused.",
         scope=DAEMON,
         readers=SUPERVISOR,
         storm=OURS,
@@ -303,9 +304,9 @@ OPTIONS = (
         "storm.resource.isolation.plugin.enable",
         YES_NO,
         False,
-        "Give each worker a cgroup, which holds it and all that it starts to its limits of "
-        "memory (the limit and the tolerance above) and CPU. Needs root, or a folder of "
-        "its own for the supervisor.",
+        "Give each worker a cgroup, which holds it and all processes that it starts to its limits "
+        "of memory (the limit and the tolerance above) and CPU. Needs root, or a cgroup folder "
+        "that belongs to the supervisor.",
         scope=DAEMON,
         readers=SUPERVISOR,
     ),
@@ -314,7 +315,7 @@ OPTIONS = (
         TEXT,
         None,
         "Which plug-in isolates workers: cgroups, v2 or v1. Storm's name for it, "
-        "org.apache.storm.container.cgroup.CgroupManager, is taken too; nothing else is.",
+        "org.apache.storm.container.cgroup.CgroupManager, is also accepted; nothing else is.",
         scope=DAEMON,
         readers=SUPERVISOR,
         storm="org.apache.storm.container.cgroup.CgroupManager",
@@ -323,7 +324,7 @@ OPTIONS = (
         "storm.cgroup.hierarchy.dir",
         TEXT,
         None,
-        "Folder below which cgroups are made; null: where they are mounted.",
+        "Folder in which cgroups are created; null: where they are mounted.",
         scope=DAEMON,
         readers=SUPERVISOR,
         storm="/cgroup/storm_resources",
@@ -332,8 +333,8 @@ OPTIONS = (
         "storm.supervisor.cgroup.rootdir",
         TEXT,
         "storm",
-        "Folder in storm.cgroup.hierarchy.dir for the cgroups of supervisors, one folder a "
-        "node each.",
+        "Folder in storm.cgroup.hierarchy.dir for the cgroups of supervisors, with one folder per "
+        "node.",
         scope=DAEMON,
         readers=SUPERVISOR,
     ),
@@ -341,8 +342,8 @@ OPTIONS = (
         "storm.cgroup.resources",
         list_of(either("cpu", "memory"), empty=False),
         ["cpu", "memory"],
-        "Controllers that limit workers. One that the kernel does not offer ends the "
-        "supervisor's start.",
+        "Controllers that limit workers. The supervisor does not start if the kernel does not "
+        "offer one of them.",
         scope=DAEMON,
         readers=SUPERVISOR,
     ),
@@ -351,8 +352,8 @@ OPTIONS = (
         list_of(TEXT),
         [],
         "Further keys of this node's configuration that its workers, and so the components "
-        "of every topology, get to see. Without it they get options of topologies and what "
-        "a worker goes by, and no key that is the site's own.",
+        "of every topology, can read. Without this option they get the options of topologies and "
+        "those that a worker reads, but none of the site's own keys.",
         scope=DAEMON,
         readers=SUPERVISOR,
         storm=OURS,
@@ -361,7 +362,8 @@ OPTIONS = (
         "supervisor.worker.limit.open.files",
         whole(64, 2**31 - 1),
         None,
-        "Most files and sockets that a worker may have open; null: as many as the supervisor.",
+        "Largest number of files and sockets that a worker may have open; null: as many as the "
+        "supervisor.",
         scope=DAEMON,
         readers=SUPERVISOR,
         storm=OURS,
@@ -370,8 +372,8 @@ OPTIONS = (
         "supervisor.worker.limit.processes",
         whole(16, 2**31 - 1),
         None,
-        "Most processes and threads that the worker's user may have, on the whole machine; "
-        "null: as many as the supervisor. The kernel does not hold root to it.",
+        "Largest number of processes and threads that the worker's user may have on the whole "
+        "machine; null: as many as the supervisor. The kernel does not apply it to root.",
         scope=DAEMON,
         readers=SUPERVISOR,
         storm=OURS,
@@ -381,7 +383,7 @@ OPTIONS = (
         whole(0, BYTES_MAX >> 20),
         0,
         "Largest core dump of a worker, in MiB; null: as large as the supervisor's. A core "
-        "dump holds what the worker held.",
+        "dump contains the worker's memory.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="MiB",
@@ -401,8 +403,8 @@ OPTIONS = (
         "supervisor.worker.limit.address.space.mb",
         whole(64, BYTES_MAX >> 20),
         None,
-        "Address space of each process of a worker, in MiB; null: as the supervisor's. Far "
-        "above what is in use: libraries reserve much and touch little.",
+        "Address space of each process of a worker, in MiB; null: the same as the supervisor's. "
+        "Set it far above the memory in use: libraries reserve much and touch little.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="MiB",
@@ -420,7 +422,7 @@ OPTIONS = (
         "worker.heartbeat.frequency.secs",
         SECS,
         1,
-        "How often a worker tells its supervisor that it lives.",
+        "How often a worker writes its heartbeat for its supervisor.",
         scope=DAEMON,
         readers=WORKER,
         unit="seconds",
@@ -439,7 +441,7 @@ OPTIONS = (
         "worker.profiler.command",
         TEXT,
         "py-spy",
-        "py-spy: a path, or a name that is looked for beside our Python and in PATH.",
+        "py-spy: a path, or a name that is searched for beside Squall's Python and in PATH.",
         scope=DAEMON,
         readers=SUPERVISOR,
         storm="flight.bash",
@@ -466,7 +468,7 @@ OPTIONS = (
         "task.refresh.poll.secs",
         SECS,
         10,
-        "How often a worker reads its assignment and status again, watches or not.",
+        "How often a worker reads its assignment and status again, even if no watch fired.",
         scope=DAEMON,
         readers=WORKER,
         unit="seconds",
@@ -475,7 +477,7 @@ OPTIONS = (
         "task.credentials.poll.secs",
         SECS,
         30,
-        "How often a worker looks for new credentials.",
+        "How often a worker checks for new credentials.",
         scope=DAEMON,
         readers=NO_READER,
         unit="seconds",
@@ -495,7 +497,7 @@ OPTIONS = (
         "num.stat.buckets",
         whole(1, 10000),
         20,
-        "Buckets of the counts of a time window.",
+        "Number of buckets for the counts of a time window.",
         scope=DAEMON,
         readers=NO_READER,
         ignored="the windows of statistics have a fixed number of buckets",

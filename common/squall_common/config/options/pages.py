@@ -64,12 +64,12 @@ def _sentence(option: Option) -> str:
 
 
 def tables() -> str:
-    """What stands in docs/configuration.md between BEGIN and END."""
+    """The part of docs/configuration.md between BEGIN and END."""
     lines = [
         "## Options",
         "",
-        '"Set in" says where a value counts: a node\'s site file, the configuration of a command, '
-        "of a topology, or of one component.",
+        '"Set in" says where a value has an effect: in a node\'s site file, or in the '
+        "configuration of a command, of a topology, or of one component.",
     ]
     for title, options in SECTIONS:
         lines += ["", f"### {title}", ""]
@@ -97,11 +97,12 @@ def tables() -> str:
 
 _VERDICTS = {
     Verdict.SUPPORTED: "Options of Squall with the same name and meaning.",
-    Verdict.MAPPED: "Squall has another option for it, which gets the value unless it is set too.",
+    Verdict.MAPPED: "Squall has a different option for it, which gets the value unless it is set "
+    "itself.",
     Verdict.REFUSED: "A configuration that sets one of these is refused: it asks for protection "
     "that Squall does not give yet. Storm's default, null, false and empty values pass.",
-    Verdict.IGNORED: "These have no effect. A value that is not Storm's default is warned of, once "
-    "in the output of the command and once in the log of the daemon.",
+    Verdict.IGNORED: "These have no effect. A value other than Storm's default causes one warning "
+    "in the output of the command and one in the log of the daemon.",
 }
 
 
@@ -159,7 +160,7 @@ def _cell(text: str) -> str:
 
 
 def with_tables(page: str) -> str:
-    """docs/configuration.md with what stands between BEGIN and END written anew."""
+    """docs/configuration.md with the part between BEGIN and END replaced."""
     head, begin, rest = page.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:

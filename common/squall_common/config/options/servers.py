@@ -79,7 +79,7 @@ OPTIONS = (
         number(),
         600,
         "How often supervisors look for logs of workers to delete; 0: never (Storm: null, "
-        "which is never).",
+        "which means never).",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="seconds",
@@ -89,8 +89,8 @@ OPTIONS = (
         "logviewer.cleanup.age.mins",
         SECS,
         10080,
-        "The logs of a worker that is gone are deleted once nothing in them has changed "
-        "for so long, in minutes.",
+        "The logs of a worker that no longer runs are deleted once they have not changed "
+        "for this long, in minutes.",
         scope=DAEMON,
         readers=NIMBUS | SUPERVISOR,
         unit="minutes",
@@ -99,8 +99,8 @@ OPTIONS = (
         "logviewer.max.sum.worker.logs.size.mb",
         MEGABYTES,
         4096,
-        "Size that the logs of all workers of a node may have, in MiB: above it the oldest "
-        "files are deleted, but never what a worker writes to.",
+        "Largest size of the logs of all workers of a node, in MiB: above it the oldest "
+        "files are deleted, but never a file that a worker writes to.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="MiB",
@@ -109,8 +109,8 @@ OPTIONS = (
         "logviewer.max.per.worker.logs.size.mb",
         MEGABYTES,
         2048,
-        "Size that the logs of one worker may have, in MiB; at most half of "
-        "logviewer.max.sum.worker.logs.size.mb counts.",
+        "Largest size of the logs of one worker, in MiB; never more than half of "
+        "logviewer.max.sum.worker.logs.size.mb.",
         scope=DAEMON,
         readers=SUPERVISOR,
         unit="MiB",
@@ -151,7 +151,7 @@ OPTIONS = (
         "drpc.max_buffer_size",
         FRAME,
         1048576,
-        "Largest frame that a DRPC server takes, in bytes.",
+        "Largest frame that a DRPC server accepts, in bytes.",
         scope=DAEMON | TOPOLOGY,
         readers=DRPC,
         unit="bytes",
@@ -169,7 +169,7 @@ OPTIONS = (
         "drpc.requests.max",
         POSITIVE,
         4096,
-        "Requests that a DRPC server has under way, at most; more are refused at once.",
+        "Largest number of requests that a DRPC server has under way; more are refused at once.",
         scope=DAEMON,
         readers=DRPC,
         storm=OURS,
@@ -187,7 +187,7 @@ OPTIONS = (
         "drpc.requests.bytes.max",
         whole(1024),
         268435456,
-        "Bytes of arguments that all requests under way may have together; more are "
+        "Largest total size of the arguments of all requests under way, in bytes; more are "
         "refused at once.",
         scope=DAEMON,
         readers=DRPC,
@@ -199,7 +199,7 @@ OPTIONS = (
         whole(1, 100),
         50,
         "Percent of drpc.requests.max, drpc.function.requests.max and "
-        "drpc.requests.bytes.max that one caller's address may take. 100 for a server "
+        "drpc.requests.bytes.max that one caller's address may use. Set it to 100 on a server "
         "whose callers all come through one proxy.",
         scope=DAEMON,
         readers=DRPC,

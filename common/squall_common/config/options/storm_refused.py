@@ -50,7 +50,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *refused(
-        "Squall does not authorize callers yet, so nobody would be kept out",
+        "Squall does not authorize callers yet, so it would not keep anyone out",
         {
             "drpc.authorizer": None,
             "drpc.authorizer.acl": None,
@@ -134,7 +134,7 @@ KEYS: tuple[StormKey, ...] = (
     ),
     *refused(
         "Squall does not authenticate itself to ZooKeeper and sets no access lists yet, so "
-        "all of it would be open to everybody who reaches it",
+        "all of it would be open to everyone who can reach it",
         {
             "storm.nimbus.zookeeper.acls.check": True,
             "storm.nimbus.zookeeper.acls.fixup": True,

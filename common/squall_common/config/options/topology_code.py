@@ -85,7 +85,7 @@ OPTIONS = (
         "topology.history.enable",
         YES_NO,
         False,
-        "Write down metrics, latencies, errors, events and a sample of the keys of fields "
+        "Record metrics, latencies, errors, events and a sample of the keys of fields "
         "groupings, for `storm spark report`. Needs squall[history] on the nodes.",
         scope=TOPOLOGY,
         readers=WORKER,
@@ -95,7 +95,7 @@ OPTIONS = (
         "topology.history.interval.secs",
         SECS,
         10,
-        "How often counts and latencies are noted.",
+        "How often counts and latencies are recorded.",
         scope=TOPOLOGY,
         readers=WORKER,
         unit="seconds",
@@ -105,8 +105,8 @@ OPTIONS = (
         "topology.history.rotation.secs",
         SECS,
         60,
-        "How often a worker writes a file of its history; one that is killed loses what it "
-        "noted since.",
+        "How often a worker writes a file of its history; a worker that is killed loses what it "
+        "recorded since the last file.",
         scope=TOPOLOGY,
         readers=WORKER,
         unit="seconds",
@@ -126,7 +126,7 @@ OPTIONS = (
         "topology.history.key.sampling.rate",
         number(0.0, 1.0),
         0.002,
-        "Share of the tuples of fields groupings whose key is noted; 0: none. Keys may be "
+        "Share of the tuples of fields groupings whose key is recorded; 0: none. Keys may be "
         "personal data.",
         scope=TOPOLOGY,
         readers=WORKER,
@@ -137,8 +137,8 @@ OPTIONS = (
         list_of(REGISTRATION),
         [],
         "Types that travel between workers by name: a list of class paths (module:Class), "
-        "or of {class path: codec path}. What components register in their own "
-        "configuration is added.",
+        "or of {class path: codec path}. Types that components register in their own "
+        "configuration are added.",
         scope=TOPOLOGY,
         readers=WORKER,
         storm=None,
@@ -174,7 +174,7 @@ OPTIONS = (
         "topology.skip.missing.kryo.registrations",
         YES_NO,
         False,
-        "Pass over entries of topology.kryo.register that cannot be imported, instead of "
+        "Skip entries of topology.kryo.register that cannot be imported, instead of "
         "ending the worker.",
         scope=TOPOLOGY,
         readers=WORKER,

@@ -31,8 +31,8 @@ OPTIONS = (
         "topology.message.timeout.secs",
         SECS,
         30,
-        "How long a message may take to be processed before it fails. (Between one and two "
-        "times this.)",
+        "How long the processing of a message may take before the message fails: between one and "
+        "two times this.",
         scope=TOPOLOGY,
         readers=NIMBUS | WORKER | DRPC,
         unit="seconds",
@@ -49,7 +49,7 @@ OPTIONS = (
         "topology.max.spout.pending",
         POSITIVE,
         None,
-        "Most messages that a spout task may have under way; null: no limit.",
+        "Largest number of pending messages of a spout task; null: no limit.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
     ),
@@ -57,7 +57,8 @@ OPTIONS = (
         "topology.max.error.report.per.interval",
         POSITIVE,
         5,
-        "Most errors that a component reports in one topology.error.throttle.interval.secs.",
+        "Largest number of errors that a component reports in one "
+        "topology.error.throttle.interval.secs.",
         scope=TOPOLOGY,
         readers=WORKER,
     ),
@@ -83,8 +84,8 @@ OPTIONS = (
         "topology.sleep.spout.wait.strategy.time.ms",
         number(),
         1,
-        "Pause of a spout that had nothing to emit, in milliseconds, at least: it grows to "
-        "50 while that goes on. `context.wake()` ends it. A component may have its own.",
+        "Shortest pause of a spout that had nothing to emit, in milliseconds; the pause grows to "
+        "50 while there is still nothing. `context.wake()` ends it. A component may have its own.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         unit="milliseconds",
@@ -94,8 +95,8 @@ OPTIONS = (
         "topology.worker.timeout.secs",
         SECS,
         None,
-        "A worker that has not been heard of for so long is launched again; null: the "
-        "supervisor's supervisor.worker.timeout.secs. At most worker.max.timeout.secs.",
+        "A worker whose heartbeat is older than this is restarted; null: the supervisor's "
+        "supervisor.worker.timeout.secs. At most worker.max.timeout.secs.",
         scope=TOPOLOGY,
         readers=SUPERVISOR,
         unit="seconds",
@@ -104,7 +105,8 @@ OPTIONS = (
         "topology.shellbolt.max.pending",
         POSITIVE,
         100,
-        "Tuples that wait for one shell bolt at most, between its inbox and its child's stdin.",
+        "Largest number of tuples that wait for one shell bolt between its inbox and its child's "
+        "stdin.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
     ),
@@ -122,8 +124,8 @@ OPTIONS = (
         "topology.multilang.serializer",
         TEXT,
         "json",
-        "How shell components' messages look: json, msgpack, or the name of a Java class "
-        "that does one of these. A component may have its own.",
+        "Format of shell components' messages: json, msgpack, or the name of a Java class "
+        "that implements one of these. A component may have its own.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm="org.apache.storm.multilang.JsonSerializer",
@@ -143,8 +145,9 @@ OPTIONS = (
         "topology.multilang.environment",
         map_of(SCALAR),
         None,
-        "Environment variables of a shell component's child, beside topology.environment: "
-        "a map of strings (Storm's ShellBolt.setEnv). A component's own affair.",
+        "Environment variables of a shell component's child, in addition to "
+        "topology.environment: a map of strings (Storm's ShellBolt.setEnv). Usually set for a "
+        "component.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,
@@ -153,9 +156,9 @@ OPTIONS = (
         "topology.multilang.linger.micros",
         COUNT,
         50,
-        "How long a worker may look for the next message of a shell component's child that "
+        "How long a worker may wait for the next message of a shell component's child that "
         "it has just answered, in microseconds, before it goes back to its other work (2 "
-        "ms in total); 0: not at all, as on one core.",
+        "ms in total); 0: not at all, as on a machine with one core.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         unit="microseconds",
@@ -165,8 +168,8 @@ OPTIONS = (
         "topology.multilang.log.handler",
         TEXT,
         None,
-        "The class (module:Class) that is given what shell components log; null: the "
-        "worker's log. So is the name of a Java class. A component may have its own.",
+        "The class (module:Class) that receives the log messages of shell components; null, or "
+        "the name of a Java class: the worker's log. A component may have its own.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
     ),
@@ -184,7 +187,7 @@ OPTIONS = (
         "topology.disable.loadaware.messaging",
         YES_NO,
         False,
-        "Choose shuffle targets evenly, without regard to how full their inboxes are.",
+        "Choose shuffle targets evenly, regardless of how full their inboxes are.",
         scope=TOPOLOGY,
         readers=WORKER,
     ),
@@ -192,7 +195,7 @@ OPTIONS = (
         "topology.localityaware.higher.bound",
         number(),
         0.8,
-        "Load of a worker's own targets, from 0 to 1, above which a local-or-shuffle takes "
+        "Load of a worker's own targets, from 0 to 1, above which a local-or-shuffle grouping uses "
         "all targets.",
         scope=TOPOLOGY,
         readers=WORKER,
@@ -201,8 +204,8 @@ OPTIONS = (
         "topology.localityaware.lower.bound",
         number(),
         0.2,
-        "Load of a worker's own targets, from 0 to 1, below which a local-or-shuffle goes "
-        "back to its own.",
+        "Load of a worker's own targets, from 0 to 1, below which a local-or-shuffle grouping "
+        "returns to its own targets.",
         scope=TOPOLOGY,
         readers=WORKER,
     ),
@@ -219,8 +222,8 @@ OPTIONS = (
         "topology.max.replication.wait.time.sec",
         number(-1),
         60,
-        "How long Nimbus waits for topology.min.replication.count before it goes on "
-        "without; -1: as long as it takes.",
+        "How long Nimbus waits for topology.min.replication.count before it continues "
+        "without it; -1: as long as it takes.",
         scope=TOPOLOGY,
         readers=NIMBUS,
         unit="seconds",
@@ -229,7 +232,7 @@ OPTIONS = (
         "topology.executor.receive.buffer.size",
         whole(1, INT_MAX),
         32768,
-        "Tuples that the inbox of one task may hold, at most; topology.worker.buffer.bytes "
+        "Largest number of tuples in the inbox of one task; topology.worker.buffer.bytes "
         "limits their size.",
         scope=TOPOLOGY,
         readers=WORKER,

@@ -20,8 +20,8 @@ OPTIONS = (
         "Restart a worker in which a call of a component (execute, next_tuple, ack ...) "
         "has not returned for this long; null: never. At topology.message.timeout.secs it "
         "is reported as an error. A component may have its own; `next_tuple` on a thread "
-        "(blocking = True) or in a coroutine, which may wait for input, counts only if it "
-        "has.",
+        "(blocking = True) or in a coroutine may wait for input, so it counts only for a component "
+        "that sets this option.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         unit="seconds",
@@ -32,8 +32,8 @@ OPTIONS = (
         "topology.worker.buffer.bytes",
         whole(65536, 2**40),
         33554432,
-        "Memory for tuples that wait, in bytes a worker: half for what has come from other "
-        "workers, half for inboxes. What feeds a full one waits.",
+        "Memory for waiting tuples, in bytes per worker: half for tuples from other workers, half "
+        "for inboxes. Tasks that feed a full one wait.",
         scope=TOPOLOGY,
         readers=WORKER,
         unit="bytes",
@@ -43,7 +43,7 @@ OPTIONS = (
         "topology.bolt.async.concurrency",
         whole(1, 1000000),
         100,
-        "Tuples that one task of an `async def execute` bolt works on at once.",
+        "Number of tuples that one task of an `async def execute` bolt processes concurrently.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,
@@ -63,7 +63,8 @@ OPTIONS = (
         "topology.fail.on.worker.loss",
         YES_NO,
         True,
-        "Fail at once what was under way in a worker that died, instead of at the message timeout.",
+        "Fail messages that were in flight in a worker that died at once, instead of at the "
+        "message timeout.",
         scope=TOPOLOGY,
         readers=WORKER,
         storm=OURS,
@@ -72,8 +73,8 @@ OPTIONS = (
         "topology.max.replays",
         COUNT,
         None,
-        "How often a spout's message may be replayed. One that fails once more goes to the "
-        "spout's stream __dead_letter, if a bolt consumes that. null: no limit.",
+        "How often a spout's message may be replayed. If it then fails again, it goes to the "
+        "spout's stream __dead_letter, if a bolt consumes that stream. null: no limit.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,
@@ -82,9 +83,9 @@ OPTIONS = (
         "topology.max.worker.kills",
         COUNT,
         3,
-        "At so many unexpected ends of a worker may a spout's message have been in hand. "
-        "Then it goes to the spout's stream __dead_letter, if a bolt consumes that. 0 or "
-        "null: it is emitted for ever.",
+        "A spout's message that was in hand at this many unexpected exits of a worker goes to the "
+        "spout's stream __dead_letter, if a bolt consumes that stream. 0 or null: it is replayed "
+        "forever.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,
@@ -94,7 +95,7 @@ OPTIONS = (
         "topology.fall.back.on.pickle",
         YES_NO,
         False,
-        "Allow pickle for values that nothing else can carry. Whoever reaches a worker's "
+        "Allow pickle for values that cannot be encoded otherwise. Anyone who can reach a worker's "
         "port can then run code in it.",
         scope=TOPOLOGY,
         readers=WORKER | COMMAND,
@@ -104,7 +105,7 @@ OPTIONS = (
         "topology.spout.batch",
         whole(1, 1000000),
         None,
-        "Calls of next_tuple in one turn of the run loop, at most. null: 256, or as many "
+        "Largest number of calls of next_tuple in one turn of the run loop. null: 256, or as many "
         "as the worker has tasks.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
@@ -114,7 +115,7 @@ OPTIONS = (
         "topology.run.turn.ms",
         MILLIS,
         2,
-        "How long one turn of the run loop lasts, in milliseconds, at most.",
+        "Longest duration of one turn of the run loop, in milliseconds.",
         scope=TOPOLOGY,
         readers=WORKER,
         unit="milliseconds",

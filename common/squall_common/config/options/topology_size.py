@@ -41,7 +41,7 @@ OPTIONS = (
         "topology.workers",
         TASKS,
         1,
-        "Worker processes.",
+        "Number of worker processes.",
         scope=TOPOLOGY,
         readers=NIMBUS | COMMAND,
     ),
@@ -49,7 +49,7 @@ OPTIONS = (
         "topology.tasks",
         TASKS,
         None,
-        "Tasks of each component that sets none itself; null: as many as executors.",
+        "Number of tasks of each component that does not set it; null: as many as executors.",
         scope=TOPOLOGY,
         readers=NIMBUS | WORKER | COMMAND,
     ),
@@ -57,7 +57,7 @@ OPTIONS = (
         "topology.max.task.parallelism",
         TASKS,
         None,
-        "Most tasks that a component may have; null: no limit.",
+        "Largest number of tasks of a component; null: no limit.",
         scope=TOPOLOGY | COMPONENT,
         readers=NIMBUS | COMMAND,
     ),
@@ -65,7 +65,7 @@ OPTIONS = (
         "topology.acker.executors",
         whole(0, TASKS_MAX),
         None,
-        "Executors of ackers; null: one a worker; 0: nothing is tracked, every message "
+        "Number of acker executors; null: one per worker; 0: nothing is tracked, and every message "
         "counts as acked.",
         scope=TOPOLOGY,
         readers=NIMBUS | COMMAND,
@@ -74,9 +74,9 @@ OPTIONS = (
         "topology.eventlogger.executors",
         whole(0, TASKS_MAX),
         0,
-        "Above 0 (null: one a worker) workers can log a sample of their tuples to "
-        "events.log, as Nimbus' `debug` asks; 0: they cannot, and emits take their fast "
-        "path.",
+        "Number of event logger executors; null: one per worker. Above 0, workers can log a sample "
+        "of their tuples to events.log when Nimbus' `debug` is called; with 0 they cannot, and "
+        "emits are faster.",
         scope=TOPOLOGY,
         readers=NIMBUS | WORKER | COMMAND,
         null_is_a_value=True,
@@ -94,7 +94,7 @@ OPTIONS = (
         "topology.version",
         TEXT,
         None,
-        "Free text that tells versions of a topology apart.",
+        "Free text that distinguishes versions of a topology.",
         scope=TOPOLOGY,
         readers=NIMBUS,
     ),
@@ -102,8 +102,8 @@ OPTIONS = (
         "topology.submitter.user",
         TEXT,
         None,
-        "User that submitted the topology; Nimbus sets it from the connection, whatever a "
-        "client says.",
+        "User that submitted the topology; Nimbus sets it from the connection and ignores a "
+        "client's value.",
         scope=TOPOLOGY,
         readers=COMPONENTS,
     ),
@@ -111,8 +111,8 @@ OPTIONS = (
         "topology.submitter.principal",
         TEXT,
         None,
-        "Principal that submitted the topology, null where users are not authenticated; "
-        "set by Nimbus likewise.",
+        "Principal that submitted the topology; null if users are not authenticated. Set by Nimbus "
+        "in the same way.",
         scope=TOPOLOGY,
         readers=COMPONENTS,
     ),
@@ -171,8 +171,8 @@ OPTIONS = (
         "topology.component.resources.offheap.memory.mb",
         MEGABYTES,
         0.0,
-        "Memory of one task outside Python's heap (what libraries and shell components' "
-        "children hold), in MiB. It is added to "
+        "Memory of one task outside Python's heap (used by libraries and the children of shell "
+        "components), in MiB. It is added to "
         "topology.component.resources.onheap.memory.mb.",
         scope=TOPOLOGY | COMPONENT,
         readers=SUPERVISOR,
@@ -183,7 +183,7 @@ OPTIONS = (
         PERCENT_OF_CORES,
         10.0,
         "CPU of one executor, in percent of one core. If a component declares its own "
-        "(`cpu_load`), the sum over a worker's executors limits the worker, where "
+        "(`cpu_load`), the sum over a worker's executors is the worker's limit, if "
         "storm.resource.isolation.plugin.enable is set.",
         scope=TOPOLOGY | COMPONENT,
         readers=SUPERVISOR,
@@ -193,8 +193,8 @@ OPTIONS = (
         "topology.run.as.user",
         TEXT,
         None,
-        "User to run the workers as, where supervisor.run.worker.as.user is on and nobody "
-        "is authenticated: one of supervisor.run.worker.as.user.choices.",
+        "User to run the workers as, if supervisor.run.worker.as.user is on and users are not "
+        "authenticated: one of supervisor.run.worker.as.user.choices.",
         scope=TOPOLOGY,
         readers=SUPERVISOR,
         storm=OURS,
@@ -203,9 +203,9 @@ OPTIONS = (
         "topology.worker.max.heap.size.mb",
         number(0.0, BYTES_MAX >> 20, above=True),
         None,
-        "Most memory that a worker and the processes that it starts may hold together, in "
-        "MiB: one that holds more is restarted. null (Storm: 768, a heap's size): what its "
-        "tasks declare, if any component declares anything; else worker.heap.memory.mb.",
+        "Largest memory that a worker and the processes that it starts may use together, in "
+        "MiB: a worker that uses more is restarted. null (Storm: 768, a heap's size): the sum that "
+        "its tasks declare, if any component declares one; otherwise worker.heap.memory.mb.",
         scope=TOPOLOGY,
         readers=SUPERVISOR,
         unit="MiB",

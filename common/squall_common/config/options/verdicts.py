@@ -1,4 +1,4 @@
-"""What becomes of a key of Apache Storm's.
+"""Verdicts: how Squall treats a key of Apache Storm.
 
 supported  Squall has an option of this name, with the same meaning
 mapped     Squall has another option for it, which gets the value

@@ -36,7 +36,7 @@ OPTIONS = (
         "storm.zookeeper.root",
         ZNODE,
         "/storm",
-        "Path under which everything of this cluster lies.",
+        "Path under which all znodes of this cluster lie.",
         scope=DAEMON,
         readers=NIMBUS | SUPERVISOR | WORKER,
     ),
@@ -44,7 +44,8 @@ OPTIONS = (
         "storm.zookeeper.session.timeout",
         POSITIVE,
         20000,
-        "Session timeout in milliseconds: a daemon not heard of for so long has lost its session.",
+        "Session timeout in milliseconds: a daemon that ZooKeeper has not heard from for this long "
+        "loses its session.",
         scope=DAEMON,
         readers=NIMBUS | SUPERVISOR | WORKER,
         unit="milliseconds",
