@@ -35,7 +35,7 @@ class ConfigError(SquallError):
 
 class InvalidTopologyError(SquallError):
     """A topology that cannot run; the message names the component and what is wrong. `problems`
-    holds every thing that is wrong, one line each."""
+    holds everything that is wrong, one line for each problem."""
 
     def __init__(
         self, message: str, *, hint: str | None = None, problems: Sequence[str] = ()
@@ -45,8 +45,8 @@ class InvalidTopologyError(SquallError):
 
     @classmethod
     def listing(cls, problems: Sequence[str]) -> InvalidTopologyError:
-        """One error for all of `problems`, each once; of more than PROBLEMS_MAX the first, and how
-        many more there are."""
+        """One error for all of `problems`, without duplicates. If there are more than PROBLEMS_MAX,
+        it lists the first ones and says how many more there are."""
         each = list(dict.fromkeys(problems))
         shown = [_cut(problem) for problem in each[:PROBLEMS_MAX]]
         if len(each) == 1:
@@ -65,7 +65,7 @@ def _cut(problem: str) -> str:
 
 
 class PackageError(SquallError):
-    """A package that cannot be used: no archive, unsafe members, no such entry point ..."""
+    """A package that cannot be used: not an archive, unsafe members, no such entry point ..."""
 
 
 class NimbusError(SquallError):

@@ -35,10 +35,10 @@ DEAD_LETTER_FIELDS = (
 EVENTLOGGER_COMPONENT = "__eventlogger"
 EVENTLOGGER_STREAM = "__eventlog"
 
-# Components and streams of the system begin so; a user's never may.
+# Ids of system components and streams begin with this; a user's may not.
 RESERVED_PREFIX = "__"
 
-# Who submits and asks where nobody is authenticated.
+# The user of every call when users are not authenticated.
 ANONYMOUS = "anonymous"
 
 _TOPOLOGY_NAME = re.compile(r"(?! )(?:[^/.:\\\s\x00-\x1f]| )+(?<! )")  # blanks within
@@ -51,12 +51,12 @@ def is_system_id(name: str) -> bool:
 
 
 def character_error(name: str) -> str | None:
-    """The character of a name that cannot be shown as what it is, or that ZooKeeper refuses, or
-    None: control characters (those that turn the direction of text, too), line separators, halves
+    """A character of a name that cannot be displayed as itself, or that ZooKeeper refuses, or None:
+    control characters (including those that change the direction of text), line separators, halves
     of surrogate pairs, private use."""
     for character in name:
         if not character.isprintable() or "\ufff0" <= character <= "\uffff":
-            return f"the character U+{ord(character):04X}, which names may not have"
+            return f"the character U+{ord(character):04X}, which is not allowed in names"
     return None
 
 
@@ -82,10 +82,10 @@ def make_topology_id(name: str, counter: int, epoch_secs: int) -> str:
 
 
 def topology_name_of(topology_id: str) -> str:
-    """The name inside a topology id; raises ValueError when it is none."""
+    """The name inside a topology id. Raises ValueError if this is not a topology id."""
     match = _TOPOLOGY_ID.fullmatch(topology_id)
     if match is None:
-        raise ValueError(f"{topology_id!r} is no topology id (NAME-COUNTER-EPOCHSECS)")
+        raise ValueError(f"{topology_id!r} is not a topology id (NAME-COUNTER-EPOCHSECS)")
     return match["name"]
 
 

@@ -1,8 +1,8 @@
 """Finding who leads among several Nimbus, some of which may hang.
 
-The first seed is asked; while it has not answered within a second, the next one is asked as well,
-and whom an answer names. Who says that it leads itself is the leader. Only "who leads?" is ever
-asked twice.
+The search asks the first seed; if it has not answered within a second, the search also asks the
+next one, and any Nimbus that an answer names. The Nimbus that names itself is the leader. Only "who
+leads?" is ever asked twice.
 
     connection = await LeaderSearch(seeds, ask).run()
 """
@@ -71,8 +71,8 @@ class LeaderSearch(Generic[_C]):
         self._answers: Counter[Address] = Counter()  # that somebody else leads
 
     async def run(self) -> tuple[_C, Address]:
-        """A connection to the leader, and its address. Raises NoLeaderError when nobody who was
-        asked is left to wait for."""
+        """A connection to the leader, and its address. Raises NoLeaderError when none of those that
+        were asked may still answer."""
         try:
             return await self._search()
         finally:

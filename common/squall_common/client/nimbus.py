@@ -55,10 +55,10 @@ class NimbusClient:
 
     @classmethod
     async def connect(cls, conf: Mapping[str, Any]) -> NimbusClient:
-        """Ask the seeds for the leader, in order, and connect to it; while one does not answer, the
-        next is asked too. When none knows, or there is no leader now, try again
-        `storm.nimbus.retry.times` times, with growing pauses; while ZooKeeper is away for some
-        seconds only. Raises NimbusError that says what was tried."""
+        """Ask the seeds for the leader, in order, and connect to it. While one seed does not
+        answer, the next is asked as well. If none knows the leader, or there is none now, try again
+        `storm.nimbus.retry.times` times, with growing pauses; while ZooKeeper is not available, for
+        a few seconds only. Raises NimbusError, which says what was tried."""
         seeds = [_address(seed, conf["nimbus.thrift.port"]) for seed in conf["nimbus.seeds"]]
         pause_secs = conf["storm.nimbus.retry.interval.millis"] / 1000
         longest_secs = conf["storm.nimbus.retry.intervalceiling.millis"] / 1000
@@ -109,7 +109,7 @@ class NimbusClient:
             raise NimbusConnectionError(f"{method}: {error}", hint=hint) from error
 
     async def reconnect(self, conf: Mapping[str, Any]) -> None:
-        """Connect anew, to who leads now, as `connect` does and raising what it raises."""
+        """Connect again, to the current leader, like `connect`, and with the same errors."""
         await self._client.close()
         fresh = await self.connect(conf)
         self._client, self.host, self.port = fresh._client, fresh.host, fresh.port
@@ -202,7 +202,7 @@ def _port(seed: str, text: str, default: int) -> int:
     if not text:
         return default
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65_536:
-        raise NimbusError(f"nimbus.seeds: {seed!r} is no host and no host:port")
+        raise NimbusError(f"nimbus.seeds: {seed!r} is neither a host nor host:port")
     return int(text)
 
 

@@ -32,7 +32,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What Nimbus says of one topology; `health` is None from one that does not say it."""
+    """What Nimbus reports about one topology; `health` is None if it reports none."""
 
     status: str
     health: str | None
@@ -89,7 +89,7 @@ async def _look(nimbus: NimbusClient, name: str) -> Seen:
     try:
         summary = await nimbus.call("getTopologySummaryByName", name)
     except storm.NotAliveException:
-        raise NotRunningError(f"topology {name!r} is gone") from None
+        raise NotRunningError(f"topology {name!r} no longer exists") from None
     return Seen(summary.status, summary.health)
 
 

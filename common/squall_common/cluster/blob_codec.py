@@ -66,7 +66,7 @@ def _meta_from_json(key: str, value: dict[str, Any]) -> BlobMeta:
     version, size, replication = value["version"], value["size"], value["replication"]
     for number in (version, size, replication):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise ValueError(f"{number!r} is no number of its kind")
+            raise ValueError(f"{number!r} is not a valid number")
     acl = []
     for kind, name, access in value["acl"]:
         if not isinstance(kind, int) or not isinstance(access, int):

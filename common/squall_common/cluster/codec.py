@@ -113,7 +113,7 @@ decode_heartbeat = _decoder(storm.ClusterWorkerHeartbeat, convert.from_heartbeat
 
 
 def decode_signs(path: str, data: bytes) -> values.WorkerHeartbeat:
-    """Of a worker's heartbeat only which executors are alive. Statistics are most of it."""
+    """Only the executors that are alive, from a worker's heartbeat; most of it is statistics."""
     try:
         alive = map_keys(_plain(data), _EXECUTOR_STATS, storm.ExecutorInfo)
     except ValueError as error:

@@ -161,7 +161,7 @@ def from_node_info(info: storm.NodeInfo) -> WorkerSlot:
 def _executor(ends: tuple[int, ...]) -> Executor:
     if len(ends) != 2 or not 0 <= ends[0] <= ends[1]:
         # System tasks (-1) have no executor in an assignment.
-        raise ValueError(f"{list(ends)} is no executor (first task, last task)")
+        raise ValueError(f"{list(ends)} is not an executor (first task, last task)")
     return Executor(*ends)
 
 

@@ -1,7 +1,7 @@
 """The one place that reaches into kazoo: a client that tells what kazoo keeps to itself.
 
 Three things are needed that kazoo does not offer. When the last answered request was sent, pings
-included (a leader may only act for so long after it). The session time-out as the server granted
+included (a leader may only act for so long after it). The session timeout as the server granted
 it. And callbacks in the order of the wire: kazoo hands completions and watch events to two threads
 of its own, so that a read's result may overtake the event that came before it; here both run at
 once on the connection's thread, which is the only one.
@@ -39,7 +39,7 @@ _kazoo_log.setLevel(logging.ERROR)
 
 
 class LinkListener(Protocol):
-    """What the connection's thread reports. Times are monotonic seconds."""
+    """The events that the connection's thread reports. Times are monotonic seconds."""
 
     def link_up(self, session_id: int, session_timeout_secs: float, sent: float) -> None:
         """A connection stands; `sent` is when it was asked for."""
@@ -67,7 +67,7 @@ class KazooLink:
     ) -> None:
         self._listener = listener
         servers = len(hosts.split(","))
-        # kazoo lets one server that swallows packets use up the whole session time-out.
+        # kazoo lets one server that swallows packets use up the whole session timeout.
         self._handler = _Handler(min(connection_timeout_secs, session_timeout_secs / 3 / servers))
         retry = KazooRetry(
             max_tries=-1,

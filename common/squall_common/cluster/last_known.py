@@ -1,4 +1,4 @@
-"""What a supervisor last read about a topology, kept for workers that start without ZooKeeper.
+"""The last facts that a supervisor read about a topology, for workers that start without ZooKeeper.
 
 A supervisor has a file of this for each topology that runs on its node, and lays a copy into the
 folder of each worker that it starts. The values in it are Thrift, as in ZooKeeper.

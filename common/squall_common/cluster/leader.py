@@ -1,4 +1,4 @@
-"""Which Nimbus leads, and the fence that keeps the others' writes out.
+"""The election of the leading Nimbus, and the fence that keeps out the writes of the others.
 
 Candidates queue as ephemeral sequential nodes under /leader-lock, named and filled as Curator's
 LeaderLatch does it (`_c_UUID-latch-SEQUENCE`, data `host:port`); the first in the queue wins, each
@@ -9,7 +9,7 @@ its session, and go on to write what its successor has changed. So:
   that requires its own queue node. Every write of a leader is a transaction that begins with
   `Check(/leader-epoch, that version)`: it fails once anybody else has won.
 - What a leader does outside the store (answering, deleting files) asks `Leadership.active(now)`
-  first. That is false when 2/3 of the session time-out has passed since the last answered request
+  first. That is false when 2/3 of the session timeout has passed since the last answered request
   was sent: sooner than any server can have expired the session, and with it the queue node.
 
 The session's own past is a trap (STORM-3107): a Nimbus that was restarted finds the queue node of
@@ -44,8 +44,8 @@ from squall_common.daemon.logs import get_logger
 
 log = get_logger(__name__)
 
-# The part of the session time-out after which a leader that is not answered stops acting. A third
-# is left for what the servers disagree on (half a tick; the time-out is at least two) and for what
+# The part of the session timeout after which a leader that is not answered stops acting. A third
+# is left for what the servers disagree on (half a tick; the timeout is at least two) and for what
 # was begun just before.
 _ACTIVE_PART = 2 / 3
 
@@ -110,7 +110,8 @@ class LeaderElection:
 
     `on_gained(leadership)` and `on_lost()` are called on the event loop, in turns. `participant` is
     `host:port` of this Nimbus: two that run at the same time must differ in it. `on_crash` is
-    BackgroundTasks's: told when a callback raised, after which this process takes no further part.
+    that of BackgroundTasks: it is called when a callback raised; this process then takes no further
+    part.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class LeaderElection:
         self._wake.set()
 
     async def leader(self) -> str | None:
-        """Who leads: `host:port`, or None when nobody is in the queue."""
+        """The leader's `host:port`, or None if the queue is empty."""
         return await leader_of(self._store)
 
     # The queue
@@ -280,7 +281,7 @@ class LeaderElection:
 
 
 async def leader_of(store: Store) -> str | None:
-    """Who leads, as any client can read it: `host:port`, or None when nobody is in the queue."""
+    """The leader's `host:port`, as any client can read it, or None if the queue is empty."""
     while True:
         queue = await _queue(store)
         if not queue:

@@ -55,10 +55,10 @@ class MemoryEnsemble:
         self.lock = threading.RLock()  # put_nowait comes from any thread
         self._sessions: dict[int, MemoryStore] = {}
         self._last_session = 0x1000
-        self._awaiting: list[MemoryStore] = []  # clients that started while nobody was there
+        self._awaiting: list[MemoryStore] = []  # clients that started while no server was up
 
     def suspend(self, store: MemoryStore) -> None:
-        """Cut a client's connection; its session expires after its time-out unless resumed."""
+        """Cut a client's connection; its session expires after its timeout unless resumed."""
         store._link_down(expires=self.running)
 
     def resume(self, store: MemoryStore) -> None:
@@ -73,14 +73,14 @@ class MemoryEnsemble:
 
     def kill(self, store: MemoryStore) -> None:
         """The client's process dies: it never hears anything again, and its session lives on until
-        its time-out."""
+        its timeout."""
         store._listeners.clear()
         store._watches.clear()
         store._link_down(expires=self.running)
         store._closed = True
 
     def stop(self) -> None:
-        """Every server goes away. Sessions do not run out while there is nobody to count."""
+        """Stop every server. Sessions do not expire while no server runs."""
         self.running = False
         for store in list(self._sessions.values()):
             store._link_down(expires=False)

@@ -1,4 +1,4 @@
-"""Which message a tree is of: a worker asks, and the worker of its spout answers.
+"""Finding the message that a tree belongs to: a worker asks, and the worker of its spout answers.
 
 A worker that is stuck in a call knows the root of the tuple's tree, but only the worker of the
 spout knows the message. Its run loop is stuck, and with it the links to the other workers, so the
@@ -50,12 +50,12 @@ async def ask(
                     break
                 await changed.wait()
     except (TimeoutError, NoNodeError):
-        pass  # nobody knows, or the topology is gone
+        pass  # no worker knows, or the topology is gone
     return answers
 
 
 async def asked(store: Store, topology_id: str, watch: Watcher) -> list[int] | None:
-    """The roots that are asked for, a bounded number of them; None when the topology is gone.
+    """The roots that workers ask about, a bounded number of them; None if the topology is gone.
     Raises StoreError."""
     parent = paths.questions(topology_id)
     try:
@@ -68,7 +68,7 @@ async def asked(store: Store, topology_id: str, watch: Watcher) -> list[int] | N
 
 
 async def answer(store: Store, topology_id: str, root: int, text: str) -> None:
-    """Fine when nobody asks any more. Raises StoreError."""
+    """Answer a question; does nothing if it is no longer asked. Raises StoreError."""
     value = text.encode(errors="replace")[:_ANSWER_BYTES_MAX]
     try:
         await store.set(paths.question(topology_id, root), value)

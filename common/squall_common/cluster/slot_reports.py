@@ -39,7 +39,7 @@ _CONDITIONS = {condition.value: condition for condition in Condition}
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """What one slot does for one topology."""
+    """The report of what one slot does for one topology."""
 
     topology_id: str
     executors: int  # their digest
@@ -47,7 +47,7 @@ class SlotReport:
 
 
 def digest(executors: Iterable[Executor]) -> int:
-    """The same number for the same executors in the same order, in every process."""
+    """A number that is the same for the same executors in the same order, in every process."""
     text = " ".join(f"{one.task_start}-{one.task_end}" for one in executors)
     return zlib.crc32(text.encode())
 

@@ -87,7 +87,7 @@ class UndecodedBeat:
 
 
 class Guard(Protocol):
-    """What makes a write conditional: a `leader.Leadership`."""
+    """The condition of a write: a `leader.Leadership`."""
 
     async def transaction(self, ops: Sequence[Op]) -> None: ...
 
@@ -250,7 +250,7 @@ class ClusterState:
         return await self._worker_beats(topology_id, codec.decode_heartbeat)
 
     async def worker_signs(self, topology_id: str) -> dict[WorkerSlot, tuple[WorkerHeartbeat, int]]:
-        """The same without statistics: which executors are alive. It costs much less."""
+        """The same without statistics, only the executors that are alive. It costs much less."""
         return await self._worker_beats(topology_id, codec.decode_signs)
 
     async def undecoded_worker_beats(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
@@ -441,7 +441,7 @@ class ClusterState:
     async def remove_profile_request(
         self, topology_id: str, request: ProfileRequest, *, guard: Guard | None = None
     ) -> None:
-        """Fine when it is not there."""
+        """Does nothing if it does not exist."""
         await self._delete_tree(_profile_path(topology_id, request), guard)
 
     # Reading

@@ -55,11 +55,11 @@ class ValueTooLargeError(StoreError):
 
 
 class ConnectionLostError(StoreError):
-    """No answer within the time-out, or the session ended. The change may have happened."""
+    """No answer within the timeout, or the session ended. The change may have happened."""
 
 
 class ConnectionState(enum.Enum):
-    """What the client knows of its session.
+    """The state of the session, as far as the client knows it.
 
     LOST is said as soon as the session *may* have ended by the client's own clock. When it turns
     out that it lives after all (the whole ensemble was away), CONNECTED follows with the same
@@ -73,7 +73,7 @@ class ConnectionState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is known of a node beside its value."""
+    """The metadata of a node: everything but its value."""
 
     version: int  # counts writes, from 0
     czxid: int  # transaction that created it
@@ -127,7 +127,7 @@ def check_path(path: str) -> None:
         return
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or any(part in {"", ".", ".."} for part in parts[1:]):
-        raise ValueError(f"{path!r} is no absolute node path")
+        raise ValueError(f"{path!r} is not an absolute node path")
     if _BAD_IN_PATH.search(path):
         raise ValueError(f"node path {path!r} has a character that ZooKeeper refuses")
 
@@ -171,7 +171,7 @@ class Store(Protocol):
 
     `put_errors` counts the writes of `put_nowait` that the store refused.
 
-    Every coroutine raises `ConnectionLostError` when no answer came within the operation time-out;
+    Every coroutine raises `ConnectionLostError` when no answer came within the operation timeout;
     none blocks the event loop, and none waits for a reconnection longer than that.
     """
 
@@ -196,7 +196,7 @@ class Store(Protocol):
 
     @property
     def session_timeout_secs(self) -> float:
-        """As negotiated with the server."""
+        """The session timeout that was negotiated with the server."""
         ...
 
     @property

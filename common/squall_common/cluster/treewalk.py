@@ -1,4 +1,4 @@
-"""What takes several requests: whole subtrees, and missing parents, over any store."""
+"""Operations that take several requests: whole subtrees and missing parents, on any store."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What lies in the cluster state, as our own values. `cluster.codec` turns them into the bytes of
+"""The contents of the cluster state as Python values. `cluster.codec` turns them into the bytes of
 Storm's Thrift structs and back; nothing else in the project knows those bytes."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RebalanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class DebugOptions:
-    """Which part of a component's tuples go to the event logger (0 to 100)."""
+    """The percentage of a component's tuples that go to the event logger (0 to 100)."""
 
     enable: bool
     sampling_pct: float = 10.0
@@ -222,7 +222,7 @@ class TopologyHistory:
 
 @dataclass(frozen=True, slots=True)
 class LocalAssignment:
-    """What one port of a supervisor is to run (local state)."""
+    """What one port of a supervisor should run (local state)."""
 
     topology_id: str
     executors: tuple[Executor, ...]
@@ -241,7 +241,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class BlobMeta:
-    """What is known of a blob beside its content."""
+    """The metadata of a blob: everything but its content."""
 
     key: str
     version: int  # grows with every write, also over a deletion: epoch milliseconds at least

@@ -8,9 +8,9 @@ milliseconds under load.
 What kazoo leaves to its user, and where it is done:
 
 - A request during an outage would wait for its end, and then still be sent: `_send` holds it
-  back, and gives up after the operation time-out. One that reached kazoo's queue before we heard of
+  back, and gives up after the operation timeout. One that reached kazoo's queue before we heard of
   the outage is taken back then.
-- kazoo says LOST only once it has reconnected: a timer of ours says it when the session time-out
+- kazoo says LOST only once it has reconnected: a timer of ours says it when the session timeout
   has passed since the last answered request was sent.
 - Watches do not survive a reconnection: we keep our own list and fire them all.
 - A server that hangs while requests keep coming is never noticed: `_watchdog` cuts the connection.
@@ -81,7 +81,7 @@ _SAY_SECS = 10.0
 # Pause before a connection thread that died is replaced.
 _REVIVE_SECS = 1.0
 
-# Part of the session time-out without an answer after which the server is taken to hang. kazoo's
+# Part of the session timeout without an answer after which the server is taken to hang. kazoo's
 # own pings, when nothing else is sent, notice it at two thirds as well.
 _HANGING_PART = 2 / 3
 
@@ -111,7 +111,7 @@ class _Put:
 class ZooKeeperStore:
     """One session with an ensemble; implements `store.Store`.
 
-    `hosts` is `host:port,host:port...`. The ensemble may grant another session time-out than the
+    `hosts` is `host:port,host:port...`. The ensemble may grant another session timeout than the
     one asked for (between 2 and 20 ticks).
     """
 

@@ -1,4 +1,4 @@
-"""What every process of the system is made of: its life, its logs, its files, its background work.
+"""The parts that every process is made of: its life, its logs, its files, its background work.
 
 Nothing here knows of topologies. May import `security`, `errors` and `names`.
 """

@@ -1,6 +1,6 @@
 """Background tasks of a daemon: named, kept, and never silent when they crash.
 
-A daemon is fail-fast: its state is in ZooKeeper or on disk, so a crash that nobody expected ends
+A daemon is fail-fast: its state is in ZooKeeper or on disk, so an unexpected crash ends
 the process (a supervisor of processes starts it again) rather than leaving it half alive.
 """
 
@@ -16,7 +16,7 @@ log = get_logger(__name__)
 class BackgroundTasks:
     """The background tasks of one object; `close` ends them all.
 
-    `on_crash(name, error)` is told of a task that ended with an exception other than
+    `on_crash(name, error)` is called for a task that ended with an exception other than
     cancellation; without it the error is logged.
     """
 

@@ -1,4 +1,4 @@
-"""How a supervisor asks a worker to write down what it is doing.
+"""Requests by which a supervisor asks a worker to write down what it is doing.
 
 The supervisor leaves a file in the worker's folder, the worker's heartbeat thread takes it (so it
 answers also while its run loop is stuck) and writes the dump among the worker's logs. A file
@@ -14,7 +14,7 @@ from squall_common.daemon.files import write_atomic
 
 
 class DumpKind(enum.Enum):
-    """What may be asked for; the value names the request's file."""
+    """The things that can be asked for; the value names the request's file."""
 
     STACKS = "dump-stacks"  # threads, asyncio tasks, executors
     HEAP = "dump-heap"  # which objects fill the memory

@@ -42,7 +42,7 @@ class Folder:
         return Folder(f"{self.url.rstrip('/')}/{name}")
 
     def names(self) -> list[str]:
-        """Of everything in it; [] when there is no such folder."""
+        """The names of everything in it; [] if there is no such folder."""
         if self._path is not None:
             return [p.name for p in self._path.iterdir()] if self._path.is_dir() else []
         system, path = self._system()
@@ -80,7 +80,7 @@ class Folder:
         system.pipe_file(f"{path}/{name}", data)
 
     def delete(self, name: str) -> None:
-        """Fine when there is no such file here."""
+        """Does nothing if there is no such file here."""
         if self._path is not None:
             (self._path / name).unlink(missing_ok=True)
             return

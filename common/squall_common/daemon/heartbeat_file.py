@@ -1,4 +1,4 @@
-"""The file by which a worker tells its supervisor that it lives.
+"""The heartbeat file, by which a worker shows its supervisor that it is alive.
 
 One fixed record, written in place by the worker's heartbeat thread once a second. In place, and in
 a file whose block is allocated when the worker starts, so that a full disk is never taken for a
@@ -75,7 +75,7 @@ def read_heartbeat(path: Path) -> Beat | None:
         return None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError(f"{path} is no file")
+            raise ValueError(f"{path} is not a file")
         data = os.pread(fd, _USED, 0)
     finally:
         os.close(fd)

@@ -1,4 +1,5 @@
-"""What a supervisor tells a worker that it starts: one JSON file, 0600, in the worker's folder.
+"""The launch file from a supervisor to a worker that it starts: JSON, mode 0600, in the worker's
+folder.
 
     python -m squall_worker TOPOLOGY_ID SUPERVISOR_ID PORT WORKER_ID LAUNCH_FILE
 

@@ -1,5 +1,5 @@
-"""What every daemon does alike: read the configuration that it was started with, keep a log, and
-run on one uvloop loop until it is told to stop.
+"""The steps that all daemons share: read the configuration that they were started with, keep a log,
+and run on one uvloop loop until they are asked to stop.
 
 A daemon is `python -m PACKAGE` with the merged configuration in a JSON file, which the environment
 variable SQUALL_DAEMON_CONF names. Once it answers, it says where in one JSON line on stdout.
@@ -23,10 +23,10 @@ from squall_common.daemon.printing import hold_standard_streams
 from squall_common.daemon.watched_loop import WatchedLoop
 from squall_common.errors import ConfigError
 
-# The loop waits at most so long for the interpreter while a thread works beside it (Python's own
+# The longest time that the loop waits for the interpreter while another thread runs (Python's
 # default: 0.005).
 _SWITCH_SECS = 0.001
-# Memory blocks from so many bytes on come from the system, and go back to it when they are freed.
+# Memory blocks of this size or more come from the system, and go back to it when they are freed.
 # glibc would otherwise raise its bound to the largest block that was ever freed, and keep what lies
 # between others: a server that once had 600 frames of 1 MB would keep their room for good.
 _MMAP_THRESHOLD_BYTES = 262_144
@@ -43,8 +43,8 @@ def begin_daemon() -> None:
 
 
 def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
-    """The merged configuration of the file that `env` names. Raises ConfigError, which tells a
-    person who started the daemon by hand to use `command`."""
+    """The merged configuration of the file that `env` names. Raises ConfigError, whose hint for
+    someone who started the daemon by hand is to use `command`."""
     path = env.get(CONF_VARIABLE)
     if not path:
         raise ConfigError(f"{CONF_VARIABLE} is not set", hint=f"Start it with `{command}`.")
@@ -53,7 +53,7 @@ def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the configuration {path}: {error}") from error
     if not isinstance(conf, dict):
-        raise ConfigError(f"{path} holds no configuration: it is no JSON object")
+        raise ConfigError(f"{path} holds no configuration: it is not a JSON object")
     return conf
 
 

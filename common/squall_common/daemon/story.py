@@ -29,7 +29,7 @@ class IllegalEventError(Exception):
 
 
 class ContradictionError(AssertionError):
-    """What `validate()` of a state machine found."""
+    """An invariant that `validate()` of a state machine found broken."""
 
 
 class Story:

@@ -172,7 +172,7 @@ class WebServer:
         try:
             return body.decode()
         except UnicodeDecodeError:
-            raise HttpError(400, "Bad Request", "the body is no UTF-8") from None
+            raise HttpError(400, "Bad Request", "the body is not valid UTF-8") from None
 
     async def _address(self) -> str:
         try:

@@ -1,4 +1,4 @@
-"""What daemons add to the history of topologies: events, and the removal of what is old."""
+"""The daemons' part in the history of topologies: adding events, and removing old files."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class OtherVersionError(SquallError):
-    """A file of the history that another version of squall wrote, or nobody of ours."""
+    """A history file that another version of Squall wrote, or that Squall did not write."""
 
 
 def arrow_schema() -> pyarrow.Schema:
@@ -126,7 +126,7 @@ def from_parquet(data: bytes, where: str) -> pyarrow.Table:
     file = pq.ParquetFile(io.BytesIO(data))
     version = (file.schema_arrow.metadata or {}).get(_VERSION_KEY)
     if version is None:
-        raise OtherVersionError(f"{where} is no file of a topology's history")
+        raise OtherVersionError(f"{where} is not a file of a topology's history")
     if version != VERSION.encode():
         raise OtherVersionError(
             f"{where} was written by another version of squall (history format "

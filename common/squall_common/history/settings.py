@@ -1,4 +1,4 @@
-"""What the configuration says of the history."""
+"""The settings of the history, from the configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HistorySettings:
 
     @classmethod
     def of(cls, conf: Mapping[str, Any]) -> HistorySettings:
-        """Of a topology's merged configuration."""
+        """The settings in a topology's merged configuration."""
 
         def number(key: str, default: float) -> float:
             value = conf.get(key)

@@ -32,7 +32,7 @@ NOT_WRITTEN = "not written"
 
 
 def file_name(epoch_ms: int, writer: str, number: int) -> str:
-    """Sorts by time; `writer` is unique in the cluster and for ever."""
+    """Sorts by time; `writer` is unique in the cluster, forever."""
     return f"{epoch_ms:015d}-{encode_znode(writer)}-{number:06d}{SUFFIX}"
 
 
@@ -58,8 +58,8 @@ class HistoryWriter:
         on_trouble: Callable[[Exception], None] = lambda error: None,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
     ) -> None:
-        """`worker` (host:port) and `incarnation` together name this writer. `on_trouble` is told,
-        on the thread and once a minute at most, why nothing can be written."""
+        """`worker` (host:port) and `incarnation` together name this writer. `on_trouble` is
+        called with the reason why nothing can be written, on the thread, at most once a minute."""
         self._folder = folder
         self._worker = worker
         self._incarnation = incarnation
@@ -171,7 +171,7 @@ class HistoryWriter:
         told = [Row(now_ms, "lost", why, n=n) for why, n in lost.items()]
         try:
             data = to_parquet([*rows, *told], worker=self._worker, incarnation=self._incarnation)
-        except Exception as error:  # a row that is none: it would fail for ever
+        except Exception as error:  # an invalid row: it would fail forever
             self._say(error)
             with self._changed:
                 self._bytes -= size

@@ -23,12 +23,13 @@ class BlobLink:
 
 
 def parse_blob_map(value: object) -> tuple[list[BlobLink], list[str]]:
-    """The links, and what is wrong with the map in sentences; the links are whole only when nothing
-    is. A name that leads out of the worker's folder, or to what is ours in there, is wrong."""
+    """The links, and a sentence for each problem in the map; the links are complete only if there
+    are no problems. A name that leads out of the worker's folder, or to one of Squall's own files
+    in it, is a problem."""
     if value is None:
         return [], []
     if not isinstance(value, dict):
-        return [], ["topology.blobstore.map is no map of blob keys"]
+        return [], ["topology.blobstore.map is not a map of blob keys"]
     links: list[BlobLink] = []
     problems: list[str] = []
     names: dict[str, str] = {}
@@ -53,8 +54,8 @@ def parse_blob_map(value: object) -> tuple[list[BlobLink], list[str]]:
             flag = options.get(option)
             if flag is not None and not isinstance(flag, bool):
                 problems.append(
-                    f"topology.blobstore.map: {option} of {key!r} is {flag!r}; true or false is "
-                    "expected"
+                    f"topology.blobstore.map: {option} of {key!r} is {flag!r}; expected "
+                    "true or false"
                 )
             flags.append(flag is True)
         links.append(BlobLink(str(key), name, flags[0], flags[1]))
@@ -63,11 +64,11 @@ def parse_blob_map(value: object) -> tuple[list[BlobLink], list[str]]:
 
 def _name_error(name: object) -> str | None:
     if not isinstance(name, str) or name in {"", ".", ".."}:
-        return "is no plain name"
+        return "is not a plain name"
     if "/" in name or "\\" in name or not name.isprintable():
-        return "is no plain name"
+        return "is not a plain name"
     if name in RESERVED_NAMES or name.startswith(".squall"):
-        return "is a name that a worker's folder has already"
+        return "is a name that is already used in a worker's folder"
     if len(name.encode(errors="replace")) > _NAME_BYTES_MAX:
         return f"is longer than {_NAME_BYTES_MAX} bytes"
     return None

@@ -1,7 +1,7 @@
 """Wheels that a topology needs beside its package.
 
 They travel as blobs named by their content (`dep-SHA256-NAME.whl`), so the same wheel is uploaded
-once for all topologies, and nobody can put another content under a name that is in use. The keys
+once for all topologies, and no one can store other content under a name that is in use. The keys
 stand in `StormTopology.dependency_artifacts`. A supervisor builds one environment for each set of
 wheels, and topologies with the same set share it.
 """
@@ -44,7 +44,7 @@ class Wheel:
 
 
 def read_wheel(path: Path) -> Wheel:
-    """A wheel by its file. Raises PackageError for what is none."""
+    """The wheel in a file. Raises PackageError if the file is not a wheel."""
     try:
         parse_wheel_filename(path.name)
         with path.open("rb") as file:
@@ -68,7 +68,7 @@ def environment_key(keys: Iterable[str], platform: Platform, squall_version: str
 
 
 def site_folder(environment: Path) -> Path:
-    """What of an environment belongs on sys.path."""
+    """The folder of an environment that belongs on sys.path."""
     return environment / "site"
 
 
@@ -101,7 +101,7 @@ def build_environment(wheels: Sequence[Wheel], folder: Path, interpreter: str) -
         except FileExistsError as error:
             twice = Path(str(error)).name
             raise PackageError(
-                f"{wheel.path.name} brings {twice!r}, which another wheel brings too"
+                f"{wheel.path.name} contains {twice!r}, which is also in another wheel"
             ) from error
         except (
             InstallerError,

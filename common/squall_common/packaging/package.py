@@ -1,4 +1,4 @@
-"""Packages: what a topology's code travels in.
+"""Packages, which carry the code of a topology.
 
 A package is a folder, or an archive (`.zip`, `.jar`, `.pyz`, `.pex`). Its top level is what a
 worker puts first on `sys.path`; `resources/` in it is where shell components run. A folder is
@@ -59,7 +59,7 @@ def build_package(source: Path, folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PackageFacts:
-    """What is told of a package."""
+    """Facts about a package that commands show."""
 
     size_bytes: int
     unpacked_bytes: int
@@ -94,7 +94,7 @@ def unpack_package(archive: Path, folder: Path) -> Path:
 
 
 def code_paths(code: Path) -> list[str]:
-    """What goes first on `sys.path`, for the unpacked package `code`: its top level, and where the
+    """The first entries of `sys.path` for the unpacked package `code`: its top level, and where the
     makers of self-contained archives put what they bundle (`.deps/` in a PEX, `site-packages/` in
     one of shiv's)."""
     bundled = sorted((code / ".deps").iterdir()) if (code / ".deps").is_dir() else []
@@ -103,7 +103,7 @@ def code_paths(code: Path) -> list[str]:
 
 
 def import_paths(code: Path, environment: Path | None) -> list[str]:
-    """What goes first on `sys.path` for an unpacked package and the environment that it depends on
+    """The first entries of `sys.path` for an unpacked package and the environment that it needs
     (`squall_common.packaging.dependencies`), if any."""
     paths = code_paths(code)
     return paths if environment is None else [*paths, str(environment / "site")]
@@ -184,13 +184,13 @@ def _files(source: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _ignored(source: Path) -> GitIgnoreSpec | None:
-    """What the package's `.stormignore` leaves out; the file itself too."""
+    """The files that the package's `.stormignore` leaves out, including `.stormignore` itself."""
     try:
         lines = (source / IGNORE_FILE).read_text().splitlines()
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise PackageError(f"{source / IGNORE_FILE} is no text: {error}") from error
+        raise PackageError(f"{source / IGNORE_FILE} is not a text file: {error}") from error
     from pathspec import GitIgnoreSpec
 
     try:

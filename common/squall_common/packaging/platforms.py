@@ -1,4 +1,4 @@
-"""What a node can run: its Python and its machine, as far as wheels care.
+"""Platforms: the properties of a node's Python and machine that wheels depend on.
 
     cp3.11 linux_x86_64 glibc2.36
 
@@ -49,7 +49,7 @@ class Platform:
         """The inverse of `str`; raises ValueError."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no platform")
+            raise ValueError(f"{text!r} is not a platform")
         major, minor, machine, libc, libc_major, libc_minor = match.groups()
         return cls((int(major), int(minor)), machine, libc, (int(libc_major), int(libc_minor)))
 
@@ -77,7 +77,7 @@ class Platform:
         )
 
     def marker_environment(self) -> dict[str, str]:
-        """What dependency markers are evaluated in (PEP 508)."""
+        """The environment in which dependency markers are evaluated (PEP 508)."""
         version = f"{self.python[0]}.{self.python[1]}"
         return {
             "implementation_name": "cpython",
@@ -111,15 +111,15 @@ def this_platform() -> Platform:
 
 
 def common_platform(nodes: Mapping[str, str]) -> Platform | None:
-    """What all nodes (text by the node's name) can run; None when there is no node that tells.
-    Raises SquallError when no wheel could run on all of them."""
+    """The platform that all nodes can run (`nodes` maps each node's name to its platform's text);
+    None if no node reports one. Raises SquallError if no wheel could run on all of them."""
     known: dict[str, Platform] = {}
     for node, text in nodes.items():
         try:
             known[node] = Platform.parse(text)
         except ValueError:
             raise SquallError(
-                f"supervisor {node} tells an unknown platform: {text[:80]!r}"
+                f"supervisor {node} reports an unknown platform: {text[:80]!r}"
             ) from None
     if not known:
         return None
@@ -127,7 +127,7 @@ def common_platform(nodes: Mapping[str, str]) -> Platform | None:
     if len(kinds) > 1:
         told = ", ".join(f"{node} has {one}" for node, one in sorted(known.items())[:6])
         raise SquallError(
-            f"the supervisors have nothing in common that dependencies could be built for: {told}",
+            f"no dependencies can be built that run on every supervisor: {told}",
             hint="run the same Python, on the same kind of machine, on every node",
         )
     return min(known.values(), key=lambda one: one.libc_version)

@@ -38,7 +38,7 @@ def project_requirements(pyproject: Path) -> list[str]:
         raise PackageError(f"cannot read {pyproject}: {error}") from error
     listed = project.get("dependencies", []) if isinstance(project, dict) else []
     if not isinstance(listed, list) or not all(isinstance(line, str) for line in listed):
-        raise PackageError(f"{pyproject}: [project] dependencies is no list of strings")
+        raise PackageError(f"{pyproject}: [project] dependencies is not a list of strings")
     try:
         return [line for line in listed if canonicalize_name(Requirement(line).name) != _OURS]
     except InvalidRequirement as error:
@@ -117,19 +117,19 @@ def _run_pip(arguments: list[str], platform: Platform) -> None:
     told = _conflict(done.stdout) or [line.removeprefix("ERROR: ") for line in errors]
     told = told or done.stderr.splitlines()[-5:]
     raise PackageError(
-        f"the dependencies cannot be had as wheels for {platform}: " + "; ".join(told)[:2000],
+        f"the dependencies are not available as wheels for {platform}: " + "; ".join(told)[:2000],
         hint="a project without a wheel: pip wheel it, and give the folder with --wheels DIR",
     )
 
 
 def _conflict(printed: str) -> list[str]:
-    """What pip says of requirements that exclude each other."""
+    """What pip reports about requirements that exclude each other."""
     _, found, after = printed.partition("The conflict is caused by:\n")
     return [line.strip() for line in after.partition("\n\n")[0].splitlines()] if found else []
 
 
 def _own_requirements() -> list[str]:
-    """What squall requires, without extras."""
+    """The requirements of Squall itself, without extras."""
     try:
         lines = metadata.requires("squall") or []
     except metadata.PackageNotFoundError:

@@ -1,8 +1,8 @@
 """The key with which the workers of one topology encrypt what they send each other (CurveZMQ).
 
 Nimbus makes one pair of keys a topology when it is submitted, and keeps it as a blob; a supervisor
-hands it to its workers in a file. Every worker of the topology has the same pair: whoever has it is
-one of them, and nobody else is.
+hands it to its workers in a file. Every worker of the topology has the same pair: a peer that has
+it counts as one of them, and no other peer does.
 
 Whether a worker uses it says `storm.messaging.curve`, as the topology's stored configuration has
 it, so that all of its workers go by the same word. A topology that was submitted to a Nimbus that
@@ -78,7 +78,7 @@ def require_curve() -> None:
             f"ZeroMQ {zmq.zmq_version()} on this machine was built without CURVE: it cannot "
             "encrypt connections between workers",
             hint="Install pyzmq from its own wheels (pip install --force-reinstall pyzmq), or, if "
-            f"nobody else reaches the workers' ports, set {CURVE}: false.",
+            f"no one else can reach the workers' ports, set {CURVE}: false.",
         )
 
 

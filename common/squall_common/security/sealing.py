@@ -14,7 +14,7 @@ META_KEY = "squall.sealing.key"  # in a supervisor's scheduler meta
 
 
 class SealError(ValueError):
-    """What came was not sealed for this receiver, or has been changed; or the key is none."""
+    """The data was not sealed for this receiver, or was changed; or a key is invalid."""
 
 
 class Receiver:
@@ -37,7 +37,7 @@ def seal(data: bytes, receiver: str) -> bytes:
     try:
         return bytes(SealedBox(PublicKey(bytes.fromhex(receiver))).encrypt(data))
     except (CryptoError, TypeError, ValueError) as error:
-        raise SealError("the receiver's public key is none") from error
+        raise SealError("the receiver's public key is invalid") from error
 
 
 def supervisor_name(supervisor_id: str) -> str:

@@ -41,7 +41,7 @@ def host_of(host: str) -> str:
 
 def host_error(host: str, known: Collection[str], local: str) -> str | None:
     """Why a Host header cannot mean this server, or None. `local` is the address at which the
-    connection arrived: nobody's name can be made to point there and still be an address."""
+    connection arrived: a name can be made to point there, but an address cannot."""
     name = host_of(host)
     if name == "localhost" or name in known or ANY_HOST in known:
         return None

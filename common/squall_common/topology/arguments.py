@@ -72,7 +72,7 @@ def instantiate(obj: PythonObject) -> Any:
     import or in the constructor comes through as it is."""
     cls = import_path(obj.class_path)
     if not callable(cls):
-        raise InvalidTopologyError(f"{obj.class_path} is no class but {cls!r}")
+        raise InvalidTopologyError(f"{obj.class_path} is not a class but {cls!r}")
     token = travels.set(False)
     try:
         args, kwargs = decode_arguments(obj.arguments)
@@ -156,7 +156,7 @@ def _text(value: str, where: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidTopologyError(f"{where} cannot travel: {value!r} is no valid text") from None
+        raise InvalidTopologyError(f"{where} cannot travel: {value!r} is not valid text") from None
     return value
 
 
@@ -189,7 +189,7 @@ def _encode_imported(value: Any, where: str, depth: int) -> Any:
     kind = type(value)
     if isinstance(value, enum.Enum):
         if value.name is None or kind.__members__.get(value.name) is not value:
-            raise InvalidTopologyError(f"{value!r} is a combination that has no name of its own")
+            raise InvalidTopologyError(f"{value!r} is a combination without a name")
         return {TAG: "enum", "t": import_path_of(kind), "v": value.name}
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         items = [
@@ -200,7 +200,7 @@ def _encode_imported(value: Any, where: str, depth: int) -> Any:
         return _encode_dataclass(value, where, depth)
     if isinstance(value, Constructed):
         return _encode_component(value, where)
-    hint = "pass what it is made from, and make it in open() or prepare()"
+    hint = "pass the values that it is made from, and make it in open() or prepare()"
     if isinstance(value, io.IOBase):
         hint = "pass its path, and open it in open() or prepare()"
     raise InvalidTopologyError(f"{value!r} is a {_name(kind)}; {hint}")
@@ -210,8 +210,8 @@ def _encode_component(value: Any, where: str) -> Any:
     """A spout, bolt or grouping that another one wraps: as it was constructed."""
     if changed := ", ".join(changes_since_construction(value)):
         raise InvalidTopologyError(
-            f"{where} cannot travel: {changed} changed after its constructor, whose arguments are "
-            "all that travels"
+            f"{where} cannot travel: {changed} changed after its constructor, and only the "
+            "constructor's arguments travel"
         )
     made = python_object(value)
     return {TAG: "component", "t": made.class_path, "v": json.loads(made.arguments)}

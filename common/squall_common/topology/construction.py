@@ -1,4 +1,4 @@
-"""What an object remembers of its constructor: all of it that travels.
+"""The record that an object keeps of its constructor, which is all of it that is sent to workers.
 
 Components and custom groupings are made twice. In the client, the constructor runs so that
 `TopologyBuilder` can look at the object; what travels is its class' import path and the arguments
@@ -20,7 +20,7 @@ from squall_common.topology.model import PythonObject
 
 # Whether objects that are made now will travel, and must remember how they were made. False in the
 # worker, where they have arrived: looking at an object's `__dict__` makes each of its attributes
-# 10 ns slower for ever (CPython keeps them in place until then).
+# 10 ns slower forever (CPython keeps them in place until then).
 travels: ContextVar[bool] = ContextVar("squall_travels", default=True)
 
 

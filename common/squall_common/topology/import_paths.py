@@ -32,11 +32,11 @@ def import_stored_module(name: str) -> types.ModuleType:
 
 
 def import_path(path: str) -> Any:
-    """What `module:name` names. Raises InvalidTopologyError when it is not there, or when the
-    module itself is not found (an import error *inside* it comes through)."""
+    """The object that `module:name` names. Raises InvalidTopologyError if the module or the name is
+    not found. An import error *inside* the module is raised as it is."""
     module_name, separator, name = path.partition(":")
     if not separator or not module_name or not name:
-        raise InvalidTopologyError(f"{path!r} is no import path (module:name)")
+        raise InvalidTopologyError(f"{path!r} is not an import path (module:name)")
     try:
         module = import_stored_module(module_name)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""From a topology to what runs: one function for everybody who runs or schedules one.
+"""Prepares a topology to run: one function for all code that runs or schedules one.
 
 Nimbus schedules a topology, supervisors read what it declares for its workers, and workers, local
 mode, the test kit and Spark run it. They start from different forms of it (the Thrift struct of a

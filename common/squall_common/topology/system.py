@@ -328,7 +328,7 @@ def system_topology(topology: Topology, conf: Mapping[str, Any]) -> Topology:
 
 
 def _with_dead_letters(component: Component, wanted: Collection[GlobalStreamId]) -> Component:
-    """A spout whose dead letters somebody takes declares their stream. `wanted`: all inputs."""
+    """Declares a spout's stream of dead letters if a bolt consumes it. `wanted`: all inputs."""
     stream = GlobalStreamId(component.id, DEAD_LETTER_STREAM)
     if component.kind is not ComponentKind.SPOUT or stream not in wanted:
         return component

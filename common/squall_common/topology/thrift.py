@@ -80,7 +80,7 @@ def from_thrift(struct: storm.StormTopology) -> Topology:
     add(ComponentKind.SPOUT, struct.spouts)
     add(ComponentKind.BOLT, struct.bolts)
     problems.extend(
-        f"state spout {component_id!r}: there are no state spouts, in Storm neither"
+        f"state spout {component_id!r}: state spouts are not supported, nor are they by Storm"
         for component_id in struct.state_spouts or {}
     )
     if problems:
@@ -178,7 +178,7 @@ def _conf(json_conf: str | None) -> dict[str, Any]:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON value")
+    raise ValueError(f"{text} is not a JSON value")
 
 
 def _the_one(struct: Any, names: tuple[str, ...], what: str) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""What may be in an archive: its members, and the names and links that are refused.
+"""The members of an archive, and the names and links that are refused.
 
 Checked before anything is written; `archive` unpacks what passes.
 """
@@ -21,7 +21,7 @@ _LINK_STEPS_MAX = 256  # Linux follows 40 links, each of some parts
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an archive may take. A bomb is caught while it unpacks, at the first byte too much."""
+    """The limits of an archive. A bomb is caught while it unpacks, at the first byte too many."""
 
     entries_max: int = 10_000
     total_bytes_max: int = 512 * 1024 * 1024

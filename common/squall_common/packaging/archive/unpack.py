@@ -51,7 +51,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What was unpacked."""
+    """The result of unpacking an archive."""
 
     files: int
     total_bytes: int
@@ -125,11 +125,11 @@ def _opened(
             if not zipfile.is_zipfile(file):
                 if blob:
                     raise PackageError(
-                        f"{archive.name} is no archive",
+                        f"{archive.name} is not an archive",
                         hint="an archive is a .zip, .jar, .tar, .tgz, .tar.bz2 or .tar.xz file",
                     )
                 raise PackageError(
-                    f"{archive.name} is no archive",
+                    f"{archive.name} is not an archive",
                     hint="a package is a .zip, .jar, .pyz or .pex file, or a folder",
                 )
             read_zip.check_directory(file, archive, size, limits)

@@ -103,7 +103,7 @@ def test_a_wrong_address_is_said_with_what_was_tried(caplog):
 
 @pytest.mark.parametrize("seed", ["h:x", "h:70000", "h:0"])
 def test_a_seed_that_is_no_address_is_said(seed):
-    with pytest.raises(NimbusError, match="is no host and no host:port"):
+    with pytest.raises(NimbusError, match="is neither a host nor host:port"):
         run_nimbus(conf_for(seed), list_topologies)
 
 

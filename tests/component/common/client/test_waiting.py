@@ -44,5 +44,5 @@ def test_a_topology_that_is_gone_is_said_to_be() -> None:
     with fake_nimbus() as nimbus:
         nimbus.answers["getTopologySummaryByName"] = storm.NotAliveException(msg="words")
         nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.NotAliveException(msg="words")
-        with pytest.raises(NotRunningError, match="'words' is gone"):
+        with pytest.raises(NotRunningError, match="'words' no longer exists"):
             wait_running({**default_conf(), **nimbus.conf}, ["words"], 30.0)

@@ -85,7 +85,7 @@ def test_what_cannot_be_resolved_is_one_message(tmp_path, offline):
     ):
         work = tmp_path / str(number)
         work.mkdir()
-        with pytest.raises(PackageError, match=f"cannot be had as wheels for cp3.11.*{message}"):
+        with pytest.raises(PackageError, match=f"not available as wheels for cp3.11.*{message}"):
             resolve([line], shelf, LINUX, work)
     with pytest.raises(PackageError, match="there is no file"):
         resolve(tmp_path / "none.txt", None, LINUX, tmp_path)

@@ -311,7 +311,7 @@ def test_a_gzip_bomb_is_refused() -> None:
 def test_an_executor_without_its_two_ends_is_corrupt(ends: tuple[int, ...]) -> None:
     node = storm.NodeInfo(node="s", port={1})
     raw = to_bytes(storm.Assignment(master_code_dir="d", executor_node_port={ends: node}))
-    with pytest.raises(CorruptStateError, match="is no executor"):
+    with pytest.raises(CorruptStateError, match="is not an executor"):
         codec.decode_assignment("/p", raw)
 
 

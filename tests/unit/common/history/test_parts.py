@@ -114,7 +114,7 @@ def test_a_parquet_file_of_somebody_else_is_no_history() -> None:
 
     out = io.BytesIO()
     pq.write_table(pa.table({"x": [1]}), out)
-    with pytest.raises(OtherVersionError, match="no file of a topology's history"):
+    with pytest.raises(OtherVersionError, match="not a file of a topology's history"):
         from_parquet(out.getvalue(), "f")
     with pytest.raises(pa.ArrowException):
         from_parquet(out.getvalue()[:-20], "half")

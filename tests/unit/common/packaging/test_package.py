@@ -176,5 +176,5 @@ def test_a_stormignore_that_leaves_nothing_is_an_error(folder, tmp_path):
 
 def test_a_stormignore_that_is_no_text_is_an_error(folder, tmp_path):
     (folder / ".stormignore").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PackageError, match=r"\.stormignore is no text"):
+    with pytest.raises(PackageError, match=r"\.stormignore is not a text file"):
         build_package(folder, tmp_path / "out")

@@ -179,10 +179,10 @@ def test_any_arguments_come_back(args, kwargs):
         (object(), "args[0] cannot travel: <object object"),
         ([1, {"k": object()}], "args[0][1]['k'] cannot travel"),
         (Holder.Inner, "nested in a class"),
-        (Rights.READ | Rights.WRITE, "no name of its own"),
+        (Rights.READ | Rights.WRITE, "a combination without a name"),
         (Doubled(1), "not equal to one made from its fields"),
         (float, None),
-        ("\ud800", "no valid text"),
+        ("\ud800", "not valid text"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -233,7 +233,7 @@ def test_a_class_that_its_name_does_not_lead_to_has_no_import_path():
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("nothing", "is no import path"),
+        ("nothing", "is not an import path"),
         ("no.such_module:X", "there is no module 'no'"),
         ("json:Nothing", "has no 'Nothing'"),
     ],

@@ -133,7 +133,7 @@ def test_unknown_conf_keys_lists_and_nulls_survive():
     [
         (foreign(JAVA, json_conf="{"), "bolt 'b': its json_conf is not JSON"),
         (foreign(JAVA, json_conf="[1]"), "expected a JSON object"),
-        (foreign(JAVA, json_conf='{"a": NaN}'), "NaN is no JSON value"),
+        (foreign(JAVA, json_conf='{"a": NaN}'), "NaN is not a JSON value"),
         (foreign(storm.ComponentObject()), "component object is 0 things at once"),
         (
             foreign(

@@ -138,7 +138,7 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
             "wc",
             None,
             '{"topology.blobstore.map": {"w": {"localname": "../../x"}}}',
-            "localname '../../x' is no plain name",
+            "localname '../../x' is not a plain name",
         ),
         ("wc", None, '{"topology.users": ["me"]}', "topology.users is refused: "),
     ],
@@ -303,7 +303,7 @@ async def test_a_package_of_a_real_tool_is_accepted(nimbus, tool) -> None:
 @pytest.mark.parametrize(
     ("package", "why"),
     [
-        (b"not a zip", "no archive"),
+        (b"not a zip", "not an archive"),
         (zip_bytes([Entry("../evil")]), "'..'"),
         (zip_bytes([Entry("link", b"/etc", 0o120777)]), "symbolic link"),
         (zip_bytes([Entry("a.py", b"x" * 99)]).replace(b"\3\4", b"\3\5", 1), "damaged"),
@@ -449,7 +449,7 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
             storm.RebalanceOptions(
                 topology_conf_overrides='{"topology.blobstore.map": {"w": {"localname": "../x"}}}'
             ),
-            "localname '../x' is no plain name",
+            "localname '../x' is not a plain name",
         ),
     ],
 )

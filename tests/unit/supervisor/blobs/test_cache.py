@@ -202,7 +202,7 @@ async def test_a_spoiled_blob_is_fetched_again(cache, blobs, workers, spoil: str
 
 async def test_an_archive_that_cannot_be_unpacked_is_reported(cache, blobs) -> None:
     blobs.put("python", b"no archive at all")
-    with pytest.raises(LocalizeError, match=r"python cannot be unpacked: .*is no archive"):
+    with pytest.raises(LocalizeError, match=r"python cannot be unpacked: .*is not an archive"):
         await cache.localize([PYTHON])
     assert cache.current(PYTHON) is None
 

@@ -231,7 +231,7 @@ def test_encrypted_and_odd_methods_are_refused(
 def test_what_is_no_archive_is_refused(tmp_path: Path, target: Path, data: bytes) -> None:
     path = tmp_path / "package.jar"
     path.write_bytes(data)
-    with pytest.raises(PackageError, match=r"package\.jar is no archive"):
+    with pytest.raises(PackageError, match=r"package\.jar is not an archive"):
         extract(path, target)
 
 

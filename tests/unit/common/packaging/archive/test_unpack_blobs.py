@@ -85,7 +85,7 @@ def test_zip_archives_keep_links_too(tmp_path: Path, target: Path) -> None:
 
 
 def test_packages_have_no_links_and_are_no_tar_archives(tmp_path: Path, target: Path) -> None:
-    with pytest.raises(PackageError, match="is no archive"):
+    with pytest.raises(PackageError, match="is not an archive"):
         extract(tar(tmp_path / "a.tgz", file("a")), target)
 
 
@@ -161,5 +161,5 @@ def test_a_header_that_claims_a_long_name_is_damage(tmp_path: Path, target: Path
 def test_a_cut_archive_is_damage(tmp_path: Path, target: Path, cut: int) -> None:
     whole = tar(tmp_path / "a.tgz", file("a", os.urandom(2000))).read_bytes()
     (tmp_path / "a.tgz").write_bytes(whole[:-cut])
-    with pytest.raises(PackageError, match=r"damaged|no archive"):
+    with pytest.raises(PackageError, match=r"damaged|not an archive"):
         extract(tmp_path / "a.tgz", target, blob=True)
