@@ -496,7 +496,7 @@ def test_an_entry_point_that_is_not_there_is_refused(runner, entry, says):
     assert says in runner.fail(entry)
 
 
-def test_what_a_package_holds_is_said_when_nothing_is_near(tmp_path):
+def test_the_modules_of_a_package_are_listed_if_no_name_is_similar(tmp_path):
     (tmp_path / "alpha.py").write_text("")
     with pytest.raises(PackageError) as caught:
         find_entry("zzz", tmp_path)
@@ -553,13 +553,13 @@ def test_storm_local_runs_topologies_here_for_their_time(runner, tmp_path):
         assert f"{name}: sink: last errors: ValueError: seven" in result.err
 
 
-def test_local_mode_refuses_an_unguarded_submit_too(runner):
+def test_local_mode_refuses_an_unguarded_submit(runner):
     runner.write("wc.py", WORDS, "submit_topology('counts', {}, build())\n")
     message = runner.fail("wc", SQUALL_MODE="local", SQUALL_LOCAL_TTL="1")
     assert "importing module 'wc' calls submit_topology" in message
 
 
-def test_a_component_that_cannot_start_is_told_in_local_mode(runner):
+def test_a_component_that_cannot_start_is_reported_in_local_mode(runner):
     """The log has the component's own traceback; the last line is the one message."""
     runner.write(
         "wc.py",

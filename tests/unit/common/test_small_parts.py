@@ -145,7 +145,7 @@ def test_any_component_id_is_one_znode(component: str) -> None:
     assert names.decode_znode(znode) == component
 
 
-async def test_a_crash_of_a_background_task_is_told() -> None:
+async def test_a_crash_of_a_background_task_is_reported() -> None:
     told: list[tuple[str, str]] = []
     tasks = BackgroundTasks(on_crash=lambda name, error: told.append((name, str(error))))
 

@@ -100,7 +100,7 @@ def with_bolt(bolt: Any) -> TopologyBuilder:
     return builder
 
 
-def test_a_topology_holds_what_was_described():
+def test_a_built_topology_matches_its_description():
     builder = TopologyBuilder()
     lines = builder.spout("lines", Lines("p", options={"k": (1,)}), parallelism=2, tasks=4)
     builder.bolt("split", Split(), 3, conf={"mine": 1}).shuffle(lines)
@@ -239,7 +239,7 @@ def test_a_bolt_may_define_only_execute_batch():
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_bolt_is_refused(bolt, says):
+def test_an_object_that_is_not_a_bolt_is_refused(bolt, says):
     problem = one_problem(with_bolt(bolt))
     assert problem.startswith("bolt 'b': ")
     assert says in problem
@@ -281,7 +281,7 @@ def test_a_change_after_the_constructor_is_refused_by_name(change, says):
     assert says in one_problem(builder)
 
 
-def test_a_change_of_a_slot_is_seen_too():
+def test_a_change_of_a_slot_is_detected():
     bolt = Slotted()
     bolt.limit = 2
     assert "attribute 'limit' was rebound" in one_problem(with_bolt(bolt))
@@ -375,7 +375,7 @@ def test_a_field_or_stream_that_is_not_there_is_said_with_those_that_are():
     ]
 
 
-def test_the_fields_of_a_partial_key_must_be_there_too():
+def test_the_fields_of_a_partial_key_must_exist():
     builder = TopologyBuilder()
     builder.spout("s", Lines())
     builder.bolt("a", Sink()).partial_key("s", "wrd")
@@ -430,7 +430,7 @@ def test_a_component_brings_configuration_along(bolt: Bolt, given: Any, expected
     assert builder.build().components["ticking"].conf == expected
 
 
-def test_configuration_that_is_no_dict_is_refused() -> None:
+def test_configuration_that_is_not_a_dict_is_refused() -> None:
     class Wrong(Ticking):
         component_conf = ["topology.tick.tuple.freq.secs"]
 

@@ -81,7 +81,7 @@ def test_errors_are_kept():
         assert [(e.component, str(e.error)) for e in cluster.errors("a")] == [("bolt", "no 3")]
 
 
-def test_wait_tells_of_a_topology_that_died():
+def test_wait_reports_a_topology_that_died():
     with LocalCluster() as cluster:
         conf = {"topology.bolt.die.on.error": True}
         cluster.submit_topology("a", conf, numbers_to(c.FailOn([3]), 5))
@@ -124,7 +124,7 @@ def test_a_blocking_spout_and_bolt_run_on_threads():
     assert not any(name.startswith(("numbers:", "bolt:")) for name in names)
 
 
-def test_a_slow_bolt_bounds_what_waits_for_it():
+def test_the_tuples_that_wait_for_a_slow_bolt_are_bounded():
     """A spout without end, a bolt that takes 5 ms: the spout is stopped, memory stays bounded, and
     the bolt goes on."""
     conf = {"topology.testing.always.try.serialize": False}
@@ -136,7 +136,7 @@ def test_a_slow_bolt_bounds_what_waits_for_it():
         cluster.kill_topology("a", wait_secs=0)
 
 
-def test_a_kill_drains_what_is_in_flight():
+def test_a_kill_drains_tuples_in_flight():
     with LocalCluster() as cluster:
         cluster.submit_topology("a", {}, numbers_to(c.Sleeps(0.02), 20))
         cluster.wait_until(lambda: cluster.totals("a")["numbers"]["emitted"] == 20)
@@ -144,7 +144,7 @@ def test_a_kill_drains_what_is_in_flight():
     assert len(c.LOG["acked"]) == 20
 
 
-def test_a_kill_does_not_wait_longer_than_told():
+def test_a_kill_waits_no_longer_than_requested():
     with LocalCluster() as cluster:
         cluster.submit_topology("a", {}, numbers_to(c.Sleeps(1000), 3))
         cluster.wait_until(lambda: cluster.totals("a")["numbers"]["emitted"] == 3)

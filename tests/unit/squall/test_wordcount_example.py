@@ -135,7 +135,7 @@ def test_several_source_tasks_share_the_lines(example, text, tmp_path):
     assert example.report.read_progress(tmp_path)["lines"] == 4
 
 
-def test_the_report_tells_counts_that_differ(example, text, tmp_path, capsys, monkeypatch):
+def test_the_report_lists_counts_that_differ(example, text, tmp_path, capsys, monkeypatch):
     _, count = run(example, text, tmp_path / "out")
     count.execute(Word("word", "moon"))
     count.cleanup()
@@ -146,7 +146,7 @@ def test_the_report_tells_counts_that_differ(example, text, tmp_path, capsys, mo
     assert "the counts differ in 1 words" in capsys.readouterr().out
 
 
-def test_the_report_before_anything_ran_is_no_success(example, text, tmp_path, capsys, monkeypatch):
+def test_the_report_fails_before_anything_ran(example, text, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["report", "--text", str(text), "--output", str(tmp_path)])
     assert example.report.main() == 1
     assert "lines 0, acked 0, failed 0" in capsys.readouterr().out

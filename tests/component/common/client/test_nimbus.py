@@ -89,7 +89,7 @@ def test_a_leader_that_cannot_be_reached_is_named():
     assert f"the leader, as 127.0.0.1:{follower.port} says" in str(caught.value)
 
 
-def test_a_wrong_address_is_said_with_what_was_tried(caplog):
+def test_a_wrong_address_is_reported_with_all_attempts(caplog):
     caplog.set_level("INFO")
     port = free_port()
     started = time.monotonic()
@@ -102,7 +102,7 @@ def test_a_wrong_address_is_said_with_what_was_tried(caplog):
 
 
 @pytest.mark.parametrize("seed", ["h:x", "h:70000", "h:0"])
-def test_a_seed_that_is_no_address_is_said(seed):
+def test_a_seed_that_is_not_an_address_is_reported(seed):
     with pytest.raises(NimbusError, match="is neither a host nor host:port"):
         run_nimbus(conf_for(seed), list_topologies)
 

@@ -49,7 +49,7 @@ def test_the_bounds_themselves_are_taken(key):
     st.sampled_from(NUMERIC),
     st.integers() | st.floats() | st.integers(min_value=2**31 - 2, max_value=2**80),
 )
-def test_what_is_taken_lies_within_the_bounds(key, value):
+def test_accepted_values_lie_within_the_bounds(key, value):
     least, greatest = bounds_of(key)
     if SCHEMA[key].check(value):
         assert least <= value <= greatest

@@ -102,7 +102,7 @@ async def test_a_seed_that_is_down_costs_no_wait():
     assert address == B
 
 
-async def test_what_each_said_is_told_when_nobody_leads():
+async def test_each_answer_is_reported_when_there_is_no_leader():
     nimbuses = FakeNimbuses(
         {A: [UnreachableError("A is down")], B: [UnreachableError("no leader", answered=True)]}
     )
@@ -111,7 +111,7 @@ async def test_what_each_said_is_told_when_nobody_leads():
     assert caught.value.answered
 
 
-async def test_who_named_a_leader_that_is_down_is_told():
+async def test_the_seed_that_named_a_leader_that_is_down_is_reported():
     nimbuses = FakeNimbuses({A: [UnreachableError("A is down")], B: [A]})
     with pytest.raises(NoLeaderError, match=r"^A is down \(the leader, as b:1 says\)$") as caught:
         await nimbuses.find(A, B)
@@ -120,7 +120,7 @@ async def test_who_named_a_leader_that_is_down_is_told():
     assert all(one.closed for one in nimbuses.opened)
 
 
-async def test_two_that_name_each_other_are_no_endless_search():
+async def test_two_seeds_that_name_each_other_do_not_cause_an_endless_search():
     """One has lost its way to ZooKeeper, the other waits for its session to end."""
     nimbuses = FakeNimbuses({A: [B], B: [A]})
     with pytest.raises(NoLeaderError, match="a:1 says that another one leads") as caught:

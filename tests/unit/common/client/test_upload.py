@@ -147,5 +147,5 @@ async def test_an_offset_that_leaves_a_gap_is_refused(tmp_path):
     [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (999_949, "999.9 kB"),
      (999_950, "1.0 MB"), (3_120_000, "3.1 MB"), (5 * 10**12, "5000.0 GB")],
 )  # fmt: skip
-def test_a_size_is_told_in_the_unit_that_fits(size, text):
+def test_a_size_is_shown_in_the_unit_that_fits(size, text):
     assert size_text(size) == text

@@ -111,7 +111,7 @@ async def test_faults_before_a_client_starts_open_no_session() -> None:
     assert ensemble.tree.exists("/a") is None
 
 
-async def test_a_killed_client_is_heard_of_no_more_and_its_session_runs_out() -> None:
+async def test_a_killed_client_falls_silent_and_its_session_expires() -> None:
     ensemble = MemoryEnsemble()
     store, other = await two(ensemble)
     states, watched, gone = States(store), Watched(), Watched()

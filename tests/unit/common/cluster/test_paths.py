@@ -28,7 +28,7 @@ def test_a_heartbeats_name_gives_its_slot(slot: WorkerSlot) -> None:
     assert paths.slot_of_workerbeat(name) == slot
 
 
-def test_the_questions_beside_heartbeats_are_no_slot() -> None:
+def test_the_questions_beside_heartbeats_are_not_slots() -> None:
     assert paths.questions("wc-1-17") == "/workerbeats/wc-1-17/questions"
     assert paths.slot_of_workerbeat("questions") is None
     name = paths.question("wc-1-17", 0xFEDC).rpartition("/")[2]
@@ -38,7 +38,7 @@ def test_the_questions_beside_heartbeats_are_no_slot() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x", "-1", "x-", "x-y", "x-²", "x--1"[:2]])
-def test_other_names_are_no_slots(name: str) -> None:
+def test_other_names_are_not_slots(name: str) -> None:
     assert paths.slot_of_workerbeat(name) is None
 
 

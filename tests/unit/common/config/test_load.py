@@ -78,7 +78,7 @@ def test_without_a_site_file_the_defaults_hold(tmp_path):
         ("a: !!python/object/apply:os.system [ls]\n", "is not valid YAML"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, says):
+def test_a_file_that_is_not_a_configuration_is_refused(tmp_path, text, says):
     site = write(tmp_path / "storm.yaml", text)
     with pytest.raises(ConfigError) as caught:
         load_conf(config_file=site, env={})
@@ -160,7 +160,7 @@ def test_an_override_is_key_and_yaml_value(text, expected):
 
 
 @pytest.mark.parametrize("text", ["topology.workers", "=2", ""])
-def test_what_is_no_override_is_refused(text):
+def test_an_invalid_override_is_refused(text):
     with pytest.raises(ConfigError, match="expected key=value"):
         parse_override(text)
 
@@ -235,7 +235,7 @@ def test_a_topology_conf_that_cannot_be_is_refused(conf, says):
     assert says in str(caught.value)
 
 
-def test_a_null_stall_timeout_is_no_stall_timeout():
+def test_a_null_stall_timeout_turns_it_off():
     """It is a value of its own: never. For most keys null means the default."""
     given = {"topology.worker.stall.timeout.secs": None, "topology.message.timeout.secs": None}
     conf = normalize_topology_conf(given, default_conf())

@@ -52,7 +52,7 @@ def test_a_large_tree_is_synced_once(
     assert (whole, synced) == ([str(target)], [])
 
 
-def test_a_small_tree_waits_for_nobody_else_s_data(tmp_path: Path, synced: list[str]) -> None:
+def test_a_small_tree_does_not_wait_for_other_data(tmp_path: Path, synced: list[str]) -> None:
     archive, target = tmp_path / "package.zip", tmp_path / "target"
     archive.write_bytes(zip_bytes([Entry("d/a"), Entry("b")]))
     target.mkdir()

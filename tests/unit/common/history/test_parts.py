@@ -106,7 +106,7 @@ def test_a_file_of_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @needs_pyarrow
-def test_a_parquet_file_of_somebody_else_is_no_history() -> None:
+def test_a_parquet_file_that_squall_did_not_write_is_not_a_history() -> None:
     import io
 
     import pyarrow as pa

@@ -136,7 +136,7 @@ def test_a_full_queue_drops_and_counts_and_the_history_says_so(tmp_path: Path) -
     assert len([r for r in rows if r["kind"] == "event"]) == 201 - lost
 
 
-def test_what_could_not_be_written_is_tried_again(tmp_path: Path) -> None:
+def test_rows_that_could_not_be_written_are_tried_again(tmp_path: Path) -> None:
     told: list[Exception] = []
     gate = Gate(str(tmp_path), error=OSError(28, "No space left on device"))
     made = writer(gate, rotation_secs=0.01, on_trouble=told.append)
@@ -150,7 +150,7 @@ def test_what_could_not_be_written_is_tried_again(tmp_path: Path) -> None:
     assert [str(one) for one in told] == ["[Errno 28] No space left on device"]  # once a minute
 
 
-def test_a_row_that_is_none_costs_its_file_and_not_the_writer(tmp_path: Path) -> None:
+def test_an_invalid_row_costs_its_file_and_not_the_writer(tmp_path: Path) -> None:
     made = writer(Folder(str(tmp_path)), rotation_secs=3600)
     made.add(ID, [Row("now", "event")])  # type: ignore[arg-type]
     made.add("other-1-1", [row(1)])
@@ -173,7 +173,7 @@ def test_without_pyarrow_nothing_is_kept_and_one_warning_is_given(
     assert "squall[history]" in str(told[0])
 
 
-def test_a_package_that_breaks_at_its_import_keeps_nothing_and_is_told(
+def test_a_package_that_breaks_at_its_import_keeps_nothing_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(url: str) -> None:
@@ -255,7 +255,7 @@ def test_a_topology_whose_files_stay_does_not_keep_those_of_others(
 
 
 @pytest.mark.parametrize("scheme", ["memory://history/two", "file://{}"])
-def test_two_daemons_may_delete_what_is_old_at_once(
+def test_two_daemons_may_delete_old_files_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     folder = Folder(scheme.format(tmp_path))
@@ -329,7 +329,7 @@ def test_where_a_history_lies_is_the_sites_to_say(tmp_path: Path) -> None:
     assert (settings.interval_secs, settings.key_rate) == (10.0, 0.0)
 
 
-async def test_a_daemon_tells_only_of_topologies_that_have_a_history(tmp_path: Path) -> None:
+async def test_a_daemon_adds_events_only_for_topologies_with_a_history(tmp_path: Path) -> None:
     conf = {"storm.history.dir": str(tmp_path / "h")}
     confs = {ID: {"topology.history.enable": True}, "off-1-1": {}}
     daemon = DaemonHistory(

@@ -28,7 +28,7 @@ def test_a_name_that_leads_elsewhere_is_refused(name: object) -> None:
     assert len(problems) == 1
 
 
-def test_what_is_no_map_is_told() -> None:
+def test_a_value_that_is_not_a_map_is_reported() -> None:
     for value in ([], "x", {"k": []}, {"k": {"uncompress": "yes"}}):
         assert parse_blob_map(value)[1], value
     _, problems = parse_blob_map({"a": {"localname": "x"}, "b": {"localname": "x"}})

@@ -36,7 +36,7 @@ def test_a_key_names_its_content(tmp_path):
     ["wc-1-1-stormjar.jar", "dep-abc-x.whl", f"dep-{'a' * 64}-../x.whl", f"dep-{'a' * 64}-x.zip",
      f"dep-{'a' * 64}-x\n.whl", ""],
 )  # fmt: skip
-def test_other_keys_are_no_dependencies(key):
+def test_other_keys_are_not_dependencies(key):
     assert parse_dependency_key(key) is None
 
 

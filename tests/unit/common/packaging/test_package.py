@@ -40,7 +40,7 @@ def test_the_same_files_are_the_same_bytes(folder, tmp_path):
     assert build_package(folder, tmp_path / "out").read_bytes() == first
 
 
-def test_what_no_worker_needs_is_left_out(folder, tmp_path):
+def test_files_that_no_worker_needs_are_left_out(folder, tmp_path):
     for skipped in (".git", "__pycache__", ".venv", "x.egg-info", "jobs/__pycache__"):
         (folder / skipped).mkdir()
         (folder / skipped / "file").write_text("")
@@ -102,7 +102,7 @@ def test_a_link_to_nothing_is_refused(folder, tmp_path):
         build_package(folder, tmp_path / "out")
 
 
-def test_what_is_no_package_is_refused(tmp_path):
+def test_a_file_that_is_not_a_package_is_refused(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("hello")
     with pytest.raises(PackageError, match="neither a folder nor an archive"):
@@ -174,7 +174,7 @@ def test_a_stormignore_that_leaves_nothing_is_an_error(folder, tmp_path):
         build_package(folder, tmp_path / "out")
 
 
-def test_a_stormignore_that_is_no_text_is_an_error(folder, tmp_path):
+def test_a_stormignore_that_is_not_text_is_an_error(folder, tmp_path):
     (folder / ".stormignore").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PackageError, match=r"\.stormignore is not a text file"):
         build_package(folder, tmp_path / "out")

@@ -63,7 +63,7 @@ def test_nodes_of_different_kinds_are_named(other):
         common_platform({"a": NEW, "b": other})
 
 
-def test_what_a_supervisor_tells_is_not_trusted():
+def test_the_platform_that_a_supervisor_reports_is_not_trusted():
     with pytest.raises(SquallError, match="supervisor b"):
         common_platform({"a": NEW, "b": "x" * 10_000})
     assert platform_texts([("a", {META_KEY: NEW}), ("b", {"zone": "1"})]) == {"a": NEW}

@@ -186,7 +186,7 @@ def test_any_arguments_come_back(args, kwargs):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_cannot_travel_is_refused_with_its_place(value, says):
+def test_a_value_that_cannot_travel_is_refused_with_its_place(value, says):
     if says is None:
         assert there_and_back(value) is value
         return
@@ -269,6 +269,6 @@ def test_an_object_is_made_from_its_path_and_arguments():
         b"\xff",
     ],
 )
-def test_bytes_that_are_no_arguments_are_refused(data):
+def test_bytes_that_are_not_arguments_are_refused(data):
     with pytest.raises(InvalidTopologyError, match="cannot be read"):
         decode_arguments(data)

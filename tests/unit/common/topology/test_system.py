@@ -225,7 +225,7 @@ def test_a_spout_with_inputs_is_refused():
     assert refusal(first, spout("t")) == ("spout 's': a spout has no inputs",)
 
 
-def test_zero_components_is_no_topology():
+def test_zero_components_are_not_a_topology():
     assert refusal() == ("the topology has no spout: nothing would ever flow",)
 
 

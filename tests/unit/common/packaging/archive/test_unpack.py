@@ -228,7 +228,9 @@ def test_encrypted_and_odd_methods_are_refused(
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"PK\3\4", b"PK\5\6", os.urandom(4096)])
-def test_what_is_no_archive_is_refused(tmp_path: Path, target: Path, data: bytes) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(
+    tmp_path: Path, target: Path, data: bytes
+) -> None:
     path = tmp_path / "package.jar"
     path.write_bytes(data)
     with pytest.raises(PackageError, match=r"package\.jar is not an archive"):

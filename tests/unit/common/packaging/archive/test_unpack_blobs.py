@@ -73,7 +73,7 @@ def test_an_interpreter_comes_out_as_it_went_in(tmp_path: Path, target: Path, mo
     assert extracted.files == 6
 
 
-def test_zip_archives_keep_links_too(tmp_path: Path, target: Path) -> None:
+def test_zip_archives_keep_links(tmp_path: Path, target: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
         info = zipfile.ZipInfo("bin/python")
@@ -84,7 +84,7 @@ def test_zip_archives_keep_links_too(tmp_path: Path, target: Path) -> None:
     assert os.readlink(target / "bin/python") == "python3"
 
 
-def test_packages_have_no_links_and_are_no_tar_archives(tmp_path: Path, target: Path) -> None:
+def test_packages_have_no_links_and_are_not_tar_archives(tmp_path: Path, target: Path) -> None:
     with pytest.raises(PackageError, match="is not an archive"):
         extract(tar(tmp_path / "a.tgz", file("a")), target)
 
@@ -124,7 +124,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("members", "why"), BAD.values(), ids=BAD)
-def test_what_could_do_harm_is_refused_before_anything_is_written(
+def test_a_harmful_archive_is_refused_before_anything_is_written(
     tmp_path: Path, target: Path, members: list[tuple[tarfile.TarInfo, bytes]], why: str
 ) -> None:
     with pytest.raises(PackageError, match=why):
