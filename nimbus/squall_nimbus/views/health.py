@@ -1,8 +1,8 @@
 """A topology's health in a word: decided from what Nimbus has read.
 
 A topology's status says what its user wants (ACTIVE: it should run). Its assignment and the
-supervisors' reports about their slots show whether it does run. Both are small and quick to read
-from ZooKeeper, so that every line of `storm list` can show it.
+supervisors' reports about their slots show whether it does run. ZooKeeper returns both quickly, as
+they are small, so that every line of `storm list` can show it.
 """
 
 from __future__ import annotations
