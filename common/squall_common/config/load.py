@@ -185,7 +185,7 @@ def read_conf(conf: Mapping[str, Any]) -> dict[str, Any]:
         if kind is None:
             read[key] = value
         elif value is None:
-            # The keys for which null is no value of its own: it means "as if not given".
+            # Where null is not a value of its own, it means "as if not given".
             option = OPTIONS[key]
             read[key] = None if option.null_is_a_value else copy.copy(option.default)
         else:

@@ -11,7 +11,7 @@ depends on its `kind`:
     key      CONSUMER by FIELD, FIELD             text: a key; n: samples of it; task: its task
     keys     CONSUMER by FIELD, FIELD             n: all samples; value: the share that is sampled;
                                                   error: see `heavy`
-    metric   as registered                        value, or text (JSON) when it is no number
+    metric   as registered                        value, or text (JSON) when it is not a number
     error                                         text: traceback; n: errors that it stands for
     event    submitted, worker exited ...         text: more about it; stream: HOST:PORT of a worker
     lost     queue full, not written              n: rows that were dropped

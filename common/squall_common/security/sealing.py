@@ -2,7 +2,7 @@
 
 A daemon that is to be given secrets has a pair of keys of its own, new at each start and in memory
 only, and publishes the public one in its entry in ZooKeeper. What is sealed for it (libsodium's
-sealed box: X25519, XSalsa20-Poly1305) can be opened by nobody else, and neither by who listens.
+sealed box: X25519, XSalsa20-Poly1305) can be opened by that daemon alone, not by listeners.
 """
 
 from __future__ import annotations

@@ -1193,8 +1193,8 @@ cdef class Ledger:
                 continue  # from a worker that is not of our mind
             (<list>self.fails[root & ACKER_MASK]).append(root)
             self.noted = True
-            # A number that nobody else knows, for tuples of a failed tree may yet be acked (and the
-            # acker may never hear of the fail): the tree must not complete.
+            # A fresh random number: tuples of a failed tree may yet be acked, and the fail may never
+            # reach the acker, but the tree must not complete.
             self.add_ack(root, next_id(&self.rng))
 
     cpdef reset(self, roots):
@@ -1351,7 +1351,7 @@ cdef class Trees:
 
 SHARES_EDGES = True
 
-cdef Batch NO_BATCH = Batch.__new__(Batch)  # for ever empty
+cdef Batch NO_BATCH = Batch.__new__(Batch)  # always empty
 
 
 @cython.final
@@ -1873,7 +1873,7 @@ cdef class BoltCalls:
 
     cpdef fail(self, Tuple tup):
         if tup is None:
-            raise TypeError("fail(tup): None is no tuple")
+            raise TypeError("fail(tup): expected a tuple, got None")
         self.settle(tup, "fail")
         fail_roots(self.ledger, tup)
         failed = self.counts.failed
@@ -1902,7 +1902,7 @@ cdef class BoltCalls:
 
     def __next__(self):
         """Settle the current tuple and make that of the next row current: the same object again,
-        when nobody else holds it."""
+        unless something else holds it."""
         cdef Tuple tup = self.current
         cdef Batch batch = self.batch
         cdef uint64_t root
@@ -2139,7 +2139,7 @@ cdef class CarefulCalls:
 
     cdef uint64_t _settle(self, Tuple tup, str what) except? 0:
         if tup is None:
-            raise TypeError(f"{what}(tup): None is no tuple")
+            raise TypeError(f"{what}(tup): expected a tuple, got None")
         if tup.settled:
             raise settled_error(tup, what)
         tup.settled = True
@@ -2519,7 +2519,7 @@ cdef class SpoutCalls:
             root = self.new_root()
             self.pending.add(root, message_id, stream, self.turn.now, self.turn.bucket)
             # The root as an anchor of its own: what is added to it is the init's XOR (zero when
-            # nobody consumes the stream, which completes the root at once).
+            # no component consumes the stream, which completes the root at once).
             anchor = Tuple.__new__(Tuple)
             anchor.values = values
             anchor._root = root

@@ -1,7 +1,7 @@
 """A shell spout's task: one command at a time, each answered by emits and then `sync`.
 
 Acks and fails wait in a queue and go before the next `next`. While the child is busy with a command
-nobody waits for it: the loop goes on, and the next command leaves when its `sync` has come.
+nothing waits for it: the loop goes on, and the next command leaves when its `sync` has come.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ShellSpout(AsyncSpout):
         self._advance()
 
     def tell(self, command: str) -> None:
-        """`activate` or `deactivate`, if there is a child to be told; the next one is told when
-        it comes."""
+        """`activate` or `deactivate`, if there is a child to send it to; the next child gets it
+        when it starts."""
         if self.shell.ready and self._knows_activation:
             self._queue.append({"command": command})
             self._advance()

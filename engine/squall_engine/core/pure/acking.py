@@ -1,12 +1,12 @@
 """Storm's acking: knowing when a tree of tuples is done, in constant memory a tree.
 
 Between workers it is Storm's. Every tuple that crosses has a random 64-bit id, its *edge*, and an
-acker keeps one number a root: the XOR of all edges that it was told. An edge reaches it twice, when
+acker keeps one number a root: the XOR of all edges reported to it. An edge reaches it twice: when
 the tuple is made and when it is acked; so the number is zero when every tuple that was made has
-been acked, and hardly ever else (once in 2**64). The order in which the messages come is of no
-matter, except that nothing is complete before the spout's init has named the task to tell. The low
-16 bits of a root are the index of its acker among the topology's acker tasks, so every worker knows
-where a root's messages go, whatever is rebalanced.
+been acked, and hardly ever else (once in 2**64). The order of the messages does not matter, except
+that nothing is complete before the spout's init has named the task to notify. The low 16 bits of a
+root are the index of its acker among the topology's acker tasks, so every worker knows where a
+root's messages go, whatever is rebalanced.
 
 Within a worker random numbers are not needed: nothing is lost there, so tuples are *counted*. A
 worker keeps, for each root, how many local tuples are in flight, and holds back the XOR of the
@@ -85,8 +85,8 @@ class LocalTrees:
     """The roots with tuples in flight in this worker.
 
     An entry is there for as long as its tuples are. A bolt that forgets tuples would let it grow
-    for ever, so what nothing touched for several time-outs (`rotate`) is given up: the spout has
-    failed such a root long ago.
+    forever, so an entry that nothing touched for several timeouts (`rotate`) is dropped: the spout
+    has failed such a root long ago.
     """
 
     def __init__(self, bits: Callable[[int], int]) -> None:
@@ -109,8 +109,8 @@ class LocalTrees:
             spout = inits.pop(root, None)
             if spout is None:
                 fails.append(root)
-                # A number that nobody else knows: should the acker never hear of the fail, the
-                # tree must time out, not complete.
+                # A fresh random number: if the fail never reaches the acker, the tree must time
+                # out, not complete.
                 xors[root] = xors.get(root, 0) ^ self._bits(ID_BITS)
             else:
                 failed.setdefault(spout, []).append(root)
@@ -157,7 +157,7 @@ class LocalTrees:
             if spout is not None:
                 begun[root] = spout
         for root, spout in inits.items():
-            done.setdefault(spout, []).append(root)  # nobody consumes it
+            done.setdefault(spout, []).append(root)  # no component consumes it
         resets = list(dict.fromkeys(ledger.resets))
         ledger.clear()
         return Settlement(done, failed, acks, begun, fails, resets)
@@ -181,7 +181,7 @@ class LocalTrees:
 class AckerTable:
     """The roots of one acker task.
 
-    Two generations: an entry that nothing has touched for one whole time-out, and at most two, is
+    Two generations: an entry that nothing has touched for one whole timeout, and at most two, is
     forgotten. The spout has long failed it by then; this only bounds the memory.
     """
 
@@ -297,7 +297,7 @@ class AckerTable:
         return reset
 
     def rotate(self) -> None:
-        """One time-out has passed: forget what nothing touched since the last rotation."""
+        """One timeout has passed: forget the entries untouched since the last rotation."""
         self._old_xors, self._xors = self._xors, {}
         self._old_owners, self._owners = self._owners, {}
         self._old_failed, self._failed = self._failed, set()
@@ -325,7 +325,7 @@ class Pending(msgspec.Struct, gc=False):
     message_id: object
     stream: str
     emitted_at: float  # monotonic
-    bucket: int  # the time-out bucket that it was emitted (or reset) in
+    bucket: int  # the timeout bucket that it was emitted (or reset) in
 
 
 class PendingRoots(dict[int, Pending]):
@@ -356,7 +356,7 @@ class PendingRoots(dict[int, Pending]):
         return None
 
     def reset(self, root: int, bucket: int) -> None:
-        """Count the time-out of a root from now on again."""
+        """Start the timeout of a root again from now."""
         pending = self.pop(root, None)
         if pending is not None:
             pending.bucket = bucket

@@ -59,7 +59,7 @@ def bind_sync_bolt(
     on_settled: Callable[[Tuple, bool], None] | None = None,
     hand: memoryview | None = None,
 ) -> BoltCalls:
-    """For a plain `execute` with `auto_anchor`. `on_error(error)` is told of what `execute` raises,
+    """For a plain `execute` with `auto_anchor`. `on_error(error)` gets what `execute` raises,
     `on_settled(tup, failed)` of every ack and fail (for the test kit), and `on_outside()` is called
     after each call that is made while no tuple is executed: there is something for a turn to do.
     `hand` are words in which the tree of the current tuple is noted (see `in_hand`)."""

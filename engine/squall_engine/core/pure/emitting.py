@@ -27,7 +27,7 @@ class Emitter:
         inspector: Inspector | None = None,
         on_rejected: Callable[[Exception, Collection[int]], None],
     ) -> None:
-        """`on_rejected(error, roots)` is told of a tuple that the inspector refused: it is not
+        """`on_rejected(error, roots)` is called for a tuple that the inspector refused: it is not
         delivered, and its trees must fail."""
         self.component = component
         self.task = task

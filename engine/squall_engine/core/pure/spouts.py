@@ -32,7 +32,7 @@ class TurnState:
 
     def __init__(self, now: float) -> None:
         self.now = now  # monotonic, read once a turn
-        self.bucket = 0  # the present time-out bucket
+        self.bucket = 0  # the current timeout bucket
 
 
 @dataclass(slots=True)

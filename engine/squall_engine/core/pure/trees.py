@@ -103,7 +103,7 @@ class Trees:
         return outcome
 
     def reset_timeout(self, index: int, roots: Iterable[int]) -> Outcome:
-        """Another worker resets the time-out of these trees, of the acker `index`."""
+        """Another worker resets the timeout of these trees, of the acker `index`."""
         table = self._tables.get(index)
         return Outcome() if table is None else Outcome(reset=table.reset_timeout(roots))
 
@@ -115,7 +115,7 @@ class Trees:
         return outcome
 
     def rotate_ackers(self) -> None:
-        """A message time-out has passed."""
+        """A message timeout has passed."""
         for table in self._tables.values():
             table.rotate()
 
