@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from squall_common.config.options import OPTIONS
 from squall_common.config.options.declaration import COMPONENT
-from squall_common.config.options.kinds import TASKS_MAX, Kind
+from squall_common.config.options.kinds import TASKS_MAX, Kind, show_value
 
 __all__ = [
     "COMPONENT_KEYS",
@@ -32,12 +32,3 @@ def counts_for_component(key: str) -> bool:
     """Whether a key has an effect in a component's own conf. Keys that are not options are the
     user's own, and do."""
     return key not in SCHEMA or key in COMPONENT_KEYS or key in GATHERED_KEYS
-
-
-def show_value(value: object, chars_max: int = 80) -> str:
-    """A value as messages quote it: short, whatever it is."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a whole number of more than 4,300 digits
-        return f"a {type(value).__name__} too large to show"
-    return text if len(text) <= chars_max else text[: chars_max - 3] + "..."

@@ -1,6 +1,6 @@
 """`python -m squall_common.config.options` in a checkout writes what is made from the declarations:
-`defaults.yaml` and the tables of docs/configuration.md. With `--check` it writes nothing and exits
-with 1 when one of them is out of date."""
+`defaults.yaml`, `options/typed.py` and the tables of docs/configuration.md. With `--check` it
+writes nothing and exits with 1 when one of them is out of date."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from squall_common.config.options.classes import typed_source
 from squall_common.config.options.pages import defaults_yaml, with_tables
 
 _PACKAGE = Path(__file__).parent.parent
@@ -18,6 +19,7 @@ def written(root: Path) -> dict[Path, str]:
     page = root / "docs" / "configuration.md"
     return {
         _PACKAGE / "defaults.yaml": defaults_yaml(),
+        _PACKAGE / "options" / "typed.py": typed_source(),
         page: with_tables(page.read_text(encoding="utf-8")),
     }
 
@@ -30,7 +32,7 @@ def main() -> int:
     check = parser.parse_args().check
     stale = 0
     for path, text in written(Path.cwd()).items():
-        if path.read_text(encoding="utf-8") == text:
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale += 1
         print(f"{'out of date' if check else 'written'}: {path}", file=sys.stderr)

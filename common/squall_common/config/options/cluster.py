@@ -34,7 +34,7 @@ OPTIONS = (
         "Folder for everything a daemon keeps on disk; relative to the folder that the "
         "command runs in.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | DRPC | COMMAND,
+        readers=NIMBUS | SUPERVISOR | WORKER | DRPC | COMMAND,
     ),
     Option(
         "storm.log.dir",
@@ -89,7 +89,7 @@ OPTIONS = (
         None,
         "Name under which this node is known to others; null: the machine's host name.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR,
+        readers=NIMBUS | SUPERVISOR | DRPC,
     ),
     Option(
         "storm.cluster.mode",
@@ -133,7 +133,11 @@ OPTIONS = (
     ),
     Option(
         "storm.messaging.curve",
-        Kind("true, false or auto", lambda v: isinstance(v, bool) or v == "auto"),
+        Kind(
+            "true, false or auto",
+            lambda v: isinstance(v, bool) or v == "auto",
+            annotation='bool | Literal["auto"]',
+        ),
         "auto",
         "Encrypt connections between workers with a separate key for each topology, and refuse "
         'peers that do not have it: true, false, or "auto", which means true, even on loopback. '

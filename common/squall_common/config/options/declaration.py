@@ -8,6 +8,7 @@ The declarations make the check of types (`squall_common.config.schema`), the de
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,9 @@ AS_HERE, OURS = _Mark.AS_HERE, _Mark.OURS
 NO_USERS = "Squall does not authenticate users yet, so it would not keep anyone out"
 
 
+_WORD_BREAK = re.compile(r"[.-]|(?<=[a-z])(?=[A-Z])")
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One key of the configuration.
@@ -77,8 +81,8 @@ class Option:
 
     @property
     def field(self) -> str:
-        """Its name in typed options: topology.workers is `topology_workers`."""
-        return self.key.replace(".", "_").replace("-", "_")
+        """Its name in typed options: nimbus.slots.perTopology is `nimbus_slots_per_topology`."""
+        return _WORD_BREAK.sub("_", self.key).lower()
 
     @property
     def is_storms(self) -> bool:

@@ -8,9 +8,11 @@ signed 32-bit number.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 # Most tasks of one topology, the system's own included: Nimbus and each worker keep a table of
@@ -27,12 +29,15 @@ _ITEMS_MAX = 65_536
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A type of value. `check` is true for values that are of it; `read` turns other spellings of
-    the same value (2.0 for 2) into one."""
+    the same value (2.0 for 2) into one; `freeze` makes of what was read what typed options hold,
+    which has the type `annotation`."""
 
     expected: str
     check: Callable[[Any], bool]
     read: Callable[[Any], Any] = lambda value: value
     bounds: tuple[float, float] | None = None  # of a number: its least and its greatest value
+    annotation: str = field(kw_only=True)  # as Python's source has it
+    freeze: Callable[[Any], Any] = field(default=lambda value: value, kw_only=True)
 
 
 def _is_number(value: Any) -> bool:
@@ -58,6 +63,7 @@ def whole(minimum: int, maximum: int = INT_MAX) -> Kind:
         lambda v: _is_whole(v) and minimum <= v <= maximum,
         _read_whole,
         (minimum, maximum),
+        annotation="int",
     )
 
 
@@ -68,12 +74,18 @@ def number(minimum: float = 0.0, maximum: float = INT_MAX, *, above: bool = Fals
         f"a number {first} {maximum:.10g}",
         lambda v: _is_number(v) and (v > minimum if above else v >= minimum) and v <= maximum,
         bounds=(minimum, maximum),
+        annotation="float",
+        freeze=float,
     )
 
 
 def either(*values: str) -> Kind:
     """One of some texts."""
-    return Kind("one of " + ", ".join(values), lambda v: v in values)
+    return Kind(
+        "one of " + ", ".join(values),
+        lambda v: v in values,
+        annotation="Literal[" + ", ".join(map(json.dumps, values)) + "]",
+    )
 
 
 def list_of(kind: Kind, *, empty: bool = True) -> Kind:
@@ -87,6 +99,8 @@ def list_of(kind: Kind, *, empty: bool = True) -> Kind:
             and all(map(kind.check, v))
         ),
         lambda v: [kind.read(item) for item in v],
+        annotation=f"tuple[{kind.annotation}, ...]",
+        freeze=lambda v: tuple(map(kind.freeze, v)),
     )
 
 
@@ -103,19 +117,17 @@ def map_of(kind: Kind) -> Kind:
             )
         ),
         lambda v: {key: kind.read(value) for key, value in v.items()},
+        annotation=f"Mapping[str, {kind.annotation}]",
+        freeze=lambda v: MappingProxyType({key: kind.freeze(value) for key, value in v.items()}),
     )
-
-
-def _one_or_list(kind: Kind) -> Kind:
-    many = list_of(kind)
-    return Kind(f"{kind.expected}, or {many.expected}", lambda v: kind.check(v) or many.check(v))
 
 
 TEXT = Kind(
     f"text of at most {_TEXT_CHARS_MAX} characters",
     lambda v: isinstance(v, str) and 0 < len(v) <= _TEXT_CHARS_MAX,
+    annotation="str",
 )
-YES_NO = Kind("true or false", lambda v: isinstance(v, bool))
+YES_NO = Kind("true or false", lambda v: isinstance(v, bool), annotation="bool")
 COUNT = whole(0)
 POSITIVE = whole(1)
 TASKS = whole(1, TASKS_MAX)
@@ -127,7 +139,7 @@ BYTES_MAX = 2**62  # the kernel's limits are 64-bit numbers
 MEGABYTES = number(0.0, BYTES_MAX >> 20)
 FRAME = whole(1024)  # its length is a signed 32-bit number on the wire
 PERCENT_OF_CORES = number(0.0, 10_000_000)  # 100 is one core
-ANY_MAP = map_of(Kind("anything", lambda v: True))
+ANY_MAP = map_of(Kind("anything", lambda v: True, annotation="Any"))
 SCALAR = Kind(
     "text, a number, or true or false",
     lambda v: (
@@ -135,6 +147,7 @@ SCALAR = Kind(
         if isinstance(v, str)
         else isinstance(v, bool) or (_is_number(v) and (isinstance(v, float) or abs(v) < 2**63))
     ),
+    annotation="str | float | bool",
 )
 HOSTS = list_of(TEXT, empty=False)
 ZNODE = Kind(
@@ -146,8 +159,13 @@ ZNODE = Kind(
         and (v == "/" or not v.endswith("/"))
         and "//" not in v
     ),
+    annotation="str",
 )
-CLASS_PATH = Kind("a class path (module:Class)", lambda v: TEXT.check(v) and v.count(":") == 1)
+CLASS_PATH = Kind(
+    "a class path (module:Class)",
+    lambda v: TEXT.check(v) and v.count(":") == 1,
+    annotation="str",
+)
 REGISTRATION = Kind(
     "a class path, or a map from class path to codec path",
     lambda v: (
@@ -158,4 +176,14 @@ REGISTRATION = Kind(
             and all(TEXT.check(key) and (x is None or TEXT.check(x)) for key, x in v.items())
         )
     ),
+    annotation="str | Mapping[str, str | None]",
 )
+
+
+def show_value(value: object, chars_max: int = 80) -> str:
+    """A value as messages quote it: short, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of more than 4,300 digits
+        return f"a {type(value).__name__} too large to show"
+    return text if len(text) <= chars_max else text[: chars_max - 3] + "..."

@@ -388,6 +388,7 @@ OPTIONS = (
         readers=SUPERVISOR,
         unit="MiB",
         storm=OURS,
+        null_is_a_value=True,
     ),
     Option(
         "supervisor.worker.limit.file.mb",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from squall_common.config.options.declaration import (
     COMMAND,
     COMPONENT,
+    DAEMON,
     DRPC,
     NIMBUS,
     OURS,
@@ -215,7 +216,7 @@ OPTIONS = (
         1,
         "Nimbus nodes that must hold a topology's code before it starts, or as many as are "
         "connected; never fewer than two of them. Nimbus' own value counts, for all blobs.",
-        scope=TOPOLOGY,
+        scope=DAEMON,
         readers=NIMBUS,
     ),
     Option(
@@ -224,7 +225,7 @@ OPTIONS = (
         60,
         "How long Nimbus waits for topology.min.replication.count before it continues "
         "without it; -1: as long as it takes.",
-        scope=TOPOLOGY,
+        scope=DAEMON,
         readers=NIMBUS,
         unit="seconds",
     ),
