@@ -82,9 +82,10 @@ async def serve_echo(_: Mapping[str, Any]) -> None:
 
 
 async def serve_drpc(conf: Mapping[str, Any]) -> None:
+    from squall_common.config.options.typed import DrpcOptions
     from squall_drpc.daemon import DrpcServer
 
-    server = DrpcServer({**default_conf(), **conf})
+    server = DrpcServer(DrpcOptions.read(conf))
     await server.start()
     say({"port": server.callers.port, "invocations_port": server.workers.port})
     await hear()

@@ -26,7 +26,8 @@ from zmq.utils import z85
 from bench import stubs, variants
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.launch_spec import Incarnation
-from squall_common.security.curve import CurveKey, encrypts
+from squall_common.security.curve import CurveKey
+from squall_common.topology.encryption import encrypts
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.prepared import prepare
 

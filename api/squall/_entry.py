@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, cast
 from squall._import_check import MODE_VARIABLE
 from squall._submit import Session, set_session
 from squall_common.config.load import default_conf
+from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.logs import set_up_logging
 from squall_common.errors import PackageError, SquallError
 from squall_common.packaging.package import (
@@ -210,7 +211,7 @@ def _run(
     if session.environment is not None:
         offer_to_children(session.environment)
     if session.mode == "local":
-        level = str(session.conf.get("storm.log.level") or "INFO")
+        level = ClientOptions.read(session.conf).storm_log_level
         set_up_logging(level=logging.getLevelNamesMapping()[level])
     try:
         status = _call(entry, arguments, session.code)
@@ -232,7 +233,7 @@ def _run(
 def _wait_running(session: Session, limit_secs: float) -> None:
     from squall_common.client.waiting import wait_running
 
-    wait_running(session.conf, session.submitted, limit_secs)
+    wait_running(ClientOptions.read(session.conf), session.submitted, limit_secs)
     for name in session.submitted:
         print(f"every task of topology {name!r} is running", file=sys.stderr)
 

@@ -29,8 +29,7 @@ from squall._import_check import (
     UnguardedSubmitError,
     recorded_in,
 )
-from squall_common.config.load import check_json, read_conf, unknown_keys, validate_conf
-from squall_common.config.options.judge import by_reason, ignored_keys
+from squall_common.config.load import check_json, read_conf, validate_conf, warnings_about
 from squall_common.config.scopes import check_program_conf, topology_part
 from squall_common.errors import InvalidTopologyError, NimbusError, SquallError
 from squall_common.names import topology_name_error
@@ -152,12 +151,11 @@ def _check(
     check_json(merged, where=where)
     validate_conf(merged, where=where)
     merged = read_conf(merged)
-    validate_topology(topology, merged)
-    for key, near in unknown_keys(merged).items():
-        meant = f"; did you mean {near}?" if near else ""
-        print(f"warning: {where}: unknown option {key}{meant}", file=sys.stderr)
-    for reason, keys in by_reason(ignored_keys(merged)).items():
-        print(f"warning: {where}: no effect: {', '.join(keys)} ({reason})", file=sys.stderr)
+    from squall_common.config.options.typed import TopologyOptions
+
+    validate_topology(topology, TopologyOptions.read(merged))
+    for text in warnings_about(conf or {}, where=where):  # of -c, the command has warned
+        print(f"warning: {text}", file=sys.stderr)
     return merged
 
 
@@ -175,10 +173,12 @@ def _submit_to_cluster(
     # Imported here: `storm local` needs no Thrift, and here it loads while the check runs.
     from squall_common.client.nimbus import run_nimbus
     from squall_common.client.upload import upload_package, upload_wheels
+    from squall_common.config.options.typed import ClientOptions
     from squall_common.topology.thrift import to_thrift
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
 
+    client = ClientOptions.read(session.conf)
     struct = to_thrift(topology)
     if check is not None:
         check.wait_result()
@@ -189,7 +189,7 @@ def _submit_to_cluster(
         if session.wheels:
             struct.dependency_artifacts = await upload_wheels(nimbus, session.wheels)
         if session.location is None:
-            session.location = await upload_package(nimbus, session.archive, session.conf)
+            session.location = await upload_package(nimbus, session.archive, client)
         status = storm.TopologyInitialStatus[initial_status]
         options = storm.SubmitOptions(initial_status=status)
         print(f"submitting topology {name!r} ...", file=sys.stderr, flush=True)
@@ -199,7 +199,7 @@ def _submit_to_cluster(
         return f"{nimbus.host}:{nimbus.port}"
 
     try:
-        address = run_nimbus(session.conf, submit)
+        address = run_nimbus(client, submit)
     except storm.AlreadyAliveException as error:
         raise _name_taken(name) from error
     except storm.InvalidTopologyException as error:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -108,7 +109,7 @@ class LocalTopologies:
             name=name,
             components=topology.component_confs,
         )
-        validate_topology(topology, stored)
+        validate_topology(topology, TopologyOptions.read(stored))
         prepared = prepare(topology, stored)
         self._submitted += 1
         topology_id = make_topology_id(name, self._submitted, int(time.time()))

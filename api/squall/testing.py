@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from squall.local import LocalError
 from squall_common.component.component import Bolt, Spout, Stream
 from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import ManualClock
 from squall_common.errors import SquallError
 from squall_common.names import DEFAULT_STREAM
@@ -161,7 +162,7 @@ class TopologyTest:
             components=self._submitted.component_confs,
         )
         if not self._objects:
-            validate_topology(self._submitted, stored)
+            validate_topology(self._submitted, TopologyOptions.read(stored))
         prepared = prepare(self._submitted, stored)
         self._recorder = recorder = _recorder(self._now)
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from squall_cli.reports import ReportOrder, run_report
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id
 
@@ -128,7 +129,7 @@ def recommendation_of(
     return Recommendation(found, [name for name in [*ours, ""] if name not in judged])
 
 
-def make_report(conf: Mapping[str, Any], topology_id: str) -> dict[str, Any]:
+def make_report(options: ClientOptions, topology_id: str) -> dict[str, Any]:
     """Make a report on the last day now. If its process fails, exits with the same status."""
     with tempfile.TemporaryDirectory(prefix="squall-report-") as folder:
         file = Path(folder, "report.json")
@@ -139,7 +140,7 @@ def make_report(conf: Mapping[str, Any], topology_id: str) -> dict[str, Any]:
             log_file=Path(folder, "spark.log"),
             quiet=True,
         )
-        status = run_report(conf, order)
+        status = run_report(options, order)
         if status != 0:
             raise click.exceptions.Exit(status)
         return read_report(file)

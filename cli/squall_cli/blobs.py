@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import IO, TYPE_CHECKING, TypeVar
 
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError, SquallError
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ def show_acl(acl: list[storm.AccessControl]) -> str:
     )
 
 
-def run_blobs(conf: Mapping[str, Any], action: Callable[[NimbusClient], Awaitable[_T]]) -> _T:
+def run_blobs(options: ClientOptions, action: Callable[[NimbusClient], Awaitable[_T]]) -> _T:
     """Run calls over one connection; refusals become messages. Raises NimbusError."""
     from squall_common.client.nimbus import run_nimbus
     from squall_thrift import storm
     from squall_thrift.client import ThriftApplicationError
 
     try:
-        return run_nimbus(conf, action)
+        return run_nimbus(options, action)
     except storm.KeyNotFoundException as error:
         raise NimbusError(str(error.msg), hint="'storm blobstore list' shows the blobs.") from error
     except storm.KeyAlreadyExistsException as error:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from squall_common.config.load import local_dir
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.run import CONF_VARIABLE
 from squall_common.errors import ConfigError
@@ -43,7 +44,7 @@ def exec_daemon(
     name: str, package: str, conf: Mapping[str, Any], *, arguments: Sequence[str] = ()
 ) -> NoReturn:
     """Become the daemon: its process id, signals and exit status are this command's."""
-    folder = Path(conf["storm.local.dir"]).absolute() / name
+    folder = local_dir(conf) / name
     path = write_daemon_conf(folder, {**conf, "storm.local.dir": str(folder.parent)})
     sys.stdout.flush()
     sys.stderr.flush()

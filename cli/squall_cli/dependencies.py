@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from squall_common.config.options.typed import ClientOptions
 
 if TYPE_CHECKING:
     from squall_common.packaging.dependencies import Wheel
@@ -54,11 +56,11 @@ def prepare_dependencies(
     options: DependencyOptions,
     package: Path,
     folder: Path,
-    cluster_conf: Mapping[str, Any] | None,
+    client: ClientOptions | None,
 ) -> dict[str, str]:
     """Find the wheels and install them into `folder`, for the process that runs the entry point;
-    returns the environment variables for that process (see `squall._entry`). `cluster_conf` leads
-    to the cluster that they are for; None means this machine. Raises SquallError."""
+    returns the environment variables for that process (see `squall._entry`). `client` leads to
+    the cluster that they are for; None means this machine. Raises SquallError."""
     wanted = _wanted(options, package)
     if wanted is None and options.wheels is None:
         return {}
@@ -67,7 +69,7 @@ def prepare_dependencies(
     from squall_common.packaging.platforms import this_platform
 
     here = this_platform()
-    cluster = here if cluster_conf is None else _cluster_platform(cluster_conf)
+    cluster = here if client is None else _cluster_platform(client)
     wheels = _find(wanted, options.wheels, cluster, folder / "cluster")
     if not wheels:
         return {}
@@ -84,12 +86,12 @@ def prepare_dependencies(
     }
 
 
-def _cluster_platform(conf: Mapping[str, Any]) -> Platform:
+def _cluster_platform(options: ClientOptions) -> Platform:
     """The platform that the supervisors share; if none has reported one, this machine's."""
     from squall_common.client.nimbus import run_nimbus
     from squall_common.packaging.platforms import Platform, this_platform
 
-    text: str = run_nimbus(conf, lambda nimbus: nimbus.call("getClusterPlatform"))
+    text: str = run_nimbus(options, lambda nimbus: nimbus.call("getClusterPlatform"))
     if not text:
         print(
             "note: no supervisor has reported its platform; using this machine's", file=sys.stderr

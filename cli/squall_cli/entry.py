@@ -18,6 +18,7 @@ from pathlib import Path
 
 from squall_cli.dependencies import DependencyOptions, prepare_dependencies
 from squall_cli.options import Settings
+from squall_common.config.options.typed import ClientOptions
 from squall_common.packaging.package import build_package
 
 
@@ -47,7 +48,10 @@ def run_entry(
             {}
             if dependencies is None
             else prepare_dependencies(
-                dependencies, package, Path(folder), None if mode == "local" else conf
+                dependencies,
+                package,
+                Path(folder),
+                None if mode == "local" else ClientOptions.read(conf),
             )
         )
         child_environment = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
 
 
@@ -12,7 +12,7 @@ class NotAliveError(NimbusError):
     """There is no such topology, or it is being killed."""
 
 
-def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
+def call_nimbus(options: ClientOptions, method: str, *args: Any) -> Any:
     """One call to the leader. Raises NimbusError with the reason when no Nimbus answers or the
     call is refused. The result is the Thrift struct, hence Any."""
     from squall_common.client.nimbus import NimbusClient, run_nimbus
@@ -23,7 +23,7 @@ def call_nimbus(conf: Mapping[str, Any], method: str, *args: Any) -> Any:
         return await client.call(method, *args)
 
     try:
-        return run_nimbus(conf, ask)
+        return run_nimbus(options, ask)
     except storm.NotAliveException as error:
         raise NotAliveError(
             _reason(error, "no such topology"),

@@ -10,11 +10,15 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from squall_common.config.options.typed import ClientOptions
+
 _R = TypeVar("_R")
+_WARNED = f"{__name__}.warned"  # in a context's `meta`: the warnings that were printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,18 @@ class Settings:
         `~/.storm/storm.yaml`. Raises ConfigError when a file or a value is unusable."""
         from squall_common.config.load import load_conf
 
-        return load_conf(config_file=self.config_file, overrides=self.overrides, client=not daemon)
+        return load_conf(
+            config_file=self.config_file,
+            overrides=self.overrides,
+            client=not daemon,
+            warn=_warn_once,
+        )
+
+    def client(self) -> ClientOptions:
+        """What a command that calls the cluster reads of its configuration. Raises ConfigError."""
+        from squall_common.config.options.typed import ClientOptions
+
+        return ClientOptions.read(self.load())
 
     def parsed_overrides(self) -> dict[str, Any]:
         """The `-c` options alone. Raises ConfigError."""
@@ -38,6 +53,17 @@ class Settings:
         values = dict(parse_override(text) for text in self.overrides)
         validate_conf(values, where="-c")
         return read_conf(values)
+
+
+def _warn_once(text: str) -> None:
+    """A command may load its configuration again, and warns of the same only once."""
+    from squall_cli.output import say
+
+    context = click.get_current_context(silent=True)
+    said = set() if context is None else context.find_root().meta.setdefault(_WARNED, set())
+    if text not in said:
+        said.add(text)
+        say(f"warning: {text}")
 
 
 def _check_overrides(

@@ -3,14 +3,17 @@ imports no PySpark."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
+
+from squall_common.config.options.typed import ClientOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +31,15 @@ class ReportOrder:
     quiet: bool = False
 
 
-def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
+def run_report(options: ClientOptions, order: ReportOrder) -> int:
     """Make a report; returns the exit status. The child reports errors."""
     from squall_cli.entry import wait_for_child
-    from squall_common.history.settings import history_url
 
-    given = {} if order.history is None else {"storm.history.dir": order.history}
+    if order.history is not None:
+        options = msgspec.structs.replace(options, storm_history_dir=order.history)
     value = {
         "topology": order.topology,
-        "history": history_url(_conf_of_history({**conf, **given})),
+        "history": _url_of_history(options),
         "since": order.since,
         "json_file": _absolute(order.json_file),
         "html_file": _absolute(order.html_file),
@@ -53,19 +56,18 @@ def run_report(conf: Mapping[str, Any], order: ReportOrder) -> int:
     return 128 - status if status < 0 else status
 
 
-def _conf_of_history(conf: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration with the place of the history: this machine's if it sets a folder, or else
-    Nimbus', if one answers. (By default, it is below the folder of the daemon that wrote it.)"""
+def _url_of_history(options: ClientOptions) -> str:
+    """The place of the history: this machine's if it sets a folder, or else Nimbus', if one
+    answers. (By default, it is below the folder of the daemon that wrote it.)"""
     from squall_cli.nimbus import call_nimbus
     from squall_common.errors import SquallError
+    from squall_common.history.settings import history_url
 
-    if conf.get("storm.history.dir"):
-        return conf
-    try:
-        found: dict[str, Any] = json.loads(call_nimbus(conf, "getNimbusConf"))
-    except (SquallError, ValueError):
-        return conf
-    return found
+    if options.storm_history_dir is None:
+        with contextlib.suppress(SquallError, ValueError):
+            conf = json.loads(call_nimbus(options, "getNimbusConf"))
+            return history_url(ClientOptions.read(conf, where="Nimbus"))
+    return history_url(options)
 
 
 def _absolute(path: Path | None) -> str | None:

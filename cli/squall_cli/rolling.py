@@ -4,12 +4,13 @@ before the next one is touched."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from squall_cli.nimbus import NotAliveError, call_nimbus
 from squall_cli.worker_requests import failures, is_pending, reason_of, send
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 
 _POLL_SECS = 0.2
@@ -57,8 +58,8 @@ class Turn:
 class RollingRestart:
     """`turns` in order; `run` goes through them. A failure ends it: the others keep running."""
 
-    def __init__(self, conf: Mapping[str, Any], *, timeout_secs: float) -> None:
-        self._conf = conf
+    def __init__(self, client: ClientOptions, *, timeout_secs: float) -> None:
+        self._client = client
         self._timeout_secs = timeout_secs
         self.turns: list[Turn] = []
 
@@ -66,7 +67,9 @@ class RollingRestart:
         """Note the workers of the topologies, only those on `hosts` if it is not empty. Raises
         SquallError when one cannot be restarted: then nothing has begun. One that is killed is an
         error only when it was named."""
-        known = {one.supervisor_id for one in call_nimbus(self._conf, "getClusterInfo").supervisors}
+        known = {
+            one.supervisor_id for one in call_nimbus(self._client, "getClusterInfo").supervisors
+        }
         away = []
         for name in topologies:
             try:
@@ -122,12 +125,12 @@ class RollingRestart:
             self._pause(turn, deadline, "it was not running yet")
         turn.before = life
         stamp_ms = int(time.time() * 1000)
-        request = send(self._conf, worker, storm.ProfileAction.JVM_RESTART, stamp_ms)
-        while is_pending(self._conf, request):
+        request = send(self._client, worker, storm.ProfileAction.JVM_RESTART, stamp_ms)
+        while is_pending(self._client, request):
             self._pause(
                 turn, deadline, "its supervisor has not carried out the restart yet, but still may"
             )
-        reason = reason_of(request, failures(self._conf, turn.topology))
+        reason = reason_of(request, failures(self._client, turn.topology))
         if reason is not None:
             raise SquallError(f"{turn.worker} of {turn.topology} was not restarted: {reason}")
         while True:
@@ -161,8 +164,8 @@ class RollingRestart:
 
     def _workers(self, topology: str) -> list[Any]:
         """Raises NotAliveError."""
-        summary = call_nimbus(self._conf, "getTopologySummaryByName", topology)
+        summary = call_nimbus(self._client, "getTopologySummaryByName", topology)
         if summary.status == "KILLED":
             raise NotAliveError(f"{topology} is being killed")
-        page = call_nimbus(self._conf, "getTopologyPageInfo", summary.id, ":all-time", True)
+        page = call_nimbus(self._client, "getTopologyPageInfo", summary.id, ":all-time", True)
         return sorted(page.workers or [], key=lambda one: (one.host or "", one.port or 0))

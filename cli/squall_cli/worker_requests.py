@@ -6,11 +6,11 @@ the topology that begins with the request's file (`squall_supervisor.watch.profi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from squall_cli.nimbus import call_nimbus
+from squall_common.config.options.typed import ClientOptions
 
 if TYPE_CHECKING:
     from squall_thrift import storm
@@ -35,7 +35,7 @@ class WorkerRequest:
 
 
 def send(
-    conf: Mapping[str, Any], worker: Any, action: storm.ProfileAction, stamp_ms: int
+    client: ClientOptions, worker: Any, action: storm.ProfileAction, stamp_ms: int
 ) -> WorkerRequest:
     """Send a request to `worker` (a WorkerSummary; Any: Thrift has every field optional, Nimbus
     sets them). The stamp makes the request unique; a profile lasts until then."""
@@ -43,7 +43,7 @@ def send(
 
     node = storm.NodeInfo(node=worker.supervisor_id, port={worker.port})
     profile = storm.ProfileRequest(nodeInfo=node, action=action, time_stamp=stamp_ms)
-    call_nimbus(conf, "setWorkerProfiler", worker.topology_id, profile)
+    call_nimbus(client, "setWorkerProfiler", worker.topology_id, profile)
     file = {
         storm.ProfileAction.JPROFILE_START: f"flamegraph-{stamp_ms}.svg",
         storm.ProfileAction.JSTACK_DUMP: f"stacks-{stamp_ms}.txt",
@@ -62,10 +62,10 @@ def send(
     )
 
 
-def is_pending(conf: Mapping[str, Any], request: WorkerRequest) -> bool:
+def is_pending(client: ClientOptions, request: WorkerRequest) -> bool:
     """Whether the supervisor has neither carried it out nor refused it yet."""
     pending = call_nimbus(
-        conf,
+        client,
         "getComponentPendingProfileActions",
         request.topology_id,
         request.component,
@@ -77,12 +77,12 @@ def is_pending(conf: Mapping[str, Any], request: WorkerRequest) -> bool:
     )
 
 
-def failures(conf: Mapping[str, Any], topology_name: str) -> list[str]:
+def failures(client: ClientOptions, topology_name: str) -> list[str]:
     """The latest errors of requests to workers of the topology, among other errors."""
     from squall_thrift import storm
 
     options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
-    info = call_nimbus(conf, "getTopologyInfoByNameWithOpts", topology_name, options)
+    info = call_nimbus(client, "getTopologyInfoByNameWithOpts", topology_name, options)
     return [error.error for error in (info.errors or {}).get("__system", ())]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall import Bolt, Stream, TopologyContext, Tuple
+from squall_common.config.options.typed import TopologyOptions
 from squall_drpc.coordinated import ELSEWHERE_STREAM, ID_STREAM
 from squall_drpc.local import LOCAL_PREFIX, local_server
 from squall_drpc.origin import parse_origin
@@ -72,8 +73,9 @@ class JoinResult(Bolt):
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._results: OrderedDict[Any, tuple[Tuple, float]] = OrderedDict()
         self._returns: OrderedDict[Any, tuple[Tuple, float]] = OrderedDict()
-        self._tick_secs = float(conf.get("topology.tick.tuple.freq.secs") or math.inf)
-        self._timeout_secs = float(conf.get("topology.message.timeout.secs") or 30)
+        options = TopologyOptions.read(conf)
+        self._tick_secs = options.topology_tick_tuple_freq_secs or math.inf
+        self._timeout_secs = options.topology_message_timeout_secs
         self._now = 0.0
 
     def execute(self, tup: Tuple) -> None:
@@ -124,7 +126,7 @@ class ReturnResults(Bolt):
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._answers: OrderedDict[tuple[str, int], Answers] = OrderedDict()
-        self._bytes_max = int(conf.get("drpc.max_buffer_size") or 1_048_576)
+        self._bytes_max = TopologyOptions.read(conf).drpc_max_buffer_size
 
     def execute(self, tup: Tuple) -> None:
         result, text = tup.values

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 from squall_drpc.requests import Reason
 from squall_thrift import storm
@@ -46,16 +47,14 @@ class DRPCError(SquallError):
         self.reason = reason
 
 
-def server_addresses(conf: Mapping[str, Any], port_key: str = "drpc.port") -> list[Address]:
-    """The hosts of `drpc.servers`, each with the port set by `port_key`. Raises DRPCError when
-    there are none."""
-    servers = conf.get("drpc.servers")
+def server_addresses(servers: Sequence[str] | None, port: int) -> list[Address]:
+    """The hosts of `drpc.servers`, each with a port. Raises DRPCError when there are none."""
     if not servers:
         raise DRPCError(
             "no DRPC server is configured",
             hint="Set drpc.servers to the hosts on which `storm drpc` runs.",
         )
-    return [(str(server), int(conf[port_key])) for server in servers]
+    return [(server, port) for server in servers]
 
 
 class AsyncDRPCClient:
@@ -80,8 +79,14 @@ class AsyncDRPCClient:
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> Self:
         """A client of `drpc.servers`. Raises DRPCError when there are none."""
-        timeout_secs = float(conf["drpc.request.timeout.secs"]) + _TIMEOUT_MARGIN_SECS
-        return cls(server_addresses(conf), timeout_secs=timeout_secs)
+        return cls.of(ClientOptions.read(conf))
+
+    @classmethod
+    def of(cls, options: ClientOptions) -> Self:
+        """Like `from_conf`, from what was read of a configuration."""
+        addresses = server_addresses(options.drpc_servers, options.drpc_port)
+        timeout_secs = options.drpc_request_timeout_secs + _TIMEOUT_MARGIN_SECS
+        return cls(addresses, timeout_secs=timeout_secs)
 
     async def execute(
         self, function: str, args: str = "", *, timeout_secs: float | None = None
@@ -183,8 +188,14 @@ class DRPCClient:
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> Self:
         """A client of `drpc.servers`. Raises DRPCError when there are none."""
-        timeout_secs = float(conf["drpc.request.timeout.secs"]) + _TIMEOUT_MARGIN_SECS
-        return cls(server_addresses(conf), timeout_secs=timeout_secs)
+        return cls.of(ClientOptions.read(conf))
+
+    @classmethod
+    def of(cls, options: ClientOptions) -> Self:
+        """Like `from_conf`, from what was read of a configuration."""
+        addresses = server_addresses(options.drpc_servers, options.drpc_port)
+        timeout_secs = options.drpc_request_timeout_secs + _TIMEOUT_MARGIN_SECS
+        return cls(addresses, timeout_secs=timeout_secs)
 
     def execute(self, function: str, args: str = "", *, timeout_secs: float | None = None) -> str:
         """The function's result. Raises DRPCError."""

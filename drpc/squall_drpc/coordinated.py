@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 from squall import Bolt, ShellBolt, Stream, TopologyContext, Tuple
 from squall_common.component.collector import BoltCollector, DelegatingBoltCollector
 from squall_common.component.component import Outputs
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
 from squall_drpc.coordination import Awaits, Coordination, Ended, Verdict
@@ -101,12 +102,12 @@ class CoordinatedBolt(Bolt):
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
         sources = [] if self._source is None else context.component_tasks(self._source)
-        timeout_secs = float(conf.get("topology.message.timeout.secs") or 30)
+        options = TopologyOptions.read(conf)
         self.coordination = Coordination(
             self._awaits,
             sources=sources,
             needs_id=self._id_source is not None,
-            timeout_secs=timeout_secs,
+            timeout_secs=options.topology_message_timeout_secs,
         )
         self._report_to = [
             task
@@ -114,7 +115,7 @@ class CoordinatedBolt(Bolt):
             for task in context.component_tasks(consumer)
         ]
         # Time is counted in ticks: a bolt has no other clock, and none would be more exact here.
-        self._tick_secs = float(conf.get("topology.tick.tuple.freq.secs") or math.inf)
+        self._tick_secs = options.topology_tick_tuple_freq_secs or math.inf
         self._now = 0.0
         self._trigger: Tuple | None = None
         self._kinds = {(self._source, COORDINATION_STREAM): self._on_report}

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from squall_common.config.load import default_conf, warn_of_ignored
+from squall_common.config.load import warn_of_ignored
+from squall_common.config.options.typed import DrpcOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import (
@@ -51,7 +52,7 @@ def main() -> int:
     """Run with the configuration file named by the environment; returns the exit status."""
     begin_daemon()
     try:
-        return run({**default_conf(), **read_daemon_conf(os.environ, "storm drpc")})
+        return run(read_daemon_conf(os.environ, "storm drpc"))
     except SquallError as error:
         print_if_possible(f"drpc: {error}", sys.stderr)
         return 1
@@ -60,26 +61,27 @@ def main() -> int:
 def run(conf: Mapping[str, Any]) -> int:
     """Run the server until SIGTERM or SIGINT. Raises SquallError for problems that the operator can
     fix."""
-    set_up_daemon_log(conf, "drpc")
+    options = DrpcOptions.read(conf)
+    set_up_daemon_log("drpc", level=options.storm_log_level, folder=options.storm_log_dir)
     warn_of_ignored(conf)
-    return run_daemon(_run(conf))
+    return run_daemon(_run(options))
 
 
 class DrpcServer:
     """The three listeners of a DRPC server and what they share."""
 
-    def __init__(self, conf: Mapping[str, Any]) -> None:
-        self.exchange = Exchange(conf)
-        host = str(conf.get("storm.bind.host") or "127.0.0.1")
-        insecure = bool(conf.get("storm.security.insecure", False))
-        bytes_max = int(conf["drpc.max_buffer_size"])
+    def __init__(self, options: DrpcOptions) -> None:
+        self.exchange = Exchange(options)
+        host = options.storm_bind_host
+        insecure = options.storm_security_insecure
+        bytes_max = options.drpc_max_buffer_size
         # A caller waits on its connection: there are as many as requests, and some idle ones.
-        callers_max = _files_max(2 * int(conf["drpc.requests.max"]) + 256)
+        callers_max = _files_max(2 * options.drpc_requests_max + 256)
         self.callers = ThriftServer(
             storm.DistributedRPC,
             CallerService(self.exchange),
             host=host,
-            port=int(conf["drpc.port"]),
+            port=options.drpc_port,
             frame_bytes_max=bytes_max,
             connections_max=callers_max,
             insecure=insecure,
@@ -89,7 +91,7 @@ class DrpcServer:
             INVOCATIONS,
             WorkerService(self.exchange),
             host=host,
-            port=int(conf["drpc.invocations.port"]),
+            port=options.drpc_invocations_port,
             # Results come in batches of at most a frame, see `remote`.
             frame_bytes_max=4 * bytes_max,
             connections_max=_WORKER_CONNECTIONS_MAX,
@@ -99,10 +101,10 @@ class DrpcServer:
         )
         self.http = DrpcHttp(self.exchange).server(
             host=host,
-            port=int(conf["drpc.http.port"]),
+            port=options.drpc_http_port,
             body_bytes_max=bytes_max,
             insecure=insecure,
-            hosts=known_hosts(conf, host),
+            hosts=_known_hosts(options),
         )
 
     async def start(self) -> None:
@@ -129,6 +131,14 @@ class DrpcServer:
         await asyncio.gather(
             self.callers.stop(grace_secs), self.workers.stop(grace_secs), self.http.stop()
         )
+
+
+def _known_hosts(options: DrpcOptions) -> frozenset[str]:
+    names = [options.storm_bind_host]
+    if options.storm_local_hostname is not None:
+        names.append(options.storm_local_hostname)
+    names += [server.partition(":")[0] for server in options.drpc_servers or ()]
+    return known_hosts(options.storm_http_hosts, names)
 
 
 def _cannot_listen(port: int, key: str, error: OSError) -> SquallError:
@@ -161,12 +171,12 @@ def _files_max(wanted: int) -> int:
     return max(64, min(wanted, soft - beside))
 
 
-async def _run(conf: Mapping[str, Any]) -> int:
+async def _run(options: DrpcOptions) -> int:
     stop = stop_signals()
-    server = DrpcServer(conf)
+    server = DrpcServer(options)
     await server.start()
     ready = {
-        "host": str(conf.get("storm.bind.host") or "127.0.0.1"),
+        "host": options.storm_bind_host,
         "port": server.callers.port,
         "invocations_port": server.workers.port,
         "http_port": server.http.port,

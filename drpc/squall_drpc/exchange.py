@@ -7,9 +7,8 @@ import contextlib
 import math
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
 
+from squall_common.config.options.typed import DrpcOptions
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.names import character_error
@@ -31,18 +30,17 @@ class CallRefusedError(Exception):
 class Exchange:
     """The requests of one server. All methods are called on the running event loop."""
 
-    def __init__(self, conf: Mapping[str, Any], *, clock: Clock | None = None) -> None:
-        """`conf` is the merged configuration (`drpc.*`)."""
+    def __init__(self, options: DrpcOptions, *, clock: Clock | None = None) -> None:
         self._now = (clock or SystemClock()).monotonic
         self._requests = Requests(
             os.urandom(6).hex(),
-            timeout_secs=float(conf["drpc.request.timeout.secs"]),
-            taker_timeout_secs=float(conf["drpc.worker.timeout.secs"]),
+            timeout_secs=options.drpc_request_timeout_secs,
+            taker_timeout_secs=options.drpc_worker_timeout_secs,
             bounds=Bounds(
-                waiting=int(conf["drpc.function.requests.max"]),
-                requests=int(conf["drpc.requests.max"]),
-                bytes=int(conf["drpc.requests.bytes.max"]),
-                peer_percent=int(conf["drpc.peer.percent.max"]),
+                waiting=options.drpc_function_requests_max,
+                requests=options.drpc_requests_max,
+                bytes=options.drpc_requests_bytes_max,
+                peer_percent=options.drpc_peer_percent_max,
             ),
         )
         # Workers that wait for requests of a function, the longest waiting first; never empty.

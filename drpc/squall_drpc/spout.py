@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from squall import Spout, TopologyContext
+from squall_common.config.options.typed import TopologyOptions
 from squall_drpc.client import Address, server_addresses
 from squall_drpc.local import LocalDRPC, in_local_mode, local_server, shared_server
 from squall_drpc.origin import Origin
@@ -53,12 +54,13 @@ class DRPCSpout(Spout):
             server = shared_server() if self._local is None else local_server(self._local)
             self._source = _LocalSource(server, self._function, context.wake)
         else:
+            options = TopologyOptions.read(conf)
             self._source = _RemoteSource(
-                _addresses(conf, context),
+                _addresses(options, context),
                 self._function,
                 context.wake,
                 self.report_error,
-                bytes_max=int(conf.get("drpc.max_buffer_size") or 1_048_576),
+                bytes_max=options.drpc_max_buffer_size,
             )
 
     def activate(self) -> None:
@@ -213,9 +215,9 @@ class _RemoteSource:
             fetcher.wake()
 
 
-def _addresses(conf: Mapping[str, Any], context: TopologyContext) -> list[Address]:
+def _addresses(options: TopologyOptions, context: TopologyContext) -> list[Address]:
     """The servers of this task."""
-    addresses = server_addresses(conf, "drpc.invocations.port")
+    addresses = server_addresses(options.drpc_servers, options.drpc_invocations_port)
     tasks = len(context.component_tasks(context.this_component_id))
     if tasks <= len(addresses):
         return addresses

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.topology.model import Topology
@@ -171,7 +172,7 @@ class EmbeddedEngine(Engine):
 
 def value_codec(topology: Topology, conf: Mapping[str, Any], *, allow_pickle: bool) -> ValueCodec:
     """The codec that a topology's engines use for values."""
-    registry = Registry.from_conf(conf)
+    registry = Registry.of(TopologyOptions.read(conf))
     return ValueCodec(registry, allow_pickle=allow_pickle, modules=component_modules(topology))
 
 

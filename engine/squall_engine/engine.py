@@ -30,6 +30,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from squall_common.cluster.values import ExecutorStats
 from squall_common.component.context import WorkerContext
 from squall_common.config.load import component_conf
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
@@ -135,7 +136,7 @@ class Engine:
         self.report = self._complaints.report
         self.held_loop = self._complaints.held_loop
         self.rng = random.Random(os.urandom(32) if settings.seed is None else settings.seed)
-        registry = Registry.from_conf(conf)
+        registry = Registry.of(TopologyOptions.read(conf))
         self.worker_context = WorkerContext(
             topology_id=topology_id,
             topology=topology,

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.history.events import DaemonHistory
+from squall_common.history.settings import history_url
 from squall_common.security.sealing import Receiver
-from squall_nimbus.blobs import disk_reserve
 from squall_nimbus.blobs.blob_sessions import BlobSessions
 from squall_nimbus.blobs.disk_reserve import DiskReserve
 from squall_nimbus.blobs.peers import ThriftPeers
@@ -39,6 +42,7 @@ log = get_logger(__name__)
 
 
 def build_nimbus(
+    options: NimbusOptions,
     conf: Mapping[str, Any],
     state: ClusterState,
     *,
@@ -46,19 +50,21 @@ def build_nimbus(
     clock: Clock | None = None,
     peers: Peers | None = None,
 ) -> Nimbus:
-    """Build a Nimbus on the running loop, without starting it. `conf` is the merged configuration;
-    `address` is the host and port under which others reach it; `peers` are the other Nimbus nodes,
-    reached over Thrift unless a test says otherwise."""
+    """Build a Nimbus on the running loop, without starting it. `conf` is the merged configuration,
+    which topologies get below their own and clients may ask for, and `options` what Nimbus reads of
+    it; `address` is the host and port under which others reach it; `peers` are the other Nimbus
+    nodes, reached over Thrift unless a test says otherwise."""
     host, port = address
     clock = clock or SystemClock()
     # Others, and topologies, get the address that this Nimbus really has.
     conf = {**conf, "nimbus.thrift.port": port}
-    local = Path(conf["storm.local.dir"])
+    options = msgspec.structs.replace(options, nimbus_thrift_port=port)
+    local = Path(options.storm_local_dir)
     stormdist, inbox_dir = local / "nimbus" / "stormdist", local / "nimbus" / "inbox"
-    blobs_dir = conf.get("blobstore.dir")
-    upload_bytes_max = int(conf.get("nimbus.upload.bytes.max") or 2**31)
-    reserve_mb = float(conf.get(disk_reserve.KEY, 512))
-    delay_secs = float(conf.get("nimbus.topology.blobstore.deletion.delay.ms", 300_000)) / 1000
+    blobs_dir = options.blobstore_dir
+    upload_bytes_max = options.nimbus_upload_bytes_max
+    reserve_mb = options.nimbus_disk_reserve_mb
+    delay_secs = options.nimbus_topology_blobstore_deletion_delay_ms / 1000
 
     crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
     tasks = BackgroundTasks(functools.partial(_note_crash, crashed))
@@ -67,27 +73,27 @@ def build_nimbus(
     desk = LeaderDesk(state, f"{host}:{port}", clock=clock)
     receiver = Receiver()
     monitor = Monitor(
-        task_timeout_secs=float(conf.get("nimbus.task.timeout.secs", 45)),
-        launch_secs=float(conf.get("nimbus.task.launch.secs", 120)),
-        session_timeout_secs=float(conf.get("storm.zookeeper.session.timeout", 20_000)) / 1000,
+        task_timeout_secs=options.nimbus_task_timeout_secs,
+        launch_secs=options.nimbus_task_launch_secs,
+        session_timeout_secs=options.storm_zookeeper_session_timeout / 1000,
     )
     history = History(
         local / "nimbus" / "history.json",
-        age_secs_max=60 * float(conf.get("logviewer.cleanup.age.mins") or 10_080),
+        age_secs_max=60 * options.logviewer_cleanup_age_mins,
     )
     blobs = BlobStore(Path(blobs_dir) if blobs_dir else local / "nimbus" / "blobs")
     blob_sessions = BlobSessions(
         blobs,
-        idle_secs=float(conf.get("nimbus.blobstore.expiration.secs", 600)),
-        chunk_bytes=int(conf.get("storm.blobstore.inputstream.buffer.size.bytes") or 262_144),
+        idle_secs=options.nimbus_blobstore_expiration_secs,
+        chunk_bytes=options.storm_blobstore_inputstream_buffer_size_bytes,
         blob_bytes_max=upload_bytes_max,
         clock=clock.monotonic,
         reserve=DiskReserve(blobs.folder, reserve_mb),
     )
     inbox = Inbox(
         inbox_dir,
-        idle_secs=float(conf.get("nimbus.file.copy.expiration.secs", 600)),
-        keep_secs=float(conf.get("nimbus.inbox.jar.expiration.secs", 3600)),
+        idle_secs=options.nimbus_file_copy_expiration_secs,
+        keep_secs=options.nimbus_inbox_jar_expiration_secs,
         upload_bytes_max=upload_bytes_max,
         clock=clock.monotonic,
         reserve=DiskReserve(inbox_dir, reserve_mb),
@@ -100,13 +106,14 @@ def build_nimbus(
         address=address,
         clock=clock,
         fence=desk.leadership,
-        wait_secs=float(conf.get("topology.max.replication.wait.time.sec", 60)),
-        copies=int(conf.get("topology.min.replication.count") or 1),
+        wait_secs=options.topology_max_replication_wait_time_sec,
+        copies=options.topology_min_replication_count,
         keep_aside_secs=delay_secs,
     )
     catalog = Catalog(blobs, stormdist, ensure=replication.ensure)
     chronicle = DaemonHistory(
-        conf,
+        history_url(options),
+        retention_hours=options.storm_history_retention_hours,
         name=f"nimbus {host}:{port}",
         clock=clock,
         topology_conf=functools.partial(_conf_of, catalog),
@@ -152,6 +159,7 @@ def build_nimbus(
         replication,
         inbox,
         control,
+        options=options,
         conf=conf,
         clock=clock,
         fence=desk.require,
@@ -159,6 +167,7 @@ def build_nimbus(
         submitting=submitting,
     )
     return Nimbus(
+        options=options,
         conf=conf,
         state=state,
         host=host,

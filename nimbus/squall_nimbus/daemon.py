@@ -20,6 +20,7 @@ from typing import Any
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.config.load import warn_of_ignored
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import (
@@ -56,33 +57,34 @@ def main() -> int:
 
 def run(conf: Mapping[str, Any]) -> int:
     """Run Nimbus until SIGTERM or SIGINT. Raises SquallError for problems that a person can fix."""
-    set_up_daemon_log(conf, "nimbus")
+    options = NimbusOptions.read(conf)
+    level, folder = options.storm_log_level, options.storm_log_dir
+    set_up_daemon_log("nimbus", level=level, folder=folder)
     warn_of_ignored(conf)
-    return run_daemon(_run(conf))
+    return run_daemon(_run(options, conf))
 
 
-def reachable_host(conf: Mapping[str, Any]) -> str:
+def reachable_host(options: NimbusOptions) -> str:
     """Return the name under which others reach this Nimbus: `storm.local.hostname`; else the
     address it listens on, if that is loopback; else this machine's name."""
-    if conf.get("storm.local.hostname"):
-        return str(conf["storm.local.hostname"])
-    bind = str(conf.get("storm.bind.host") or "127.0.0.1")
+    if options.storm_local_hostname is not None:
+        return options.storm_local_hostname
+    bind = options.storm_bind_host
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(bind)
         return bind if not address.is_unspecified else socket.getfqdn()
     return bind
 
 
-async def _run(conf: Mapping[str, Any]) -> int:
+async def _run(options: NimbusOptions, conf: Mapping[str, Any]) -> int:
     stop = stop_signals()
-    bind = str(conf.get("storm.bind.host") or "127.0.0.1")
-    port = int(conf.get("nimbus.thrift.port", 6627))
+    bind, port = options.storm_bind_host, options.nimbus_thrift_port
     _check_port(bind, port)
-    state = ClusterState.from_conf(conf)
+    state = ClusterState.of(options)
     try:
-        if not await _connect(state, conf, stop):
+        if not await _connect(state, options, stop):
             return 0
-        return await _serve(conf, state, bind, port or _check_port(bind, 0), stop)
+        return await _serve(options, conf, state, port or _check_port(bind, 0), stop)
     finally:
         await state.close()
 
@@ -112,7 +114,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> SquallError:
     )
 
 
-async def _connect(state: ClusterState, conf: Mapping[str, Any], stop: asyncio.Event) -> bool:
+async def _connect(state: ClusterState, options: NimbusOptions, stop: asyncio.Event) -> bool:
     """Wait for ZooKeeper, and say so; return False if asked to stop meanwhile."""
     connecting = asyncio.create_task(state.start())
     stopping = asyncio.create_task(stop.wait())
@@ -123,8 +125,8 @@ async def _connect(state: ClusterState, conf: Mapping[str, Any], stop: asyncio.E
                 (connecting, stopping), timeout=timeout, return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
-                servers = ",".join(conf.get("storm.zookeeper.servers") or ["localhost"])
-                where = f"{servers} (port {conf.get('storm.zookeeper.port', 2181)})"
+                servers = ",".join(options.storm_zookeeper_servers)
+                where = f"{servers} (port {options.storm_zookeeper_port})"
                 log.warning("waiting_for_zookeeper", servers=where)
                 print_if_possible(f"nimbus: waiting for ZooKeeper at {where}", sys.stderr)
                 timeout = None
@@ -139,17 +141,21 @@ async def _connect(state: ClusterState, conf: Mapping[str, Any], stop: asyncio.E
 
 
 async def _serve(
-    conf: Mapping[str, Any], state: ClusterState, bind: str, port: int, stop: asyncio.Event
+    options: NimbusOptions,
+    conf: Mapping[str, Any],
+    state: ClusterState,
+    port: int,
+    stop: asyncio.Event,
 ) -> int:
-    host = reachable_host(conf)
-    nimbus = build_nimbus(conf, state, address=(host, port))
+    host, bind = reachable_host(options), options.storm_bind_host
+    nimbus = build_nimbus(options, conf, state, address=(host, port))
     server = ThriftServer(
         storm.Nimbus,
         NimbusService(nimbus),
         host=bind,
         port=port,
-        frame_bytes_max=int(conf.get("nimbus.thrift.max_buffer_size", 1_048_576)),
-        insecure=bool(conf.get("storm.security.insecure", False)),
+        frame_bytes_max=options.nimbus_thrift_max_buffer_size,
+        insecure=options.storm_security_insecure,
         limits=LIMITS,
     )
     try:

@@ -12,6 +12,7 @@ from squall_common.cluster.leader import Fence, Leadership, NotLeaderError
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
 from squall_common.cluster.values import NimbusInfo
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
@@ -52,6 +53,7 @@ class Nimbus:
     once the listener's port is known, and `close` at the end.
     """
 
+    options: NimbusOptions
     conf: Mapping[str, Any]  # the merged configuration, with this Nimbus' real address
     state: ClusterState
     host: str  # under which, with the port, others reach it
@@ -94,13 +96,13 @@ class Nimbus:
         await self._announce()
         self.tasks.start(
             "blobs",
-            self.replication.follow(float(self.conf.get("nimbus.code.sync.freq.secs", 120))),
+            self.replication.follow(self.options.nimbus_code_sync_freq_secs),
         )
         await self.desk.start(self._gained, self._lost)
-        freq = float(self.conf.get("nimbus.monitor.freq.secs", 10))
+        freq = self.options.nimbus_monitor_freq_secs
         self.tasks.start("nimbus_loop", self._loop(freq))
         self.tasks.every("expiry", min(freq, 10.0), self._expire_sessions)
-        inbox_freq = float(self.conf.get("nimbus.cleanup.inbox.freq.secs", 600))
+        inbox_freq = self.options.nimbus_cleanup_inbox_freq_secs
         self.tasks.every("inbox_cleanup", inbox_freq, self._expire_inbox)
         self.tasks.every("history_expiry", EXPIRE_EVERY_SECS, self.chronicle.expire)
 

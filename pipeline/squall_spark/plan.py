@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import (
     ACKER_COMPONENT,
@@ -180,7 +181,7 @@ def _bolt_problems(
     where: str, component: Component, conf: Mapping[str, Any], has: Traits, *, streaming: bool
 ) -> Iterable[str]:
     # A tick frequency of the whole topology does not mean that a bolt is driven by ticks.
-    if component.conf.get(_TICKS) and not has.flushes:
+    if TopologyOptions.read(component.conf).topology_tick_tuple_freq_secs and not has.flushes:
         yield (
             f"{where} is driven by ticks, but gets none: define flush(), "
             "which is called at the end of the input"

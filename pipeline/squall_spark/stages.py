@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from squall_common.component.state import KeyValueState
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.packaging.package import code_paths, unpack_package
 from squall_engine.embed import section_rows, tune_garbage_collector, value_codec
 from squall_spark.columns import TypeGuess, rows_to_columns
@@ -198,7 +199,7 @@ class Reader:
     """Reads the tuples sent to a sink."""
 
     def __init__(self, plan: SparkPlan, sink: Sink) -> None:
-        pickled = bool(plan.conf.get("topology.fall.back.on.pickle"))
+        pickled = TopologyOptions.read(plan.conf).topology_fall_back_on_pickle
         self._codec = value_codec(plan.topology, plan.conf, allow_pickle=pickled)
         self._sink = sink
 

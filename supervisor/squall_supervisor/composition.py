@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.cluster.state import ClusterState
+from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.history.events import DaemonHistory
+from squall_common.history.settings import history_url
 from squall_supervisor.blobs.cache import BlobCache
 from squall_supervisor.blobs.environments import Environments
 from squall_supervisor.blobs.localizer import Localizer
@@ -67,8 +69,9 @@ async def build_supervisor(
     Tests pass their own store, blobs, worker command and, for a simulation, machine and network.
     """
     settings = SupervisorSettings.from_conf(conf)
+    options = SupervisorOptions.read(conf)
     clock = clock or SystemClock()
-    cluster = cluster or ClusterState.from_conf(conf)
+    cluster = cluster or ClusterState.of(options)
     blobs = blobs or NimbusBlobs.from_conf(conf, retries_max=settings.download_retries_max)
     machine = machine or Machine()
     crash = FirstCrash()
@@ -85,7 +88,8 @@ async def build_supervisor(
     if settings.users is not None:
         _open_passages(settings)
     history = DaemonHistory(
-        conf,
+        history_url(options),
+        retention_hours=options.storm_history_retention_hours,
         name=f"supervisor {settings.hostname}",
         clock=clock,
         topology_conf=functools.partial(_conf_of, localizer),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall_common.config.load import local_dir, warn_of_ignored
+from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.printing import print_if_possible
 from squall_common.daemon.run import run_daemon, set_up_daemon_log, stop_signals, watch_loop
@@ -36,7 +37,8 @@ def run(conf: Mapping[str, Any]) -> int:
         # Workers of other users walk through our folders, without being able to list them, to files
         # that are theirs or were made readable (ownership.open_tree).
         os.umask(0o066)
-    set_up_daemon_log({**conf, "storm.log.dir": settings.log_dir}, "supervisor")
+    level = SupervisorOptions.read(conf).storm_log_level
+    set_up_daemon_log("supervisor", level=level, folder=str(settings.log_dir))
     warn_of_ignored(conf)
     if warning is not None:
         log.warning("workers_run_as_root", warning=warning)

@@ -18,6 +18,7 @@ from squall_common.cluster import slot_reports, worker_exits
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo
+from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
@@ -193,7 +194,9 @@ class Supervisor:
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:
             self._tasks.every("log clean-up", settings.log_retention.every_secs, self._clean_logs)
-        if "://" not in history_url(self._conf):  # else Nimbus does it for all
+        if "://" not in history_url(
+            SupervisorOptions.read(self._conf)
+        ):  # else Nimbus does it for all
             self._tasks.every("history", EXPIRE_EVERY_SECS, self._history.expire)
 
     async def wait_ready(self) -> None:

@@ -39,7 +39,7 @@ from tests.support.seeds import drawn_seed
 from tests.support.submit import LEDGER
 
 from squall_common.client.nimbus import NimbusClient
-from squall_common.config.load import default_conf
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
 from squall_thrift import storm as thrift
 from squall_thrift.messages import ThriftApplicationError
@@ -146,12 +146,12 @@ def kill_node(cluster: NetCluster, node: str) -> None:
 
 async def submit_until_accepted(cluster: NetCluster, name: str) -> None:
     """From the start again whenever there is no leader, or it goes."""
-    seeds = [cluster.addresses[node] for node in NIMBUSES]
-    conf = {**default_conf(), "nimbus.seeds": seeds, "storm.nimbus.retry.times": 0}
+    seeds = tuple(cluster.addresses[node] for node in NIMBUSES)
+    options = ClientOptions(nimbus_seeds=seeds, storm_nimbus_retry_times=0)
     async with asyncio.timeout(SESSION_SECS + RECOVERY_SECS_MAX):
         while True:
             try:
-                async with asyncio.timeout(5), await NimbusClient.connect(conf) as client:
+                async with asyncio.timeout(5), await NimbusClient.connect(options) as client:
                     handle = await upload(client)  # type: ignore[arg-type]
                     await client.call("submitTopology", name, handle, "{}", topology())
                     return

@@ -32,6 +32,7 @@ from squall_common.cluster import codec
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.config.load import default_conf
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.errors import NimbusError, SquallError
 from squall_common.topology.thrift import to_thrift
@@ -192,6 +193,7 @@ class World:
         starting.result()
         conf = self.conf_of(host)
         nimbus = build_nimbus(
+            NimbusOptions.read(conf),
             conf,
             state,
             address=(host.address, NIMBUS_PORT),

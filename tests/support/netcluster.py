@@ -32,6 +32,7 @@ from tests.support.wall_clock import WallClocks
 
 from squall_cli.zookeeper import _JAVA_FLAGS, _LOG_CONFIG, find_classpath, find_java
 from squall_common.config.load import default_conf
+from squall_common.config.options.typed import ClientOptions
 
 ZOOKEEPERS = ("z1", "z2", "z3")
 NIMBUSES = ("n1", "n2")
@@ -376,7 +377,7 @@ class NetCluster:
 
         async def ask() -> Any:
             async with asyncio.timeout(10):
-                client = await NimbusClient.connect({**default_conf(), **self._client_conf()})
+                client = await NimbusClient.connect(ClientOptions.read(self._client_conf()))
                 async with client:
                     return await client.call(method, *arguments)
 

@@ -18,6 +18,7 @@ from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
 from squall_common.config.load import default_conf
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.clock import Clock
 from squall_common.packaging.platforms import META_KEY
 from squall_common.topology.model import Executor, WorkerSlot
@@ -142,6 +143,7 @@ class LocalNimbus:
     async def __aenter__(self) -> Self:
         await self.state.start()
         self.nimbus = build_nimbus(
+            NimbusOptions.read(self.conf),
             self.conf,
             self.state,
             address=("127.0.0.1", self.port),

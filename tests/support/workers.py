@@ -23,6 +23,7 @@ from typing import Any
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
 from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.topology.model import Executor, Topology, WorkerSlot
@@ -251,7 +252,7 @@ class Cluster:
         self.topology = prepared.topology
         self.task_to_component = prepared.task_to_component
         self.executors = prepared.executors
-        self.state = ClusterState.from_conf(conf)
+        self.state = ClusterState.of(WorkerOptions.read(conf))
         self.workers: list[WorkerProcess] = []
         self.launches = 0
         self.zxid = 0

@@ -8,7 +8,8 @@ from typing import Any
 from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
-from squall_common.security.curve import CURVE, CurveKey, encrypts, is_loopback, require_curve
+from squall_common.security.curve import CURVE, CurveKey, is_loopback, require_curve
+from squall_common.topology.encryption import encrypts
 
 log = get_logger(__name__)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import ErrorInfo, StormBase
+from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.heartbeat_file import Phase
@@ -285,7 +286,7 @@ class Worker:
         """The first connection to ZooKeeper, however long it takes."""
         conf = self.spec.daemon_conf
         if self._state is None:
-            self._state = ClusterState.from_conf(conf)
+            self._state = ClusterState.of(WorkerOptions.read(conf))
         await self._say_while(
             self._state.store.start(),
             "waiting_for_zookeeper",

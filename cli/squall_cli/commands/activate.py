@@ -13,7 +13,7 @@ from squall_cli.output import print_json, say
 @settings_options
 def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     """Resume the spouts of a topology."""
-    call_nimbus(settings.load(), "activate", topology_name)
+    call_nimbus(settings.client(), "activate", topology_name)
     if as_json:
         print_json({"topology": topology_name, "action": "activate"})
     else:

@@ -103,7 +103,7 @@ def list_(settings: Settings, keys: tuple[str, ...], as_json: bool) -> None:
                     raise  # the others were deleted meanwhile, or this user may not read them
         return rows
 
-    found = run_blobs(settings.load(), ask)
+    found = run_blobs(settings.client(), ask)
     if as_json:
         print_json(
             [
@@ -142,9 +142,9 @@ def cat(settings: Settings, key: str, path: Path | None) -> None:
     """Write a blob's content to a file or to standard output."""
     from squall_cli.blobs import download, run_blobs
 
-    conf = settings.load()
+    client = settings.client()
     with _target(path) as target:
-        run_blobs(conf, lambda nimbus: download(nimbus, key, target))
+        run_blobs(client, lambda nimbus: download(nimbus, key, target))
 
 
 def _done(as_json: bool, action: str, key: str, message: str, **more: Any) -> None:
@@ -186,7 +186,7 @@ def create(
         return await upload(nimbus, await nimbus.call("beginCreateBlob", key, meta), source)
 
     with _source(path) as source:
-        size = run_blobs(settings.load(), send)
+        size = run_blobs(settings.client(), send)
     _done(as_json, "create", key, f"Created blob {key}: {size} bytes.", bytes=size)
 
 
@@ -203,7 +203,7 @@ def update(settings: Settings, key: str, path: Path | None, as_json: bool) -> No
         return await upload(nimbus, await nimbus.call("beginUpdateBlob", key), source)
 
     with _source(path) as source:
-        size = run_blobs(settings.load(), send)
+        size = run_blobs(settings.client(), send)
     _done(as_json, "update", key, f"Updated blob {key}: {size} bytes.", bytes=size)
 
 
@@ -215,7 +215,7 @@ def delete(settings: Settings, key: str, as_json: bool) -> None:
     """Delete a blob that no topology uses."""
     from squall_cli.blobs import run_blobs
 
-    run_blobs(settings.load(), lambda nimbus: nimbus.call("deleteBlob", key))
+    run_blobs(settings.client(), lambda nimbus: nimbus.call("deleteBlob", key))
     _done(as_json, "delete", key, f"Deleted blob {key}.")
 
 
@@ -241,7 +241,7 @@ def set_acl(settings: Settings, key: str, acl: list[Any], as_json: bool) -> None
         await nimbus.call("setBlobMeta", key, storm.SettableBlobMeta(acl=acl))
         return show_acl((await nimbus.call("getBlobMeta", key)).settable.acl)
 
-    now = run_blobs(settings.load(), send)
+    now = run_blobs(settings.client(), send)
     _done(as_json, "set-acl", key, f"Blob {key}: {now}", acl=now)
 
 
@@ -280,7 +280,7 @@ def replication_(
             return int(await nimbus.call("updateBlobReplication", key, replication))
         return int(await nimbus.call("getBlobReplication", key))
 
-    copies = run_blobs(settings.load(), ask)
+    copies = run_blobs(settings.client(), ask)
     if as_json:
         print_json({"key": key, "replication": copies})
     else:

@@ -13,7 +13,7 @@ from squall_cli.output import print_json, say
 @settings_options
 def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     """Pause the spouts of a topology; tuples in flight are finished."""
-    call_nimbus(settings.load(), "deactivate", topology_name)
+    call_nimbus(settings.client(), "deactivate", topology_name)
     if as_json:
         print_json({"topology": topology_name, "action": "deactivate"})
     else:

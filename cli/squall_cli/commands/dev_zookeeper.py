@@ -32,9 +32,11 @@ def command(settings: Settings, port: int | None, data_dir: Path | None, as_json
     """
     import asyncio
 
-    conf = settings.load(daemon=True)
-    folder = data_dir or Path(conf["dev.zookeeper.path"])
-    client_port = conf["storm.zookeeper.port"] if port is None else port
+    from squall_common.config.options.typed import ClientOptions
+
+    options = ClientOptions.read(settings.load(daemon=True))
+    folder = data_dir or Path(options.dev_zookeeper_path)
+    client_port = options.storm_zookeeper_port if port is None else port
     return asyncio.run(_serve(folder.absolute(), client_port, as_json=as_json))
 
 

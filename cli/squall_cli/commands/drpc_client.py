@@ -37,12 +37,15 @@ def command(
     those of drpc.servers, or one on this machine.
     """
     calls = _calls(function, arguments)
+    import msgspec
+
     from squall_drpc.client import DRPCClient
 
-    conf = settings.load()
-    conf["drpc.servers"] = conf.get("drpc.servers") or ["127.0.0.1"]
+    options = settings.client()
+    if options.drpc_servers is None:
+        options = msgspec.structs.replace(options, drpc_servers=("127.0.0.1",))
     results = []
-    with DRPCClient.from_conf(conf) as client:
+    with DRPCClient.of(options) as client:
         for name, argument in calls:
             result = client.execute(name, argument, timeout_secs=timeout_secs)
             if as_json:

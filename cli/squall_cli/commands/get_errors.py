@@ -20,7 +20,7 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     from squall_thrift import storm
 
     options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ONE)
-    info = call_nimbus(settings.load(), "getTopologyInfoByNameWithOpts", topology_name, options)
+    info = call_nimbus(settings.client(), "getTopologyInfoByNameWithOpts", topology_name, options)
     latest = {
         component: max(errors, key=lambda error: error.error_time_secs)
         for component, errors in sorted((info.errors or {}).items())

@@ -24,7 +24,7 @@ def command(settings: Settings, topology_name: str, wait_secs: int | None, as_js
     from squall_thrift import storm
 
     options = storm.KillOptions(wait_secs=wait_secs)
-    call_nimbus(settings.load(), "killTopologyWithOpts", topology_name, options)
+    call_nimbus(settings.client(), "killTopologyWithOpts", topology_name, options)
     if as_json:
         print_json({"topology": topology_name, "action": "kill", "wait_secs": wait_secs})
         return

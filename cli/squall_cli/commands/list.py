@@ -29,7 +29,7 @@ def command(settings: Settings, as_json: bool) -> None:
     day.
     """
     topologies = sorted(
-        call_nimbus(settings.load(), "getTopologySummaries"), key=lambda topology: topology.name
+        call_nimbus(settings.client(), "getTopologySummaries"), key=lambda topology: topology.name
     )
     if as_json:
         print_json(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import click
 
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
+from squall_common.config.options.typed import ClientOptions
 
 if TYPE_CHECKING:
     from squall_cli.worker_requests import WorkerRequest
@@ -105,10 +105,10 @@ def command(
     from squall_common.errors import SquallError
     from squall_thrift import storm
 
-    conf = settings.load()
+    client = settings.client()
     what = what or "flamegraph"
-    summary = call_nimbus(conf, "getTopologySummaryByName", topology_name)
-    page = call_nimbus(conf, "getTopologyPageInfo", summary.id, ":all-time", True)
+    summary = call_nimbus(client, "getTopologySummaryByName", topology_name)
+    page = call_nimbus(client, "getTopologyPageInfo", summary.id, ":all-time", True)
     workers = _workers(page.workers or [], topology_name, only)
     now_ms = int(time.time() * 1000)
     stamp = now_ms + secs * 1000 if what == "flamegraph" else now_ms
@@ -119,13 +119,13 @@ def command(
         "restart": storm.ProfileAction.JVM_RESTART,
     }[what]
     output.mkdir(parents=True, exist_ok=True)
-    asked = [_ask(conf, worker, action, stamp) for worker in workers]
+    asked = [_ask(client, worker, action, stamp) for worker in workers]
     if not as_json:
         for one in asked:
             say(f"{_DOING[what]} {one.worker} ..." + (f" {secs} s" if what == "flamegraph" else ""))
     limit = _SLACK_SECS + (secs if what == "flamegraph" else 0)
     try:
-        _wait(conf, topology_name, asked, time.monotonic() + limit)
+        _wait(client, topology_name, asked, time.monotonic() + limit)
     except KeyboardInterrupt:
         if what == "flamegraph":
             say("Interrupted: the workers finish sampling and then write their files.")
@@ -169,23 +169,21 @@ def _workers(found: list[storm.WorkerSummary], topology_name: str, only: str | N
     return chosen
 
 
-def _ask(conf: Mapping[str, Any], worker: Any, action: storm.ProfileAction, stamp: int) -> _Asked:
+def _ask(client: ClientOptions, worker: Any, action: storm.ProfileAction, stamp: int) -> _Asked:
     from squall_cli.worker_requests import send
     from squall_cli.workers import artifacts_dir
 
     folder = artifacts_dir(worker.topology_id, worker.supervisor_id, worker.port)
-    return _Asked(send(conf, worker, action, stamp), folder)
+    return _Asked(send(client, worker, action, stamp), folder)
 
 
-def _wait(
-    conf: Mapping[str, Any], topology_name: str, asked: list[_Asked], deadline: float
-) -> None:
+def _wait(client: ClientOptions, topology_name: str, asked: list[_Asked], deadline: float) -> None:
     """Wait until every request is done, has failed, or is out of time."""
     from squall_cli.worker_requests import failures, is_pending, reason_of
 
     while True:
         for one in asked:
-            one.done = one.done or not is_pending(conf, one.request)
+            one.done = one.done or not is_pending(client, one.request)
         if all(one.done for one in asked):
             break
         if time.monotonic() >= deadline:
@@ -194,7 +192,7 @@ def _wait(
                     one.error = "its supervisor did not answer in time; is it running?"
             break
         time.sleep(_POLL_SECS)
-    failed = failures(conf, topology_name)
+    failed = failures(client, topology_name)
     for one in asked:
         one.error = reason_of(one.request, failed) or one.error
 

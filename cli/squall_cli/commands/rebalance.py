@@ -129,7 +129,7 @@ def command(
         topology_resources_overrides=_resources(resources),
         topology_conf_overrides=None if topology_conf is None else json.dumps(topology_conf),
     )
-    call_nimbus(settings.load(), "rebalance", topology_name, options)
+    call_nimbus(settings.client(), "rebalance", topology_name, options)
     if as_json:
         print_json(_told(topology_name, "rebalance", wait_secs, num_workers, executors))
         return
@@ -160,12 +160,12 @@ def _from_report(
     """Show a report's recommendations and return them by component ("": workers)."""
     from squall_cli.advice import make_report, read_report, recommendation_of, running_of
 
-    conf = settings.load()
+    client = settings.client()
     given = read_report(Path(report)) if report else None  # before any question
-    summary = call_nimbus(conf, "getTopologySummaryByName", topology_name)
-    running = running_of(call_nimbus(conf, "getTopologyInfoByName", topology_name))
+    summary = call_nimbus(client, "getTopologySummaryByName", topology_name)
+    running = running_of(call_nimbus(client, "getTopologyInfoByName", topology_name))
     found = recommendation_of(
-        make_report(conf, summary.id) if given is None else given,
+        make_report(client, summary.id) if given is None else given,
         topology_id=summary.id,
         running=running,
         workers=summary.num_workers,

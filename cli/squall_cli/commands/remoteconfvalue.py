@@ -15,5 +15,5 @@ from squall_cli.options import Settings, json_option, settings_options
 @settings_options
 def command(settings: Settings, conf_name: str, as_json: bool) -> None:
     """Print a configuration value as the cluster's Nimbus sees it."""
-    conf = json.loads(call_nimbus(settings.load(), "getNimbusConf"))
+    conf = json.loads(call_nimbus(settings.client(), "getNimbusConf"))
     print_value(conf, conf_name, as_json=as_json)

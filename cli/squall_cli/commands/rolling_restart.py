@@ -45,11 +45,11 @@ def command(
 
     if bool(topology_names) == every:
         raise click.UsageError("name the topologies, or use --all")
-    conf = settings.load()
+    client = settings.client()
     if every:
-        found = call_nimbus(conf, "getTopologySummaries")
+        found = call_nimbus(client, "getTopologySummaries")
         topology_names = tuple(sorted(one.name for one in found if one.status != "KILLED"))
-    restart = RollingRestart(conf, timeout_secs=timeout_secs)
+    restart = RollingRestart(client, timeout_secs=timeout_secs)
     restart.plan(tuple(dict.fromkeys(topology_names)), hosts, named=not every)
     where = f" on {', '.join(hosts)}" if hosts else ""
     if not restart.turns and not every:

@@ -172,4 +172,4 @@ def report(settings: Settings, **options: Any) -> int:
     TOPOLOGY is an id or a name (if several had that name, the last one submitted). It must have run
     with topology.history.enable.
     """
-    return run_report(settings.load(), ReportOrder(**options))
+    return run_report(settings.client(), ReportOrder(**options))

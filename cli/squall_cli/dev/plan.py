@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from squall_cli.dev.ports import LOOPBACK
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import ConfigError, SquallError
 
 ZOOKEEPER_PORT = 2181
@@ -125,7 +126,7 @@ class DevPlan:
             "drpc.http.port": self.drpc.http_port,
             "storm.local.dir": str(self.folder("client")),
             "storm.log.dir": str(self.logs),
-            "storm.history.dir": self.site_conf.get("storm.history.dir")
+            "storm.history.dir": ClientOptions.read(self.site_conf).storm_history_dir
             or str(self.folder("history")),
             **self.overrides,
         }

@@ -1,16 +1,16 @@
 """A connection to the leading Nimbus, found through `nimbus.seeds`.
 
-async with await NimbusClient.connect(conf) as nimbus:
+async with await NimbusClient.connect(ClientOptions.read(conf)) as nimbus:
     await nimbus.call("activate", "wordcount")
 
-run_nimbus(conf, lambda nimbus: nimbus.call("activate", "wordcount"))      # from plain code
+run_nimbus(options, lambda nimbus: nimbus.call("activate", "wordcount"))   # from plain code
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from squall_common.client.leader_search import (
     NoLeaderError,
     UnreachableError,
 )
+from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusConnectionError, NimbusError
 from squall_thrift import storm
@@ -54,18 +55,19 @@ class NimbusClient:
         self._frame_bytes_max = frame_bytes_max  # of a request
 
     @classmethod
-    async def connect(cls, conf: Mapping[str, Any]) -> NimbusClient:
+    async def connect(cls, options: ClientOptions) -> NimbusClient:
         """Ask the seeds for the leader, in order, and connect to it. While one seed does not
         answer, the next is asked as well. If none knows the leader, or there is none now, try again
         `storm.nimbus.retry.times` times, with growing pauses; while ZooKeeper is not available, for
         a few seconds only. Raises NimbusError, which says what was tried."""
-        seeds = [_address(seed, conf["nimbus.thrift.port"]) for seed in conf["nimbus.seeds"]]
-        pause_secs = conf["storm.nimbus.retry.interval.millis"] / 1000
-        longest_secs = conf["storm.nimbus.retry.intervalceiling.millis"] / 1000
-        attempts = conf["storm.nimbus.retry.times"] + 1
+        seeds = [_address(seed, options.nimbus_thrift_port) for seed in options.nimbus_seeds]
+        pause_secs = options.storm_nimbus_retry_interval_millis / 1000
+        longest_secs = options.storm_nimbus_retry_intervalceiling_millis / 1000
+        attempts = options.storm_nimbus_retry_times + 1
+        timeout_secs = options.storm_thrift_socket_timeout_ms / 1000
 
         async def ask(address: Address) -> tuple[ThriftClient, Address]:
-            return await _open_and_ask(*address, conf)
+            return await _open_and_ask(*address, timeout_secs)
 
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -81,7 +83,7 @@ class NimbusClient:
                     raise _not_found(error) from None
                 log.info("nimbus_not_reached", tried=str(error), retry_in_secs=pause_secs)
             else:
-                frame_bytes_max = int(conf["nimbus.thrift.max_buffer_size"])
+                frame_bytes_max = options.nimbus_thrift_max_buffer_size
                 return cls(client, host, port, frame_bytes_max=frame_bytes_max)
             await asyncio.sleep(pause_secs)
             pause_secs = min(2 * pause_secs, longest_secs)
@@ -108,10 +110,10 @@ class NimbusClient:
                     )
             raise NimbusConnectionError(f"{method}: {error}", hint=hint) from error
 
-    async def reconnect(self, conf: Mapping[str, Any]) -> None:
+    async def reconnect(self, options: ClientOptions) -> None:
         """Connect again, to the current leader, like `connect`, and with the same errors."""
         await self._client.close()
-        fresh = await self.connect(conf)
+        fresh = await self.connect(options)
         self._client, self.host, self.port = fresh._client, fresh.host, fresh.port
 
     async def close(self) -> None:
@@ -147,12 +149,12 @@ def _not_found(error: NoLeaderError) -> NimbusError:
     )
 
 
-async def _open(host: str, port: int, conf: Mapping[str, Any]) -> ThriftClient:
+async def _open(host: str, port: int, timeout_secs: float) -> ThriftClient:
     client = ThriftClient(
         storm.Nimbus,
         host,
         port,
-        timeout_secs=conf["storm.thrift.socket.timeout.ms"] / 1000,
+        timeout_secs=timeout_secs,
         connect_timeout_secs=_CONNECT_TIMEOUT_SECS,
         frame_bytes_max=_REPLY_BYTES_MAX,
     )
@@ -164,14 +166,13 @@ async def _open(host: str, port: int, conf: Mapping[str, Any]) -> ThriftClient:
 
 
 async def _open_and_ask(
-    host: str, port: int, conf: Mapping[str, Any]
+    host: str, port: int, timeout_secs: float
 ) -> tuple[ThriftClient, tuple[str, int]]:
     """A connection, and who leads as the one at its other end says. Raises UnreachableError."""
-    client = await _open(host, port, conf)
+    client = await _open(host, port, timeout_secs)
     try:
         leader: storm.NimbusSummary = await client.call(
-            "getLeader",
-            timeout_secs=min(_LEADER_TIMEOUT_SECS, conf["storm.thrift.socket.timeout.ms"] / 1000),
+            "getLeader", timeout_secs=min(_LEADER_TIMEOUT_SECS, timeout_secs)
         )
     except ThriftTransportError as error:
         await client.close()
@@ -206,12 +207,12 @@ def _port(seed: str, text: str, default: int) -> int:
     return int(text)
 
 
-def run_nimbus(conf: Mapping[str, Any], action: Callable[[NimbusClient], Awaitable[_T]]) -> _T:
+def run_nimbus(options: ClientOptions, action: Callable[[NimbusClient], Awaitable[_T]]) -> _T:
     """Connect, run `action` with the connection, close it; from synchronous code, also where an
     event loop runs in this thread already."""
 
     async def run() -> _T:
-        async with await NimbusClient.connect(conf) as client:
+        async with await NimbusClient.connect(options) as client:
             return await action(client)
 
     return run_async(run)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusConnectionError, NimbusError
@@ -21,6 +21,7 @@ from squall_thrift.client import ThriftApplicationError
 
 if TYPE_CHECKING:
     from squall_common.client.nimbus import NimbusClient
+    from squall_common.config.options.typed import ClientOptions
 
 log = get_logger(__name__)
 
@@ -33,7 +34,7 @@ _STARTS_MAX = 3
 _READ = 1  # of a blob's access bits
 
 
-async def upload_package(nimbus: NimbusClient, archive: Path, conf: Mapping[str, Any]) -> str:
+async def upload_package(nimbus: NimbusClient, archive: Path, options: ClientOptions) -> str:
     """Upload a package; returns Nimbus' handle for it. Raises NimbusError when the connection
     breaks again and again, ThriftApplicationError for what Nimbus does not take."""
     with archive.open("rb") as file:
@@ -41,7 +42,7 @@ async def upload_package(nimbus: NimbusClient, archive: Path, conf: Mapping[str,
         print(f"uploading {archive.name}, {size_text(size)} ...", file=sys.stderr, flush=True)
         for start in range(1, _STARTS_MAX + 1):
             file.seek(0)
-            upload = _Upload(nimbus, conf, await nimbus.call("beginFileUpload"))
+            upload = _Upload(nimbus, options, await nimbus.call("beginFileUpload"))
             with _progress(size) as advance:
                 try:
                     while chunk := file.read(CHUNK_BYTES):
@@ -59,10 +60,10 @@ async def upload_package(nimbus: NimbusClient, archive: Path, conf: Mapping[str,
 class _Upload:
     """One upload under way."""
 
-    def __init__(self, nimbus: NimbusClient, conf: Mapping[str, Any], location: str) -> None:
+    def __init__(self, nimbus: NimbusClient, options: ClientOptions, location: str) -> None:
         self.location = location
         self._nimbus = nimbus
-        self._conf = conf
+        self._options = options
         self._offset = 0
         self._resumed = False
 
@@ -99,7 +100,7 @@ class _Upload:
 
     async def _resume(self, error: NimbusConnectionError) -> None:
         log.warning("upload_interrupted", error=error)
-        await self._nimbus.reconnect(self._conf)
+        await self._nimbus.reconnect(self._options)
         self._resumed = True
 
     def is_lost(self, error: ThriftApplicationError) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from squall_common.client.nimbus import NimbusClient, run_nimbus
 from squall_common.cluster.slot_reports import Condition
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 
 _POLL_SECS = 0.25
@@ -64,7 +64,7 @@ def verdict(name: str, seen: Seen, waited_secs: float, limit_secs: float) -> boo
     return False
 
 
-def wait_running(conf: Mapping[str, Any], names: Sequence[str], limit_secs: float) -> None:
+def wait_running(options: ClientOptions, names: Sequence[str], limit_secs: float) -> None:
     """Wait until every task of these topologies runs. Raises NotRunningError with the reason and
     the topology's newest error, and what asking Nimbus raises."""
 
@@ -80,7 +80,7 @@ def wait_running(conf: Mapping[str, Any], names: Sequence[str], limit_secs: floa
             except NotRunningError as error:
                 raise await _explained(nimbus, name, error) from None
 
-    run_nimbus(conf, wait)
+    run_nimbus(options, wait)
 
 
 async def _look(nimbus: NimbusClient, name: str) -> Seen:

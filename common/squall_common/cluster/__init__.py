@@ -16,8 +16,9 @@ async def connect(conf: Mapping[str, Any]) -> "ClusterState":
     """The cluster state that a configuration names, connected. Waits for ZooKeeper; cancel to give
     up. The caller owes `close`."""
     from squall_common.cluster.state import ClusterState
+    from squall_common.config.options.typed import NimbusOptions
 
-    state = ClusterState.from_conf(conf)
+    state = ClusterState.of(NimbusOptions.read(conf))
     try:
         await state.start()
     except BaseException:

@@ -17,9 +17,9 @@ once at the next change, and after every reconnection (see `store.Watcher`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from squall_common.cluster import blob_codec, codec, paths
 from squall_common.cluster.codec import CorruptStateError
@@ -55,6 +55,9 @@ from squall_common.daemon.logs import get_logger
 from squall_common.names import decode_znode
 from squall_common.topology.model import WorkerSlot
 from squall_thrift.off_loop import off_loop
+
+if TYPE_CHECKING:
+    from squall_common.cluster.zookeeper import ZooKeeperOptions
 
 log = get_logger(__name__)
 
@@ -101,11 +104,11 @@ class ClusterState:
         self._stats_left_out: set[str] = set()  # heartbeats' paths; warned of
 
     @classmethod
-    def from_conf(cls, conf: Mapping[str, Any]) -> ClusterState:
-        """The state that the `storm.zookeeper.*` keys name; not connected yet."""
+    def of(cls, options: ZooKeeperOptions) -> ClusterState:
+        """The state that the `storm.zookeeper.*` options name; not connected yet."""
         from squall_common.cluster.zookeeper import ZooKeeperStore
 
-        return cls(ZooKeeperStore.from_conf(conf))
+        return cls(ZooKeeperStore.of(options))
 
     async def start(self) -> None:
         """Connect and make the parents of all that is kept. Waits for ZooKeeper, also for one that

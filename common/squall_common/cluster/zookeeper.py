@@ -23,7 +23,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -54,9 +54,12 @@ from squall_common.cluster.store import (
     check_size,
     check_transaction,
 )
+from squall_common.config.options.typed import NimbusOptions, SupervisorOptions, WorkerOptions
 from squall_common.daemon.logs import get_logger
 
 log = get_logger(__name__)
+
+ZooKeeperOptions = NimbusOptions | SupervisorOptions | WorkerOptions
 
 _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (kz.NoNodeError, NoNodeError),
@@ -155,16 +158,16 @@ class ZooKeeperStore:
         self.put_errors = 0
 
     @classmethod
-    def from_conf(cls, conf: Mapping[str, Any]) -> ZooKeeperStore:
-        """The store that the `storm.zookeeper.*` keys of a configuration name."""
-        port = conf["storm.zookeeper.port"]
-        servers = [f"[{s}]" if ":" in s else s for s in conf["storm.zookeeper.servers"]]
+    def of(cls, options: ZooKeeperOptions) -> ZooKeeperStore:
+        """The store that the `storm.zookeeper.*` options name."""
+        port = options.storm_zookeeper_port
+        servers = [f"[{s}]" if ":" in s else s for s in options.storm_zookeeper_servers]
         return cls(
             ",".join(f"{server}:{port}" for server in servers),
-            root=conf["storm.zookeeper.root"],
-            session_timeout_secs=conf["storm.zookeeper.session.timeout"] / 1000,
-            connection_timeout_secs=conf["storm.zookeeper.connection.timeout"] / 1000,
-            operation_timeout_secs=conf.get("storm.zookeeper.operation.timeout.ms", 10_000) / 1000,
+            root=options.storm_zookeeper_root,
+            session_timeout_secs=options.storm_zookeeper_session_timeout / 1000,
+            connection_timeout_secs=options.storm_zookeeper_connection_timeout / 1000,
+            operation_timeout_secs=options.storm_zookeeper_operation_timeout_ms / 1000,
         )
 
     # The session

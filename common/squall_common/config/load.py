@@ -12,7 +12,7 @@ import copy
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,28 +41,34 @@ def default_conf() -> dict[str, Any]:
     return {key: copy.copy(option.default) for key, option in OPTIONS.items()}
 
 
+def _log_warning(text: str) -> None:
+    log.warning("config_warning", text=text)
+
+
 def load_conf(
     *,
     config_file: str | Path | None = None,
     overrides: Iterable[str] | Mapping[str, Any] = (),
     env: Mapping[str, str] = os.environ,
     client: bool = False,
+    warn: Callable[[str], None] = _log_warning,
 ) -> dict[str, Any]:
     """The configuration of a daemon or a client: defaults < site file < overrides.
 
     `overrides` are `key=value` texts, or already parsed. The folders of the node
     (`storm.local.dir`, `storm.log.dir`, `storm.history.dir`) become absolute. Raises ConfigError
-    that lists all that is wrong; unknown keys, and keys of Storm's without effect, are warned of.
+    that lists all that is wrong. `warn` gets a sentence about each unknown key, about keys without
+    effect, and about a site file that is not read.
     """
     conf = default_conf()
-    site, where = site_conf(config_file, env=env, client=client)
+    site, where = site_conf(config_file, env=env, client=client, warn=warn)
     given = (
         dict(overrides) if isinstance(overrides, Mapping) else dict(map(parse_override, overrides))
     )
     for values, source in ((site, where), (given, "-c")):
         validate_conf(values, where=source)
-        _warn_of_unknown(values, source)
-        warn_of_ignored(values, where=source)
+        for text in warnings_about(values, where=source):
+            warn(text)
         conf.update(read_conf(values))
     # A daemon's children run elsewhere: what is relative is so to where the command was given.
     for key in ("storm.local.dir", "storm.log.dir"):
@@ -79,6 +85,7 @@ def site_conf(
     *,
     env: Mapping[str, str] = os.environ,
     client: bool = False,
+    warn: Callable[[str], None] = _log_warning,
 ) -> tuple[dict[str, Any], str]:
     """The site file's values, and its name for messages. Raises ConfigError when a file that was
     named is not there, or is no YAML map.
@@ -94,12 +101,9 @@ def site_conf(
     elif of_user is not None and of_user.is_file():
         path = of_user
         if of_cluster is not None and of_cluster.is_file() and not of_cluster.samefile(of_user):
-            log.warning(
-                "site_file_not_read",
-                file=of_cluster,
-                read_instead=of_user,
-                hint="a command reads the user's own file where there is one; --config FILE "
-                "chooses another",
+            warn(
+                f"{of_cluster} is not read, since a command reads your own {of_user} where there "
+                "is one; --config FILE chooses another"
             )
     elif of_cluster is not None and of_cluster.exists():
         path = of_cluster
@@ -333,15 +337,19 @@ def unknown_keys(conf: Mapping[str, Any]) -> dict[str, str | None]:
 _DAEMON_PREFIXES = ("storm.", "nimbus.", "supervisor.", "worker.", "task.", "ui.", "drpc.")
 
 
-def _warn_of_unknown(conf: Mapping[str, Any], where: str) -> None:
-    for key, near in unknown_keys(conf).items():
-        if near:
-            log.warning("config_key_unknown", key=key, where=where, did_you_mean=near)
-        else:
-            log.warning("config_key_unknown", key=key, where=where)
+def warnings_about(conf: Mapping[str, Any], *, where: str) -> list[str]:
+    """Sentences about keys that are unknown or have no effect; `where` begins each."""
+    found = [
+        f"{where}: unknown option {key}" + (f" (did you mean {near}?)" if near else "")
+        for key, near in unknown_keys(conf).items()
+    ]
+    for reason, keys in by_reason(ignored_keys(conf)).items():
+        which = "this key has" if len(keys) == 1 else "these keys have"
+        found.append(f"{where}: {which} no effect: {', '.join(keys)} ({reason})")
+    return found
 
 
 def warn_of_ignored(conf: Mapping[str, Any], **about: object) -> None:
-    """Log which keys have no effect and why, one line a reason; `about` ends the line."""
+    """Log for a daemon which keys have no effect and why, a line a reason; `about` ends it."""
     for reason, keys in by_reason(ignored_keys(conf)).items():
         log.warning("config_keys_ignored", keys=", ".join(keys), reason=reason, **about)

@@ -57,12 +57,10 @@ def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
     return conf
 
 
-def set_up_daemon_log(conf: Mapping[str, Any], name: str) -> None:
-    """Log to `name`.log in `storm.log.dir`, or to stderr without one, from `storm.log.level`
-    on."""
-    level = logging.getLevelNamesMapping().get(conf.get("storm.log.level") or "INFO", logging.INFO)
-    folder = conf.get("storm.log.dir")
-    set_up_logging(Path(folder) / f"{name}.log" if folder else None, level=level)
+def set_up_daemon_log(name: str, *, level: str, folder: str | None) -> None:
+    """Log to `name`.log in a folder, or to stderr without one, from a level on."""
+    file = None if folder is None else Path(folder) / f"{name}.log"
+    set_up_logging(file, level=logging.getLevelNamesMapping()[level])
 
 
 def run_daemon(main: Coroutine[Any, Any, int]) -> int:

@@ -11,7 +11,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.folders import Folder
 from squall_common.daemon.logs import get_logger
 from squall_common.history.schema import TEXT_CHARS_MAX, Row
-from squall_common.history.settings import history_folder, is_on
+from squall_common.history.settings import is_on
 from squall_common.history.writer import HistoryWriter, expire
 
 log = get_logger(__name__)
@@ -26,16 +26,19 @@ class DaemonHistory:
 
     def __init__(
         self,
-        conf: Mapping[str, Any],
+        url: str,
         *,
+        retention_hours: float = 0.0,
         name: str,
         clock: Clock,
         topology_conf: Callable[[str], Mapping[str, Any]],
     ) -> None:
-        """`conf` is the daemon's, `name` (a role and a place) names it in the rows.
+        """`url` is that of `history_url`; files of more than `retention_hours` expire, and none at
+        0. `name` (a role and a place) names the daemon in the rows.
         `topology_conf(topology_id)` gives a topology's configuration as it is now; it raises
         LookupError when it is not here yet, or gone."""
-        self._conf = conf
+        self._folder = Folder(url)
+        self._retention_hours = retention_hours
         self._name = name
         self._clock = clock
         self._topology_conf = topology_conf
@@ -70,7 +73,7 @@ class DaemonHistory:
         if self._writer is None:
             started_ms = int(self._clock.time() * 1000)
             self._writer = HistoryWriter(
-                self._folder(),
+                self._folder,
                 worker=self._name,
                 incarnation=f"{started_ms:x}.{os.getpid()}",
                 clock=self._clock,
@@ -88,11 +91,10 @@ class DaemonHistory:
     async def expire(self) -> None:
         """Delete what is older than storm.history.retention.hours. Of several daemons that share
         the folder all may do it."""
-        hours = float(self._conf.get("storm.history.retention.hours") or 0)
-        if hours <= 0:
+        if not self._retention_hours:
             return
-        folder = self._folder()
-        before = self._clock.time() - 3600 * hours
+        folder = self._folder
+        before = self._clock.time() - 3600 * self._retention_hours
         try:
             deleted = await asyncio.to_thread(expire, folder, before)
         except Exception as error:  # of a URL's file system: anything
@@ -104,6 +106,3 @@ class DaemonHistory:
     async def close(self, secs: float = 2.0) -> None:
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close, secs)
-
-    def _folder(self) -> Folder:
-        return history_folder(self._conf)

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall_common.daemon.folders import Folder
+from squall_common.config.options.typed import (
+    ClientOptions,
+    NimbusOptions,
+    SupervisorOptions,
+    TopologyOptions,
+    WorkerOptions,
+)
 from squall_common.errors import SquallError
 
-ENABLE_KEY = "topology.history.enable"
+HistoryOptions = NimbusOptions | SupervisorOptions | WorkerOptions | ClientOptions
 INSTALL_HINT = "pip install 'squall[history]' on every node of the cluster"
 
 
@@ -29,38 +35,26 @@ class HistorySettings:
     key_rate: float  # share of the tuples of fields groupings whose key is noted; 0: none
 
     @classmethod
-    def of(cls, conf: Mapping[str, Any]) -> HistorySettings:
-        """The settings in a topology's merged configuration."""
-
-        def number(key: str, default: float) -> float:
-            value = conf.get(key)
-            return default if value is None else float(value)
-
-        interval_secs = number("topology.history.interval.secs", 10)
+    def of(cls, options: TopologyOptions) -> HistorySettings:
         return cls(
-            interval_secs=max(0.1, interval_secs),
-            rotation_secs=number("topology.history.rotation.secs", 60),
-            rotation_bytes=int(number("topology.history.rotation.bytes", 4_194_304)),
-            key_rate=min(1.0, number("topology.history.key.sampling.rate", 0.002)),
+            interval_secs=max(0.1, options.topology_history_interval_secs),
+            rotation_secs=options.topology_history_rotation_secs,
+            rotation_bytes=options.topology_history_rotation_bytes,
+            key_rate=options.topology_history_key_sampling_rate,
         )
 
 
-def history_url(conf: Mapping[str, Any]) -> str:
-    """`storm.history.dir`: a URL, or an absolute path; `history` in storm.local.dir when null."""
-    given = conf.get("storm.history.dir")
-    if not given:
-        return str(Path(str(conf.get("storm.local.dir") or "storm-local")).absolute() / "history")
-    return str(given) if "://" in str(given) else str(Path(str(given)).expanduser().absolute())
-
-
-def history_folder(conf: Mapping[str, Any]) -> Folder:
-    """Where a node writes. It is the site's to choose: a topology cannot have daemons write
-    elsewhere."""
-    return Folder(history_url(conf))
+def history_url(options: HistoryOptions) -> str:
+    """`storm.history.dir`: a URL, or an absolute path; `history` in storm.local.dir when null. It
+    is the site's to choose: a topology cannot have daemons write elsewhere."""
+    given = options.storm_history_dir
+    if given is None:
+        return str(Path(options.storm_local_dir).absolute() / "history")
+    return given if "://" in given else str(Path(given).expanduser().absolute())
 
 
 def is_on(topology_conf: Mapping[str, Any]) -> bool:
-    return topology_conf.get(ENABLE_KEY) is True
+    return TopologyOptions.read(topology_conf).topology_history_enable
 
 
 def check_available(url: str) -> None:
@@ -70,8 +64,8 @@ def check_available(url: str) -> None:
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise HistoryUnavailableError(
-            f"{ENABLE_KEY} is set, and the Python package {' and '.join(missing)}, which writes "
-            "the history, is not installed here",
+            f"topology.history.enable is set, and the Python package {' and '.join(missing)}, "
+            "which writes the history, is not installed here",
             hint=INSTALL_HINT,
         )
     if "://" in url:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # What a worker's folder holds beside the links to blobs (see the supervisor's launcher).
@@ -28,14 +29,14 @@ def parse_blob_map(value: object) -> tuple[list[BlobLink], list[str]]:
     in it, is a problem."""
     if value is None:
         return [], []
-    if not isinstance(value, dict):
+    if not isinstance(value, Mapping):
         return [], ["topology.blobstore.map is not a map of blob keys"]
     links: list[BlobLink] = []
     problems: list[str] = []
     names: dict[str, str] = {}
     for key, options in value.items():
         options = {} if options is None else options
-        if not isinstance(options, dict):
+        if not isinstance(options, Mapping):
             problems.append(f"topology.blobstore.map: {key!r} has {options!r}, not a map")
             continue
         name = options.get("localname")

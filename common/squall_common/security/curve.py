@@ -5,17 +5,14 @@ hands it to its workers in a file. Every worker of the topology has the same pai
 it counts as one of them, and no other peer does.
 
 Whether a worker uses it says `storm.messaging.curve`, as the topology's stored configuration has
-it, so that all of its workers go by the same word. A topology that was submitted to a Nimbus that
-knew no keys has neither that option nor a key.
+it, so that all of its workers go by the same word (`squall_common.topology.encryption`).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from squall_common.errors import SquallError
 
@@ -80,19 +77,6 @@ def require_curve() -> None:
             hint="Install pyzmq from its own wheels (pip install --force-reinstall pyzmq), or, if "
             f"no one else can reach the workers' ports, set {CURVE}: false.",
         )
-
-
-def has_key(topology_conf: Mapping[str, Any]) -> bool:
-    """Whether a topology with this stored configuration was given a key."""
-    return topology_conf.get(CURVE, False) is not False
-
-
-def encrypts(topology_conf: Mapping[str, Any]) -> bool:
-    """Whether a worker uses its topology's key for all that it sends and receives. "auto" means
-    yes, on loopback too: other users of the same host are strangers. (A way between workers of one
-    host that only their user can open may take its place there one day; hence the word.)
-    """
-    return has_key(topology_conf)
 
 
 def is_loopback(host: str) -> bool:

@@ -14,22 +14,17 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
 
 # A Host may be anything: the listener is behind a proxy that checks it.
 ANY_HOST = "*"
 
 
-def known_hosts(conf: Mapping[str, Any], bind: str) -> frozenset[str]:
-    """The names under which a listener on `bind` may be asked: `storm.http.hosts`, or all that this
-    machine goes by."""
-    named = conf.get("storm.http.hosts")
-    if named is not None:
-        return frozenset(str(host).lower() for host in named)
-    names = {bind, conf.get("storm.local.hostname"), socket.gethostname(), socket.getfqdn()}
-    names |= {str(host).partition(":")[0] for host in conf.get("drpc.servers") or ()}
-    return frozenset(str(name).lower() for name in names if name)
+def known_hosts(chosen: Iterable[str] | None, others: Iterable[str]) -> frozenset[str]:
+    """The names under which a listener may be asked: the chosen ones (`storm.http.hosts`), or if
+    there is no choice this machine's and others that it goes by."""
+    names = {socket.gethostname(), socket.getfqdn(), *others} if chosen is None else chosen
+    return frozenset(name.lower() for name in names if name)
 
 
 def host_of(host: str) -> str:

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon import fast_json
+from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.system import (
     component_parallelism,
@@ -37,7 +39,7 @@ class PreparedTopology:
     def executors(self) -> list[Executor]:
         """Its executors as it was submitted, sorted; computed at each access. A rebalance may have
         changed them since: on a cluster the assignment says which there are."""
-        wanted = component_parallelism(self.topology, self.conf)
+        wanted = component_parallelism(self.topology, TopologyOptions.read(self.conf))
         return compute_executors(self.task_to_component, wanted)
 
 
@@ -58,8 +60,13 @@ def prepare(
     `system_topology.validate_topology`."""
     if isinstance(conf, bytes):
         conf = _conf_of(conf)
-    compiled = system_topology(_model_of(topology), conf)
-    return PreparedTopology(compiled, conf, component_tasks(compiled, conf))
+    model = _model_of(topology)
+    try:
+        options = TopologyOptions.read(conf, where="topology conf")
+        compiled = system_topology(model, options)
+        return PreparedTopology(compiled, conf, component_tasks(compiled, options))
+    except ConfigError as error:
+        raise InvalidTopologyError(error.message, hint=error.hint) from error
 
 
 def _model_of(topology: Topology | StormTopology | bytes) -> Topology:

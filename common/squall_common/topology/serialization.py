@@ -13,10 +13,13 @@ import; one that a component imports late, inside a function, has to be register
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from squall_common.errors import ConfigError
 from squall_common.topology.import_paths import import_stored_module
+
+if TYPE_CHECKING:
+    from squall_common.config.options.typed import TopologyOptions
 
 
 class Serializer(Protocol):
@@ -47,14 +50,11 @@ class Registry:
         return self._by_path.get(path)
 
     @classmethod
-    def from_conf(cls, conf: Mapping[str, Any]) -> Registry:
+    def of(cls, options: TopologyOptions) -> Registry:
         """What `topology.kryo.register` says. Raises ConfigError naming the entry that is wrong
         (unless `topology.skip.missing.kryo.registrations`)."""
         registry = cls()
-        entries = conf.get("topology.kryo.register") or []
-        if isinstance(entries, Mapping):
-            entries = [{path: entries[path]} for path in entries]
-        for entry in entries:
+        for entry in options.topology_kryo_register:
             pairs = entry.items() if isinstance(entry, Mapping) else [(entry, None)]
             for path, serializer_path in pairs:
                 if serializer_path is None and ":" not in path:
@@ -66,7 +66,7 @@ class Registry:
                     serializer = load_class(serializer_path)()
                     registry.register(load_class(path), serializer)
                 except (ImportError, AttributeError, ValueError, TypeError) as error:
-                    if conf.get("topology.skip.missing.kryo.registrations"):
+                    if options.topology_skip_missing_kryo_registrations:
                         continue
                     raise ConfigError(
                         f"topology.kryo.register: {path!r}"

@@ -20,7 +20,7 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squall_common.config.schema import SCHEMA, TASKS_MAX, counts_for_component, show_value
 from squall_common.errors import InvalidTopologyError
@@ -56,6 +56,9 @@ from squall_common.topology.model import (
     Topology,
 )
 
+if TYPE_CHECKING:
+    from squall_common.config.options.typed import TopologyOptions
+
 _ID_BYTES_MAX = 500  # ids become znode and file names, URL-encoded
 # "Did you mean": the first so many faults get a suggestion, out of so many names.
 _SUGGESTIONS_MAX = 10
@@ -74,17 +77,16 @@ _EVENTLOG_FIELDS = ("component", "messageId", "ts", "values")
 
 def validate_topology(
     topology: Topology,
-    conf: Mapping[str, Any] | None = None,
+    options: TopologyOptions | None = None,
     *,
     check_time: Callable[[], None] = lambda: None,
 ) -> None:
     """Check that a topology, as submitted, can run. Raises InvalidTopologyError that lists all that
-    is wrong, naming components. Cycles are allowed. `conf` is the topology's configuration, for
-    limits that depend on it.
+    is wrong, naming components. Cycles are allowed. `options` are the topology's, for limits that
+    depend on them.
 
     The time it takes grows with the size of the topology and no faster. `check_time` is called for
     every component, and may raise to end it."""
-    conf = conf or {}
     problems = list(_topology_problems(topology))
     streams = _Streams(topology)
     for component in topology.components.values():
@@ -94,7 +96,7 @@ def validate_topology(
         for source, grouping in component.inputs.items():
             problems.extend(f"{where}: {p}" for p in streams.problems(source, grouping))
     if not problems:
-        problems.extend(_size_problems(topology, conf))
+        problems.extend(_size_problems(topology, options))
     if problems:
         raise InvalidTopologyError.listing(problems)
 
@@ -114,9 +116,11 @@ def _topology_problems(topology: Topology) -> Iterable[str]:
         )
 
 
-def _size_problems(topology: Topology, conf: Mapping[str, Any]) -> Iterable[str]:
-    tasks = sum(task_count(component, conf) for component in topology.components.values())
-    system = num_ackers(conf) + num_eventloggers(conf)
+def _size_problems(topology: Topology, options: TopologyOptions | None) -> Iterable[str]:
+    if options is None:
+        options = _topology_options().read({})
+    tasks = sum(task_count(component, options) for component in topology.components.values())
+    system = num_ackers(options) + num_eventloggers(options)
     if tasks + system > TASKS_MAX:
         also = f" and {system} of the system (ackers, event loggers)" if system else ""
         yield f"the topology has {tasks} tasks{also}; the limit is {TASKS_MAX}"
@@ -282,30 +286,26 @@ def _names(names: Collection[str]) -> str:
 # ---- What runs ----
 
 
-def num_ackers(conf: Mapping[str, Any], workers: int | None = None) -> int:
+def num_ackers(options: TopologyOptions) -> int:
     """Acker executors: `topology.acker.executors`, else one a worker. 0: nothing is tracked."""
-    ackers = conf.get("topology.acker.executors")
-    if ackers is None:
-        ackers = conf.get("topology.workers", 1) if workers is None else workers
-    return int(ackers)
+    ackers = options.topology_acker_executors
+    return options.topology_workers if ackers is None else ackers
 
 
-def num_eventloggers(conf: Mapping[str, Any], workers: int | None = None) -> int:
+def num_eventloggers(options: TopologyOptions) -> int:
     """Event logger executors: `topology.eventlogger.executors`, one a worker when null."""
-    loggers = conf.get("topology.eventlogger.executors", 0)
-    if loggers is None:
-        loggers = conf.get("topology.workers", 1) if workers is None else workers
-    return int(loggers)
+    loggers = options.topology_eventlogger_executors
+    return options.topology_workers if loggers is None else loggers
 
 
-def system_topology(topology: Topology, conf: Mapping[str, Any]) -> Topology:
-    """The topology with what the system adds. `conf` is its normalized configuration, as stored.
-    One that has been through here already is returned as it is."""
+def system_topology(topology: Topology, options: TopologyOptions) -> Topology:
+    """The topology with what the system adds, by the options of its stored configuration. One that
+    has been through here already is returned as it is."""
     if SYSTEM_COMPONENT in topology.components:
         return topology
     wanted = {s for c in topology.components.values() for s in c.inputs}
     components = {i: _with_dead_letters(c, wanted) for i, c in topology.components.items()}
-    ackers, eventloggers = num_ackers(conf), num_eventloggers(conf)
+    ackers, eventloggers = num_ackers(options), num_eventloggers(options)
     if ackers:
         components = {i: _with_acking(c) for i, c in components.items()}
         components[ACKER_COMPONENT] = _acker(topology, ackers)
@@ -414,32 +414,37 @@ def _system_component() -> Component:
 # ---- Tasks and executors ----
 
 
-def task_count(component: Component, conf: Mapping[str, Any]) -> int:
+def _topology_options() -> type[TopologyOptions]:
+    # Imported late: the definition of a topology, and so `import squall`, does without msgspec.
+    from squall_common.config.options.typed import TopologyOptions
+
+    return TopologyOptions
+
+
+def task_count(component: Component, options: TopologyOptions) -> int:
     """Tasks of a component: `topology.tasks` (its own, else the topology's), else as many as it has
-    executors; at most `topology.max.task.parallelism`."""
-    tasks = component.conf.get("topology.tasks")
-    system = is_system_id(component.id)
-    if tasks is None and not system:
-        tasks = conf.get("topology.tasks")
-    if tasks is None:
-        tasks = _executors_wanted(component)
-    limit = component.conf.get("topology.max.task.parallelism")
-    if limit is None:
-        limit = conf.get("topology.max.task.parallelism")
+    executors; at most `topology.max.task.parallelism`. Raises ConfigError for a configuration of
+    the component that is wrong."""
+    executors = _executors_wanted(component)
     # The number of ackers is part of every message's id and is what the conf says.
-    return int(tasks) if limit is None or system else min(int(tasks), int(limit))
+    if is_system_id(component.id):
+        return executors
+    own = _topology_options().read(component.conf, where=component.id)
+    tasks = own.topology_tasks or options.topology_tasks or executors
+    limit = own.topology_max_task_parallelism or options.topology_max_task_parallelism
+    return tasks if limit is None else min(tasks, limit)
 
 
 def _executors_wanted(component: Component) -> int:
     return 1 if component.parallelism is None else component.parallelism
 
 
-def component_tasks(topology: Topology, conf: Mapping[str, Any]) -> dict[int, str]:
+def component_tasks(topology: Topology, options: TopologyOptions) -> dict[int, str]:
     """The component of each task: tasks are numbered from 1, component by component, sorted by id.
     Takes the topology as submitted or as compiled. Raises InvalidTopologyError for more than
     TASKS_MAX."""
-    components = system_topology(topology, conf).components
-    counts = [(i, task_count(components[i], conf)) for i in sorted(components)]
+    components = system_topology(topology, options).components
+    counts = [(i, task_count(components[i], options)) for i in sorted(components)]
     total = sum(count for _, count in counts)
     if total > TASKS_MAX:  # a submit is refused; what is stored may be damaged, or another's
         raise InvalidTopologyError(f"the topology has {total} tasks; the limit is {TASKS_MAX}")
@@ -447,14 +452,14 @@ def component_tasks(topology: Topology, conf: Mapping[str, Any]) -> dict[int, st
     return dict(enumerate(names, start=1))
 
 
-def component_parallelism(topology: Topology, conf: Mapping[str, Any]) -> dict[str, int]:
+def component_parallelism(topology: Topology, options: TopologyOptions) -> dict[str, int]:
     """Executors of each component at the start, at most one a task; without those that have no
     tasks. Takes the topology as submitted or as compiled."""
-    components = system_topology(topology, conf).components
+    components = system_topology(topology, options).components
     found = {}
     for component_id in sorted(components):
         component = components[component_id]
-        tasks = task_count(component, conf)
+        tasks = task_count(component, options)
         if tasks:
             found[component_id] = min(max(_executors_wanted(component), 1), tasks)
     return found

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from squall_common.config.schema import SCHEMA
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import (
     Component,
@@ -171,10 +172,13 @@ def _conf(json_conf: str | None) -> dict[str, Any]:
         return {}
     if not isinstance(conf, dict):
         raise InvalidTopologyError(f"its json_conf is {json_conf[:80]!r}; expected a JSON object")
-    tasks = conf.get("topology.tasks")
-    if isinstance(tasks, float) and tasks.is_integer():  # some clients know no integers
-        conf["topology.tasks"] = int(tasks)
-    return conf
+    return {key: _as_read(key, value) for key, value in conf.items()}
+
+
+def _as_read(key: str, value: Any) -> Any:
+    kind = SCHEMA.get(key)
+    # Some clients know no integers. What is wrong is reported with the topology's other problems.
+    return kind.read(value) if kind is not None and kind.check(value) else value
 
 
 def _refuse_constant(text: str) -> Any:

@@ -8,11 +8,11 @@ callers create. Administrators (`nimbus.admins`) may do everything; supervisors
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from squall_common.cluster.values import Access
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.errors import SquallError
 from squall_common.names import ANONYMOUS
 
@@ -31,11 +31,11 @@ class Caller:
     is_supervisor: bool = False
 
     @classmethod
-    def from_conf(cls, principal: str | None, conf: Mapping[str, Any]) -> Caller:
+    def of(cls, principal: str | None, options: NimbusOptions) -> Caller:
         return cls(
             principal or ANONYMOUS,
-            principal is not None and principal in (conf.get("nimbus.admins") or ()),
-            principal is not None and principal in (conf.get("nimbus.supervisor.users") or ()),
+            principal is not None and principal in (options.nimbus_admins or ()),
+            principal is not None and principal in (options.nimbus_supervisor_users or ()),
         )
 
 

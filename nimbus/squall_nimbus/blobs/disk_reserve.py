@@ -13,7 +13,6 @@ from typing import Protocol
 
 from squall_common.errors import SquallError
 
-KEY = "nimbus.disk.reserve.mb"
 _MB = 1024 * 1024
 _DISK_SHARE_MAX = 10  # on a small disk the reserve is at most a tenth
 
@@ -56,5 +55,5 @@ class DiskReserve:
                 f"cannot store {what}: the disk of Nimbus has {free // _MB} MB left, "
                 f"and {reserve / _MB:.0f} MB must stay free",
                 hint=f"Free space on the file system of {self._folder} on Nimbus' host, "
-                f"or lower {KEY} there.",
+                "or lower nimbus.disk.reserve.mb there.",
             )

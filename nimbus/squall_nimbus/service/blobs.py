@@ -25,7 +25,7 @@ class BlobCalls(Calls):
     permission of a call, and a blob's access list on what the caller may do with that blob."""
 
     def _caller(self, call: Call) -> Caller:
-        return Caller.from_conf(call.principal, self.nimbus.conf)
+        return Caller.of(call.principal, self.nimbus.options)
 
     def _allowed(self, call: Call, key: str, bits: int) -> BlobMeta:
         """Return the blob's meta if the caller has access. Raises BlobNotFoundError,

@@ -118,7 +118,7 @@ class LifecycleCalls(Calls):
         def size_of(workers: int | None, executors: Mapping[str, int]) -> list[str]:
             wanted = {**base.component_executors, **executors}
             return size_problems(
-                self.nimbus.conf,
+                self.nimbus.options,
                 base.num_workers if workers is None else workers,
                 sum(wanted.values()),
             )
@@ -127,7 +127,7 @@ class LifecycleCalls(Calls):
             check_rebalance,
             await self.nimbus.reader.stored(topology_id),
             asked,
-            lambda conf: self.nimbus.submitter.blob_problems(conf, base.owner),
+            lambda overrides: self.nimbus.submitter.blob_problems(overrides, base.owner),
             size_of,
         )
         await self.nimbus.control.handle(name, Rebalance(checked))

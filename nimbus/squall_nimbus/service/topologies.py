@@ -124,9 +124,11 @@ class TopologyCalls(Calls):
     async def getTopologyConf(self, call: Call, id: str | None) -> str:
         stored = await self.nimbus.reader.stored(needed(id, "id"))
         # Clients reconnect to the Nimbus that this names.
-        here = {key: self.nimbus.conf[key] for key in ("nimbus.thrift.port",)}
-        if self.nimbus.conf.get("nimbus.seeds"):
-            here["nimbus.seeds"] = self.nimbus.conf["nimbus.seeds"]
+        options = self.nimbus.options
+        here = {
+            "nimbus.thrift.port": options.nimbus_thrift_port,
+            "nimbus.seeds": options.nimbus_seeds,
+        }
         return views.shown_conf({**stored.conf, **here, "storm.id": stored.id})
 
     @operation("getTopology")

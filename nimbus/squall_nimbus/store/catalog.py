@@ -18,6 +18,7 @@ from typing import Any
 
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import Access, StormBase
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.files import make_private_dirs, sync_dir, write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -28,7 +29,7 @@ from squall_common.names import (
     jar_blob_key,
     topology_of_blob,
 )
-from squall_common.security.curve import has_key
+from squall_common.topology.encryption import has_key
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.prepared import prepare
 from squall_common.topology.system import compute_executors
@@ -51,6 +52,7 @@ class StoredTopology:
     submitted: storm.StormTopology
     compiled: Topology  # with the system's components
     conf: Mapping[str, Any]  # normalized
+    options: TopologyOptions  # the options in it
     task_to_component: Mapping[int, str]
 
     def component_of(self, base: StormBase) -> dict[Executor, str]:
@@ -67,7 +69,7 @@ class StoredTopology:
         """The keys of other blobs that it needs, from `topology.blobstore.map` and its
         dependencies."""
         return {
-            *(self.conf.get("topology.blobstore.map") or ()),
+            *(self.options.topology_blobstore_map or ()),
             *(self.submitted.dependency_jars or ()),
             *(self.submitted.dependency_artifacts or ()),
         }
@@ -75,7 +77,7 @@ class StoredTopology:
     @property
     def message_timeout_secs(self) -> int:
         """`topology.message.timeout.secs`, in whole seconds."""
-        return max(0, round(float(self.conf.get("topology.message.timeout.secs", 30))))
+        return round(self.options.topology_message_timeout_secs)
 
 
 def compile_topology(
@@ -83,7 +85,14 @@ def compile_topology(
 ) -> StoredTopology:
     """Derive everything. Raises the errors of `squall_common.topology.prepared.prepare`."""
     made = prepare(submitted, conf)
-    return StoredTopology(topology_id, submitted, made.topology, made.conf, made.task_to_component)
+    return StoredTopology(
+        topology_id,
+        submitted,
+        made.topology,
+        made.conf,
+        TopologyOptions.read(made.conf),
+        made.task_to_component,
+    )
 
 
 def code_blob_keys(topology_id: str) -> tuple[str, str, str]:

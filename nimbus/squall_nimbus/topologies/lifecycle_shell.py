@@ -19,7 +19,7 @@ from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import conf_blob_key, curve_blob_key, topology_name_of
-from squall_common.security.curve import has_key
+from squall_common.topology.encryption import has_key
 from squall_nimbus.all_topologies import read_storms
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError

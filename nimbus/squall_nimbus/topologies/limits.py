@@ -10,12 +10,12 @@ written: a topology that was accepted can always be moved.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from squall_common.cluster import codec
 from squall_common.cluster.store import NODE_BYTES_MAX
 from squall_common.cluster.values import Assignment
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.config.schema import TASKS_MAX
 from squall_common.topology.model import Executor, WorkerSlot
 
@@ -29,10 +29,10 @@ _HEX = "0123456789abcdef"
 _START_SECS = 10**8  # start times lie within three years
 
 
-def size_problems(nimbus_conf: Mapping[str, Any], workers: int, executors: int) -> list[str]:
+def size_problems(nimbus: NimbusOptions, workers: int, executors: int) -> list[str]:
     """List what is wrong with a topology of this size, including system executors. Takes some
     0.2 s when it encodes, so do not call it on an event loop."""
-    problems = [*_allowed(nimbus_conf, workers, executors)]
+    problems = [*_allowed(nimbus, workers, executors)]
     if not problems and executors > TASKS_MAX:
         problems.append(f"the topology asks for {executors} executors; the limit is {TASKS_MAX}")
     if not problems and executors > _ALWAYS_FITS:
@@ -46,12 +46,16 @@ def size_problems(nimbus_conf: Mapping[str, Any], workers: int, executors: int) 
     return problems
 
 
-def _allowed(nimbus_conf: Mapping[str, Any], workers: int, executors: int) -> Iterable[str]:
-    for key, what, asked in (
-        ("nimbus.slots.perTopology", "workers", workers),
-        ("nimbus.executors.perTopology", "executors", executors),
+def _allowed(nimbus: NimbusOptions, workers: int, executors: int) -> Iterable[str]:
+    for key, limit, what, asked in (
+        ("nimbus.slots.perTopology", nimbus.nimbus_slots_per_topology, "workers", workers),
+        (
+            "nimbus.executors.perTopology",
+            nimbus.nimbus_executors_per_topology,
+            "executors",
+            executors,
+        ),
     ):
-        limit = nimbus_conf.get(key)
         if limit is not None and asked > limit:
             yield f"the topology asks for {asked} {what}; this cluster allows {limit} ({key})"
 

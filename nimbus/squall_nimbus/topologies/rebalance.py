@@ -10,6 +10,7 @@ from typing import Any
 from squall_common.cluster.values import RebalanceOptions
 from squall_common.config.load import check_json, validate_conf
 from squall_common.config.options.judge import mapped, without_made_up
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.config.schema import TASKS_MAX
 from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_nimbus.store.catalog import StoredTopology
@@ -37,12 +38,12 @@ _FIXED_PREFIXES = ("topology.submitter.", "storm.zookeeper.", "nimbus.")
 def check_rebalance(
     topology: StoredTopology,
     options: RebalanceOptions,
-    blob_problems: Callable[[Mapping[str, Any]], list[str]],
+    blob_problems: Callable[[TopologyOptions], list[str]],
     size_problems: Callable[[int | None, Mapping[str, int]], list[str]],
 ) -> RebalanceOptions:
-    """Return the options, made canonical. `blob_problems(conf)` lists what is wrong with the blobs
-    that a configuration names, `size_problems(workers, executors)` with the size that the topology
-    would have. Raises InvalidTopologyError, which lists all problems."""
+    """Return the options, made canonical. `blob_problems(options)` lists what is wrong with the
+    blobs that a configuration names, `size_problems(workers, executors)` with the size that the
+    topology would have. Raises InvalidTopologyError, which lists all problems."""
     problems = []
     if options.wait_secs is not None and options.wait_secs < 0:
         problems.append(f"wait time {options.wait_secs} s is negative")
@@ -67,8 +68,8 @@ def check_rebalance(
     overrides = None
     if options.topology_conf_overrides:
         conf = parse_conf(options.topology_conf_overrides)
-        problems += _override_problems(conf)
-        problems += blob_problems(conf)
+        wrong = _override_problems(conf)
+        problems += wrong or blob_problems(TopologyOptions.read(conf))
         conf = {**without_made_up(conf), **mapped(conf)}
         overrides = json.dumps(conf, sort_keys=True) if conf else None
     if problems:

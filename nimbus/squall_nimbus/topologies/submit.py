@@ -22,6 +22,7 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, NodeExistsError, StoreError
 from squall_common.cluster.values import Credentials, StormBase, TopologyStatus
 from squall_common.config.load import normalize_topology_conf, warn_of_ignored
+from squall_common.config.options.typed import NimbusOptions, TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import ConfigError, InvalidTopologyError, SquallError
@@ -29,7 +30,6 @@ from squall_common.history.settings import (
     HistoryUnavailableError,
     check_available,
     history_url,
-    is_on,
 )
 from squall_common.names import is_key_blob, make_topology_id, topology_name_error
 from squall_common.packaging.blob_map import parse_blob_map
@@ -90,6 +90,7 @@ class Submitter:
         inbox: Inbox,
         control: Control,
         *,
+        options: NimbusOptions,
         conf: Mapping[str, Any],
         clock: Clock,
         fence: Callable[[], Awaitable[Fence]],
@@ -103,7 +104,8 @@ class Submitter:
         self._replication = replication
         self._inbox = inbox
         self._control = control
-        self._conf = conf
+        self._options = options
+        self._conf = conf  # below that of each topology
         self._clock = clock
         self._fence = fence
         self._packages = PackageChecks()
@@ -137,8 +139,7 @@ class Submitter:
             "topology_submitted", topology_id=topology.id, owner=submission.owner,
             status=submission.initial_status.name,
         )  # fmt: skip
-        conf = topology.conf
-        self._tell(topology.id, "submitted", f"workers={conf.get('topology.workers', 1)}")
+        self._tell(topology.id, "submitted", f"workers={topology.options.topology_workers}")
         await self._start(topology.id)
         return topology.id
 
@@ -181,7 +182,7 @@ class Submitter:
                 self._check, submission, topology_id, check_time
             )
         dependencies = (*topology.dependency_jars, *topology.dependency_artifacts)
-        problems = self.blob_problems(compiled.conf, submission.owner, dependencies)
+        problems = self.blob_problems(compiled.options, submission.owner, dependencies)
         if problems:
             raise InvalidTopologyError.listing(problems)
         if submission.topology.shared_memory:  # Storm's own default scheduler ignores it as well
@@ -206,30 +207,31 @@ class Submitter:
         conf["storm.id"] = topology_id
         conf["topology.submitter.user"] = submission.owner
         conf["topology.submitter.principal"] = submission.principal
-        validate_topology(topology, conf, check_time=check_time)
-        if is_on(conf):  # say now that no history could be written
+        options = TopologyOptions.read(conf, where="topology conf")
+        validate_topology(topology, options, check_time=check_time)
+        if options.topology_history_enable:  # say now that no history could be written
             try:
-                check_available(history_url(self._conf))
+                check_available(history_url(self._options))
             except HistoryUnavailableError as error:
                 raise InvalidTopologyError(error.message, hint=error.hint) from error
         check_time()
         problems = size_problems(
-            self._conf,
-            int(conf.get("topology.workers", 1)),
-            sum(component_parallelism(topology, conf).values()),
+            self._options,
+            options.topology_workers,
+            sum(component_parallelism(topology, options).values()),
         )
         if problems:
             raise InvalidTopologyError.listing(problems)
         return topology, compile_topology(topology_id, submission.topology, conf)
 
     def blob_problems(
-        self, conf: Mapping[str, Any], owner: str | None, dependencies: Sequence[str] = ()
+        self, options: TopologyOptions, owner: str | None, dependencies: Sequence[str] = ()
     ) -> list[str]:
         """List what is wrong with the blobs that a topology names: they must exist, its owner must
         be allowed to read them (a blob's key is not a secret), and their local names must do no
         harm in a worker's folder (CVE-2026-82427)."""
-        caller = Caller.from_conf(owner, self._conf)
-        links, problems = parse_blob_map(conf.get("topology.blobstore.map"))
+        caller = Caller.of(owner, self._options)
+        links, problems = parse_blob_map(options.topology_blobstore_map)
         named = [(f"topology.blobstore.map names blob {link.key!r}", link.key) for link in links]
         named += [(f"dependency blob {key!r}", key) for key in dependencies]
         for what, key in named:
@@ -244,12 +246,12 @@ class Submitter:
             name=submission.name,
             status=TopologyStatus.INACTIVE,
             prev_status=submission.initial_status,
-            num_workers=int(topology.conf.get("topology.workers", 1)),
-            component_executors=component_parallelism(topology.compiled, topology.conf),
+            num_workers=topology.options.topology_workers,
+            component_executors=component_parallelism(topology.compiled, topology.options),
             launch_time_secs=int(self._clock.time()),
             owner=submission.owner,
             principal=submission.principal,
-            topology_version=topology.conf.get("topology.version"),
+            topology_version=topology.options.topology_version,
         )
 
     async def _create(

@@ -42,7 +42,8 @@ from squall_common.names import (
 from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.archive.unpack import extract
 from squall_common.packaging.blob_map import BlobLink, parse_blob_map
-from squall_common.security.curve import KEY_FILE, has_key
+from squall_common.security.curve import KEY_FILE
+from squall_common.topology.encryption import has_key
 from squall_supervisor.blobs.cache import BlobCache
 from squall_supervisor.blobs.manifest import first_difference, make_manifest, write_manifest
 from squall_supervisor.blobs.source import BlobError, BlobSource, LocalizeError

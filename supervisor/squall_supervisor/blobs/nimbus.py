@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from squall_common.client.nimbus import NimbusClient
+from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import NimbusError
 from squall_common.security.curve import CurveKey
@@ -41,7 +44,8 @@ class NimbusBlobs:
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any], *, retries_max: int) -> NimbusBlobs:
         # A single try: callers that ask for the blobs come back by themselves.
-        once = {**conf, "storm.nimbus.retry.times": 0}
+        options = ClientOptions.read(conf)
+        once = msgspec.structs.replace(options, storm_nimbus_retry_times=0)
         return cls(lambda: NimbusClient.connect(once), retries_max=retries_max)
 
     async def fetch(self, keys: dict[str, Path]) -> dict[str, int]:

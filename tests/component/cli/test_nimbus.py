@@ -15,7 +15,7 @@ from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
 
 from squall_cli.main import run
 from squall_cli.reports import ReportOrder, run_report
-from squall_common.config.load import default_conf
+from squall_common.config.options.typed import ClientOptions
 from squall_thrift import storm
 
 
@@ -557,12 +557,13 @@ def test_a_history_is_looked_for_where_this_machine_or_else_nimbus_says(
 
     monkeypatch.setattr("squall_cli.reports.subprocess.Popen", Child)
     monkeypatch.setattr("squall_cli.entry.wait_for_child", lambda child: 0)
-    conf = {**default_conf(), **nimbus.conf, "storm.nimbus.retry.times": 0}
-    conf["storm.local.dir"] = "/here"
+    conf = {**nimbus.conf, "storm.nimbus.retry.times": 0, "storm.local.dir": "/here"}
+    here = ClientOptions.read(conf)
+    set_here = ClientOptions.read({**conf, "storm.history.dir": "/mine"})
     nimbus.answers["getNimbusConf"] = json.dumps({"storm.local.dir": "/of/nimbus"})
-    run_report({**conf, "storm.history.dir": "/mine"}, ReportOrder("t"))
-    run_report({**conf, "storm.history.dir": "/mine"}, ReportOrder("t", history="s3://b/h"))
+    run_report(set_here, ReportOrder("t"))
+    run_report(set_here, ReportOrder("t", history="s3://b/h"))
     assert not nimbus.calls
-    run_report(conf, ReportOrder("t"))
-    run_report({**conf, "nimbus.thrift.port": 1}, ReportOrder("t"))
+    run_report(here, ReportOrder("t"))
+    run_report(ClientOptions.read({**conf, "nimbus.thrift.port": 1}), ReportOrder("t"))
     assert asked_for == ["/mine", "s3://b/h", "/of/nimbus/history", "/here/history"]

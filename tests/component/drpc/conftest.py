@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from squall_common.config.load import default_conf
+from squall_common.config.options.typed import DrpcOptions
 from squall_drpc.daemon import DrpcServer
 
 Serve = Callable[..., AbstractAsyncContextManager[DrpcServer]]
@@ -20,7 +20,7 @@ def serve() -> Serve:
     @asynccontextmanager
     async def serving(**changes: Any) -> AsyncIterator[DrpcServer]:
         ports = dict.fromkeys(("drpc.port", "drpc.invocations.port", "drpc.http.port"), 0)
-        server = DrpcServer({**default_conf(), **ports, **changes})
+        server = DrpcServer(DrpcOptions.read({**ports, **changes}))
         await server.start()
         try:
             yield server

@@ -264,7 +264,7 @@ def test_a_misspelled_option_is_warned_of(runner, nimbus):
     runner.write("wc.py", WORDS, f'if __name__ == "__main__":\n    {call}\n')
     result = runner.run("wc", conf=nimbus.conf)
     assert result.status == 0
-    assert "unknown option topology.worker; did you mean topology.workers?" in result.err
+    assert "unknown option topology.worker (did you mean topology.workers?)" in result.err
     assert json.loads(nimbus.called("submitTopologyWithOpts")[0][2])["topology.worker"] == 2
 
 

@@ -28,6 +28,7 @@ from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa
 from squall_common.client.nimbus import NimbusClient
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import TopologyStatus
+from squall_common.config.options.typed import ClientOptions, NimbusOptions
 from squall_common.errors import NimbusError
 from squall_nimbus.store.catalog import topology_blob_keys
 from squall_thrift import storm
@@ -62,7 +63,7 @@ class Nimbuses:
 
         async def found() -> NimbusClient | None:
             try:
-                return await NimbusClient.connect(conf)
+                return await NimbusClient.connect(ClientOptions.read(conf))
             except NimbusError:
                 return None
 
@@ -219,7 +220,7 @@ async def _killed_at(
     topology."""
     folder.mkdir()
     nimbuses = Nimbuses(conf, start, folder)
-    state = ClusterState.from_conf(conf)  # noqa: F811
+    state = ClusterState.of(NimbusOptions.read(conf))  # noqa: F811
     await state.start()
     try:
         return await _outcomes(nimbuses, state, steps)
@@ -388,7 +389,7 @@ async def test_a_leader_that_was_paused_and_continues_writes_nothing(
     conf["storm.zookeeper.port"] = int(own_zookeeper.address.split(":")[1])
     conf["nimbus.monitor.freq.secs"] = 0.2
     nimbuses = Nimbuses(conf, start, tmp_path)
-    cluster = ClusterState.from_conf(conf)
+    cluster = ClusterState.of(NimbusOptions.read(conf))
     await cluster.start()
     try:
         await register(cluster)

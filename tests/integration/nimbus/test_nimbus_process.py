@@ -20,6 +20,7 @@ from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import SupervisorInfo, TopologyStatus
 from squall_common.config.load import default_conf
+from squall_common.config.options.typed import NimbusOptions
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient, ThriftTransportError
 from squall_thrift.messages import ThriftApplicationError
@@ -112,7 +113,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture
 async def state(conf: dict[str, Any]) -> AsyncIterator[ClusterState]:
-    state = ClusterState.from_conf(conf)
+    state = ClusterState.of(NimbusOptions.read(conf))
     await state.start()
     yield state
     await state.close()
@@ -241,7 +242,7 @@ async def test_a_standby_takes_over_when_the_leader_dies(conf, start, state, tmp
 
 async def test_a_dead_supervisors_executors_are_moved(conf, start, state) -> None:
     nimbus = await start(conf).ready()
-    other = ClusterState.from_conf(conf)
+    other = ClusterState.of(NimbusOptions.read(conf))
     await other.start()
     await register(other, "sup-lost")
     try:

@@ -18,6 +18,7 @@ from squall_cli.zookeeper import DevZooKeeper
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import Assignment
 from squall_common.config.load import default_conf
+from squall_common.config.options.typed import SupervisorOptions
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_supervisor.records import processes
 from squall_supervisor.records.worker_record import WorkerRecord
@@ -132,7 +133,7 @@ async def operator(
 
 @pytest.fixture
 async def cluster(operator: Operator) -> AsyncIterator[ClusterState]:
-    cluster = ClusterState.from_conf(operator.conf)
+    cluster = ClusterState.of(SupervisorOptions.read(operator.conf))
     await cluster.start()
     yield cluster
     await cluster.close()

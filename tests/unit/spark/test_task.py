@@ -10,6 +10,7 @@ from tests.support.spark_plans import plan_for, run_here
 
 from squall import TopologyBuilder
 from squall_common.component.groupings import stable_hash
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.system import component_tasks
 from squall_spark.task import TaskFailedError
 
@@ -37,7 +38,7 @@ def test_a_fields_grouping_picks_the_task_that_the_cluster_would() -> None:
     builder.bolt("pair", st.Pair(7)).shuffle("numbers")
     builder.bolt("told", st.Told(), parallelism=3).fields("pair", "key")
     plan = plan_for(builder)
-    cluster = component_tasks(builder.build(), plan.conf)
+    cluster = component_tasks(builder.build(), TopologyOptions.read(plan.conf))
     tasks = sorted(task for task, component in cluster.items() if component == "told")
     out = run_here(plan)["told"]
     assert len(out) == 20
@@ -49,7 +50,7 @@ def test_tasks_have_the_numbers_of_the_cluster_ackers_included() -> None:
     builder = numbers()
     builder.bolt("told", st.Told(), parallelism=2).shuffle("numbers")
     plan = plan_for(builder, conf={"topology.workers": 3})
-    cluster = component_tasks(builder.build(), plan.conf)
+    cluster = component_tasks(builder.build(), TopologyOptions.read(plan.conf))
     mine = {t: c for t, c in plan.task_to_component.items() if t not in plan.sink_tasks}
     assert mine == {t: c for t, c in cluster.items() if c != "__acker"}
     assert min(mine) == 4  # after three ackers

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from squall_common.component.metrics import DataPoint, TaskInfo
+from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.clock import Clock
+from squall_common.daemon.folders import Folder
 from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.daemon.logs import get_logger
 from squall_common.history.schema import TEXT_CHARS_MAX, Row
-from squall_common.history.settings import HistorySettings, history_folder, is_on
+from squall_common.history.settings import HistorySettings, history_url, is_on
 from squall_common.history.writer import HistoryWriter
 
 if TYPE_CHECKING:
@@ -42,9 +44,9 @@ class WorkerHistory:
         self._before_reading = before_reading
         self._spec = spec
         self._clock = clock
-        self._settings = HistorySettings.of(conf)
+        self._settings = HistorySettings.of(TopologyOptions.read(conf))
         self._writer = HistoryWriter(
-            history_folder(spec.daemon_conf),
+            Folder(history_url(WorkerOptions.read(spec.daemon_conf))),
             worker=f"{spec.hostname}:{spec.port}",
             incarnation=str(spec.incarnation),
             clock=clock,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from squall_common.cluster import questions
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import Store, StoreError
+from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.logs import get_logger
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def ask_aside(daemon_conf: Mapping[str, Any], topology_id: str) -> Ask:
 
     def ask(roots: Collection[int], secs: float) -> Mapping[int, str]:
         async def run() -> Mapping[int, str]:
-            state = ClusterState.from_conf(daemon_conf)
+            state = ClusterState.of(WorkerOptions.read(daemon_conf))
             try:
                 async with asyncio.timeout(secs):
                     await state.store.start()

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import ErrorInfo
+from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
@@ -241,7 +242,7 @@ def send_aside(daemon_conf: dict[str, Any], topology_id: str) -> Send:
 
     def send(errors: Errors, secs: float) -> None:
         async def report() -> None:
-            state = ClusterState.from_conf(daemon_conf)
+            state = ClusterState.of(WorkerOptions.read(daemon_conf))
             try:
                 async with asyncio.timeout(secs):
                     await state.store.start()

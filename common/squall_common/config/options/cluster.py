@@ -70,7 +70,7 @@ OPTIONS = (
         'nodes share, or a URL that fsspec knows (s3://bucket/history); null: "history" in '
         "storm.local.dir, which is enough on one machine.",
         scope=DAEMON,
-        readers=NIMBUS | WORKER | COMMAND,
+        readers=NIMBUS | SUPERVISOR | WORKER | COMMAND,
         storm=OURS,
     ),
     Option(
@@ -79,7 +79,7 @@ OPTIONS = (
         168,
         "Age at which files of the history are deleted, in hours; 0: never.",
         scope=DAEMON,
-        readers=WORKER,
+        readers=NIMBUS | SUPERVISOR,
         unit="hours",
         storm=OURS,
     ),

@@ -129,7 +129,7 @@ OPTIONS = (
         3772,
         "Port for the callers of DRPC functions (Thrift).",
         scope=DAEMON | TOPOLOGY,
-        readers=DRPC,
+        readers=DRPC | COMMAND,
     ),
     Option(
         "drpc.invocations.port",
@@ -162,7 +162,7 @@ OPTIONS = (
         600,
         "How long a DRPC request may take.",
         scope=DAEMON | TOPOLOGY,
-        readers=DRPC,
+        readers=DRPC | COMMAND,
         unit="seconds",
     ),
     Option(

@@ -88,7 +88,7 @@ OPTIONS = (
         "Record metrics, latencies, errors, events and a sample of the keys of fields "
         "groupings, for `storm spark report`. Needs squall[history] on the nodes.",
         scope=TOPOLOGY,
-        readers=WORKER,
+        readers=NIMBUS | WORKER,
         storm=OURS,
     ),
     Option(

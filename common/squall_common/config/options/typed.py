@@ -24,6 +24,7 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storm_history_dir: str | None = None
+    storm_history_retention_hours: float = 168.0  # hours
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
@@ -66,6 +67,8 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storm_workers_artifacts_dir: str = "workers-artifacts"
+    storm_history_dir: str | None = None
+    storm_history_retention_hours: float = 168.0  # hours
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
@@ -131,7 +134,6 @@ class WorkerOptions(Options, frozen=True, kw_only=True):
     storm_local_dir: str = "storm-local"
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     storm_history_dir: str | None = None
-    storm_history_retention_hours: float = 168.0  # hours
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
     storm_messaging_curve: bool | Literal["auto"] = "auto"
@@ -188,6 +190,8 @@ class ClientOptions(Options, frozen=True, kw_only=True):
     nimbus_thrift_port: int = 6627
     nimbus_thrift_max_buffer_size: int = 1048576  # bytes
     drpc_servers: tuple[str, ...] | None = None
+    drpc_port: int = 3772
+    drpc_request_timeout_secs: float = 600.0  # seconds
 
 
 class TopologyOptions(Options, frozen=True, kw_only=True):

@@ -8,20 +8,19 @@ import pytest
 from tests.support.fake_nimbus import fake_nimbus
 
 from squall_common.client.nimbus import NimbusClient, run_nimbus
-from squall_common.config.load import default_conf
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
 from squall_thrift import storm
 from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
 
 
-def conf_for(*seeds, retries=0, **more):
-    return {
-        **default_conf(),
-        "nimbus.seeds": list(seeds),
-        "storm.nimbus.retry.times": retries,
-        "storm.nimbus.retry.interval.millis": 1,
+def options_for(*seeds, retries=0, **more):
+    return ClientOptions(
+        nimbus_seeds=seeds or ("localhost",),
+        storm_nimbus_retry_times=retries,
+        storm_nimbus_retry_interval_millis=1,
         **more,
-    }
+    )
 
 
 def free_port():
@@ -37,22 +36,22 @@ async def list_topologies(nimbus):
 def test_a_call_reaches_the_leader_and_its_answer_comes_back():
     with fake_nimbus() as fake:
         fake.answers["getTopologySummaries"] = []
-        conf = conf_for(f"127.0.0.1:{fake.port}")
-        assert run_nimbus(conf, list_topologies) == []
+        options = options_for(f"127.0.0.1:{fake.port}")
+        assert run_nimbus(options, list_topologies) == []
         assert [name for name, _ in fake.calls] == ["getLeader", "getTopologySummaries"]
 
 
 def test_a_seed_without_a_port_has_nimbus_thrift_port():
     with fake_nimbus() as fake:
         fake.answers["getTopologySummaries"] = []
-        assert run_nimbus({**conf_for(), **fake.conf}, list_topologies) == []
+        assert run_nimbus(ClientOptions.read(fake.conf), list_topologies) == []
 
 
 def test_a_seed_that_does_not_answer_is_passed_over():
     with fake_nimbus() as fake:
         fake.answers["getTopologySummaries"] = []
-        conf = conf_for(f"127.0.0.1:{free_port()}", f"127.0.0.1:{fake.port}")
-        assert run_nimbus(conf, list_topologies) == []
+        options = options_for(f"127.0.0.1:{free_port()}", f"127.0.0.1:{fake.port}")
+        assert run_nimbus(options, list_topologies) == []
 
 
 def test_a_seed_that_hangs_is_passed_over_long_before_its_time_out(monkeypatch):
@@ -60,9 +59,12 @@ def test_a_seed_that_hangs_is_passed_over_long_before_its_time_out(monkeypatch):
     monkeypatch.setattr("squall_common.client.nimbus._LEADER_TIMEOUT_SECS", 1000.0)
     with socket.create_server(("127.0.0.1", 0)) as hangs, fake_nimbus() as fake:
         fake.answers["getTopologySummaries"] = []
-        conf = conf_for(f"127.0.0.1:{hangs.getsockname()[1]}", f"127.0.0.1:{fake.port}")
-        conf["storm.thrift.socket.timeout.ms"] = 1_000_000
-        assert run_nimbus(conf, list_topologies) == []
+        options = options_for(
+            f"127.0.0.1:{hangs.getsockname()[1]}",
+            f"127.0.0.1:{fake.port}",
+            storm_thrift_socket_timeout_ms=1_000_000.0,
+        )
+        assert run_nimbus(options, list_topologies) == []
         assert len(fake.called("getTopologySummaries")) == 1
 
 
@@ -72,7 +74,7 @@ def test_the_leader_that_a_seed_names_is_asked():
             host="127.0.0.1", port=leader.port, uptime_secs=1, isLeader=True, version="1"
         )
         leader.answers["getTopologySummaries"] = []
-        run_nimbus(conf_for(f"127.0.0.1:{follower.port}"), list_topologies)
+        run_nimbus(options_for(f"127.0.0.1:{follower.port}"), list_topologies)
         assert follower.called("getTopologySummaries") == []
         assert len(leader.called("getTopologySummaries")) == 1
 
@@ -84,7 +86,7 @@ def test_a_leader_that_cannot_be_reached_is_named():
             host="127.0.0.1", port=port, uptime_secs=1, isLeader=True, version="1"
         )
         with pytest.raises(NimbusError) as caught:
-            run_nimbus(conf_for(f"127.0.0.1:{follower.port}"), list_topologies)
+            run_nimbus(options_for(f"127.0.0.1:{follower.port}"), list_topologies)
     assert f"127.0.0.1:{port}" in str(caught.value)
     assert f"the leader, as 127.0.0.1:{follower.port} says" in str(caught.value)
 
@@ -94,7 +96,7 @@ def test_a_wrong_address_is_reported_with_all_attempts(caplog):
     port = free_port()
     started = time.monotonic()
     with pytest.raises(NimbusError) as caught:
-        run_nimbus(conf_for(f"127.0.0.1:{port}", retries=2), list_topologies)
+        run_nimbus(options_for(f"127.0.0.1:{port}", retries=2), list_topologies)
     assert f"Nimbus cannot be reached: Nimbus at 127.0.0.1:{port}" in caught.value.message
     assert "nimbus.seeds" in (caught.value.hint or "")
     assert [r.getMessage().split()[0] for r in caplog.records] == ["nimbus_not_reached"] * 2
@@ -104,7 +106,7 @@ def test_a_wrong_address_is_reported_with_all_attempts(caplog):
 @pytest.mark.parametrize("seed", ["h:x", "h:70000", "h:0"])
 def test_a_seed_that_is_not_an_address_is_reported(seed):
     with pytest.raises(NimbusError, match="is neither a host nor host:port"):
-        run_nimbus(conf_for(seed), list_topologies)
+        run_nimbus(options_for(seed), list_topologies)
 
 
 def test_while_no_leader_is_elected_the_client_tries_again():
@@ -114,7 +116,7 @@ def test_while_no_leader_is_elected_the_client_tries_again():
         with pytest.raises(
             NimbusError, match=r"no Nimbus leads: .*does not know the leader"
         ) as caught:
-            run_nimbus(conf_for(f"127.0.0.1:{fake.port}", retries=2), list_topologies)
+            run_nimbus(options_for(f"127.0.0.1:{fake.port}", retries=2), list_topologies)
         assert len(fake.called("getLeader")) == 3
         assert "ZooKeeper" in caught.value.hint
 
@@ -128,7 +130,7 @@ def test_while_zookeeper_is_away_the_client_gives_up_soon():
         )
         fake.delays["getLeader"] = 2.0
         with pytest.raises(NimbusError, match=f"no Nimbus reaches ZooKeeper: .*{away}") as caught:
-            run_nimbus(conf_for(f"127.0.0.1:{fake.port}", retries=5), list_topologies)
+            run_nimbus(options_for(f"127.0.0.1:{fake.port}", retries=5), list_topologies)
         assert len(fake.called("getLeader")) == 1
         assert "topologies run on" in caught.value.hint
 
@@ -138,7 +140,8 @@ def test_declared_exceptions_come_as_they_are():
         fake.answers["killTopology"] = storm.NotAliveException(msg="wc is not alive")
         with pytest.raises(storm.NotAliveException) as caught:
             run_nimbus(
-                conf_for(f"127.0.0.1:{fake.port}"), lambda nimbus: nimbus.call("killTopology", "wc")
+                options_for(f"127.0.0.1:{fake.port}"),
+                lambda nimbus: nimbus.call("killTopology", "wc"),
             )
     assert caught.value.msg == "wc is not alive"
 
@@ -155,7 +158,7 @@ def test_an_argument_that_storms_types_cannot_hold_is_said(name, wait_secs, said
         options = storm.KillOptions(wait_secs=wait_secs)
         with pytest.raises(NimbusError, match=rf"killTopologyWithOpts cannot .*{said}"):
             run_nimbus(
-                conf_for(f"127.0.0.1:{fake.port}"),
+                options_for(f"127.0.0.1:{fake.port}"),
                 lambda nimbus: nimbus.call("killTopologyWithOpts", name, options),
             )
         assert not fake.called("killTopologyWithOpts")
@@ -163,19 +166,19 @@ def test_an_argument_that_storms_types_cannot_hold_is_said(name, wait_secs, said
 
 def test_a_call_that_is_too_large_is_said_with_its_size():
     with fake_nimbus() as fake:
-        conf = conf_for(f"127.0.0.1:{fake.port}")
-        limit = conf["nimbus.thrift.max_buffer_size"]
+        options = options_for(f"127.0.0.1:{fake.port}")
+        limit = options.nimbus_thrift_max_buffer_size
         with pytest.raises(NimbusError) as caught:
-            run_nimbus(conf, lambda nimbus: nimbus.call("killTopology", "x" * 20 * limit))
+            run_nimbus(options, lambda nimbus: nimbus.call("killTopology", "x" * 20 * limit))
     assert f"bytes, and Nimbus takes {limit} unless" in caught.value.hint
 
 
 async def test_it_works_where_an_event_loop_runs_already():
     with fake_nimbus() as fake:
         fake.answers["getTopologySummaries"] = []
-        conf = conf_for(f"127.0.0.1:{fake.port}")
-        assert run_nimbus(conf, list_topologies) == []
-        async with await NimbusClient.connect(conf) as nimbus:
+        options = options_for(f"127.0.0.1:{fake.port}")
+        assert run_nimbus(options, list_topologies) == []
+        async with await NimbusClient.connect(options) as nimbus:
             assert (nimbus.host, nimbus.port) == ("127.0.0.1", fake.port)
             assert await nimbus.call("getTopologySummaries") == []
 
@@ -192,7 +195,7 @@ def test_a_peer_that_hangs_up_instead_of_answering_is_said():
         thread.start()
         port = listener.getsockname()[1]
         with pytest.raises(NimbusError, match=f"Nimbus at 127.0.0.1:{port}"):
-            run_nimbus(conf_for(f"127.0.0.1:{port}"), list_topologies)
+            run_nimbus(options_for(f"127.0.0.1:{port}"), list_topologies)
         thread.join()
 
 
@@ -204,6 +207,6 @@ def test_no_answer_in_time_is_said_with_the_call():
             return await nimbus.call("getTopologySummaries", timeout_secs=0.05)
 
         with pytest.raises(NimbusError) as caught:
-            run_nimbus(conf_for(f"127.0.0.1:{fake.port}"), ask)
+            run_nimbus(options_for(f"127.0.0.1:{fake.port}"), ask)
     assert "getTopologySummaries" in caught.value.message
     assert caught.value.hint == "whether the call took effect is not known"

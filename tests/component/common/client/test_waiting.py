@@ -6,7 +6,7 @@ import pytest
 from tests.support.fake_nimbus import fake_nimbus
 
 from squall_common.client.waiting import NotRunningError, wait_running
-from squall_common.config.load import default_conf
+from squall_common.config.options.typed import ClientOptions
 from squall_thrift import storm
 
 
@@ -33,7 +33,7 @@ def test_the_newest_error_is_in_the_message() -> None:
         nimbus.answers["getTopologySummaryByName"] = lambda name: summary(next(words))
         nimbus.answers["getTopologyInfoByNameWithOpts"] = info
         with pytest.raises(NotRunningError) as caught:
-            wait_running({**default_conf(), **nimbus.conf}, ["words"], 30.0)
+            wait_running(ClientOptions.read(nimbus.conf), ["words"], 30.0)
     assert caught.value.message == (
         "topology 'words' does not run: crash loop\nsplit on node1:6700: ValueError: no database"
     )
@@ -45,4 +45,4 @@ def test_a_topology_that_is_gone_is_said_to_be() -> None:
         nimbus.answers["getTopologySummaryByName"] = storm.NotAliveException(msg="words")
         nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.NotAliveException(msg="words")
         with pytest.raises(NotRunningError, match="'words' no longer exists"):
-            wait_running({**default_conf(), **nimbus.conf}, ["words"], 30.0)
+            wait_running(ClientOptions.read(nimbus.conf), ["words"], 30.0)

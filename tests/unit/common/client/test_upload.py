@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from squall_common.client.upload import CHUNK_BYTES, size_text, upload_package
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusConnectionError, SquallError
 from squall_nimbus.blobs.uploads import Inbox
 from squall_thrift.client import ThriftApplicationError
@@ -80,7 +81,7 @@ async def run(tmp_path: Path, data: bytes, breaks: list[str | None]) -> Flaky:
     archive = tmp_path / "package.zip"
     archive.write_bytes(data)
     nimbus = Flaky(inbox_at(tmp_path / "inbox"), breaks)
-    location = await upload_package(nimbus, archive, {})
+    location = await upload_package(nimbus, archive, ClientOptions())
     path = nimbus.inbox.finished(location)
     assert path is not None
     assert path.read_bytes() == data
@@ -123,7 +124,7 @@ async def test_a_nimbus_that_forgot_the_upload_gets_it_again(tmp_path):
         nimbus.inbox = inbox_at(tmp_path / "two")
 
     nimbus.reconnect = another_leader
-    location = await upload_package(nimbus, archive, {})
+    location = await upload_package(nimbus, archive, ClientOptions())
     assert nimbus.begun == 2
     assert nimbus.inbox.finished(location).read_bytes() == DATA
 

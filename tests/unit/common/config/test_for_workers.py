@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.support.option_reads import options_read
+
 from squall_common.config.for_workers import WORKER_KEYS, worker_conf
 from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.config.options import OPTIONS
+from squall_common.config.options.typed import WorkerOptions
 from squall_common.config.schema import SCHEMA
 
 ROOT = Path(__file__).parents[4]
@@ -49,25 +53,24 @@ def test_listed_keys_are_options():
     assert set(SCHEMA) >= WORKER_KEYS
 
 
+def test_what_a_worker_reads_of_its_node_is_given_to_it():
+    fields = WorkerOptions.__struct_fields__
+    read = {option.key for option in OPTIONS.values() if option.field in fields}
+    assert read <= WORKER_KEYS
+
+
 def test_a_worker_reads_no_option_that_it_is_not_given():
-    """Every option that is named in code which a worker imports."""
+    """Every option that is read in code which a worker imports, whichever class of typed options
+    it comes from."""
     modules = _imported_by_a_worker()
     assert {"squall_worker.process", "squall_drpc.spout"} <= set(modules)
     missing = {
         f"{key} in {module}"
         for module, path in modules.items()
-        for key in _options_named_in(path)
+        for key in options_read(path)
         if not key.startswith("topology.") and key not in WORKER_KEYS
     }
     assert not missing, f"add to squall_common.config.for_workers: {sorted(missing)}"
-
-
-def _options_named_in(path: Path) -> set[str]:
-    return {
-        node.value
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCHEMA
-    }
 
 
 # What is named in these are lists of keys, or how a daemon or a client reads its configuration.

@@ -174,14 +174,21 @@ def test_folders_are_absolute(tmp_path, monkeypatch):
     assert log_dir(load_conf(overrides=["storm.log.dir=l"], env={})) == tmp_path / "l"
 
 
-def test_unknown_keys_are_kept_and_warned_of_with_the_nearest_option(caplog):
-    conf = load_conf(overrides=["topology.worker=2", "nimbus.unheard=1", "mine=1"], env={})
+def test_unknown_keys_are_kept_and_warned_of_with_the_nearest_option():
+    said = []
+    overrides = ["topology.worker=2", "nimbus.unheard=1", "mine=1"]
+    conf = load_conf(overrides=overrides, env={}, warn=said.append)
     assert (conf["topology.worker"], conf["mine"]) == (2, 1)
-    said = [record.getMessage() for record in caplog.records]
     assert said == [
-        "config_key_unknown key=topology.worker where=-c did_you_mean=topology.workers",
-        "config_key_unknown key=nimbus.unheard where=-c",
+        "-c: unknown option topology.worker (did you mean topology.workers?)",
+        "-c: unknown option nimbus.unheard",
     ]
+
+
+def test_a_library_that_loads_a_configuration_logs_the_warnings(caplog):
+    load_conf(overrides=["topology.worker=2"], env={})
+    (record,) = caplog.records
+    assert record.getMessage().startswith('config_warning text="-c: unknown option topology.worker')
 
 
 def test_a_topologys_conf_is_nimbus_own_under_the_submitters():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
+from tests.support.option_reads import ROOT, modules, options_read
 
 from squall_common.config.load import default_conf as defaults
 from squall_common.config.load import (
@@ -25,8 +24,6 @@ from squall_common.config.options.storm import MADE_UP_BY_CLIENTS, STORM_KEYS
 from squall_common.config.options.verdicts import Verdict
 from squall_common.daemon.run import set_up_daemon_log
 from squall_common.errors import ConfigError
-
-ROOT = Path(__file__).parents[4]
 
 # ---- The declarations ----
 
@@ -50,13 +47,14 @@ def test_each_default_is_of_its_type():
 
 # ---- Readers ----
 
-# Who reads an option that is named in a folder. What all share is in none of them.
+# Who reads an option that code in a folder reads. What all share is in none of them.
 _FOLDERS = {
     "nimbus": Reader.NIMBUS,
     "supervisor": Reader.SUPERVISOR,
     "worker": Reader.WORKER,
     "engine": Reader.WORKER,
     "drpc": Reader.DRPC,
+    "drpc/squall_drpc/client.py": Reader.COMMAND,
     "cli": Reader.COMMAND,
     "pipeline": Reader.COMMAND,
 }
@@ -65,33 +63,15 @@ _SHARED = ("common", "api", "thrift")
 _LISTS = ("options", "schema.py", "scopes.py")
 
 
-def _named_in(path: Path) -> set[str]:
-    """The options whose value a module may read: named as text, but not as the key of a map that
-    is written, as the target of an assignment, or as a member of a set of names."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    passed: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Dict):
-            passed |= {id(key) for key in node.keys if key is not None}
-        elif isinstance(node, ast.Set):
-            passed |= {id(element) for element in node.elts}
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            passed.add(id(node.slice))
-    return {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and node.value in OPTIONS and id(node) not in passed
-    }
-
-
 def _reads() -> dict[str, set[str]]:
-    """Of each option the top folders whose code reads it."""
+    """Of each option the folders, or the file, whose code reads it."""
     found: dict[str, set[str]] = defaultdict(set)
-    for folder in (*_FOLDERS, *_SHARED):
-        for path in (ROOT / folder).rglob("*.py"):
-            if not any(part in _LISTS for part in path.relative_to(ROOT).parts):
-                for key in _named_in(path):
-                    found[key].add(folder)
+    for path in modules():
+        place = path.relative_to(ROOT)
+        if any(part in _LISTS for part in place.parts):
+            continue
+        for key in options_read(path):
+            found[key].add(str(place) if str(place) in _FOLDERS else place.parts[0])
     return found
 
 
@@ -137,10 +117,11 @@ def storm_default(key: str) -> object:
     return OPTIONS[key].storm_default if key in OPTIONS else STORM_KEYS[key].default
 
 
-def test_a_site_file_that_spells_out_storms_defaults_is_taken_without_a_word(caplog):
+def test_a_site_file_that_spells_out_storms_defaults_is_taken_without_a_word():
     site = {key: storm_default(key) for key in storms_keys()}
-    load_conf(overrides=site, env={})
-    assert caplog.records == []
+    said: list[str] = []
+    load_conf(overrides=site, env={}, warn=said.append)
+    assert said == []
 
 
 @pytest.mark.parametrize(
@@ -194,7 +175,8 @@ def test_an_open_authorizer_is_not_refused():
     )
 
 
-def test_keys_without_effect_are_warned_of_once_a_reason(caplog):
+def test_keys_without_effect_are_warned_of_once_a_reason():
+    said: list[str] = []
     conf = load_conf(
         overrides={
             "nimbus.childopts": "-Xmx2g",
@@ -204,25 +186,23 @@ def test_keys_without_effect_are_warned_of_once_a_reason(caplog):
             "topology.backpressure.enable": False,
         },
         env={},
+        warn=said.append,
     )
-    assert [record.getMessage() for record in caplog.records] == [
-        'config_keys_ignored keys="nimbus.childopts, supervisor.childopts" '
-        'reason="there is no JVM" where=-c',
-        "config_keys_ignored keys=topology.priority "
-        'reason="the scheduler treats all topologies alike" where=-c',
-        "config_keys_ignored keys=topology.backpressure.enable "
-        'reason="backpressure is always on, by credit: topology.worker.buffer.bytes bounds what '
-        'waits" where=-c',
+    assert said == [
+        "-c: these keys have no effect: nimbus.childopts, supervisor.childopts (there is no JVM)",
+        "-c: this key has no effect: topology.priority (the scheduler treats all topologies alike)",
+        "-c: this key has no effect: topology.backpressure.enable (backpressure is always on, by "
+        "credit: topology.worker.buffer.bytes bounds what waits)",
     ]
     assert conf["topology.priority"] == 5
 
 
 def test_a_daemon_says_in_its_log_what_has_no_effect(tmp_path):
-    conf = {**defaults(), "storm.log.dir": str(tmp_path), "storm.scheduler": "my.Scheduler"}
+    conf = {**defaults(), "storm.scheduler": "my.Scheduler"}
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        set_up_daemon_log(conf, "nimbus")
+        set_up_daemon_log("nimbus", level="INFO", folder=str(tmp_path))
         warn_of_ignored(conf)
     finally:
         for handler in set(root.handlers) - set(handlers):
@@ -295,11 +275,12 @@ def files(tmp_path):
     return {"HOME": str(tmp_path), "STORM_CONF_DIR": str(tmp_path / "conf")}
 
 
-def test_a_client_reads_the_users_own_file_in_place_of_the_clusters(files, caplog):
-    conf = load_conf(env=files, client=True)
+def test_a_client_reads_the_users_own_file_in_place_of_the_clusters(files, tmp_path):
+    said: list[str] = []
+    conf = load_conf(env=files, client=True, warn=said.append)
     assert (conf["topology.workers"], conf["ui.port"]) == (2, 8080)
-    (record,) = caplog.records
-    assert record.getMessage().startswith("site_file_not_read file=")
+    (text,) = said
+    assert text.startswith(f"{tmp_path / 'conf' / 'storm.yaml'} is not read, since")
 
 
 def test_a_daemon_does_not_read_the_users_own_file(files):
@@ -309,13 +290,15 @@ def test_a_daemon_does_not_read_the_users_own_file(files):
     assert load_conf(env=files, client=True)["topology.workers"] == 2
 
 
-def test_a_client_without_a_file_of_its_own_reads_the_clusters(files, tmp_path, caplog):
+def test_a_client_without_a_file_of_its_own_reads_the_clusters(files, tmp_path):
     (tmp_path / ".storm" / "storm.yaml").unlink()
     assert load_conf(env=files, client=True)["topology.workers"] == 3
 
 
-def test_a_named_file_beats_both(files, tmp_path, caplog):
+def test_a_named_file_beats_both(files, tmp_path):
+    said: list[str] = []
     named = tmp_path / "named.yaml"
     named.write_text("topology.workers: 4\n")
-    assert load_conf(config_file=named, env=files, client=True)["topology.workers"] == 4
-    assert caplog.records == []
+    conf = load_conf(config_file=named, env=files, client=True, warn=said.append)
+    assert conf["topology.workers"] == 4
+    assert said == []

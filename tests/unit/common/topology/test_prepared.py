@@ -8,6 +8,7 @@ import pytest
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.config.schema import TASKS_MAX
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import Executor
 from squall_common.topology.prepared import prepare
@@ -64,7 +65,12 @@ def test_what_is_prepared_is_not_prepared_again():
 
 def test_a_topology_beyond_the_limit_of_tasks_is_refused():
     with pytest.raises(InvalidTopologyError, match="the limit is"):
-        prepare(built(), conf_of() | {"topology.acker.executors": 2**31})
+        prepare(built(), conf_of() | {"topology.acker.executors": TASKS_MAX})
+
+
+def test_a_stored_option_of_the_wrong_type_makes_the_topology_invalid():
+    with pytest.raises(InvalidTopologyError, match=r"topology\.workers is 'two'; expected"):
+        prepare(built(), conf_of() | {"topology.workers": "two"})
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import (
     Component,
@@ -59,7 +60,9 @@ def bolt(component_id="b", inputs=("s",), **more):
 
 def test_the_acker_is_wired_as_storms():
     """StormCommon.addAcker: inputs fields-grouped by id, answers on direct streams."""
-    compiled = system_topology(topology(spout(), bolt()), {"topology.workers": 2}).components
+    compiled = system_topology(
+        topology(spout(), bolt()), TopologyOptions.read({"topology.workers": 2})
+    ).components
     acker = compiled["__acker"]
     assert acker.inputs == {
         GlobalStreamId("s", "__ack_init"): BY_ID,
@@ -79,7 +82,7 @@ def test_the_acker_is_wired_as_storms():
 
 
 def test_every_component_has_the_system_and_the_metrics_stream():
-    compiled = system_topology(topology(spout(), bolt()), {}).components
+    compiled = system_topology(topology(spout(), bolt()), TopologyOptions.read({})).components
     assert set(compiled) == {"s", "b", "__acker", "__system"}
     for part in compiled.values():
         assert part.streams["__system"].fields == ("event",)
@@ -98,13 +101,15 @@ def test_every_component_has_the_system_and_the_metrics_stream():
     ],
 )
 def test_one_acker_a_worker_unless_the_conf_says_otherwise(conf, expected):
-    assert num_ackers(conf) == expected
-    tasks = component_tasks(topology(spout(), bolt()), conf)
+    assert num_ackers(TopologyOptions.read(conf)) == expected
+    tasks = component_tasks(topology(spout(), bolt()), TopologyOptions.read(conf))
     assert sum(1 for c in tasks.values() if c == "__acker") == expected
 
 
 def test_no_ackers_no_acking_streams():
-    compiled = system_topology(topology(spout(), bolt()), {"topology.acker.executors": 0})
+    compiled = system_topology(
+        topology(spout(), bolt()), TopologyOptions.read({"topology.acker.executors": 0})
+    )
     assert "__acker" not in compiled.components
     assert "__ack_init" not in compiled.components["s"].streams
     assert compiled.components["s"].inputs == {}
@@ -112,7 +117,7 @@ def test_no_ackers_no_acking_streams():
 
 def test_event_loggers_get_every_component_by_component():
     conf = {"topology.eventlogger.executors": 2}
-    compiled = system_topology(topology(spout(), bolt()), conf).components
+    compiled = system_topology(topology(spout(), bolt()), TopologyOptions.read(conf)).components
     logger = compiled["__eventlogger"]
     assert set(logger.inputs) == {
         GlobalStreamId("s", "__eventlog"),
@@ -120,14 +125,21 @@ def test_event_loggers_get_every_component_by_component():
     }
     assert compiled["s"].streams["__eventlog"].fields == ("component", "messageId", "ts", "values")
     assert "__eventlog" not in compiled["__acker"].streams
-    assert component_parallelism(topology(spout(), bolt()), conf)["__eventlogger"] == 2
+    assert (
+        component_parallelism(topology(spout(), bolt()), TopologyOptions.read(conf))[
+            "__eventlogger"
+        ]
+        == 2
+    )
 
 
 def test_compiling_twice_changes_nothing():
     conf = {"topology.workers": 2}
-    once = system_topology(topology(spout(), bolt()), conf)
-    assert system_topology(once, conf) is once
-    assert component_tasks(once, conf) == component_tasks(topology(spout(), bolt()), conf)
+    once = system_topology(topology(spout(), bolt()), TopologyOptions.read(conf))
+    assert system_topology(once, TopologyOptions.read(conf)) is once
+    assert component_tasks(once, TopologyOptions.read(conf)) == component_tasks(
+        topology(spout(), bolt()), TopologyOptions.read(conf)
+    )
 
 
 def test_tasks_are_numbered_from_one_by_sorted_component():
@@ -135,7 +147,7 @@ def test_tasks_are_numbered_from_one_by_sorted_component():
         spout("z", parallelism=2),
         bolt("a", inputs=("z",), parallelism=2, conf={"topology.tasks": 3}),
     )
-    assert component_tasks(parts, {}) == {
+    assert component_tasks(parts, TopologyOptions()) == {
         1: "__acker",
         2: "a",
         3: "a",
@@ -143,7 +155,7 @@ def test_tasks_are_numbered_from_one_by_sorted_component():
         5: "z",
         6: "z",
     }
-    assert component_parallelism(parts, {}) == {"__acker": 1, "a": 2, "z": 2}
+    assert component_parallelism(parts, TopologyOptions()) == {"__acker": 1, "a": 2, "z": 2}
 
 
 @pytest.mark.parametrize(
@@ -159,15 +171,20 @@ def test_tasks_are_numbered_from_one_by_sorted_component():
 )
 def test_tasks_and_executors_follow_conf_and_limits(own, conf, tasks, executors):
     parts = topology(spout(), bolt(parallelism=4, conf=own))
-    counted = list(component_tasks(parts, conf).values())
+    counted = list(component_tasks(parts, TopologyOptions.read(conf)).values())
     assert counted.count("b") == tasks
-    assert component_parallelism(parts, conf)["b"] == executors
+    assert component_parallelism(parts, TopologyOptions.read(conf))["b"] == executors
     assert counted.count("__acker") == 1
 
 
 def test_the_ackers_are_as_many_as_the_conf_says_whatever_limits_tasks():
     conf = {"topology.acker.executors": 5, "topology.max.task.parallelism": 2, "topology.tasks": 1}
-    assert list(component_tasks(topology(spout()), conf).values()).count("__acker") == 5
+    assert (
+        list(component_tasks(topology(spout()), TopologyOptions.read(conf)).values()).count(
+            "__acker"
+        )
+        == 5
+    )
 
 
 def test_executors_split_tasks_evenly_larger_first():
@@ -198,15 +215,18 @@ def test_executors_cover_each_task_once_and_never_mix_components(sizes):
         assert max(lengths) - min(lengths) <= 1
 
 
-def refusal(*components, conf=None):
+def refusal(*components, options=None):
     with pytest.raises(InvalidTopologyError) as caught:
-        validate_topology(topology(*components), conf)
+        validate_topology(topology(*components), options)
     return caught.value.problems
 
 
 def test_a_topology_of_two_billion_tasks_is_refused_without_building_a_table():
     assert f"the limit is {TASKS_MAX}" in refusal(spout(parallelism=2**31 - 1))[0]
-    assert f"the limit is {TASKS_MAX}" in refusal(spout(), conf={"topology.tasks": 10**9})[0]
+    assert (
+        f"the limit is {TASKS_MAX}"
+        in refusal(spout(), options=TopologyOptions(topology_tasks=10**9))[0]
+    )
 
 
 @pytest.mark.parametrize("tasks", [0, -1, "many", 1.5, True])
@@ -231,12 +251,12 @@ def test_zero_components_are_not_a_topology():
 
 def test_the_systems_tasks_count():
     """One acker for each worker makes more tasks than the components have."""
-    assert refusal(spout(), conf={"topology.workers": TASKS_MAX}) == (
+    assert refusal(spout(), options=TopologyOptions(topology_workers=TASKS_MAX)) == (
         f"the topology has 1 tasks and {TASKS_MAX} of the system (ackers, event loggers); "
         f"the limit is {TASKS_MAX}",
     )
     with pytest.raises(InvalidTopologyError, match="the limit is"):
-        component_tasks(topology(spout()), {"topology.acker.executors": 2**31})
+        component_tasks(topology(spout()), TopologyOptions(topology_acker_executors=2**31))
 
 
 def test_of_many_faults_a_hundred_are_listed_and_ten_get_a_suggestion():
@@ -278,7 +298,7 @@ def test_the_cost_of_a_check_grows_with_the_topology_and_no_faster():
         ]
         began = time.thread_time()
         refusal(*parts, *spouts)
-        system_topology(topology(*parts, *spouts), {})
+        system_topology(topology(*parts, *spouts), TopologyOptions())
         return time.thread_time() - began
 
     small, large = work(1_000), work(8_000)

@@ -3,6 +3,7 @@
 import pytest
 
 from squall import Bolt, ShellBolt, Spout, Stream, TopologyBuilder
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import ForeignObject, GroupingKind, ShellObject
 from squall_common.topology.system import system_topology
@@ -45,7 +46,7 @@ def test_a_topology_comes_back_equal_over_the_wire():
 
 
 def test_a_compiled_topology_comes_back_equal_over_the_wire():
-    compiled = system_topology(built(), {"topology.eventlogger.executors": 1})
+    compiled = system_topology(built(), TopologyOptions(topology_eventlogger_executors=1))
     assert from_thrift(over_the_wire(to_thrift(compiled))) == compiled
 
 

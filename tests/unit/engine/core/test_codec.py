@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import ConfigError
 from squall_common.topology.serialization import Registry
 from squall_engine.core import MANY, Source, Tuple, sections
@@ -151,10 +152,14 @@ def test_pickle_only_when_the_topology_says_so():
         codec.decode_row(data)
 
 
+def registry(conf):
+    return Registry.of(TopologyOptions.read(conf))
+
+
 def test_registered_types_travel_by_their_serializer():
     here = __name__
     conf = {"topology.kryo.register": [f"{here}:Point", {f"{here}:Money": f"{here}:MoneyCodec"}]}
-    registered = ValueCodec(Registry.from_conf(conf))
+    registered = ValueCodec(registry(conf))
     assert registered.decode_row(registered.encode_row([[Money(3)]])) == [[Money(3)]]
     with pytest.raises(CodecError, match="not registered here"):
         codec.decode_row(registered.encode_row([Money(3)]))
@@ -217,10 +222,10 @@ def test_a_class_that_another_worker_s_component_imports_is_known(module):
 def test_a_registered_class_is_known_without_a_serializer(module):
     module("shop_late", ORDER)
     row = dataclass_row("shop_late:Order", {"cents": 5})
-    Registry.from_conf({"topology.kryo.register": ["shop_late:Order", "com.example.Order"]})
+    registry({"topology.kryo.register": ["shop_late:Order", "com.example.Order"]})
     assert codec.decode_row(row)[0].cents == 5
     with pytest.raises(ConfigError, match=r"no\.such:Order"):
-        Registry.from_conf({"topology.kryo.register": ["no.such:Order"]})
+        registry({"topology.kryo.register": ["no.such:Order"]})
 
 
 @pytest.mark.parametrize("fields", [{}, {"x": 1}, {"x": 1, "where": (), "__class__": 1}])
@@ -231,7 +236,7 @@ def test_a_dataclass_has_the_fields_of_its_class_and_no_others(fields):
 
 def test_a_wrong_registration_is_refused_by_name():
     with pytest.raises(ConfigError, match=r"no\.such:Thing"):
-        Registry.from_conf({"topology.kryo.register": [{"no.such:Thing": "no.such:Codec"}]})
+        registry({"topology.kryo.register": [{"no.such:Thing": "no.such:Codec"}]})
 
 
 def tuples(count, *, several=False):

@@ -6,6 +6,7 @@ import hashlib
 import pytest
 from tests.support.nimbus_service import LocalNimbus, eventually
 
+from squall_common.config.options.typed import NimbusOptions
 from squall_common.names import dependency_key
 from squall_thrift import storm
 from squall_thrift.authorization import Call
@@ -139,8 +140,9 @@ async def as_user(nimbus: LocalNimbus, user: str, name: str, *args: object) -> o
 
 async def test_access_lists_are_enforced(nimbus) -> None:
     """Owner, other, a named user, a supervisor, an administrator: with the rights Storm gives."""
-    nimbus.nimbus.conf["nimbus.admins"] = ["root"]
-    nimbus.nimbus.conf["nimbus.supervisor.users"] = ["node"]
+    nimbus.nimbus.options = NimbusOptions(
+        nimbus_admins=("root",), nimbus_supervisor_users=("node",)
+    )
     acl = [
         storm.AccessControl(type=storm.AccessControlType.USER, name="bob", access=1),
         storm.AccessControl(type=storm.AccessControlType.OTHER, access=0),

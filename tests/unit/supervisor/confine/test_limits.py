@@ -63,8 +63,8 @@ def test_the_nodes_limit_applies_to_workers_without_declarations() -> None:
 
 @pytest.mark.parametrize("value", [0, -5, float("nan"), float("inf"), True, "512", None, [1]])
 def test_an_invalid_amount_counts_as_not_declared(value: object) -> None:
-    made = topology(bolt={ON_HEAP: value, CPU: value})
-    assert limits(made, Executor(1, 5), conf={OF_WORKER: value}) == WorkerLimits()
+    """Nor do a topology's components: with such a value it cannot be prepared."""
+    assert limits(None, Executor(1, 5), conf={OF_WORKER: value}) == WorkerLimits()
 
 
 def test_cpu_is_by_executor_and_has_a_minimum() -> None:

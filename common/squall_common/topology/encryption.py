@@ -1,0 +1,24 @@
+"""Whether a topology's workers encrypt what they send each other, by its stored configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from squall_common.config.options.typed import TopologyOptions
+from squall_common.security.curve import CURVE
+
+
+def has_key(topology_conf: Mapping[str, Any]) -> bool:
+    """Whether a topology with this stored configuration was given a key. One that was submitted to
+    a Nimbus that did not know keys does not even have the option."""
+    options = TopologyOptions.read(topology_conf)
+    return CURVE in topology_conf and options.storm_messaging_curve is not False
+
+
+def encrypts(topology_conf: Mapping[str, Any]) -> bool:
+    """Whether a worker uses its topology's key for all that it sends and receives. "auto" means
+    yes, on loopback too: other users of the same host are strangers. (A way between workers of one
+    host that only their user can open may take its place there one day; hence the word.)
+    """
+    return has_key(topology_conf)
