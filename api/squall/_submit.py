@@ -131,6 +131,8 @@ def _check(
 ) -> dict[str, Any]:
     """The topology's configuration, overridden by `-c`. Raises for everything that Nimbus would
     refuse, and for options that would have no effect."""
+    from squall_common.config.options.typed import TopologyOptions
+
     if not isinstance(name, str):
         raise SquallError(f"the topology's name is {name!r}; expected text")
     problem = topology_name_error(name)
@@ -151,8 +153,6 @@ def _check(
     check_json(merged, where=where)
     validate_conf(merged, where=where)
     merged = read_conf(merged)
-    from squall_common.config.options.typed import TopologyOptions
-
     validate_topology(topology, TopologyOptions.read(merged))
     for text in warnings_about(conf or {}, where=where):  # of -c, the command has warned
         print(f"warning: {text}", file=sys.stderr)

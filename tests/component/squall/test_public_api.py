@@ -10,7 +10,7 @@ def test_writing_a_topology_loads_neither_the_engine_nor_thrift_nor_the_network(
         "import sys\n"
         "from squall import Bolt, Spout, Stream, Tuple, TopologyBuilder, submit_topology\n"
         "heavy = ('squall_engine', 'squall_thrift', 'thriftpy2', 'kazoo', 'zmq', 'asyncio', "
-        "'rich', 'yaml')\n"
+        "'rich', 'yaml', 'msgspec')\n"
         "print([name for name in heavy if name in sys.modules])\n"
     )
     done = subprocess.run(
