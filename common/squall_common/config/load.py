@@ -1,4 +1,5 @@
-"""Configuration: read once at the start, checked, and handed down as one dict.
+"""Configuration: merged and checked once, at the start. Programs read typed options of it
+(`squall_common.config.options.typed`).
 
 From lowest to highest: the defaults; the site file (`--config FILE`; else, for a client,
 `~/.storm/storm.yaml`; else `$STORM_CONF_DIR/storm.yaml`); for a topology, the conf passed to
