@@ -17,6 +17,7 @@ from tests.simulation.run import simulate
 from tests.simulation.sabotage import BUGS
 from tests.simulation.store import ZOOKEEPER
 from tests.simulation.world import World
+from tests.support.effort import ORDERS
 
 from squall import Spout
 from squall_common.cluster import codec, paths
@@ -30,8 +31,8 @@ Script = Callable[[World], Coroutine[Any, Any, None]]
 
 
 def _play(script: Script, **shape: Any) -> None:
-    """Play a script with two different orders of things."""
-    for seed in (1, 2):
+    """Play a script, in `make soak` with many different orders of things."""
+    for seed in range(1, ORDERS + 1):
         assert simulate(seed, script=script, **shape).violations == []
 
 

@@ -6,6 +6,9 @@ import os
 
 SOAK = os.environ.get("SQUALL_SOAK") == "1"
 
+# In how many orders of events a simulated story is played.
+ORDERS = 20 if SOAK else 1
+
 # How long random storms rage.
 STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "300" if SOAK else "15"))
 
