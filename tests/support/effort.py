@@ -10,7 +10,7 @@ SOAK = os.environ.get("SQUALL_SOAK") == "1"
 ORDERS = 20 if SOAK else 1
 
 # How long random storms rage.
-STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "300" if SOAK else "15"))
+STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "300" if SOAK else "10"))
 
 
 def examples(count: int) -> int:
