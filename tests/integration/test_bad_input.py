@@ -42,43 +42,13 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
         HEAD + "\nsubmit_topology('bad', {}, make().build())\n",
         ("submit_topology", "__main__"),
     ),
-    "lambda_argument": (
-        HEAD + GUARD + "    b = make(); b.bolt('double', Double(lambda x: x)).shuffle('numbers')\n"
+    # Each mistake that the builder finds has its unit test.
+    "many_mistakes": (
+        HEAD + GUARD + "    b = TopologyBuilder()\n"
+        "    b.bolt('double', Double(lambda x: x)).shuffle('nowhere')\n"
+        "    b.bolt('double', Double())\n"
         "    submit_topology('bad', {}, b.build())\n",
-        ("double",),
-    ),
-    "open_file_argument": (
-        HEAD + GUARD + "    b = make()\n    with open(__file__) as file:\n"
-        "        b.bolt('double', Double(file)).shuffle('numbers')\n"
-        "        submit_topology('bad', {}, b.build())\n",
-        ("double",),
-    ),
-    "nested_class": (
-        HEAD + GUARD + "    def nest():\n        class Inner(Double): pass\n"
-        "        return Inner\n"
-        "    b = make(); b.bolt('double', nest()()).shuffle('numbers')\n"
-        "    submit_topology('bad', {}, b.build())\n",
-        ("Inner",),
-    ),
-    "dangling_input": (
-        HEAD + GUARD + "    b = make(); b.bolt('double', Double()).shuffle('nowhere')\n"
-        "    submit_topology('bad', {}, b.build())\n",
-        ("double", "nowhere"),
-    ),
-    "duplicate_id": (
-        HEAD + GUARD + "    b = make(); b.bolt('numbers', Double()).shuffle('numbers')\n"
-        "    submit_topology('bad', {}, b.build())\n",
-        ("numbers",),
-    ),
-    "no_spout": (
-        HEAD + GUARD + "    b = TopologyBuilder(); b.bolt('double', Double()).shuffle('double')\n"
-        "    submit_topology('bad', {}, b.build())\n",
-        ("spout",),
-    ),
-    "unknown_field": (
-        HEAD + GUARD + "    b = make(); b.bolt('double', Double()).fields('numbers', 'colour')\n"
-        "    submit_topology('bad', {}, b.build())\n",
-        ("colour",),
+        ("4 things are wrong", "already", "no spout", "cannot travel", "nowhere"),
     ),
     "conf_of_a_wrong_type": (
         HEAD + GUARD + "    submit_topology('bad', {'topology.workers': 'many'}, make().build())\n",
@@ -133,15 +103,11 @@ def test_a_program_that_cannot_be_submitted(cluster: DevCluster, case: str, tmp_
     program, words = PROGRAMS[case]
     result = cluster.storm("jar", package(tmp_path, program), "topology.py", check=False)
     refused(result, *words)
-    if case != "entry_that_raises":
+    if case == "entry_that_raises":  # the user's own traceback, and nothing of ours
+        assert "topology.py" in result.stderr
+        assert "api/squall/_entry.py" not in result.stderr
+    else:
         assert "Traceback" not in result.stderr
-
-
-def test_the_users_own_error_keeps_the_users_traceback(cluster: DevCluster, tmp_path: Path) -> None:
-    program, _ = PROGRAMS["entry_that_raises"]
-    result = cluster.storm("jar", package(tmp_path, program), "topology.py", check=False)
-    assert "topology.py" in result.stderr
-    assert "api/squall/_entry.py" not in result.stderr
 
 
 def test_a_package_that_is_not_an_archive(cluster: DevCluster, tmp_path: Path) -> None:
@@ -154,24 +120,17 @@ def test_a_missing_package(cluster: DevCluster, tmp_path: Path) -> None:
     refused(cluster.storm("jar", tmp_path / "nothing.zip", "topology.py", check=False), "nothing")
 
 
-@pytest.mark.parametrize("member", ["../evil.py", "/evil.py", "a/../../evil.py"])
-def test_a_package_with_a_member_outside_itself(
-    cluster: DevCluster, tmp_path: Path, member: str
-) -> None:
+def test_a_package_with_a_member_outside_itself(cluster: DevCluster, tmp_path: Path) -> None:
     path = tmp_path / "package.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("topology.py", HEAD + GUARD + "    pass\n")
-        archive.writestr(member, "evil")
+        archive.writestr("../evil.py", "evil")
     refused(cluster.storm("jar", path, "topology.py", check=False), "evil.py")
 
 
-@pytest.mark.parametrize("entry", ["missing.py", "missing", "topology:missing", "a.b.c"])
-def test_a_missing_entry_point(cluster: DevCluster, tmp_path: Path, entry: str) -> None:
+def test_a_missing_entry_point(cluster: DevCluster, tmp_path: Path) -> None:
     code = package(tmp_path, HEAD)
-    refused(
-        cluster.storm("jar", code, entry, check=False),
-        (entry.partition(":")[2] or entry).removesuffix(".py"),
-    )
+    refused(cluster.storm("jar", code, "topology:missing", check=False), "missing")
 
 
 def test_a_wrong_nimbus_address(cluster: DevCluster, tmp_path: Path) -> None:

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.devcluster import DevCluster, fresh_name, wait_empty, wait_for
+from tests.support.effort import SOAK
 from tests.support.wheels import make_wheel
 
 pytestmark = pytest.mark.integration
+
+# From a submit to the supervisor's death.
+PAUSES_SECS = (0.0, 0.1, 0.2, 0.3, 0.5) if SOAK else (0.0, 0.2)
 
 JOB = '''
 import subprocess
@@ -164,7 +168,7 @@ def test_a_supervisor_killed_during_a_build_leaves_nothing_half_done(
     """Kill -9 at several moments after a submit: whatever it finds afterwards, the topology runs,
     and exactly its environment is there."""
     big = {f"big/m{n}.py": f"X = {n}\n" * 200 for n in range(1500)}
-    for number, pause in enumerate((0.0, 0.1, 0.3)):
+    for number, pause in enumerate(PAUSES_SECS):
         wheels = one(tmp_path, f"3.{number}")
         make_wheel(wheels, "big", f"1.{number}", files=big)
         note = tmp_path / f"killed-{number}"

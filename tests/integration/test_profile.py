@@ -283,20 +283,3 @@ def test_a_stopped_worker_is_reported_and_not_waited_for(
         os.kill(pid, signal.SIGCONT)
     assert result.returncode == 1
     assert "does not answer at all" in result.stderr
-
-
-def test_a_supervisor_without_py_spy_says_so(tmp_path: Path) -> None:
-    options = ["worker.profiler.command=/nowhere/py-spy"]
-    with DevCluster.start(tmp_path / "cluster", slots=1, overrides=options) as cluster:
-        package = tmp_path / "busy"
-        package.mkdir()
-        (package / "busy.py").write_text(TOPOLOGY)
-        cluster.storm("jar", package, "busy.py", tmp_path)
-        cluster.worker_pids(1)
-        wait_running(cluster)
-        result = cluster.storm("profile", "busy", "--secs", "1", check=False)
-        assert result.returncode == 1
-        assert "/nowhere/py-spy, which is not a program" in result.stderr
-        assert "Traceback" not in result.stderr
-        cluster.storm("kill", "busy", "-w", "0")
-        cluster.wait_gone("busy")

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,19 @@ from tests.support.devcluster import ROOT, STORM, DevCluster, environment, storm
 pytestmark = pytest.mark.integration
 
 README = (ROOT / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    folder = tmp_path_factory.mktemp("readme")
+    with DevCluster.start(folder, supervisors=1, slots=4) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: DevCluster) -> Iterator[DevCluster]:
+    yield shared
+    shared.kill_all()
 
 
 def blocks(language: str) -> list[str]:
@@ -45,17 +59,15 @@ def typed_in(package: str, tmp_path: Path, cluster: DevCluster) -> str:
     return result.stdout
 
 
-def test_the_commands_of_the_second_terminal(tmp_path: Path) -> None:
-    with DevCluster.start(tmp_path / "cluster", supervisors=1, slots=4) as cluster:
-        said = typed_in("wordcount", tmp_path, cluster)
-        assert "the counts are exact" in said
-        assert "wordcount" in said
-        cluster.wait_gone("wordcount")
+def test_the_commands_of_the_second_terminal(cluster: DevCluster, tmp_path: Path) -> None:
+    said = typed_in("wordcount", tmp_path, cluster)
+    assert "the counts are exact" in said
+    assert "wordcount" in said
+    cluster.wait_gone("wordcount")
 
 
-def test_a_question_over_drpc(tmp_path: Path) -> None:
-    with DevCluster.start(tmp_path / "cluster") as cluster:
-        assert typed_in("reach", tmp_path, cluster).split()[-1].isdigit()
+def test_a_question_over_drpc(cluster: DevCluster, tmp_path: Path) -> None:
+    assert typed_in("reach", tmp_path, cluster).split()[-1].isdigit()
 
 
 def test_the_topology_runs_locally(tmp_path: Path) -> None:
@@ -125,7 +137,9 @@ def counted_in(folder: Path) -> dict[str, int]:
     return {row["word"]: row["count"] for row in rows}
 
 
-def test_the_history_example_runs_without_any_preparation(tmp_path: Path) -> None:
+def test_the_history_example_runs_without_any_preparation(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
     """Relative paths are the user's, and the folder of results need not exist."""
     line = "storm local     examples/history words --records 'in/*.jsonl' --folder out"
     assert line in (ROOT / "examples" / "README.md").read_text()
@@ -138,26 +152,11 @@ def test_the_history_example_runs_without_any_preparation(tmp_path: Path) -> Non
     expected = {"a": 3, "b": 1, "c": 1}
     assert counted_in(tmp_path / "out") == expected
     words = ("words", "--records", "in/*.jsonl", "--folder", "out-of-cluster")
-    with DevCluster.start(tmp_path / "cluster") as cluster:
-        conf = ("--config", cluster.conf_file)
-        storm(*conf, "jar", history, *words, cwd=tmp_path, check=True)
-        made = tmp_path / "out-of-cluster"
-        wait_for("the counts", lambda: counted_in(made) == expected, 60)
-        words = ("words", "--records", "typo/*.jsonl", "--folder", "out", "--name", "typo")
-        storm(*conf, "jar", history, *words, cwd=tmp_path, check=True)
-        errors = ("get-errors", "typo")
-        wait_for("the error", lambda: "no file matches" in cluster.storm(*errors).stdout, 60)
-        for name in ("words", "typo"):
-            cluster.storm("kill", name, "-w", "0")
-
-
-def test_the_demo(tmp_path: Path) -> None:
-    env = {**environment(), "TMPDIR": str(tmp_path)}
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "deploy" / "demo.py")],
-        cwd=ROOT, env=env, capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "the counts are exact" in result.stdout
-    assert re.search(r"lines (\d+), acked \1, failed 0", result.stdout)
-    assert not list(tmp_path.iterdir())
+    conf = ("--config", cluster.conf_file)
+    storm(*conf, "jar", history, *words, cwd=tmp_path, check=True)
+    made = tmp_path / "out-of-cluster"
+    wait_for("the counts", lambda: counted_in(made) == expected, 60)
+    words = ("words", "--records", "typo/*.jsonl", "--folder", "out", "--name", "typo")
+    storm(*conf, "jar", history, *words, cwd=tmp_path, check=True)
+    errors = ("get-errors", "typo")
+    wait_for("the error", lambda: "no file matches" in cluster.storm(*errors).stdout, 60)

@@ -275,7 +275,7 @@ async def test_zookeeper_may_come_late_and_go_away(
     open_cluster: Opener,
 ) -> None:
     """Absent at the start: the worker waits and says so. Away later: it goes on."""
-    lines = 30_000
+    lines = 12_000
     # So slow that there are lines left when the server has stopped, on a busy machine, too.
     cluster = await open_cluster(own_zookeeper, words(lines), **{"topology.max.spout.pending": 2})
     ports = (free_port(), free_port())

@@ -59,7 +59,7 @@ def test_a_missing_py_spy_is_named_with_what_to_do() -> None:
     with pytest.raises(ProfileError, match="is not installed on this node") as caught:
         find_py_spy("py-spy-that-nobody-has")
     assert "pip install py-spy" in str(caught.value)
-    with pytest.raises(ProfileError, match="is not a program"):
+    with pytest.raises(ProfileError, match="/nowhere/py-spy, which is not a program"):
         find_py_spy("/nowhere/py-spy")
     assert find_py_spy(sys.executable) == sys.executable
 
