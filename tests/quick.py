@@ -8,6 +8,7 @@ It says that a change is not plainly wrong, no more: `make check` comes before a
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -72,6 +73,7 @@ def _git(*arguments: str) -> str:
 
 def main() -> int:
     began = time.monotonic()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as in tests/run_all.py
     changed = changed_tests(
         _git("diff", "--name-only", "--diff-filter=d", "HEAD")
         + _git("ls-files", "--others", "--exclude-standard")

@@ -60,6 +60,9 @@ def _pytest(*arguments: str, again: bool = True) -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", *(options if again else ()), *arguments)
 
 
+# A file's tests share a cluster. The files are handed out in the order in which they are collected.
+_BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
+
 ENGINE_TESTS = (
     "tests/unit/engine",
     "tests/unit/worker/watch",
@@ -76,11 +79,11 @@ STAGES = (
             (sys.executable, "-m", "ruff", "check", "."),
             (sys.executable, "-m", "ruff", "format", "--check", "."),
         ),
-        20,
+        5,
     ),
-    Stage("types", ((sys.executable, "-m", "mypy"),), 70),
-    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 120),
-    Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 90),
+    Stage("types", ((sys.executable, "-m", "mypy"),), 35),
+    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 110),
+    Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 75),
     # What the compiled core replaces, once more in Python.
     Stage(
         "pure",
@@ -91,12 +94,12 @@ STAGES = (
                 *_pytest("-q", "-n", "2", *ENGINE_TESTS),
             ),
         ),
-        75,
+        45,
     ),
     Stage(
         "simulation",
         (
-            (sys.executable, "-m", "tests.simulation", "--commit", "--seeds", "200"),
+            (sys.executable, "-m", "tests.simulation", "--commit", "--seeds", "60"),
             (
                 "env",
                 "SQUALL_CORE=pure",
@@ -105,18 +108,27 @@ STAGES = (
         ),
         220,
     ),
-    # Three at a time: they wait for other processes much of the time.
+    # Four at a time: they wait for other processes much of the time.
     Stage(
         "integration",
-        (_pytest("-q", "-n", "3", "--dist", "loadfile", "--durations=10", "tests/integration"),),
-        240,
+        (_pytest("-q", *_BY_FILE, "-n", "4", "--durations=10", "tests/integration"),),
+        410,
     ),
-    Stage("conformance", (_pytest("-v", "--durations=10", "tests/conformance"),), 180),
-    Stage("install", (_pytest("-q", "--durations=10", "tests/install"),), 120),
-    # One process: they share one Spark session.
-    Stage("spark", (_pytest("-q", "--durations=10", "tests/spark"),), 240),
-    Stage("chaos", (_pytest("-v", "--durations=10", "tests/chaos", again=False),), 400),
-    Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 360),
+    Stage(
+        "conformance",
+        (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/conformance"),),
+        70,
+    ),
+    Stage("install", (_pytest("-q", "--durations=10", "tests/install"),), 115),
+    # A Spark session for each of two processes: it waits often enough.
+    Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 175),
+    # Two files at a time: one whole cluster, and beside its first part the small ones.
+    Stage(
+        "chaos",
+        (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/chaos", again=False),),
+        375,
+    ),
+    Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 285),
 )
 
 # Unit tests, and the quick ones among the property tests.
@@ -218,6 +230,8 @@ def _run(stages: list[Stage]) -> int:
     # A shell without job control starts what it sends to the background with Ctrl-C ignored, which
     # every process that we start would inherit: the tests of Ctrl-C would wait in vain.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Hundreds of processes import the same modules: without bytecode each would compile them.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     results = [run_stage(stage) for stage in stages]
     print(f"\n{table(results)}", flush=True)
     return 1 if any(result.failed for result in results) else 0
