@@ -64,7 +64,7 @@ def _calls_of_ack() -> None:
 
 def _sequence_numbers() -> None:
     from bench.bare import BareTransport
-    from squall_engine.transport import zmq
+    from squall_worker.transport import zmq
 
     zmq.ZmqTransport = BareTransport  # type: ignore[assignment,misc]
     _credit()  # which counts on them

@@ -41,6 +41,7 @@ log = get_logger(__name__)
 _T = TypeVar("_T")
 _SLOT = WorkerSlot("local", 1)
 _POLL_SECS = 0.01
+_CALM_SECS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +204,20 @@ class LocalTopologies:
         return self._find(name).engine.is_drained()
 
     async def wait_drained(self, name: str, timeout_secs: float = 30.0) -> None:
-        """Wait until nothing has been in flight and nothing has been emitted for five checks in a
-        row, 10 ms apart. Raises TimeoutError after `timeout_secs`."""
+        """Wait until nothing has been in flight and nothing has been emitted for 50 ms. Raises
+        TimeoutError after `timeout_secs`, and SquallError if the topology ends meanwhile."""
+        from squall_engine.embed import EngineEndedError
 
-        def at_rest() -> tuple[bool, int]:
-            totals = self.totals(name)
-            return self.is_drained(name), sum(t["emitted"] for t in totals.values())
-
-        deadline = time.monotonic() + timeout_secs
-        before: tuple[bool, int] = (False, -1)
-        calm = 0
-        while calm < 5:
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"topology {name!r} has not drained in {timeout_secs} s")
-            await asyncio.sleep(_POLL_SECS)
-            now = at_rest()
-            calm = calm + 1 if now == before and now[0] else 0
-            before = now
+        running = self._find(name)
+        try:
+            async with asyncio.timeout(timeout_secs):
+                await running.engine.run_until_drained(calm_secs=_CALM_SECS)
+        except TimeoutError as error:
+            message = f"topology {name!r} has not drained in {timeout_secs} s"
+            raise TimeoutError(message) from error
+        except EngineEndedError:
+            self._raise_if_died()
+            raise
 
     async def wait(self, secs: float | None = None) -> None:
         """Wait until every topology has been killed, at most `secs` (None: forever). Raises
@@ -324,8 +322,8 @@ class LocalCluster:
         return self._call(lambda: self._topologies.errors(name))
 
     def wait_drained(self, name: str, timeout_secs: float = 30.0) -> None:
-        """Wait until nothing has been in flight and nothing has been emitted for five checks in a
-        row, 10 ms apart. Raises TimeoutError after `timeout_secs`."""
+        """Wait until nothing has been in flight and nothing has been emitted for 50 ms. Raises
+        TimeoutError after `timeout_secs`, and SquallError if the topology ends meanwhile."""
         self._run(self._topologies.wait_drained(name, timeout_secs))
 
     def wait_until(self, condition: Callable[[], bool], timeout_secs: float = 30.0) -> None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _GIVEN = PythonObject("squall.testing:FeederSpout", b'{"args":[],"kwargs":{}}')
 _STEP_SECS = 0.001
+_CALM_SECS = 0.02
 _THREADS_SECS_MAX = 10.0
 
 
@@ -234,21 +235,26 @@ class TopologyTest:
     def run_until_idle(self, timeout_secs: float = 60.0) -> None:
         """Run until everything that was fed is emitted, nothing is in flight and nothing has
         happened for twenty virtual milliseconds. Raises TimeoutError after `timeout_secs` of
-        virtual time."""
-        calm = 0
-        before = -1
+        virtual time, and SquallError if the topology dies with something in flight."""
 
-        def idle() -> bool:
-            nonlocal calm, before
-            events = len(self._recorder.lines)
-            busy = not self._engine.is_drained() or any(
-                isinstance(user, FeederSpout) and not user.is_empty for user in self._engine.users()
-            )
-            calm = 0 if busy or events != before else calm + 1
-            before = events
-            return calm >= 20
+        def all_fed() -> bool:
+            users = self._engine.users()
+            return all(user.is_empty for user in users if isinstance(user, FeederSpout))
 
-        self.run_until(idle, timeout_secs)
+        async def wait() -> None:
+            async with asyncio.timeout(timeout_secs):
+                await self._engine.run_until_drained(
+                    all_fed,
+                    calm_secs=_CALM_SECS,
+                    activity=lambda: len(self._recorder.lines),
+                    look_secs=_STEP_SECS,
+                )
+
+        try:
+            self._wait(wait())
+        except TimeoutError as error:
+            message = f"the topology is still busy after {timeout_secs} virtual seconds"
+            raise TimeoutError(message) from error
 
     def feed(
         self,

@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
-from squall_common.topology.model import Topology
+from squall_common.topology.model import Executor, Topology
 from squall_common.topology.serialization import Registry
 from squall_engine.build.build import on_thread
 from squall_engine.core import Source, decode_batches
@@ -35,12 +36,16 @@ from squall_engine.core.inspectors import Observer
 from squall_engine.core.known_classes import component_modules
 from squall_engine.engine import Engine, tune_garbage_collector
 from squall_engine.loading import ComponentStartError, make_user_object
+from squall_engine.observe.describe import describe_tasks
+from squall_engine.observe.event_log import EventLog
+from squall_engine.observe.under_way import CallsUnderWay, CallUnderWay, coroutine_frames
 from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.base import BoltTask
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 if TYPE_CHECKING:
+    from squall_engine.observe.history_rows import Recorder as Recorder
     from squall_engine.observe.metrics import Metrics as Metrics
     from squall_engine.observe.metrics import Tap
 
@@ -59,11 +64,14 @@ class EmbeddedEngine(Engine):
 
     # ---- waiting ----
 
-    async def run_until(self, condition: Callable[[], bool]) -> None:
+    _looks: tuple[Callable[[], None], ...] = ()  # one for each wait
+
+    async def run_until(
+        self, condition: Callable[[], bool], *, look_secs: float = _LOOK_SECS
+    ) -> None:
         """Let the engine run until `condition()` is true. The condition is checked on the loop
-        after every turn, and now and then in between: it must be quick, and may raise to end the
-        wait. Only one wait at a time. Raises EngineEndedError when the engine ends meanwhile."""
-        assert self.after_turn is None, "one wait at a time"
+        after every turn, and every `look_secs` in between: it must be quick, and may raise to end
+        the wait. Raises EngineEndedError when the engine ends meanwhile."""
         loop = self.loop
         done: asyncio.Future[None] = loop.create_future()
 
@@ -84,29 +92,58 @@ class EmbeddedEngine(Engine):
         def look_again() -> None:
             nonlocal timer
             look()
-            timer = loop.call_later(_LOOK_SECS, look_again)
+            timer = loop.call_later(look_secs, look_again)
 
-        timer = loop.call_later(_LOOK_SECS, look_again)
-        self.after_turn = look
+        timer = loop.call_later(look_secs, look_again)
+        self._looks += (look,)
+        self.after_turn = self._look
         look()
         try:
             await done
         finally:
             timer.cancel()
-            self.after_turn = None
+            self._looks = tuple(one for one in self._looks if one is not look)
+            if not self._looks:
+                self.after_turn = None
 
-    async def run_until_drained(self, also: Callable[[], bool] | None = None) -> None:
+    def _look(self) -> None:
+        for look in self._looks:
+            look()
+
+    async def run_until_drained(
+        self,
+        also: Callable[[], bool] | None = None,
+        *,
+        calm_secs: float = 0.0,
+        activity: Callable[[], object] | None = None,
+        look_secs: float = _LOOK_SECS,
+    ) -> None:
         """Let the engine run until nothing of this worker is in flight: inboxes and buffers are
         empty, and the trees of its spouts are settled. With `also`, until that is true as well; it
-        may raise to end the wait. Limit the wait with `asyncio.timeout`. Raises
-        EngineEndedError."""
+        may raise to end the wait. With `calm_secs`, until both have been true for that long, and
+        the value of `activity` (by default how many tuples were emitted) has not changed meanwhile.
+        Limit the wait with `asyncio.timeout`. Raises EngineEndedError."""
+        calm = _Calm(calm_secs, self.emitted_tuples if activity is None else activity)
 
         def drained() -> bool:
-            return (also is None or also()) and self.is_drained()
+            if not ((also is None or also()) and self.is_drained()):
+                calm.disturb()
+                return False
+            return not calm_secs or self.has_ended or calm.lasts(self.now())
 
-        await self.run_until(drained)
+        await self.run_until(drained, look_secs=look_secs)
 
     # ---- what this worker runs ----
+
+    @property
+    def executors(self) -> Sequence[Executor]:
+        """This worker's executors, sorted."""
+        return self.plan.executors
+
+    @property
+    def has_spouts(self) -> bool:
+        """Whether this worker runs a spout."""
+        return any(map(self.plan.is_spout, self.plan.local_user_tasks()))
 
     def users(self, component: str | None = None) -> list[Any]:
         """The users' spouts and bolts in the order of a turn; with `component`, only its own, by
@@ -116,6 +153,10 @@ class EmbeddedEngine(Engine):
             for one in self.built
             if component is None or one.task.component == component
         ]
+
+    def emitted_tuples(self) -> int:
+        """How many tuples the spouts and bolts have emitted so far."""
+        return sum(out.emitted_total() for one in self.built for out in one.task.outputs)
 
     def failed_tuples(self) -> int:
         """How many tuples the bolts have failed so far."""
@@ -133,11 +174,33 @@ class EmbeddedEngine(Engine):
         if inspect.isawaitable(result):
             await result
 
+    # ---- what is observed ----
+
+    @property
+    def event_log(self) -> EventLog | None:
+        """The sample of what components emit; None without `topology.eventlogger.executors`."""
+        return self.events
+
+    def calls_under_way(self) -> CallsUnderWay:
+        """The calls that components are in, for any thread. Call it once the engine has started."""
+        return CallsUnderWay(self.built, self.conf, self._thread_id)
+
     def describe(self, now: float) -> Iterable[str]:
         """One line for each task, for a dump; from any thread. `now` is the engine clock's time."""
-        from squall_engine.observe.describe import describe_tasks
-
         return describe_tasks(self.built, now)
+
+    def record_history(
+        self, key_rate: float, *, clock: Clock, rng: random.Random | None = None
+    ) -> Recorder:
+        """Record what the tasks do from now on, as rows of the history. The share `key_rate` of the
+        tuples of fields groupings is sampled for their keys. Once, after the start."""
+        from squall_engine.observe.history_rows import KeySamples, Recorder
+
+        keys = None
+        if key_rate > 0:
+            keys = KeySamples(self.plan, key_rate, rng or random.Random())
+            self.tap(keys.tap)
+        return Recorder(self.built, keys, clock=clock)
 
     def start_metrics(
         self,
@@ -170,6 +233,26 @@ class EmbeddedEngine(Engine):
         return metrics
 
 
+class _Calm:
+    """Since when nothing has changed."""
+
+    def __init__(self, secs: float, activity: Callable[[], object]) -> None:
+        self._secs = secs
+        self._activity = activity
+        self._since: float | None = None
+        self._last: object = None
+
+    def disturb(self) -> None:
+        self._since = None
+
+    def lasts(self, now: float) -> bool:
+        """Whether it has lasted for long enough."""
+        activity = self._activity()
+        if self._since is None or activity != self._last:
+            self._since, self._last = now, activity
+        return now - self._since >= self._secs
+
+
 def value_codec(topology: Topology, conf: Mapping[str, Any], *, allow_pickle: bool) -> ValueCodec:
     """The codec that a topology's engines use for values."""
     registry = Registry.of(TopologyOptions.read(conf))
@@ -191,14 +274,18 @@ def section_rows(
 
 __all__ = [
     "Before",
+    "CallUnderWay",
+    "CallsUnderWay",
     "ComponentStartError",
     "EmbeddedEngine",
     "EngineCallbacks",
     "EngineEndedError",
     "EngineSettings",
+    "EventLog",
     "InHand",
     "Observer",
     "ValueCodec",
+    "coroutine_frames",
     "make_user_object",
     "section_rows",
     "tune_garbage_collector",

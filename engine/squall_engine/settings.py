@@ -66,5 +66,8 @@ class EngineCallbacks:
     """Called before each turn. Once it returns False, turns are put off until `resume`."""
     make_object: Callable[[Component, int], Any] = make_user_object
     """(component, task): creates a user's spout or bolt. Raises ComponentStartError."""
+    wrap_collector: Callable[[str, Any], Any] | None = None
+    """(component, collector): the collector, a spout's or a bolt's, to which the component is bound
+    in place of the given one, whose calls it must make. None: the given one."""
     open_state: Callable[[str, int], KeyValueState] | None = None
     """(component, task): the state of a StatefulBolt. None: in memory."""

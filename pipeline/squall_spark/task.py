@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,6 +190,7 @@ class TaskRunner:
             on_rejected=self._on_rejected,
             on_asking_raised=self._on_asking_raised,
             make_object=self._make,
+            wrap_collector=self._wrap_collector,
             open_state=None if self._state is None else self._open_state,
         )
         engine = self._engine = EmbeddedEngine(settings, callbacks, transport=self._transport)
@@ -206,10 +207,14 @@ class TaskRunner:
         if self._spec.from_data:
             self._user = DataSpout()
             return self._user
-        user = self._user = make_user_object(component, task)
-        if self._plan.is_written(component.id):
-            _hide_tasks(user, self._plan.sink_tasks)
-        return user
+        self._user = make_user_object(component, task)
+        return self._user
+
+    def _wrap_collector(self, component: str, collector: Any) -> Any:
+        """Let `emit` return only the ids of tasks that exist on a cluster, so no sinks."""
+        if self._spec.from_data or not self._plan.is_written(component):
+            return collector
+        return hiding(collector, self._plan.sink_tasks)
 
     def _open_state(self, component: str, task: int) -> KeyValueState:
         assert self._state is not None
@@ -263,7 +268,7 @@ class TaskRunner:
     async def _settle(self) -> None:
         """Let the engine turn until nothing is in flight."""
         self._wake()
-        await self._until(lambda: self._has_taken_all() and self._is_drained())
+        await self._wait(self._started().run_until_drained(self._has_taken_all))
 
     async def _run_spout(self) -> bool:
         """Run a bounded spout until it has emitted enough, or has ended; returns whether it has."""
@@ -272,44 +277,40 @@ class TaskRunner:
 
         def enough() -> bool:
             nonlocal ended
+            self._check()
             if transport.leaving_bytes > _OUT_BYTES:
                 return True
-            ended = self._user.exhausted() and self._is_drained()
+            ended = self._user.exhausted() and engine.is_drained()
             return ended
 
-        await self._until(enough)
+        engine = self._started()
+        await self._wait(engine.run_until(enough))
         if ended:
             await self._settle()
         return ended
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Let the engine turn until a condition is true. Raises TaskFailedError."""
-
-        def checked() -> bool:
-            self._check()
-            return condition()
-
-        assert self._engine is not None
+    async def _wait(self, turning: Coroutine[Any, Any, None]) -> None:
+        """Let the engine turn until it has done what is awaited. Raises TaskFailedError."""
         try:
-            await self._engine.run_until(checked)
+            await turning
         except EngineEndedError as error:
             raise self._failed("it ended", error) from error
 
     def _has_taken_all(self) -> bool:
-        """Whether the engine has taken all of the input."""
+        """Whether the engine has taken all of the input. Raises TaskFailedError."""
+        self._check()
         waiting = isinstance(self._user, DataSpout) and self._user.waiting
         return not (waiting or self._transport.arrived)
 
-    def _is_drained(self) -> bool:
+    def _started(self) -> EmbeddedEngine:
         assert self._engine is not None
-        return self._engine.is_drained()
+        return self._engine
 
     async def _flush(self) -> None:
-        assert self._engine is not None
         if not hasattr(self._user, "flush"):
             return  # a shell component
         try:
-            await self._engine.call(self._user, "flush")
+            await self._started().call(self._user, "flush")
         except Exception as error:
             raise self._failed("flush() failed", error) from error
         await self._settle()
@@ -321,15 +322,13 @@ class TaskRunner:
 
     def _check(self) -> None:
         """Raise the failure that has occurred meanwhile, if any."""
-        engine = self._engine
-        assert engine is not None
         if self._died is not None:
             raise self._failed("it died", self._died) from self._died
         if self._refused is not None:
             raise self._failed("a tuple cannot be sent", self._refused) from self._refused
         if self._raised is not None:
             raise self._failed("next_tuple() failed", self._raised) from self._raised
-        if engine.failed_tuples():
+        if self._started().failed_tuples():
             cause = self._reported
             if cause is None:
                 raise self._failed("it failed a tuple, and Spark cannot replay it", None)
@@ -338,13 +337,3 @@ class TaskRunner:
     def _failed(self, what: str, cause: BaseException | None) -> TaskFailedError:
         why = "" if cause is None else f": {describe(cause)}"
         return TaskFailedError(f"component {self._component!r}, task {self.task}: {what}{why}")
-
-
-def _hide_tasks(component: Any, hidden: frozenset[int]) -> None:
-    """Let `emit` return only the ids of tasks that exist on a cluster, so no sinks."""
-    bind = component._bind
-
-    def bind_hiding(collector: Any, context: Any) -> None:
-        bind(hiding(collector, hidden), context)
-
-    object.__setattr__(component, "_bind", bind_hiding)

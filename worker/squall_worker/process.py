@@ -236,7 +236,7 @@ class Worker:
             clock=self._clock,
             began=self._began,
         )
-        self._watchdog.begin(engine.built, engine.conf)
+        self._watchdog.begin(engine.calls_under_way())
         self._heartbeats.enter(Phase.RUNNING)
         log.info(
             "worker_running",
@@ -276,9 +276,9 @@ class Worker:
             log_dir=self.spec.artifacts_dir,
             tap=self._history,
         )
-        if engine.events is not None:
+        if engine.event_log is not None:
             try:
-                engine.events.open(self.spec.artifacts_dir / "events.log")
+                engine.event_log.open(self.spec.artifacts_dir / "events.log")
             except OSError as error:
                 log.error("event_log_not_opened", error=error)
 
@@ -364,7 +364,7 @@ class Worker:
     ) -> int:
         """Follow the cluster state until the end."""
         self._tasks.start("ready", self._get_ready(engine))
-        if any(map(engine.plan.is_spout, engine.plan.local_user_tasks())):
+        if engine.has_spouts:
             self._tasks.start("questions", self._answer_questions(engine))
         self._tasks.every("silent peers", LOOK_SECS, self._peers.look_for_ended)
         ownership = Ownership(first.placement.executors, self.settings.refresh_secs)
@@ -429,8 +429,8 @@ class Worker:
 
     def _take_status(self, engine: EmbeddedEngine, base: StormBase | None, ours: bool) -> None:
         """Run spouts, and sample events, according to the topology's status."""
-        if engine.events is not None and base is not None:
-            engine.events.sample(self.spec.topology_id, base.component_debug)
+        if engine.event_log is not None and base is not None:
+            engine.event_log.sample(self.spec.topology_id, base.component_debug)
         active = ours and spouts_run(base)
         if active != self._active:
             self._active = active
@@ -442,7 +442,8 @@ class Worker:
         """Answer workers that ask which messages trees belong to."""
         await self._connected.wait()
         assert self._state is not None
-        await answer_questions(self._state.store, self.spec.topology_id, engine.built)
+        calls = engine.calls_under_way()
+        await answer_questions(self._state.store, self.spec.topology_id, calls.message_of)
 
     async def _get_ready(self, engine: EmbeddedEngine) -> None:
         """Let spouts emit once the peers are linked. A peer that never comes is not waited for: its
@@ -551,8 +552,8 @@ class Worker:
             settled = await self._transport.close(max(0.1, left) if graceful else 0.0)
             log.info("transport_closed", settled=settled, counts=self._transport.counts())
         self._peers.close()
-        if self._engine is not None and self._engine.events is not None:
-            self._engine.events.close()
+        if self._engine is not None and self._engine.event_log is not None:
+            self._engine.event_log.close()
         await self._errors.close(_REPORT_SECS)
         for error in await asyncio.gather(*writing, return_exceptions=True):
             if isinstance(error, Exception):

@@ -99,6 +99,12 @@ class Fresh:
         """Whether the worker ends when the user's code raises."""
         return bool(self.conf.get("topology.bolt.die.on.error"))
 
+    def bind(self, collector: SpoutCollector | BoltCollector[Tuple]) -> None:
+        """Give the component its collector."""
+        wrap = self.host.callbacks.wrap_collector
+        bound = collector if wrap is None else wrap(self.parts.component, collector)
+        self.user._bind(bound, self.context)
+
 
 # -- spouts --
 
@@ -135,7 +141,7 @@ def _shell_spout(fresh: Fresh) -> SpoutTask:
 
     spout = ShellSpout(fresh.parts)
     _set_up(fresh, spout)
-    fresh.user._bind(spout.collector, fresh.context)
+    fresh.bind(spout.collector)
     return spout
 
 
@@ -182,7 +188,7 @@ def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
 
 
 def _bind_spout(fresh: Fresh, spout: SpoutTask, collector: SpoutCollector) -> None:
-    fresh.user._bind(collector, fresh.context)
+    fresh.bind(collector)
     object.__setattr__(fresh.user, "_squall_pending", spout.pending)  # as `_bind` sets its own
 
 
@@ -217,7 +223,7 @@ def _sync_bolt(fresh: Fresh) -> BoltTask:
     bound: BoltCollector[Tuple] = bolt.calls
     if blame is not None:
         bound = blame.noting(bound, settles=False)
-    user._bind(bound, fresh.context)
+    fresh.bind(bound)
     return bolt
 
 
@@ -242,7 +248,7 @@ def _column_bolt(fresh: Fresh) -> BoltTask:
         on_settled=_observing(fresh, bolt, blame),
         on_outside=bolt.stir,
     )
-    user._bind(bolt.calls, fresh.context)
+    fresh.bind(bolt.calls)
     return bolt
 
 
@@ -255,7 +261,7 @@ def _batch_bolt(fresh: Fresh) -> BoltTask:
     )
     bolt.auto_ack = fresh.auto_ack
     bolt.calls = _careful_calls(fresh, bolt, blame, anchors)
-    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    fresh.bind(_noting(bolt.calls, blame))
     return bolt
 
 
@@ -263,7 +269,7 @@ def _one_by_one_bolt(fresh: Fresh) -> BoltTask:
     bolt, blame = OneByOneBolt(fresh.parts), fresh.blame
     bolt.auto_ack = fresh.auto_ack
     bolt.calls = _careful_calls(fresh, bolt, blame, _no_anchors)
-    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    fresh.bind(_noting(bolt.calls, blame))
     return bolt
 
 
@@ -273,7 +279,7 @@ def _async_bolt(fresh: Fresh) -> BoltTask:
     bolt.concurrency = int(fresh.conf.get("topology.bolt.async.concurrency") or 100)
     anchors = _current(fresh, CURRENT.get)
     bolt.calls = _careful_calls(fresh, bolt, blame, anchors, own=bolt.on_settled)
-    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    fresh.bind(_noting(bolt.calls, blame))
     return bolt
 
 
@@ -284,7 +290,7 @@ def _thread_bolt(fresh: Fresh) -> BoltTask:
     bolt.calls = _careful_calls(fresh, bolt, blame, anchors)
     noting = _noting(bolt.calls, blame)
     locked = LockedBoltCollector(noting, bolt.lock, fresh.host.wake)
-    fresh.user._bind(locked, fresh.context)
+    fresh.bind(locked)
     return bolt
 
 
@@ -294,7 +300,7 @@ def _shell_bolt(fresh: Fresh) -> BoltTask:
     bolt, blame = ShellBolt(fresh.parts), fresh.blame
     bolt.auto_ack = fresh.auto_ack
     bolt.calls = _careful_calls(fresh, bolt, blame, _no_anchors)
-    fresh.user._bind(_noting(bolt.calls, blame), fresh.context)
+    fresh.bind(_noting(bolt.calls, blame))
     return bolt
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from squall_common.daemon.logs import get_logger
-from squall_engine.observe.error_throttle import ErrorThrottle
+from squall_common.topology.error_throttle import ErrorThrottle
 
 log = get_logger("squall_engine")
 

@@ -9,19 +9,17 @@ cost nothing.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from squall_common.component.metrics import DataPoint, TaskInfo
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.own_memory import memory_bytes
 from squall_common.history.heavy import HeavyKeys, key_text
 from squall_common.history.histogram import Histogram, bucket_of
-from squall_common.history.schema import TEXT_CHARS_MAX, Row
+from squall_common.history.schema import Row
 from squall_common.names import is_system_id
 from squall_common.topology.model import GroupingKind
 from squall_engine.core import Batch, Edge, Source
@@ -258,40 +256,3 @@ class Recorder:
         if self._keys is not None:
             rows += self._keys.rows(at_ms, secs)
         return rows
-
-
-def metric_rows(info: TaskInfo, points: Iterable[DataPoint], at_ms: int) -> list[Row]:
-    """The users' own metrics; the built-in ones are in other rows."""
-    rows = []
-    for point in points:
-        if is_system_id(point.name):
-            continue
-        number = _number(point.value)
-        rows.append(
-            Row(
-                at_ms,
-                "metric",
-                point.name,
-                info.src_component_id,
-                info.src_task_id,
-                secs=info.update_interval_secs,
-                value=number or 0.0,
-                text=_json(point.value) if number is None else "",
-            )
-        )
-    return rows
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value) if isinstance(value, int | float) else None
-    except OverflowError:
-        return None
-
-
-def _json(value: Any) -> str:
-    try:
-        text = json.dumps(value, default=str, ensure_ascii=False)
-    except Exception:  # the topology's own __str__, among others
-        text = str(type(value))
-    return text[:TEXT_CHARS_MAX]

@@ -20,6 +20,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.acking.dead_letters import roots_of
 from squall_engine.core import Tuple
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
@@ -95,30 +96,98 @@ class CallUnderWay:
         return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
 
 
-def calls_on_threads(built: Sequence[Built]) -> Iterator[CallUnderWay]:
-    """The calls of components with `blocking = True`."""
-    frames = sys._current_frames()
-    for one in built:
-        task = one.task
-        if isinstance(task, ThreadBolt):
-            tup = task.current
-            if tup is not None:
+class CallsUnderWay:
+    """The calls that a worker's components are in, and the messages in flight from its spouts. Any
+    thread may read it."""
+
+    def __init__(self, built: Sequence[Built], conf: Mapping[str, Any], thread_id: int) -> None:
+        """`conf` is the topology's over the daemons', `thread_id` the run loop's."""
+        self._built = built
+        self._conf = conf
+        self._thread_id = thread_id
+
+    def on_threads(self) -> Iterator[CallUnderWay]:
+        """The calls of components with `blocking = True`."""
+        frames = sys._current_frames()
+        for one in self._built:
+            task = one.task
+            if isinstance(task, ThreadBolt):
+                tup = task.current
+                if tup is not None:
+                    frame = frames.get(task.thread_id)
+                    given = partial(_describe, tup, self._built)
+                    yield _call(one, "execute", given, (tup,), _of_thread(frame), roots_of(tup))
+            elif isinstance(task, ThreadSpout):
                 frame = frames.get(task.thread_id)
-                yield _call(
-                    one,
-                    "execute",
-                    partial(_describe, tup, built),
-                    (tup,),
-                    _of_thread(frame),
-                    roots_of(tup),
-                )
-        elif isinstance(task, ThreadSpout):
-            frame = frames.get(task.thread_id)
-            asked = task.asked
-            if asked is None:
-                yield from _telling(one, frame)
-            elif _has_own_limit(one):
-                yield _call(one, "next_tuple", _nothing, (asked,), _of_thread(frame))
+                asked = task.asked
+                if asked is None:
+                    yield from _telling(one, frame)
+                elif _has_own_limit(one):
+                    yield _call(one, "next_tuple", _nothing, (asked,), _of_thread(frame))
+
+    def in_coroutines(self) -> Iterator[CallUnderWay]:
+        """The calls of components with `async def` that wait for something. Raises RuntimeError
+        when they change meanwhile."""
+        for one in self._built:
+            task = one.task
+            if isinstance(task, AsyncBolt):
+                for tup, flying in list(task._flying.items())[:_COROUTINES_MAX]:
+                    frames = _of_coroutine(flying)
+                    given = partial(_describe, tup, self._built)
+                    yield _call(one, "execute", given, (tup,), frames, roots_of(tup))
+            elif isinstance(task, AsyncSpout) and _has_own_limit(one):
+                asking = task._asking
+                waits = None if asking is None else getattr(asking.get_coro(), "cr_await", None)
+                if asking is not None and waits is not None:
+                    yield _call(one, "next_tuple", _nothing, (asking, waits), _of_coroutine(asking))
+
+    def on_loop(self, held_since: object) -> CallUnderWay:
+        """The call that the thread of the run loop is in: a component's, or one that no task made,
+        such as a user's callback. The latter is the same call as long as `held_since` is the same
+        object."""
+        innermost = sys._current_frames().get(self._thread_id)
+        return self._call_of_task(innermost) or CallUnderWay(
+            SYSTEM_COMPONENT,
+            SYSTEM_TASK,
+            "a callback",
+            _nothing,
+            (),
+            CallLimits.of(self._conf),
+            (held_since,),
+            _of_thread(innermost),
+        )
+
+    def _call_of_task(self, innermost: FrameType | None) -> CallUnderWay | None:
+        built = self._built
+        chain = _chain(innermost)
+        for at, frame in enumerate(chain):
+            task = _task_of(frame)
+            if task is None:
+                continue
+            one = next((one for one in built if one.task is task), None)
+            if one is None:
+                return None
+            inner = chain[at:]
+            users = [f for f in inner if not _is_ours(f)]
+            ours = inner[: inner.index(users[0])] if users else inner
+            tup = _tuple_of(ours)
+            given = partial(_given, task, ours, tup, built)
+            name = users[0].f_code.co_name if users else ours[-1].f_code.co_name
+            first = users[0] if users else ours[-1]
+            roots = _roots_of_batch(ours) if tup is None else roots_of(tup)
+            return _call(one, name, given, (first, tup), _of_thread(innermost, first), roots)
+        return None
+
+    def loop_is_idle(self) -> bool:
+        """Whether the event loop of the run loop runs nothing at the moment."""
+        frame = sys._current_frames().get(self._thread_id)
+        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+        return module in ("asyncio.runners", "asyncio.base_events", "selectors")
+
+    def message_of(self, root: int) -> str | None:
+        """The message of a tree, when it is in flight from a spout of this worker:
+        `message id 7`."""
+        return _message_of(root, self._built)
 
 
 def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
@@ -130,58 +199,6 @@ def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
             name = str(frame.f_locals.get("what") or "activate or deactivate")
             yield _call(one, name, given, (frame, message_id), _of_thread(innermost))
             return
-
-
-def calls_in_coroutines(built: Sequence[Built]) -> Iterator[CallUnderWay]:
-    """The calls of components with `async def` that wait for something."""
-    for one in built:
-        task = one.task
-        if isinstance(task, AsyncBolt):
-            for tup, flying in list(task._flying.items())[:_COROUTINES_MAX]:
-                frames = _of_coroutine(flying)
-                given = partial(_describe, tup, built)
-                yield _call(one, "execute", given, (tup,), frames, roots_of(tup))
-        elif isinstance(task, AsyncSpout) and _has_own_limit(one):
-            asking = task._asking
-            waits = None if asking is None else getattr(asking.get_coro(), "cr_await", None)
-            if asking is not None and waits is not None:
-                yield _call(one, "next_tuple", _nothing, (asking, waits), _of_coroutine(asking))
-
-
-def call_on_loop(built: Sequence[Built], thread_id: int) -> CallUnderWay | None:
-    """The component's call that the thread of the run loop is in; None when it is in no such
-    call."""
-    innermost = sys._current_frames().get(thread_id)
-    chain = _chain(innermost)
-    for at, frame in enumerate(chain):
-        task = _task_of(frame)
-        if task is None:
-            continue
-        one = next((one for one in built if one.task is task), None)
-        if one is None:
-            return None
-        inner = chain[at:]
-        users = [f for f in inner if not _is_ours(f)]
-        ours = inner[: inner.index(users[0])] if users else inner
-        tup = _tuple_of(ours)
-        given = partial(_given, task, ours, tup, built)
-        name = users[0].f_code.co_name if users else ours[-1].f_code.co_name
-        first = users[0] if users else ours[-1]
-        roots = _roots_of_batch(ours) if tup is None else roots_of(tup)
-        return _call(one, name, given, (first, tup), _of_thread(innermost, first), roots)
-    return None
-
-
-def loop_frames(thread_id: int) -> Callable[[], Frames]:
-    """The stack of the run loop's thread, as it is now."""
-    return _of_thread(sys._current_frames().get(thread_id))
-
-
-def is_idle(thread_id: int) -> bool:
-    """Whether an event loop on that thread runs nothing at the moment."""
-    frame = sys._current_frames().get(thread_id)
-    module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
-    return module in ("asyncio.runners", "asyncio.base_events", "selectors")
 
 
 def _call(
@@ -295,14 +312,13 @@ def _messages(roots: Sequence[int], built: Sequence[Built], names: Names) -> str
     if not roots:
         return "unanchored"
     shown = ", ".join(
-        message_of(root, built) or names.get(root) or f"tree {root:016x}"
+        _message_of(root, built) or names.get(root) or f"tree {root:016x}"
         for root in roots[:_ROOTS_MAX]
     )
     return f"{shown} and others" if len(roots) > _ROOTS_MAX else shown
 
 
-def message_of(root: int, built: Sequence[Built]) -> str | None:
-    """The message of a tree, when it is in flight from a spout of this worker: `message id 7`."""
+def _message_of(root: int, built: Sequence[Built]) -> str | None:
     for one in built:
         if isinstance(one.task, SpoutTask):
             found = one.task.pending.find_message(root)

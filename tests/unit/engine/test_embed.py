@@ -6,6 +6,7 @@ import time
 import pytest
 
 from squall import Bolt, Spout, StatefulBolt, TopologyBuilder
+from squall_common.component.collector import DelegatingSpoutCollector
 from squall_common.component.state import MemoryState
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import WorkerSlot
@@ -29,6 +30,17 @@ class Numbers(Spout):
 
     def ack(self, msg_id):
         self.acked.append(msg_id)
+
+
+class Pauses(Numbers):
+    def next_tuple(self):
+        if self.next < self.count and time.monotonic() >= self.until:
+            super().next_tuple()
+            self.until = time.monotonic() + 0.02
+
+    def open(self, conf, context):
+        super().open(conf, context)
+        self.until = 0.0
 
 
 class Collects(Bolt):
@@ -149,5 +161,58 @@ async def test_a_bolt_gets_the_state_that_the_embedder_opens():
         async with asyncio.timeout(30):
             await engine.run_until_drained(lambda: len(spout.acked) == 3)
         assert len(states["end"]) == 3
+    finally:
+        await engine.stop(0)
+
+
+async def test_several_waits_at_once_each_end_with_their_own_condition():
+    engine = await running(engine_of(Numbers(50), Collects()))
+    try:
+        seen = []
+
+        async def wait(name, needs):
+            await engine.run_until(lambda: needs in seen)
+            seen.append(name)
+
+        async with asyncio.timeout(30):
+            waits = asyncio.gather(wait("third", "second"), wait("second", "first"))
+            await asyncio.sleep(0.05)
+            assert seen == []
+            seen.append("first")
+            await waits
+        assert seen == ["first", "second", "third"]
+    finally:
+        await engine.stop(0)
+
+
+async def test_with_calm_secs_an_engine_has_drained_only_when_it_has_been_quiet_for_that_long():
+    engine = await running(engine_of(Pauses(5), Collects()))
+    try:
+        (spout,) = engine.users("numbers")
+        async with asyncio.timeout(30):
+            await engine.run_until_drained(calm_secs=0.5)
+        assert len(spout.acked) == 5
+        assert engine.emitted_tuples() == 5
+    finally:
+        await engine.stop(0)
+
+
+async def test_components_are_bound_to_the_collector_that_the_embedder_returns():
+    class Loud(DelegatingSpoutCollector):
+        def emit(self, values, message_id=None, stream="default"):
+            emitted.append(values)
+            return super().emit(values, message_id, stream)
+
+    emitted = []
+
+    def wrap(component, collector):
+        return Loud(collector) if component == "numbers" else collector
+
+    engine = await running(engine_of(Numbers(3), Collects(), wrap_collector=wrap))
+    try:
+        (spout,) = engine.users("numbers")
+        async with asyncio.timeout(30):
+            await engine.run_until_drained(lambda: len(spout.acked) == 3)
+        assert emitted == [[0], [1], [2]]
     finally:
         await engine.stop(0)

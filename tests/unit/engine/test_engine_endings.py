@@ -14,7 +14,7 @@ from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
 from squall.testing import TopologyTest
-from squall_engine import ComponentStartError
+from squall_engine.embed import ComponentStartError
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
-from squall import LocalCluster, SquallError, TopologyBuilder
+from squall import Bolt, LocalCluster, SquallError, TopologyBuilder
 from squall.local import LocalTopologies
 
 
@@ -87,6 +87,22 @@ def test_wait_reports_a_topology_that_died():
         cluster.submit_topology("a", conf, numbers_to(c.FailOn([3]), 5))
         with pytest.raises(SquallError, match="'a' died: ValueError: no 3"):
             cluster.wait(10)
+
+
+class KeepsOne(Bolt):
+    auto_ack = False
+
+    def execute(self, tup):
+        if tup[0] > 0:
+            raise ValueError("the second")
+
+
+def test_wait_drained_reports_a_topology_that_died_with_something_in_flight():
+    with LocalCluster() as cluster:
+        conf = {"topology.bolt.die.on.error": True}
+        cluster.submit_topology("a", conf, numbers_to(KeepsOne(), 2))
+        with pytest.raises(SquallError, match="'a' died: ValueError: the second"):
+            cluster.wait_drained("a", 10)
 
 
 def test_a_topology_that_does_not_start_leaves_nothing():

@@ -7,6 +7,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from squall_engine.embed import EmbeddedEngine
+
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = {
     "thrift": "squall_thrift",
@@ -115,3 +117,55 @@ def test_the_command_line_imports_no_more_of_drpc_than_its_client() -> None:
         if name.startswith("squall_drpc")
     }
     assert all(name.startswith("squall_drpc.client") for name in found)
+
+
+# Programs that embed the engine, and the modules of it that they may import.
+EMBEDDERS = ("worker", "api", "pipeline", "drpc", "bench", "tests/simulation")
+DOOR = {"squall_engine.embed", "squall_engine.transport"}
+# They change the engine's insides, which is their purpose.
+PATCHES = {"bench/stubs.py", "tests/simulation/sabotage.py"}
+
+
+def embedding_files() -> Iterator[Path]:
+    for folder in EMBEDDERS:
+        for file in (ROOT / folder).rglob("*.py"):
+            if str(file.relative_to(ROOT)) not in PATCHES:
+                yield file
+
+
+def test_embedders_import_only_the_engines_door() -> None:
+    core = {"squall_engine", "squall_engine.core"}  # for its name
+    wrong = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in embedding_files()
+        for name in imports(file)
+        if name.split(".")[0] == "squall_engine" and name not in core
+        if ".".join(name.split(".")[:2]) not in DOOR
+    }
+    assert not wrong
+
+
+def reached_in_engines(source: str) -> Iterator[str]:
+    """The attributes that a program reads of a variable or an attribute called `engine`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+            if name in ("engine", "_engine"):
+                yield node.attr
+
+
+def test_embedders_use_only_what_the_door_offers() -> None:
+    # The door is made of methods; what an engine sets in its constructor is its own.
+    wrong = {
+        f"{file.relative_to(ROOT)} reads {attribute} of an engine"
+        for file in embedding_files()
+        for attribute in reached_in_engines(file.read_text())
+        if attribute.startswith("_") or not hasattr(EmbeddedEngine, attribute)
+    }
+    assert not wrong
+
+
+def test_what_is_reached_in_an_engine_is_found() -> None:
+    source = "self._engine.built\nengine._flow.tap()\nengine.stop(0)\nprocess.worker._engine.plan"
+    assert set(reached_in_engines(source)) == {"built", "_flow", "stop", "plan"}

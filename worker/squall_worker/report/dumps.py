@@ -111,7 +111,7 @@ def _stack(frames: list[tuple[FrameType, int]]) -> str:
 
 def _tasks(loop: asyncio.AbstractEventLoop) -> Iterable[str]:
     """Tasks by stack: a thousand that wait at the same line are one entry."""
-    from squall_engine.observe.under_way import coroutine_frames
+    from squall_engine.embed import coroutine_frames
 
     stacks: dict[str, list[str]] = {}
     for task in asyncio.all_tasks(loop):

@@ -13,7 +13,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_TASK
-from squall_engine.observe.error_throttle import ErrorThrottle
+from squall_common.topology.error_throttle import ErrorThrottle
 
 log = get_logger(__name__)
 

@@ -4,9 +4,9 @@ errors and the users' metrics together with the writer."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from squall_common.component.metrics import DataPoint, TaskInfo
@@ -18,10 +18,10 @@ from squall_common.daemon.logs import get_logger
 from squall_common.history.schema import TEXT_CHARS_MAX, Row
 from squall_common.history.settings import HistorySettings, history_url, is_on
 from squall_common.history.writer import HistoryWriter
+from squall_common.names import is_system_id
 
 if TYPE_CHECKING:
-    from squall_engine import Engine
-    from squall_engine.observe.history_rows import Recorder
+    from squall_engine.embed import EmbeddedEngine, Recorder
 
 log = get_logger(__name__)
 
@@ -73,19 +73,11 @@ class WorkerHistory:
             return None
         return cls(spec, conf, clock=clock, on_trouble=on_trouble, before_reading=before_reading)
 
-    def follow(self, engine: Engine) -> None:
+    def follow(self, engine: EmbeddedEngine) -> None:
         """The engine has started: record what it does from now on. Call it on its loop."""
-        from squall_engine.observe.history_rows import KeySamples, Recorder
-
-        keys = None
-        if self._settings.key_rate > 0:
-            keys = KeySamples(engine.plan, self._settings.key_rate, random.Random())
-            engine.tap(keys.tap)
-        self._recorder = Recorder(engine.built, keys, clock=self._clock)
-        executors = len(engine.plan.executors)
-        self.event(
-            "worker running", f"pid {os.getpid()}, {executors} executors, {len(engine.built)} tasks"
-        )
+        self._recorder = engine.record_history(self._settings.key_rate, clock=self._clock)
+        executors, tasks = len(engine.executors), len(engine.users())
+        self.event("worker running", f"pid {os.getpid()}, {executors} executors, {tasks} tasks")
         self._wait()
 
     def _wait(self) -> None:
@@ -119,8 +111,6 @@ class WorkerHistory:
 
     def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None:
         """Takes the users' metrics, as a metrics consumer does."""
-        from squall_engine.observe.history_rows import metric_rows
-
         self._add(metric_rows(info, points, self._now_ms()))
 
     def stopped(self, text: str) -> None:
@@ -142,3 +132,40 @@ class WorkerHistory:
 
     def _now_ms(self) -> int:
         return int(self._clock.time() * 1000)
+
+
+def metric_rows(info: TaskInfo, points: Iterable[DataPoint], at_ms: int) -> list[Row]:
+    """The users' own metrics; the built-in ones are in other rows."""
+    rows = []
+    for point in points:
+        if is_system_id(point.name):
+            continue
+        number = _number(point.value)
+        rows.append(
+            Row(
+                at_ms,
+                "metric",
+                point.name,
+                info.src_component_id,
+                info.src_task_id,
+                secs=info.update_interval_secs,
+                value=number or 0.0,
+                text=_json(point.value) if number is None else "",
+            )
+        )
+    return rows
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
+
+
+def _json(value: Any) -> str:
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except Exception:  # the topology's own __str__, among others
+        text = str(type(value))
+    return text[:TEXT_CHARS_MAX]

@@ -10,16 +10,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from squall_common.cluster import questions
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import Store, StoreError
 from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.logs import get_logger
-
-if TYPE_CHECKING:
-    from squall_engine.tasks.built import Built
 
 log = get_logger(__name__)
 
@@ -29,6 +26,8 @@ _AGAIN_SECS = 5.0  # after a reading that failed
 
 # Asks which messages trees belong to, for at most about the given seconds.
 Ask = Callable[[Collection[int], float], Mapping[int, str]]
+# The message of a tree, when it is in flight from a spout of this worker.
+MessageOf = Callable[[int], str | None]
 
 
 class MessageNames:
@@ -46,13 +45,11 @@ class MessageNames:
     def names(self) -> Mapping[int, str]:
         return self._names
 
-    def look_up(self, roots: Sequence[int], built: Sequence[Built]) -> None:
+    def look_up(self, roots: Sequence[int], message_of: MessageOf) -> None:
         """Find the messages of these trees, and keep them: a tree may fail before its name is
         needed."""
-        from squall_engine.observe.under_way import message_of
-
         for root in roots:
-            name = message_of(root, built)
+            name = message_of(root)
             if name is not None:
                 self._keep({root: name})
             elif root not in self._names and len(self._wanted) < _NAMES_MAX:
@@ -108,11 +105,8 @@ def ask_aside(daemon_conf: Mapping[str, Any], topology_id: str) -> Ask:
     return ask
 
 
-async def answer_questions(store: Store, topology_id: str, built: Sequence[Built]) -> None:
-    """Answer the questions of other workers, until the topology is gone. `built` are tasks of this
-    worker."""
-    from squall_engine.observe.under_way import message_of
-
+async def answer_questions(store: Store, topology_id: str, message_of: MessageOf) -> None:
+    """Answer the questions of other workers, until the topology is gone."""
     changed = asyncio.Event()
 
     def fired(path: str) -> None:
@@ -125,7 +119,7 @@ async def answer_questions(store: Store, topology_id: str, built: Sequence[Built
             if roots is None:
                 return
             for root in roots:
-                name = message_of(root, built)
+                name = message_of(root)
                 if name is not None:
                     await questions.answer(store, topology_id, root, name)
         except StoreError:

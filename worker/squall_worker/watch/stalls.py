@@ -34,7 +34,7 @@ class Limits(Protocol):
 
 
 class Call(Protocol):
-    """The fields that the decision needs (see `engine.under_way`)."""
+    """The fields that the decision needs (see `squall_engine.observe.under_way`)."""
 
     @property
     def key(self) -> tuple[object, ...]: ...

@@ -29,13 +29,11 @@ from squall_common.cluster.values import ErrorInfo
 from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
-from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_worker.watch.messages import ASK_SECS, Ask, MessageNames
 from squall_worker.watch.stalls import Notice, StallWatch, Step, counted_secs
 
 if TYPE_CHECKING:
-    from squall_engine.observe.under_way import CallUnderWay
-    from squall_engine.tasks.built import Built
+    from squall_engine.embed import CallsUnderWay, CallUnderWay
 
 log = get_logger(__name__)
 
@@ -80,41 +78,37 @@ class Watchdog:
         ask: Ask,
         end: Callable[[int], None] = os._exit,
     ) -> None:
-        """Call it on the thread of `loop`. `record` turns a component, a task and a text into the
+        """`record` turns a component, a task and a text into the
         stored error, on any thread. `ask` finds messages of other workers' spouts."""
         self._loop = loop
-        self._thread_id = threading.get_ident()
         self._clock = clock
         self._record = record
         self._send = send
         self._messages = MessageNames(ask)
         self._end = end
-        self._built: Sequence[Built] | None = None  # None: nothing to watch
-        self._conf: Mapping[str, Any] = {}
+        self._calls: CallsUnderWay | None = None  # None: nothing to watch
         self._watch: StallWatch[CallUnderWay] = StallWatch()
         self._question: _Question | None = None
         self._looked_at: float | None = None
         self._asked_secs = _LOOK_SECS
         self._ending = False
 
-    def begin(self, built: Sequence[Built], conf: Mapping[str, Any]) -> None:
-        """The components are open: watch their calls from now on. `conf` is the topology's over the
-        daemons'."""
-        self._conf = conf
-        self._built = built
+    def begin(self, calls: CallsUnderWay) -> None:
+        """The components are open: watch their calls from now on."""
+        self._calls = calls
 
     def stop(self) -> None:
         """The worker ends; that has a deadline of its own."""
-        self._built = None
+        self._calls = None
 
     def look(self) -> float:
         """Seconds until the next look. Never raises."""
-        built = self._built
+        calls = self._calls
         now = self._clock.monotonic()
-        if built is not None and not self._ending:
+        if calls is not None and not self._ending:
             since = now - self._looked_at if self._looked_at is not None else 0.0
             try:
-                self._look(built, now, counted_secs(since, self._asked_secs))
+                self._look(calls, now, counted_secs(since, self._asked_secs))
             except Exception as error:
                 log.error("calls_not_looked_after", error=error, exc_info=error)
         self._looked_at = now
@@ -122,17 +116,14 @@ class Watchdog:
         self._asked_secs = _LOOK_SOON_SECS if waits else _LOOK_SECS
         return self._asked_secs
 
-    def _look(self, built: Sequence[Built], now: float, elapsed_secs: float) -> None:
-        from squall_engine.observe import under_way
-
-        calls = list(under_way.calls_on_threads(built))
-        if self._loop_is_held(now):
-            call = under_way.call_on_loop(built, self._thread_id)
-            calls.append(call or self._unknown_call())
+    def _look(self, under_way: CallsUnderWay, now: float, elapsed_secs: float) -> None:
+        calls = list(under_way.on_threads())
+        if self._loop_is_held(under_way, now):
+            calls.append(under_way.on_loop(self._question))
         else:
             # (While the loop is held, no coroutine can go on: that is not their fault.)
             try:
-                calls += under_way.calls_in_coroutines(built)
+                calls += under_way.in_coroutines()
             except RuntimeError:
                 pass  # they changed meanwhile; the next look comes soon enough
         errors = []
@@ -140,7 +131,7 @@ class Watchdog:
             if notice.step is Step.NAMED:
                 _name(notice, self._messages.names)
             elif notice.step is Step.LOOKED_UP:
-                self._messages.look_up(notice.call.roots, built)
+                self._messages.look_up(notice.call.roots, under_way.message_of)
             else:
                 self._ending |= notice.step is Step.STALLED
                 errors.append((notice, notice.call.stack()))
@@ -150,14 +141,12 @@ class Watchdog:
                 target=self._report, args=(errors, self._ending), name="stalled calls", daemon=True
             ).start()
 
-    def _loop_is_held(self, now: float) -> bool:
-        from squall_engine.observe.under_way import is_idle
-
+    def _loop_is_held(self, under_way: CallsUnderWay, now: float) -> bool:
         question = self._question
         if question is not None and not question.answered:
             return now - question.asked_at >= _HELD_SECS
         self._question = None
-        if not is_idle(self._thread_id):
+        if not under_way.loop_is_idle():
             question = _Question(now)
             try:
                 self._loop.call_soon_threadsafe(question.answer)
@@ -165,21 +154,6 @@ class Watchdog:
                 return False  # the loop has ended
             self._question = question
         return False
-
-    def _unknown_call(self) -> CallUnderWay:
-        """The loop is held by something that no task called, such as a user's callback."""
-        from squall_engine.observe import under_way
-
-        return under_way.CallUnderWay(
-            SYSTEM_COMPONENT,
-            SYSTEM_TASK,
-            "a callback",
-            lambda names: "",
-            (),
-            under_way.CallLimits.of(self._conf),
-            (self._question,),
-            under_way.loop_frames(self._thread_id),
-        )
 
     def _error(self, notice: Notice[CallUnderWay], stack: str) -> tuple[str, ErrorInfo]:
         call = notice.call

@@ -11,9 +11,7 @@ import pytest
 from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall_common.component.metrics import DataPoint, TaskInfo
 from squall_common.history.schema import Row, from_parquet, to_parquet
-from squall_engine.observe.history_rows import KeySamples, Recorder, metric_rows
 
 COUNT = 3_000
 
@@ -63,9 +61,7 @@ def record(rate: float) -> list[Row]:
     with EngineCluster(topology(), 2, settings={"times_calls": True}) as cluster:
         recorders = []
         for engine in cluster.engines:
-            keys = KeySamples(engine.plan, rate, random.Random(7))
-            engine.tap(keys.tap)
-            recorders.append(Recorder(engine.built, keys, clock=cluster.clock))
+            recorders.append(engine.record_history(rate, clock=cluster.clock, rng=random.Random(7)))
         Numbers.go = True
         cluster.run_for(0.01)
         rows = [row for recorder in recorders for row in recorder.read()]
@@ -142,32 +138,3 @@ def test_a_sample_is_proportional_for_every_key(rate: float) -> None:
 def test_a_recording_can_be_written(rows: list[Row]) -> None:
     table = from_parquet(to_parquet(rows, worker="h:1", incarnation="1.1"), "x")
     assert table.num_rows == len(rows)
-
-
-class Unspeakable:
-    def __str__(self) -> str:
-        raise RuntimeError("no")
-
-
-@pytest.mark.parametrize("value", [10**400, Unspeakable(), {"a": Unspeakable()}, {(1, 2): 3}])
-def test_a_metric_that_is_neither_a_number_nor_json_still_becomes_a_row(value: Any) -> None:
-    info = TaskInfo("host", 1, "split", 3, 0, 60)
-    (row,) = metric_rows(info, [DataPoint("mine", value)], 0)
-    assert row.value == 0.0
-    assert row.text
-
-
-def test_user_metrics_of_any_type_become_rows() -> None:
-    info = TaskInfo("h", 1, "count", 3, 99, 10.0)
-    points = [
-        DataPoint("odd", 3),
-        DataPoint("names", {"a": 1}),
-        DataPoint("strange", object()),
-        DataPoint("loop", (loop := [])),
-        DataPoint("__emit-count", {"default": 1}),
-    ]
-    loop.append(loop)
-    made = metric_rows(info, points, 5)
-    assert [(r.name, r.value) for r in made][:2] == [("odd", 3.0), ("names", 0.0)]
-    assert made[1].text == '{"a": 1}'
-    assert len(made) == 4

@@ -170,7 +170,7 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
             end=setup.ended.append,
         )
         setup.engine = engine
-        setup.dog.begin(engine.built, engine.conf)
+        setup.dog.begin(engine.calls_under_way())
         engine.set_active(True)
         while not done.is_set():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -241,8 +241,9 @@ def test_the_error_names_the_source_and_the_message(bolt: type[Bolt]) -> None:
 
 def without_spout(stuck: Setup) -> None:
     """Let the watchdog look after the bolt only, as in a worker that has no spout."""
-    bolts = [one for one in stuck.engine.built if one.task.component != "words"]
-    stuck.dog.begin(bolts, stuck.engine.conf)
+    engine = stuck.engine
+    engine.built = [one for one in engine.built if one.task.component != "words"]
+    stuck.dog.begin(engine.calls_under_way())
 
 
 @pytest.mark.parametrize("bolt", [StuckBolt, StuckBatch, StuckThread, WaitingCoroutine])

@@ -6,17 +6,6 @@ import pytest
 
 from squall_common.daemon.clock import ManualClock
 from squall_engine.observe.error_log import ErrorLogThrottle
-from squall_engine.observe.error_throttle import ErrorThrottle
-
-
-def test_a_component_passes_up_to_the_limit_in_an_interval() -> None:
-    throttle = ErrorThrottle(limit=2, secs=10)
-    assert [throttle.passes("a", t) for t in (0, 1, 2, 9.9)] == [True, True, False, False]
-    assert throttle.passes("b", 2)
-    assert throttle.components_missed() == ["a"]
-    assert [throttle.passes("a", t) for t in (10, 10, 10)] == [True, True, False]
-    assert throttle.take_missed("a") == 3
-    assert throttle.missed("a") == 0
 
 
 def test_the_log_gets_the_first_errors_of_an_interval_and_the_worker_all(
