@@ -16,6 +16,7 @@ from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
+from squall_common.daemon.files import make_dirs
 from squall_common.daemon.logs import get_logger
 from squall_common.history.events import DaemonHistory
 from squall_common.history.settings import history_url
@@ -27,10 +28,9 @@ from squall_supervisor.blobs.source import BlobSource
 from squall_supervisor.confine.cgroups import Cgroups, cgroups_of
 from squall_supervisor.confine.ownership import open_passage
 from squall_supervisor.confine.users import check_possible
-from squall_supervisor.launch.environment import import_path
-from squall_supervisor.launch.launcher import WorkerCommand, make_private, worker_command
 from squall_supervisor.launch.machine import Machine
 from squall_supervisor.launch.node import Node
+from squall_supervisor.launch.start import WorkerCommand, import_path, worker_command
 from squall_supervisor.node.installed_version import installed_version
 from squall_supervisor.node.neighbourhood import Probe, connects
 from squall_supervisor.node.topology_errors import TopologyErrors
@@ -144,7 +144,7 @@ async def _prepare_node(settings: SupervisorSettings, environ: Mapping[str, str]
             [settings.artifacts_dir, *map(Path, import_path(environ))],
         )
     for folder in (settings.supervisor_dir, settings.workers_dir):
-        make_private(folder)
+        make_dirs(folder, mode=0o700)
     cgroups = cgroups_of(
         settings.cgroups, local_dir=settings.local_dir, margin_mb=settings.memory_margin_mb
     )

@@ -1,3 +1,5 @@
-"""Starting a worker process: `launch` gathers what it needs, `launcher` writes its files,
-`machine` starts the process. May import `confine`, `blobs` and `records`.
+"""Starting a worker process. `start` is the door: it gathers what a launch needs, has `launcher`
+write the worker's folder, and `machine` start the process. `node`, `machine` and `worker_process`
+are shared with other rooms; the rest are steps of a launch. May import `confine`, `blobs` and
+`records`.
 """

@@ -24,8 +24,6 @@ of the topology runs.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +36,7 @@ from squall_supervisor.confine.ownership import give_away, make_own
 from squall_supervisor.launch.environment import worker_interpreter
 from squall_supervisor.launch.machine import Machine
 from squall_supervisor.launch.worker_process import WorkerProcess
+from squall_supervisor.records.worker_dir import remove_worker_dir
 from squall_supervisor.records.worker_record import LAUNCH_FILE, RECORD_FILE, WorkerRecord
 
 log = get_logger(__name__)
@@ -45,8 +44,6 @@ log = get_logger(__name__)
 # Files in a worker's folder that stay the supervisor's, whichever user the worker runs as: those
 # that the supervisor reads again and trusts.
 _OURS = frozenset({LAUNCH_FILE, RECORD_FILE, LINKS_FILE, LAST_KNOWN_FILE})
-
-_REMOVE_SECS = 60.0
 
 WorkerCommand = Callable[[LaunchSpec, Path], list[str]]
 
@@ -89,7 +86,7 @@ def start_worker(
     launch_file = worker_dir / LAUNCH_FILE
     process: WorkerProcess | None = None
     try:
-        make_private(worker_dir)
+        make_dirs(worker_dir, mode=0o700)
         for folder in (spec.pid_dir, worker_dir / "tmp"):
             folder.mkdir(mode=0o700)
         make_own(spec.artifacts_dir, confinement.user)
@@ -112,31 +109,10 @@ def start_worker(
     except BaseException:
         remove_worker_dir(worker_dir)
         raise
+    process.record = record.with_process(process.identity)
     try:
-        record.with_process(process.identity).write(worker_dir)
+        process.record.write(worker_dir)
     except OSError as error:
         # It is running; the next supervisor finds it by its arguments.
         log.error("worker_record_not_written", worker_id=spec.worker_id, error=error)
     return process
-
-
-def make_private(path: Path) -> None:
-    """Make a folder that only this user may enter, and its parents (with modes by the umask)."""
-    make_dirs(path, mode=0o700)
-
-
-def remove_worker_dir(worker_dir: Path) -> None:
-    """Remove a dead worker's folder; anything that cannot be removed stays until the next start."""
-    try:
-        shutil.rmtree(worker_dir, ignore_errors=True)
-    except RecursionError:  # a worker can nest folders deeper than our stack
-        try:
-            subprocess.run(
-                ["rm", "-rf", "--one-file-system", "--", str(worker_dir)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_REMOVE_SECS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            log.error("worker_dir_not_removed", worker_dir=worker_dir, error=error)

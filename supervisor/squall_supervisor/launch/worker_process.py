@@ -17,6 +17,7 @@ from pathlib import Path
 from squall_common.daemon.logs import get_logger
 from squall_supervisor.records import processes
 from squall_supervisor.records.processes import ProcessIdentity
+from squall_supervisor.records.worker_record import WorkerRecord
 
 log = get_logger(__name__)
 
@@ -38,6 +39,7 @@ class WorkerProcess:
     ) -> None:
         self.identity = identity
         self.worker_id = worker_id
+        self.record: WorkerRecord | None = None  # not None if this supervisor launched it
         self._pidfd = pidfd
         self._pid_dir = pid_dir
         self._child = child

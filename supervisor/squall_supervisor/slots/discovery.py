@@ -8,10 +8,10 @@ from pathlib import Path
 
 from squall_common.daemon.logs import get_logger
 from squall_supervisor.confine.cgroups import Cgroups
-from squall_supervisor.launch.launcher import remove_worker_dir
 from squall_supervisor.launch.machine import Machine
 from squall_supervisor.launch.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.records.processes import ProcessIdentity
+from squall_supervisor.records.worker_dir import remove_worker_dir
 from squall_supervisor.records.worker_record import LAUNCH_FILE, WorkerRecord, read_launch
 from squall_supervisor.slots.adoption import FoundWorker
 

@@ -24,11 +24,11 @@ from squall_common.errors import describe
 from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.blobs.source import LocalizeError
 from squall_supervisor.confine.limits import NO_LIMITS, WorkerLimits, explain_kill
-from squall_supervisor.launch.launch import Launch, LaunchError
-from squall_supervisor.launch.launcher import remove_worker_dir
 from squall_supervisor.launch.node import Node
+from squall_supervisor.launch.start import LaunchError, LaunchRequest, start
 from squall_supervisor.launch.worker_process import WorkerProcess
 from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.worker_dir import remove_worker_dir
 from squall_supervisor.records.worker_record import WorkerRecord
 from squall_supervisor.slots.slot import Slot, Step
 from squall_supervisor.slots.story import is_trouble, told_of
@@ -281,9 +281,10 @@ class SlotRunner:
                 self._feed(BlobsMissing())
                 return
             before = None if self._heritage is None else self._heritage.of(assignment.topology_id)
-            launch = Launch(node, self.port, assignment, topology, before)
+            number = node.launch_numbers.next()
+            request = LaunchRequest(node, self.port, assignment, topology, number, before)
             self._stderr_begin = size_of(self._stderr(assignment.topology_id))
-            process = await asyncio.to_thread(launch.start)
+            process = await asyncio.to_thread(start, request)
         except LaunchError as error:
             self._launch_failed(assignment, str(error))
             return
@@ -294,8 +295,9 @@ class SlotRunner:
         if self._closed:
             process.close()
             return
-        self.process, self.incarnation = process, launch.incarnation
-        self.limits = launch.record.limits
+        record = process.record
+        assert record is not None, "this supervisor launched it"
+        self.process, self.incarnation, self.limits = process, record.incarnation, record.limits
         process.watch(self._on_exit)
         log.info(
             "worker_launched",
@@ -303,13 +305,13 @@ class SlotRunner:
             port=self.port,
             worker_id=process.worker_id,
             pid=process.pid,
-            incarnation=launch.incarnation,
+            incarnation=record.incarnation,
             ms=round((self._now() - began) * 1000),
         )
         self._topology_id = assignment.topology_id
         pid = f"pid {process.pid}"
         node.tell(assignment.topology_id, "worker launched", pid, self._place)
-        self._feed(WorkerLaunched(process.worker_id, launch.record.timeout_secs))
+        self._feed(WorkerLaunched(process.worker_id, record.timeout_secs))
 
     def _log_unexpected(self, event: str, error: Exception) -> None:
         log.error(event, port=self.port, topology_id=self._topology_id, error=error, exc_info=error)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from squall_common.daemon.logs import get_logger
 from squall_supervisor.confine.ownership import opened_folder
-from squall_supervisor.launch.launcher import remove_worker_dir
+from squall_supervisor.records.worker_dir import remove_worker_dir
 from squall_supervisor.records.worker_record import read_launch
 from squall_supervisor.settings import RetentionLimits
 from squall_supervisor.watch.log_retention import LogEntry, Removal, WorkerLogs, plan_removals

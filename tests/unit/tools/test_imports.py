@@ -169,3 +169,18 @@ def test_embedders_use_only_what_the_door_offers() -> None:
 def test_what_is_reached_in_an_engine_is_found() -> None:
     source = "self._engine.built\nengine._flow.tap()\nengine.stop(0)\nprocess.worker._engine.plan"
     assert set(reached_in_engines(source)) == {"built", "_flow", "stop", "plan"}
+
+
+def test_other_rooms_of_the_supervisor_know_no_steps_of_a_launch() -> None:
+    package = "squall_supervisor"
+    offered = {
+        f"{package}.launch.{name}" for name in ("start", "node", "machine", "worker_process")
+    }
+    wrong = {
+        f"{module} imports {name}"
+        for module, file in modules(package)
+        if not module.startswith(f"{package}.launch")
+        for name in imports(file)
+        if name.startswith(f"{package}.launch.") and ".".join(name.split(".")[:3]) not in offered
+    }
+    assert not wrong

@@ -23,11 +23,12 @@ from squall_supervisor.blobs.cache import LINKS_FILE
 from squall_supervisor.confine.confinement import UNCONFINED, Confinement
 from squall_supervisor.launch import memory_use
 from squall_supervisor.launch.environment import worker_environment
-from squall_supervisor.launch.launcher import remove_worker_dir, start_worker
+from squall_supervisor.launch.launcher import start_worker
 from squall_supervisor.launch.machine import Machine
 from squall_supervisor.launch.worker_process import WORKER_ID_VARIABLE, WorkerProcess
 from squall_supervisor.records import processes
 from squall_supervisor.records.assignments import PortAssignment
+from squall_supervisor.records.worker_dir import remove_worker_dir
 from squall_supervisor.records.worker_record import WorkerRecord
 
 CANARY = "canary-7f3a"
