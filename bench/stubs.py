@@ -26,7 +26,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 def _statistics() -> None:
     """No counts, no latencies, and no clock around each slice of a batch."""
     from squall_engine.core.stats import TaskCounts
-    from squall_engine.tasks.base import SyncBolt
+    from squall_engine.tasks.bolt import SyncBolt
 
     def run(self: SyncBolt, deadline: float) -> bool:
         while (batch := self.take(self.queued)) is not None:
@@ -54,7 +54,7 @@ def _time_outs() -> None:
 
 def _calls_of_ack() -> None:
     """The calls of the user's ack(): counted in one go instead."""
-    from squall_engine.tasks.base import SpoutTask
+    from squall_engine.tasks.spout import SpoutTask
 
     def call_user(self: SpoutTask, what: str, message_ids: Any) -> None:
         self.user.done += len(message_ids)

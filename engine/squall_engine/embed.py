@@ -40,7 +40,7 @@ from squall_engine.observe.describe import describe_tasks
 from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.under_way import CallsUnderWay, CallUnderWay, coroutine_frames
 from squall_engine.settings import EngineCallbacks, EngineSettings
-from squall_engine.tasks.base import BoltTask
+from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 

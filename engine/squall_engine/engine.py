@@ -65,9 +65,10 @@ from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.readings import ExecutorReadings, add_totals
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
-from squall_engine.tasks.base import BoltTask, SpoutTask
+from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.in_hand import Before, InHand
+from squall_engine.tasks.spout import SpoutTask
 from squall_engine.timing import Every, Rotation, Ticks
 from squall_engine.transport import Grant, Transport
 

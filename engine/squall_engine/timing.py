@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from squall_engine.core import UNANCHORED, Batch, Tuple, tick_source
-from squall_engine.tasks.base import BoltTask
+from squall_engine.tasks.bolt import BoltTask
 
 
 class Every:

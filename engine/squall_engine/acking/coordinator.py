@@ -27,7 +27,7 @@ from squall_engine.core.sections import (
 from squall_engine.core.stats import Totals
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.plan import Plan
-from squall_engine.tasks.base import SpoutTask
+from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadSpout
 
 log = get_logger(__name__)

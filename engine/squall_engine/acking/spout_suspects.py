@@ -16,8 +16,8 @@ from squall_common.names import DEAD_LETTER_STREAM
 from squall_engine.acking.dead_letters import DeadLetter, sendable
 from squall_engine.acking.docket import Docket, Held, Verdict
 from squall_engine.core.codec import ValueCodec
-from squall_engine.tasks.base import MessageFilter, SpoutTask
 from squall_engine.tasks.in_hand import InHand, key_of
+from squall_engine.tasks.spout import MessageFilter, SpoutTask
 
 COUNTED_MAX = 20_000
 _NEVER = 2**62

@@ -31,8 +31,8 @@ from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.sections import KILLED
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.plan import Plan
-from squall_engine.tasks.base import SpoutTask
 from squall_engine.tasks.in_hand import Before, InHand
+from squall_engine.tasks.spout import SpoutTask
 
 log = get_logger(__name__)
 

@@ -24,8 +24,9 @@ from squall_engine.grouping.routing import Balancers, make_grouper
 from squall_engine.loading import ComponentStartError, feed_of
 from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import asked_to_end
-from squall_engine.tasks.base import SpoutTask, Task, TaskParts
+from squall_engine.tasks.base import Task, TaskParts
 from squall_engine.tasks.built import Built
+from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 

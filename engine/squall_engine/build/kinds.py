@@ -29,18 +29,11 @@ from squall_engine.core.invocation import InvocationMode
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import CURRENT, AsyncBolt, AsyncSpout, WakingSpoutCollector
-from squall_engine.tasks.base import (
-    BatchBolt,
-    BoltTask,
-    ColumnBolt,
-    Host,
-    SpoutTask,
-    SyncBolt,
-    Task,
-    TaskParts,
-)
+from squall_engine.tasks.base import Host, Task, TaskParts
+from squall_engine.tasks.bolt import BatchBolt, BoltTask, ColumnBolt, SyncBolt
 from squall_engine.tasks.in_hand import InHand
 from squall_engine.tasks.one_by_one import OneByOneBolt
+from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import (
     LockedBoltCollector,
     LockedSpoutCollector,

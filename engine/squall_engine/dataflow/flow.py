@@ -31,8 +31,10 @@ from squall_engine.core.sections import addressee
 from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, Waiting, output_groups
 from squall_engine.dataflow.remote import SECTION_BYTES_MAX, Exchange
 from squall_engine.plan import Plan
-from squall_engine.tasks.base import SLICE_TUPLES_MAX, BoltTask, SlicedBolt, SpoutTask, Task
+from squall_engine.tasks.base import Task
+from squall_engine.tasks.bolt import SLICE_TUPLES_MAX, BoltTask, SlicedBolt
 from squall_engine.tasks.built import Built
+from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 from squall_engine.transport import LOAD_MAX, Grant, Transport
 

@@ -11,7 +11,8 @@ from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.credit import Allowance
 from squall_engine.core import Batch, Edge, Outbox
 from squall_engine.plan import Plan
-from squall_engine.tasks.base import NO_LOCK, BoltTask, Task
+from squall_engine.tasks.base import NO_LOCK, Task
+from squall_engine.tasks.bolt import BoltTask
 
 
 class Waiting(Protocol):

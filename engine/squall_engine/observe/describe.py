@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from squall_engine.tasks.base import BoltTask, SpoutTask, Task
+from squall_engine.tasks.base import Task
+from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
+from squall_engine.tasks.spout import SpoutTask
 
 
 def describe_tasks(built: Sequence[Built], now: float) -> Iterable[str]:

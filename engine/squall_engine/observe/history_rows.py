@@ -26,8 +26,8 @@ from squall_engine.core import Batch, Edge, Source
 from squall_engine.core.stats import Key, TaskCounts
 from squall_engine.observe.readings import Gains, key_name, waiting
 from squall_engine.plan import Plan
-from squall_engine.tasks.base import SpoutTask
 from squall_engine.tasks.built import Built
+from squall_engine.tasks.spout import SpoutTask
 
 _KEYS_TOLD = 50  # of a grouping, worker and interval
 _COUNTS = ("emitted", "transferred", "acked", "failed", "executed")

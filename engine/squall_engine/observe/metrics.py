@@ -25,8 +25,9 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.observe.readings import Gains, key_name, waiting
-from squall_engine.tasks.base import BoltTask, SpoutTask
+from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
+from squall_engine.tasks.spout import SpoutTask
 
 log = get_logger(__name__)
 

@@ -15,7 +15,9 @@ from functools import partial
 from squall_common.cluster.values import ExecutorStats
 from squall_common.topology.model import Executor
 from squall_engine.core.stats import Key, Totals, Windows, add_output, executor_stats
-from squall_engine.tasks.base import BoltTask, SpoutTask, Task
+from squall_engine.tasks.base import Task
+from squall_engine.tasks.bolt import BoltTask
+from squall_engine.tasks.spout import SpoutTask
 
 # What a task of the plan (an acker, too) has counted is added to some totals.
 AddTotals = Callable[[int, Totals], None]

@@ -24,8 +24,10 @@ from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.acking.dead_letters import roots_of
 from squall_engine.core import Tuple
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
-from squall_engine.tasks.base import SlicedBolt, SpoutTask, Task
+from squall_engine.tasks.base import Task
+from squall_engine.tasks.bolt import SlicedBolt
 from squall_engine.tasks.built import Built
+from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 STALL_KEY = "topology.worker.stall.timeout.secs"

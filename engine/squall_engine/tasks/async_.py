@@ -20,7 +20,9 @@ from squall_common.component.collector import (
 )
 from squall_common.daemon.logs import get_logger
 from squall_engine.core import Tuple
-from squall_engine.tasks.base import BoltTask, SpoutTask, TaskParts, trees_of
+from squall_engine.tasks.base import TaskParts
+from squall_engine.tasks.bolt import BoltTask, trees_of
+from squall_engine.tasks.spout import SpoutTask
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

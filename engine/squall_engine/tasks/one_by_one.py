@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall_engine.core import Batch, Tuple
-from squall_engine.tasks.base import BatchBolt, take_all, trees_of
+from squall_engine.tasks.bolt import BatchBolt, take_all, trees_of
 
 
 class OneByOneBolt(BatchBolt):

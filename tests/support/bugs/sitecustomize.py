@@ -9,7 +9,7 @@ from typing import Any
 
 def fails_are_acks() -> None:
     """A worker's spouts hear of a tree that failed as if it had been acked."""
-    from squall_engine.tasks.base import SpoutTask
+    from squall_engine.tasks.spout import SpoutTask
 
     tell = SpoutTask._tell
 

@@ -1,0 +1,289 @@
+"""The tasks of bolts: an inbox, and a turn to take. Each kind has its own invocation mode:
+
+    SyncBolt    execute(tup) on the loop, slice by slice of about a millisecond
+    BatchBolt   execute_batch(tuples)
+    ColumnBolt  execute_columns(columns)
+    AsyncBolt   async execute(tup), several in flight       (async_)
+    ThreadBolt  execute(tup) on a thread of its own         (thread)
+    OneByOneBolt  execute(tup) on the loop, anchored by hand    (one_by_one)
+
+The first three are here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from squall_common.component.collector import BoltCollector
+from squall_engine.backpressure.inbox import Received
+from squall_engine.core import MANY, Batch, BoltCalls, CarefulCalls, ColumnCalls, Tuple
+from squall_engine.core.drive import run_each
+from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
+
+# A slice of an inbox should take about this long, so that the loop stays responsive.
+SLICE_SECS = 0.001
+SLICE_TUPLES_MAX = 1024
+
+
+def _decode_nothing(_task: int, _section: bytes) -> Batch | None:
+    return None
+
+
+class BoltTask(Task):
+    """A bolt's task: batches of tuples wait in `inbox`."""
+
+    calls: BoltCollector[Tuple]
+
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
+        self.inbox: deque[Batch | Received] = deque()
+        self.queued = 0  # tuples in `inbox`
+        self.local = 0  # of them, from tasks of this worker
+        self.gated = False  # blocked: a target that it feeds is full
+        self.decode: Callable[[int, bytes], Batch | None] = _decode_nothing
+        # Above `soft` local tuples the spouts that feed it wait, above `hard` all tasks that feed
+        # it; a cycle that it is on may fill it up to `hard_max`.
+        self.soft = self.hard = self.hard_max = 1
+        self.samples = 0  # batches until the size of a tuple is sampled again
+        self._tuple_bytes = 0.0
+        self._marks = (1, 1, 1)
+
+    def stir(self) -> None:
+        """Ask for a turn, because something was done between two turns."""
+        self.stirred = True
+        self.host.wake()
+
+    def set_marks(self, soft: int, hard: int, inbox_bytes: int) -> None:
+        """Set how many local tuples may wait, and how many bytes of them."""
+        self._marks = (min(soft, hard), hard, inbox_bytes)
+        self.sample(self._tuple_bytes)
+
+    def sample(self, tuple_bytes: float) -> None:
+        """Take the size of a tuple in the inbox into account: at once if it is larger than the
+        mean so far, slowly if it is smaller."""
+        mean = self._tuple_bytes
+        self._tuple_bytes = max(tuple_bytes, mean + (tuple_bytes - mean) / 8)
+        soft, hard, inbox_bytes = self._marks
+        fit = max(1, int(inbox_bytes / max(1.0, self._tuple_bytes)))
+        self.hard = min(hard, fit)
+        self.soft = min(soft, self.hard)
+        self.hard_max = 8 * self.hard
+
+    def load(self) -> float:
+        """How full the inbox is: 1.0 or more when the spouts that feed it wait."""
+        return self.queued / self.soft
+
+    def deliver(self, batch: Batch) -> None:
+        self.inbox.append(batch)
+        self.queued += len(batch)
+        if batch.source.local:
+            self.local += len(batch)
+
+    def receive(self, received: Received) -> None:
+        """Add tuples from another worker to the inbox."""
+        self.inbox.append(received)
+        self.queued += received.count
+
+    def head(self) -> Batch | None:
+        """The batch at the head of the inbox, without removing it; None when the inbox is empty."""
+        while self.inbox:
+            first = self.inbox[0]
+            if not isinstance(first, Received):
+                return first
+            batch = self.decode(self.task, first.take())
+            if batch is not None:
+                self.inbox[0] = batch
+                return batch
+            self.inbox.popleft()
+            self.queued -= first.count
+        return None
+
+    def take(self, limit: int) -> Batch | None:
+        """Take at most `limit` tuples of one source; None when there are none, or it is blocked."""
+        if not self.inbox or limit <= 0 or self.gated:
+            return None
+        batch = self.head()
+        if batch is None:
+            return None
+        if len(batch) > limit:
+            batch = batch.take(limit)
+        else:
+            self.inbox.popleft()
+        n = len(batch)
+        self.queued -= n
+        if batch.source.local:
+            self.local -= n
+        return batch
+
+    def empty(self) -> list[Batch]:
+        """Remove and return everything that waits in the inbox."""
+        found = []
+        while (batch := self.head()) is not None:
+            found.append(batch)
+            self.inbox.popleft()
+        self.queued = self.local = 0
+        return found
+
+    def run(self, deadline: float) -> bool:
+        """Work on the tuples that are in the inbox now, until `deadline`, but at least on a slice
+        of them. True when anything was done."""
+        raise NotImplementedError
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has work that will lead to more emits or acks."""
+        return bool(self.inbox)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether tuples emitted between two turns wait for more of them, and for `wake`."""
+        return False
+
+    def abort(self) -> None:
+        """Abandon what is in flight, because the worker ends now."""
+
+
+class SlicedBolt(BoltTask):
+    """A bolt that runs on the loop: its slices adapt to how long a tuple takes."""
+
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
+        self._slice = 16
+        # Called between two slices: True when a target that it emits to is full.
+        self.pause: Callable[[], bool] | None = None
+
+    def run(self, deadline: float) -> bool:
+        now = self.host.now
+        left = self.queued
+        granted = self._slice  # tuples, whatever the deadline says
+        worked = False
+        while (batch := self.head()) is not None:
+            worked = True
+            key = batch.source.key
+            room = min(self._slice, left)
+            batches = [batch]
+            n = self._pull(batch, room)
+            # With many tasks, batches are small: those of one stream are a slice together.
+            while n < room:
+                batch = self.head()
+                if batch is None or batch.source.key != key:
+                    break
+                batches.append(batch)
+                n += self._pull(batch, room - n)
+            start = now()
+            processed = 0
+            try:
+                processed = self.work(batches, n)
+            finally:
+                end = now()
+                secs = end - start
+                self.counts.executed_many(key, n, secs, processed)
+            if secs > 0:
+                self._slice = max(1, min(SLICE_TUPLES_MAX, int(SLICE_SECS * n / secs)))
+                if secs > HOLD_SECS:
+                    self.host.held_loop(self.component, f"{n} tuple(s)", secs)
+            else:
+                self._slice = SLICE_TUPLES_MAX
+            left -= n
+            granted -= n
+            if left <= 0 or (end >= deadline and granted <= 0):
+                break
+            if self.pause is not None and self.pause():
+                break
+        return worked
+
+    def _pull(self, batch: Batch, room: int) -> int:
+        """Count up to `room` tuples of the first batch as taken; drop the batch from the inbox when
+        that is all of it. Returns how many they are."""
+        n = len(batch)
+        if n <= room:
+            self.inbox.popleft()
+        else:
+            n = room
+        self.queued -= n
+        if batch.source.local:
+            self.local -= n
+        return n
+
+    def work(self, batches: Sequence[Batch], count: int) -> int:
+        """Take the first `count` tuples out of the batches, which are all of one stream, and
+        execute them. Returns how many of them count as processed."""
+        raise NotImplementedError
+
+
+def take_all(batches: Sequence[Batch], count: int) -> list[Tuple]:
+    """Remove and return the first `count` tuples of the batches."""
+    found: list[Tuple] = []
+    for batch in batches:
+        found += batch.take(count - len(found)).as_tuples()
+    return found
+
+
+def trees_of(tup: Tuple) -> Sequence[int]:
+    """The roots of a tuple."""
+    if tup.root == MANY:
+        return list(tup.anchors or ())
+    return (tup.root,) if tup.root else ()
+
+
+class SyncBolt(SlicedBolt):
+    """`execute(tup)`."""
+
+    calls: BoltCalls
+    auto_ack: bool
+
+    def work(self, batches: Sequence[Batch], count: int) -> int:
+        self.calls.run_each(batches, count)
+        return count if self.auto_ack else 0
+
+
+class BatchBolt(SlicedBolt):
+    """`execute_batch(tuples)`: acks what it did not fail, and fails the rest when it raises."""
+
+    calls: CarefulCalls
+    auto_ack: bool
+
+    def work(self, batches: Sequence[Batch], count: int) -> int:
+        tuples = take_all(batches, count)
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = hand.put_batch((trees_of(tup) for tup in tuples), self.task)
+        try:
+            return self._execute(tuples, count)
+        finally:
+            if hand is not None:
+                hand.clear_batch(cells)
+
+    def _execute(self, tuples: list[Tuple], count: int) -> int:
+        try:
+            self.user.execute_batch(tuples[:])
+        except Exception as error:
+            for tup in tuples:
+                if not tup.settled:
+                    self.calls.fail(tup)
+            self.calls.report_error(error)
+            return 0
+        if self.auto_ack:
+            for tup in tuples:
+                if not tup.settled:
+                    self.calls.ack(tup)
+        return count
+
+
+class ColumnBolt(SlicedBolt):
+    """`execute_columns(columns)`."""
+
+    calls: ColumnCalls
+    auto_ack: bool
+
+    def work(self, batches: Sequence[Batch], count: int) -> int:
+        hand, cells = self.hand, []
+        if hand is not None:
+            cells = hand.put_batch((batch.roots() for batch in batches), self.task)
+        try:
+            run_each(self.calls.run, batches, count)
+        finally:
+            if hand is not None:
+                hand.clear_batch(cells)
+        return count if self.auto_ack else 0

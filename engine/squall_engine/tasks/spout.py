@@ -1,0 +1,276 @@
+"""The task of a spout: it is asked for tuples, and notified of what became of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from squall_common.component.collector import SpoutCollector
+from squall_engine.core import PendingRoots, SpoutCalls, Taken
+from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
+
+
+class MessageFilter(Protocol):
+    """Chooses which finished messages the spout is notified about (see `dead_letters`)."""
+
+    def acked(self, message_ids: Iterable[Any]) -> list[Any]: ...
+
+    def failed(
+        self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
+    ) -> list[Any]: ...
+
+    def clear(self) -> None:
+        """Forget all messages, because the spout's process is gone."""
+
+
+class SpoutTask(Task):
+    """A spout's task: called when it may emit, and notified of acks and fails."""
+
+    # Storm's WaitStrategyProgressive sleeps 1 ms whenever nextTuple emitted nothing. A wake-up of
+    # an idle process costs 200 us of a core, so the wait grows, which bounds both CPU and latency.
+    # A component that cannot wait for it calls `context.wake()`.
+    _WAITS = ((16, 0.001), (48, 0.002), (200, 0.005), (600, 0.01), (700, 0.025))
+    _WAITS_RUNS = 700
+    WAIT_SECS_MAX = 0.05
+    _CHUNK_MAX = 32
+    _ERROR_WAIT_SECS_MAX = 1.0
+
+    calls: SpoutCalls  # the core's
+    collector: SpoutCollector  # what the component emits through: `calls`, or a collector around it
+
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
+        self.pending = PendingRoots()
+        self.pending_max: int | None = None
+        self.calls_max = 1  # of next_tuple in a turn
+        self.idle_until = 0.0  # monotonic
+        self.idle_secs_min = 0.0  # topology.sleep.spout.wait.strategy.time.ms
+        self._idle_runs = 0
+        self._woken = False  # since it was last asked
+        self._failures = 0  # in a row, of next_tuple
+        self._emitted = 0  # when it was last asked
+        self.active = False
+        # Which of ack() and fail() the user's class defines; the others need not be called.
+        self.listens: frozenset[str] = frozenset({"ack", "fail"})
+        self.dies = False  # the worker ends when the user's code raises
+        self.on_asking_raised: Callable[[str, int, BaseException], None] | None = None
+        self.replays: MessageFilter | None = None  # with topology.max.replays
+        # Called with trees that are about to fail, with topology.max.worker.kills.
+        self.on_failing: Callable[[Iterable[int]], None] | None = None
+        # The components downstream, for backpressure.
+        self.downstream: frozenset[str] = frozenset()
+
+    # -- emitting --
+
+    @property
+    def has_emitted(self) -> bool:
+        """Whether it has emitted since the last `emitted_more`, or has messages to settle."""
+        calls = self.calls
+        return calls.emitted() != self._emitted or bool(calls.untracked)
+
+    def emitted_more(self) -> bool:
+        """Whether it has emitted since the last call of this method."""
+        emitted = self.calls.emitted()
+        more = emitted != self._emitted
+        self._emitted = emitted
+        return more
+
+    def wake(self) -> None:
+        """Ask for a tuple again in the next turn. From any thread (`context.wake()`)."""
+        self._woken = True
+        self.idle_until = 0.0
+        self._idle_runs = 0
+
+    def _rest(self, now: float) -> None:
+        """It had no tuple: ask again later, or at once if it was woken meanwhile."""
+        self.idle_until = now + self._idle_wait()
+        if self._woken:  # in this order: another thread may be setting it just now
+            self.idle_until = 0.0
+
+    def run(self, deadline: float) -> bool:
+        """Call next_tuple until it emits no more, or a limit is reached. True if it emitted."""
+        next_tuple = self.user.next_tuple
+        run = self.calls.run
+        emitted = self.calls.emitted
+        first = emitted()
+        now = self.host.now
+        start = now()
+        calls_max = self.calls_max
+        calls = 0
+        chunk = 1
+        idle = False
+        self._woken = False
+        try:
+            while calls < calls_max:
+                before = emitted()
+                run(next_tuple, chunk, self.pending_max)
+                calls += chunk
+                if emitted() == before:
+                    idle = True
+                    break
+                if now() >= deadline or emitted() - first >= calls_max:
+                    break
+                chunk = min(2 * chunk, self._CHUNK_MAX, calls_max - calls)
+            self._failures = 0
+        except Exception as error:
+            self._failures += 1
+            self.asking_raised(error)
+            wait = min(self._ERROR_WAIT_SECS_MAX, 0.001 * 2 ** min(self._failures, 12))
+            self.idle_until = now() + wait
+        end = now()
+        if end - start > HOLD_SECS:
+            self.host.held_loop(self.component, f"{calls} call(s) of next_tuple", end - start)
+        if idle:
+            self._rest(end)
+        elif self._failures == 0:
+            self._idle_runs = 0
+        return emitted() > first
+
+    def _idle_wait(self) -> float:
+        return max(self.idle_secs_min, self._growing_wait())
+
+    def _growing_wait(self) -> float:
+        self._idle_runs += 1
+        if self._idle_runs <= self._WAITS_RUNS:
+            for runs, secs in self._WAITS:
+                if self._idle_runs <= runs:
+                    return secs
+        return self.WAIT_SECS_MAX
+
+    def close_gate(self) -> None:
+        """Do not let it emit for now."""
+
+    @property
+    def may_emit(self) -> bool:
+        return self.pending_max is None or len(self.pending) < self.pending_max
+
+    # -- what became of the messages --
+
+    def acked(self, roots: Iterable[int]) -> None:
+        """Notify the spout that these trees are complete."""
+        self._tell("ack", self.pending.take(roots, self.host.now()))
+
+    def failed(self, roots: Iterable[int], *, lost: bool = False) -> None:
+        """Notify the spout that these trees failed; `lost`: because a worker was lost."""
+        if self.on_failing is not None:
+            roots = list(roots)
+            self.on_failing(roots)
+        if self.replays is None:
+            self._tell("fail", self.pending.take(roots, self.host.now()))
+            return
+        for root in roots:
+            self._tell("fail", self.pending.take((root,), self.host.now()), root=root, lost=lost)
+
+    def expire(self, bucket: int) -> bool:
+        """Fail the messages that have timed out; True if there were any."""
+        roots = self.pending.expired(bucket)
+        if not roots:
+            return False
+        if self.on_failing is not None:
+            self.on_failing(roots)
+        expired = self.pending.take(roots, self.host.now())
+        self._tell("fail", expired)
+        return bool(expired.message_ids)
+
+    def completed(self) -> bool:
+        """Ack the trees that the ackers of this worker have completed; True if there were any."""
+        taken = self.pending.take_completed(self.host.now())
+        if taken is None:
+            return False
+        self._tell("ack", taken)
+        return True
+
+    def reset_timeout(self, roots: Iterable[int], bucket: int) -> None:
+        for root in roots:
+            self.pending.reset(root, bucket)
+
+    def settle_untracked(self) -> bool:
+        """Ack the messages that no acker tracks; True if there were any."""
+        untracked = self.calls.untracked
+        if not untracked:
+            return False
+        found = Taken()
+        for message_id, stream in untracked:
+            found.add(message_id, stream, 0.0)
+        untracked.clear()
+        self._tell("ack", found, timed=False)
+        return True
+
+    def _tell(
+        self,
+        what: str,
+        taken: Taken,
+        *,
+        timed: bool = True,
+        root: int | None = None,
+        lost: bool = False,
+    ) -> None:
+        """Call ack or fail with each message id. An error in one call is reported, and the other
+        calls are still made."""
+        message_ids = taken.message_ids
+        if not message_ids:
+            return
+        acked = what == "ack"
+        counts = self.counts.acked if acked else self.counts.failed
+        for stream, (count, secs) in taken.by_stream.items():
+            self.counts.add(counts, stream, count)
+            if acked and timed:
+                self.counts.processed(stream, secs, count)
+        if self.replays is not None:
+            if acked:
+                message_ids = self.replays.acked(message_ids)
+            else:
+                message_ids = self.replays.failed(message_ids, root, lost=lost)
+        observer = self.host.observer
+        if observer is not None:
+            for message_id in message_ids:
+                observer.completed(self.component, self.task, message_id, not acked)
+        if message_ids and what in self.listens:
+            self.call_user(what, message_ids)
+        self.wake()
+
+    def call_user(self, what: str, message_ids: Sequence[Any]) -> None:
+        call = getattr(self.user, what)
+        ids = iter(message_ids)
+        now = self.host.now
+        start = now()
+        while True:
+            try:
+                for message_id in ids:
+                    call(message_id)
+                break
+            except Exception as error:
+                self.raised(error)
+        secs = now() - start
+        if secs > HOLD_SECS:
+            self.host.held_loop(self.component, f"{len(message_ids)} call(s) of {what}", secs)
+
+    # -- life --
+
+    def set_active(self, active: bool) -> None:
+        """Call activate() or deactivate() when the state changes."""
+        if active != self.active:
+            self.active = active
+            self.wake()
+            self.lifecycle(self.user.activate if active else self.user.deactivate)
+
+    def lifecycle(self, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self.raised(error)
+
+    def asking_raised(self, error: BaseException) -> None:
+        """Report an error that next_tuple raised."""
+        self.raised(error)
+        if self.on_asking_raised is not None:
+            self.on_asking_raised(self.component, self.task, error)
+
+    def raised(self, error: BaseException) -> None:
+        """Report an error of the user's code. With `topology.bolt.die.on.error` the worker ends."""
+        self.host.report(self.component, self.task, error)
+        if self.dies:
+            self.host.die(error)
+
+    def abort(self) -> None:
+        """Stop, because the worker ends now."""
