@@ -58,7 +58,7 @@ class _Running:
     """A topology that is running here."""
 
     id: str
-    conf: Mapping[str, Any]
+    options: TopologyOptions
     task_to_component: Mapping[int, str]
     engine: EmbeddedEngine
     active: bool
@@ -110,7 +110,8 @@ class LocalTopologies:
             name=name,
             components=topology.component_confs,
         )
-        validate_topology(topology, TopologyOptions.read(stored))
+        options = TopologyOptions.read(stored)
+        validate_topology(topology, options)
         prepared = prepare(topology, stored)
         self._submitted += 1
         topology_id = make_topology_id(name, self._submitted, int(time.time()))
@@ -132,7 +133,14 @@ class LocalTopologies:
             on_reported=report, on_fatal=lambda error: self._died(name, error)
         )
         engine = EmbeddedEngine(settings, callbacks)
-        running = _Running(topology_id, stored, prepared.task_to_component, engine, False, errors)
+        running = _Running(
+            topology_id,
+            options,
+            prepared.task_to_component,
+            engine,
+            active=False,
+            errors=errors,
+        )
         self._running[name] = running
         try:
             await engine.start()
@@ -149,7 +157,7 @@ class LocalTopologies:
         flight to finish, then close everything."""
         running = self._find(name)
         if wait_secs is None:
-            wait_secs = float(running.conf.get("topology.message.timeout.secs") or 30)
+            wait_secs = running.options.topology_message_timeout_secs
         drained = await running.engine.stop(wait_secs)
         if running.metrics is not None:
             await running.metrics.close()

@@ -183,7 +183,7 @@ class EmbeddedEngine(Engine):
 
     def calls_under_way(self) -> CallsUnderWay:
         """The calls that components are in, for any thread. Call it once the engine has started."""
-        return CallsUnderWay(self.built, self.conf, self._thread_id)
+        return CallsUnderWay(self.built, self.options.topology, self._thread_id)
 
     def describe(self, now: float) -> Iterable[str]:
         """One line for each task, for a dump; from any thread. `now` is the engine clock's time."""
@@ -213,13 +213,14 @@ class EmbeddedEngine(Engine):
     ) -> Metrics | None:
         """Feed the topology's metrics consumers, and `tap`, from now on. Returns None when there is
         neither a consumer nor a tap; otherwise close what is returned after `stop`."""
-        if tap is None and not self.conf.get("topology.metrics.consumer.register"):
+        if tap is None and not self.options.topology.topology_metrics_consumer_register:
             return None
         from squall_engine.observe.metrics import Metrics
 
         metrics = Metrics.of(
             self.built,
             self.conf,
+            self.options.topology,
             topology_id=self.worker_context.topology_id,
             host=host,
             port=self.worker_context.worker_port,

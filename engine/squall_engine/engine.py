@@ -29,8 +29,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from squall_common.cluster.values import ExecutorStats
 from squall_common.component.context import WorkerContext
-from squall_common.config.load import component_conf
-from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
@@ -63,6 +61,7 @@ from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLogThrottle
 from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.readings import ExecutorReadings, add_totals
+from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.bolt import BoltTask
@@ -125,6 +124,8 @@ class Engine:
             topology, prepared.task_to_component, settings.executors, near=settings.near
         )
         self.conf = conf
+        self.options = EngineOptions(topology, conf)
+        options = self.options.topology
         self.callbacks = callbacks
         self.now = (clock or SystemClock()).monotonic
         self.observer = observer
@@ -133,11 +134,11 @@ class Engine:
             from squall_engine.observe.history_rows import TimedCounts
 
             self.make_counts = TimedCounts
-        self._complaints = ErrorLogThrottle(self.now, callbacks.on_reported, conf)
+        self._complaints = ErrorLogThrottle(self.now, callbacks.on_reported, options)
         self.report = self._complaints.report
         self.held_loop = self._complaints.held_loop
         self.rng = random.Random(os.urandom(32) if settings.seed is None else settings.seed)
-        registry = Registry.of(TopologyOptions.read(conf))
+        registry = Registry.of(options)
         self.worker_context = WorkerContext(
             topology_id=topology_id,
             topology=topology,
@@ -153,7 +154,7 @@ class Engine:
         )
         codec = ValueCodec(
             registry,
-            allow_pickle=bool(conf.get("topology.fall.back.on.pickle")),
+            allow_pickle=options.topology_fall_back_on_pickle,
             modules=component_modules(topology),
         )
         self._checker: SerializingInspector | None = None
@@ -165,7 +166,7 @@ class Engine:
         self._transport = transport
         self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
         worker = settings.worker or str(settings.slot)
-        self.replays = Replays.of(self.plan, self._exchange, codec, conf, worker)
+        self.replays = Replays.of(self.plan, self._exchange, codec, self.options, worker)
         self.hand = hand
         self.suspects: Suspects | None = None
         if hand is not None:
@@ -174,20 +175,20 @@ class Engine:
                 self._exchange,
                 codec,
                 registry,
-                conf,
+                self.options,
                 hand,
                 now=self.now,
                 report=self.report,
                 wake=self.wake,
                 before=before,
             )
-        self._flow = Flow(self.plan, self._exchange, transport, conf)
+        self._flow = Flow(self.plan, self._exchange, transport, options)
         self._desk = AckCoordinator(
             self.plan,
             self._exchange,
             self.turn,
             self.rng.getrandbits,
-            timeouts=conf.get("topology.enable.message.timeouts") is not False,
+            timeouts=options.topology_enable_message_timeouts,
             replays=self.replays,
         )
         self._desk.suspects = self.suspects
@@ -195,8 +196,8 @@ class Engine:
         self.built: list[Built] = []
         self.edges = Edges(self.plan.local_tasks)
         self.balancers: Balancers | None = None
-        if not conf.get("topology.disable.loadaware.messaging"):
-            self.balancers = Balancers(conf, self.rng)
+        if not options.topology_disable_loadaware_messaging:
+            self.balancers = Balancers(options, self.rng)
         self._readings = ExecutorReadings(
             self.plan.executors,
             self._add_totals,
@@ -205,9 +206,8 @@ class Engine:
             now=now,
         )
 
-        self._turn_secs = float(conf.get("topology.run.turn.ms") or 2) / 1000.0
-        timeout = float(conf.get("topology.message.timeout.secs") or 30)
-        self._rotation = Rotation(timeout / 10.0, now)
+        self._turn_secs = options.topology_run_turn_ms / 1000.0
+        self._rotation = Rotation(options.topology_message_timeout_secs / 10.0, now)
         self._ticks = Ticks()
         self._stats_due = Every(_STATS_SECS, now)
         self._loads_due = Every(_LOADS_SECS, now)
@@ -230,17 +230,15 @@ class Engine:
     def _make_inspector(self, codec: ValueCodec) -> Inspector | None:
         inspector: Inspector | None = None
         debugged = {
-            id
-            for id, component in self.plan.topology.components.items()
-            if component_conf(self.conf, component.conf).get("topology.debug")
+            id for id in self.plan.topology.components if self.options.of(id).topology_debug
         }
         if debugged:
             inspector = DebugInspector(debugged)
-        if self.conf.get("topology.eventlogger.executors"):
+        if self.options.topology.topology_eventlogger_executors:
             inspector = self.events = EventLog(inspector)
         if self.observer is not None:
             inspector = ObservingInspector(self.observer, inspector)
-        if self.conf.get("topology.testing.always.try.serialize"):
+        if self.options.topology.topology_testing_always_try_serialize:
             inspector = self._checker = SerializingInspector(codec, self._on_mutated, inspector)
         return inspector
 
@@ -273,7 +271,7 @@ class Engine:
         self._desk.attach(self._flow.spouts)
         now = self.now()
         for one in self.built:
-            freq = one.conf.get("topology.tick.tuple.freq.secs")
+            freq = one.options.topology_tick_tuple_freq_secs
             if freq and isinstance(one.task, BoltTask):
                 self._ticks.add(one.task, freq, now)
         self._flow.flush_all()
@@ -405,7 +403,7 @@ class Engine:
         """React to the unexpected exit of a worker that ran `tasks`: fail, once and in portions,
         the pending roots of each local spout whose downstream components or ackers are among them
         (`topology.fail.on.worker.loss`)."""
-        if self.conf.get("topology.fail.on.worker.loss") is not False:
+        if self.options.topology.topology_fail_on_worker_loss:
             self._desk.worker_lost(tasks)
             self._schedule()
         if self.suspects is not None:
@@ -414,7 +412,7 @@ class Engine:
     def sections_dropped(self, sections: Sequence[bytes]) -> None:
         """React to sections that will never reach their worker: fail the trees that need them, so
         that their spouts, on any worker, are notified now (`topology.fail.on.worker.loss`)."""
-        if self.conf.get("topology.fail.on.worker.loss") is False:
+        if not self.options.topology.topology_fail_on_worker_loss:
             return
         # What was for a spout is useless without it; a lost fail or reset only causes a delay.
         for section in self._exchange.read(sections):

@@ -16,12 +16,7 @@ CODE = (
 # Reads and merges configurations, and so names keys.
 CONFIG = ROOT / "common" / "squall_common" / "config"
 # Look options up by their keys still.
-BY_KEY = (
-    ROOT / "supervisor",
-    ROOT / "worker",
-    ROOT / "engine",
-    ROOT / "api" / "squall" / "local.py",
-)
+BY_KEY = (ROOT / "supervisor",)
 
 # Thrift's structs have such a field as well.
 _ALSO_THRIFTS = {"storm_id"}

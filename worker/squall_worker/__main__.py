@@ -26,19 +26,20 @@ def main(argv: list[str]) -> int:
     import signal
     from pathlib import Path
 
+    from squall_common.config.options.typed import WorkerOptions
     from squall_common.daemon.launch_spec import LaunchSpec
     from squall_common.daemon.logs import get_logger, set_up_logging
+    from squall_common.errors import SquallError
     from squall_worker.report.printed import bound_printed
 
     try:
         spec = LaunchSpec.read(Path(argv[4]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        options = WorkerOptions.read(spec.daemon_conf)
+    except (OSError, ValueError, KeyError, TypeError, SquallError) as error:
         print(f"cannot read the launch file {argv[4]}: {error!r}", file=sys.stderr)
         return 2
-    level = logging.getLevelName(str(spec.daemon_conf.get("storm.log.level", "INFO")))
-    set_up_logging(
-        spec.artifacts_dir / "worker.log", level=level if isinstance(level, int) else logging.INFO
-    )
+    level = logging.getLevelNamesMapping()[options.storm_log_level]
+    set_up_logging(spec.artifacts_dir / "worker.log", level=level)
     bound_printed(spec.artifacts_dir)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -57,7 +58,6 @@ def main(argv: list[str]) -> int:
 
     import uvloop
 
-    from squall_common.errors import SquallError
     from squall_worker.process import EXIT_FATAL, Worker
 
     async def run() -> int:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import ErrorInfo, StormBase
-from squall_common.config.options.typed import WorkerOptions
+from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.heartbeat_file import Phase
@@ -101,7 +101,8 @@ class Worker:
         `refuses`."""
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
-        self.settings = Settings.of(spec.daemon_conf)
+        self._options = WorkerOptions.read(spec.daemon_conf)
+        self.settings = Settings.of(self._options)
         self._state = state
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()
@@ -136,8 +137,8 @@ class Worker:
             self._loop,
             self._clock,
             record=self._errors.record,
-            send=send_aside(dict(spec.daemon_conf), spec.topology_id),
-            ask=ask_aside(spec.daemon_conf, spec.topology_id),
+            send=send_aside(self._options, spec.topology_id),
+            ask=ask_aside(self._options, spec.topology_id),
         )
         self._dumps = Dumps(
             spec.worker_dir,
@@ -196,14 +197,15 @@ class Worker:
         from squall_engine.embed import tune_garbage_collector
 
         stored = load(spec.stormdist)
-        self._errors.throttle_by(stored.conf)
+        options = TopologyOptions.read(stored.conf)
+        self._errors.throttle_by(options)
         self._begin_history(stored)
         key = own_key(spec, stored.conf, self.settings.bind_host)
         transport = self._transport = ZmqTransport(
             spec.topology_id,
             self.slot,
             spec.incarnation,
-            backlog_bytes_max=self.settings.backlog_bytes_max(stored.conf),
+            backlog_bytes_max=self.settings.backlog_bytes_max(options),
             on_event=self._peers.happened,
             on_stranger=self._peers.met_stranger,
             on_dropped=self._dropped,
@@ -284,14 +286,13 @@ class Worker:
 
     async def _connect(self) -> None:
         """The first connection to ZooKeeper, however long it takes."""
-        conf = self.spec.daemon_conf
         if self._state is None:
-            self._state = ClusterState.of(WorkerOptions.read(conf))
+            self._state = ClusterState.of(self._options)
         await self._say_while(
             self._state.store.start(),
             "waiting_for_zookeeper",
-            servers=conf.get("storm.zookeeper.servers"),
-            port=conf.get("storm.zookeeper.port"),
+            servers=self._options.storm_zookeeper_servers,
+            port=self._options.storm_zookeeper_port,
         )
         self._connected.set()
         self._changed.set()  # a worker that started without it reads now

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.errors import ConfigError
 from squall_common.security.curve import is_loopback
 
@@ -27,34 +26,31 @@ class Settings:
     silent_secs: float  # without a heartbeat, until all stacks are written to worker.err
 
     @classmethod
-    def of(cls, daemon_conf: Mapping[str, Any]) -> Settings:
-        """`daemon_conf` is the supervisor's: a topology decides neither where its workers listen
+    def of(cls, options: WorkerOptions) -> Settings:
+        """The options are the supervisor's: a topology decides neither where its workers listen
         nor how they are watched. Raises ConfigError for a refused listener."""
-        host = str(daemon_conf.get("storm.bind.host") or "127.0.0.1")
-        if not is_loopback(host) and not daemon_conf.get("storm.security.insecure"):
+        host = options.storm_bind_host
+        if not is_loopback(host) and not options.storm_security_insecure:
             raise ConfigError(
                 f"a worker may not listen on {host}: this cluster's daemons and clients are not "
                 "authenticated",
                 hint="On a private network set storm.security.insecure: true, else leave "
                 "storm.bind.host on loopback.",
             )
-        sleep_secs = float(daemon_conf.get("supervisor.worker.shutdown.sleep.secs", 3))
+        timeout_secs = options.supervisor_worker_timeout_secs
+        sleep_secs = options.supervisor_worker_shutdown_sleep_secs
         return cls(
             bind_host=host,
-            beat_secs=float(daemon_conf.get("worker.heartbeat.frequency.secs", 1)),
-            report_secs=float(daemon_conf.get("task.heartbeat.frequency.secs", 3)),
-            refresh_secs=float(daemon_conf.get("task.refresh.poll.secs", 10)),
-            away_secs=min(
-                float(daemon_conf.get("storm.zookeeper.session.timeout", 20_000)) / 1000,
-                float(daemon_conf.get("supervisor.worker.timeout.secs", 30)),
-            ),
+            beat_secs=options.worker_heartbeat_frequency_secs,
+            report_secs=options.task_heartbeat_frequency_secs,
+            refresh_secs=options.task_refresh_poll_secs,
+            away_secs=min(options.storm_zookeeper_session_timeout / 1000, timeout_secs),
             stop_secs=max(0.5, sleep_secs - _STOP_MARGIN_SECS),
-            # Before the supervisor ends it.
-            silent_secs=float(daemon_conf.get("supervisor.worker.timeout.secs", 30)) / 2,
+            silent_secs=timeout_secs / 2,  # before the supervisor ends it
         )
 
     @staticmethod
-    def backlog_bytes_max(topology_conf: Mapping[str, Any]) -> int:
+    def backlog_bytes_max(topology: TopologyOptions) -> int:
         """Unacknowledged bytes to one peer above which acks and the like are dropped. The engine
         stops feeding a peer at topology.worker.buffer.bytes; this limit lies behind that one."""
-        return 8 * int(topology_conf.get("topology.worker.buffer.bytes") or 32 * 1024 * 1024)
+        return 8 * topology.topology_worker_buffer_bytes

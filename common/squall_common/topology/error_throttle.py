@@ -3,15 +3,14 @@ second."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from squall_common.config.options.typed import TopologyOptions
 
 
 class ErrorThrottle:
     """At most `limit` errors of each component in an interval of `secs`; those held back are
     counted. Pure, and safe to call from any thread (a race may let one more through).
 
-        throttle = ErrorThrottle.of(conf)
+        throttle = ErrorThrottle.of(options)
         if throttle.passes("split", now):
             missed = throttle.take_missed("split")
     """
@@ -23,11 +22,11 @@ class ErrorThrottle:
         self._missed: dict[str, int] = {}
 
     @classmethod
-    def of(cls, conf: Mapping[str, Any]) -> ErrorThrottle:
-        """The throttle that a topology's configuration asks for; {} gives Storm's defaults."""
+    def of(cls, options: TopologyOptions) -> ErrorThrottle:
+        """The throttle that a topology's configuration asks for."""
         return cls(
-            int(conf.get("topology.max.error.report.per.interval") or 5),
-            float(conf.get("topology.error.throttle.interval.secs") or 10),
+            options.topology_max_error_report_per_interval,
+            options.topology_error_throttle_interval_secs,
         )
 
     def passes(self, component: str, now: float) -> bool:

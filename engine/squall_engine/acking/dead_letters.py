@@ -18,7 +18,7 @@ None of this exists while `topology.max.replays` is not set.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,6 @@ from squall_common.component.collector import (
     DelegatingSpoutCollector,
     SpoutCollector,
 )
-from squall_common.config.load import component_conf
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
@@ -39,6 +38,7 @@ from squall_engine.core import UNANCHORED, Batch, Columns, PendingRoots, Tuple
 from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
 from squall_engine.core.sections import NOTES
 from squall_engine.dataflow.remote import TUPLE_BYTES_MAX, Exchange
+from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 
 log = get_logger(__name__)
@@ -278,14 +278,14 @@ class Replays:
         plan: Plan,
         exchange: Exchange,
         codec: ValueCodec,
-        conf: Mapping[str, Any],
+        options: EngineOptions,
         worker: str,
     ) -> None:
         """`worker` is host:port, for reasons."""
         self._plan = plan
         self._exchange = exchange
         self._codec = codec
-        self._conf = conf
+        self._options = options
         self.worker = worker
         self.spouts: list[SpoutReplays] = []
         self._noted: deque[tuple[Collection[int], Reason]] = deque()  # from any thread
@@ -297,13 +297,13 @@ class Replays:
         plan: Plan,
         exchange: Exchange,
         codec: ValueCodec,
-        conf: Mapping[str, Any],
+        options: EngineOptions,
         worker: str,
     ) -> Replays | None:
         """The notes of a worker; None when no spout of the topology counts failures."""
-        desk = cls(plan, exchange, codec, conf, worker)
+        desk = cls(plan, exchange, codec, options, worker)
         counts = any(desk._limit_of(component) is not None for component in plan.topology.spouts)
-        if conf.get("topology.max.replays") is not None and not counts:
+        if options.topology.topology_max_replays is not None and not counts:
             log.warning(
                 "max_replays_without_effect",
                 why=f"no bolt consumes the stream {DEAD_LETTER_STREAM} of a spout",
@@ -314,12 +314,12 @@ class Replays:
         """`topology.max.replays` of a spout; None if unset, or if no bolt consumes its dead
         letters: then its messages are replayed forever, as if there were no limit."""
         component = self._plan.topology.components[component_id]
-        limit = component_conf(self._conf, component.conf).get("topology.max.replays")
+        limit = self._options.of(component_id).topology_max_replays
         if limit is None or component.kind is not ComponentKind.SPOUT:
             return None
         if not self._plan.consumers_of(component_id, DEAD_LETTER_STREAM):
             return None
-        return int(limit)
+        return limit
 
     def of_spout(
         self,
@@ -332,7 +332,7 @@ class Replays:
         limit = self._limit_of(component)
         if limit is None:
             return None
-        secs = self._conf.get("topology.message.timeout.secs") or 30
+        secs = self._options.topology.topology_message_timeout_secs
         timed_out = Reason(f"timed out: neither ack nor fail within {secs:g} s")
         found = SpoutReplays(self, limit, calls, pending, timed_out, wake)
         self.spouts.append(found)

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 
-from squall_common.config.load import component_conf
 from squall_common.daemon.logs import get_logger
 from squall_common.names import DEAD_LETTER_STREAM
 from squall_common.topology.model import ComponentKind
@@ -30,6 +29,7 @@ from squall_engine.acking.spout_suspects import COUNTED_MAX, Place, SpoutSuspect
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.sections import KILLED
 from squall_engine.dataflow.remote import Exchange
+from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.tasks.spout import SpoutTask
@@ -67,7 +67,7 @@ class Suspects:
         exchange: Exchange,
         codec: ValueCodec,
         registry: Any,
-        conf: Mapping[str, Any],
+        options: EngineOptions,
         hand: InHand,
         *,
         now: Callable[[], float],
@@ -79,12 +79,12 @@ class Suspects:
         self._exchange = exchange
         self.codec = codec
         self.registry = registry
-        self._conf = conf
+        self._options = options
         self.hand = hand
         self.now = now
         self.report = report
         self.wake = wake
-        self.docket = Docket(2.0 * float(conf.get("topology.message.timeout.secs") or 30))
+        self.docket = Docket(2.0 * options.topology.topology_message_timeout_secs)
         # The docket is the loop's and that of spouts on threads. Taken after a spout's lock.
         self.lock: AbstractContextManager[Any] = threading.RLock()
         self.spouts: list[SpoutSuspects] = []
@@ -102,10 +102,10 @@ class Suspects:
     def limit_of(self, component_id: str) -> int | None:
         """`topology.max.worker.kills` of a spout; None: off."""
         component = self._plan.topology.components[component_id]
-        limit = component_conf(self._conf, component.conf).get("topology.max.worker.kills")
+        limit = self._options.of(component_id).topology_max_worker_kills
         if not limit or component.kind is not ComponentKind.SPOUT or not self._plan.acker_tasks:
             return None
-        return int(limit)
+        return limit
 
     def of_spout(self, spout: SpoutTask) -> None:
         """Watch a spout task of this worker, if its configuration asks for it."""

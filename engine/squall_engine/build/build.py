@@ -22,6 +22,7 @@ from squall_engine.core.invocation import InvocationMode
 from squall_engine.core.stats import TaskCounts
 from squall_engine.grouping.routing import Balancers, make_grouper
 from squall_engine.loading import ComponentStartError, feed_of
+from squall_engine.options import EngineOptions
 from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import asked_to_end
 from squall_engine.tasks.base import Task, TaskParts
@@ -39,6 +40,7 @@ class BuildHost(KindHost, Protocol):
     callbacks: EngineCallbacks
     make_counts: Callable[[], TaskCounts]
     worker_context: WorkerContext
+    options: EngineOptions
     balancers: Balancers | None
     inspector: Inspector | None
 
@@ -94,16 +96,17 @@ def build_task(host: BuildHost, task: int) -> Built:
         list(outputs.values()),
         host.make_counts(),
     )
-    fresh = Fresh(host, feed, parts, user, conf, emitter, ledger, context)
+    options = host.options.of(component.id)
+    fresh = Fresh(host, feed, parts, user, options, emitter, ledger, context)
     built: Task = make_spout(fresh) if host.plan.is_spout(task) else make_bolt(fresh)
     built.user = user
     if feed in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
         try:
-            user.attach(built, conf, context, host.now)
+            user.attach(built, conf, options, context, host.now)
         except SquallError as error:
             where = f"component {component.id!r}: {error.message}"
             raise ComponentStartError(component.id, task, where, hint=error.hint) from error
-    return Built(built, conf, context, ledger if threaded else None, component.conf)
+    return Built(built, conf, context, ledger if threaded else None, options, component.conf)
 
 
 def _outputs(

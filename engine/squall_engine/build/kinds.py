@@ -7,13 +7,14 @@ that delegates to them (`squall_common.component.collector`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from squall_common.component.collector import BoltCollector, SpoutCollector
 from squall_common.component.component import Spout
 from squall_common.component.context import TopologyContext
+from squall_common.config.options.typed import TopologyOptions
 from squall_engine.acking.dead_letters import Blame, Replays
 from squall_engine.acking.suspects import Suspects
 from squall_engine.core import (
@@ -42,7 +43,6 @@ from squall_engine.tasks.thread import (
 )
 
 _CALLS_MIN = 256
-_SLEEP_KEY = "topology.sleep.spout.wait.strategy.time.ms"
 
 Anchors = Callable[[], tuple[Tuple, ...]]  # the anchors of an emit that names none
 OnSettled = Callable[[Tuple, bool], None]  # the tuple, and whether it failed
@@ -66,7 +66,7 @@ class Fresh:
     feed: InvocationMode
     parts: TaskParts
     user: Any  # the component's object, or what runs it as a child process: of any class
-    conf: Mapping[str, Any]
+    options: TopologyOptions
     emitter: Emitter
     ledger: Ledger
     context: TopologyContext
@@ -90,7 +90,7 @@ class Fresh:
     @property
     def dies(self) -> bool:
         """Whether the worker ends when the user's code raises."""
-        return bool(self.conf.get("topology.bolt.die.on.error"))
+        return self.options.topology_bolt_die_on_error
 
     def bind(self, collector: SpoutCollector | BoltCollector[Tuple]) -> None:
         """Give the component its collector."""
@@ -148,7 +148,7 @@ _SPOUTS: dict[InvocationMode, Callable[[Fresh], SpoutTask]] = {
 
 def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
     """Set what all spouts have in common: their calls, and how often they may be asked."""
-    host, conf, user = fresh.host, fresh.conf, fresh.user
+    host, options, user = fresh.host, fresh.options, fresh.user
     spout.calls = bind_spout(
         fresh.emitter,
         fresh.ledger,
@@ -164,17 +164,17 @@ def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
             spout.replays, spout.collector = replays, replays.recording()
     if host.suspects is not None:
         host.suspects.of_spout(spout)
-    pending_max = conf.get("topology.max.spout.pending")
+    pending_max = options.topology_max_spout_pending
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
     # A turn visits every task that has something: with a message for each, that is worth the cost.
     many = max(_CALLS_MIN, len(host.plan.local_tasks))
-    spout.calls_max = int(conf.get("topology.spout.batch") or many)
+    spout.calls_max = options.topology_spout_batch or many
     spout.listens = frozenset(
         call
         for call in ("ack", "fail")
         if getattr(getattr(user, call), "__func__", None) is not getattr(Spout, call)
     )
-    spout.idle_secs_min = float(conf.get(_SLEEP_KEY) or 0) / 1000
+    spout.idle_secs_min = options.topology_sleep_spout_wait_strategy_time_ms / 1000
     spout.dies = fresh.dies
     spout.on_asking_raised = host.callbacks.on_asking_raised
     spout.downstream = host.plan.downstream_of(spout.component)
@@ -269,7 +269,7 @@ def _one_by_one_bolt(fresh: Fresh) -> BoltTask:
 def _async_bolt(fresh: Fresh) -> BoltTask:
     bolt, blame = AsyncBolt(fresh.parts), fresh.blame
     bolt.auto_ack = fresh.auto_ack
-    bolt.concurrency = int(fresh.conf.get("topology.bolt.async.concurrency") or 100)
+    bolt.concurrency = fresh.options.topology_bolt_async_concurrency
     anchors = _current(fresh, CURRENT.get)
     bolt.calls = _careful_calls(fresh, bolt, blame, anchors, own=bolt.on_settled)
     fresh.bind(_noting(bolt.calls, blame))

@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import WorkerSlot
 from squall_engine.backpressure.credit import Allowance, Inflow, Outflow, charge, window_bytes
 from squall_engine.backpressure.gates import Gates
@@ -46,7 +46,6 @@ _SAMPLE_EVERY = 16  # batches
 # flushed as one task may in a slice, so batches are large. This may exceed a threshold.
 _FLUSH_TUPLES = SLICE_TUPLES_MAX
 _SECTION_TUPLES_MAX = 2_048  # decoded in one go
-_BUDGET_BYTES = 33_554_432
 _LOAD_STEP = LOAD_MAX // 64  # a smaller change is not reported
 
 
@@ -62,7 +61,7 @@ class Flow:
         plan: Plan,
         exchange: Exchange,
         transport: Transport | None,
-        conf: Mapping[str, Any],
+        options: TopologyOptions,
     ) -> None:
         self._plan = plan
         self._exchange = exchange
@@ -77,8 +76,8 @@ class Flow:
         self._spouts_by_exit: list[tuple[OutputGroup, list[SpoutTask]]] = []
         self._bolts_by_exit: list[tuple[OutputGroup, list[BoltTask]]] = []
         self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
-        self._tuples_max = int(conf.get("topology.executor.receive.buffer.size") or 32_768)
-        self._budget = int(conf.get("topology.worker.buffer.bytes") or _BUDGET_BYTES)
+        self._tuples_max = options.topology_executor_receive_buffer_size
+        self._budget = options.topology_worker_buffer_bytes
         self._inbox_bytes = _INBOX_BYTES_MIN
         self._outflow = Outflow()
         self._inflow = Inflow()

@@ -29,8 +29,8 @@ class Balance:
         near: Collection[int],
         rng: random.Random,
         *,
-        higher: float = 0.8,
-        lower: float = 0.2,
+        higher: float,
+        lower: float,
     ) -> None:
         """`near` are the targets to begin with (empty: all). When their load is above `higher`, all
         targets are taken; when it is below `lower`, only the near ones again."""

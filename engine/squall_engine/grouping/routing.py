@@ -12,6 +12,7 @@ from squall_common.component.groupings import (
     stable_hash,
     stable_hash_of_fields,
 )
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import Grouping, GroupingKind
 from squall_common.topology.serialization import Registry
 from squall_engine.core import ByFields, Edge, EmitError, Fixed, Grouper, RoundRobin, Source
@@ -21,24 +22,18 @@ from squall_engine.grouping.load_balancing import Balance
 class Balancers:
     """The load-aware shuffles of a worker."""
 
-    def __init__(self, conf: Mapping[str, Any], rng: random.Random) -> None:
+    def __init__(self, options: TopologyOptions, rng: random.Random) -> None:
         self._rng = rng
-        self._bounds = [
-            float(default if conf.get(key) is None else conf[key])
-            for key, default in (
-                ("topology.localityaware.higher.bound", 0.8),
-                ("topology.localityaware.lower.bound", 0.2),
-            )
-        ]
+        self._higher = options.topology_localityaware_higher_bound
+        self._lower = options.topology_localityaware_lower_bound
         self._all: list[tuple[Balance, RoundRobin, dict[int, Edge]]] = []
         self.targets: frozenset[int] = frozenset()
 
     def add(self, shuffle: RoundRobin, edges: Sequence[Edge], near: Collection[int]) -> None:
         """Add a shuffle, which prefers the edges to `near` if there are any."""
         if len(edges) > 1:
-            higher, lower = self._bounds
             targets = [edge.task for edge in edges]
-            balance = Balance(targets, near, self._rng, higher=higher, lower=lower)
+            balance = Balance(targets, near, self._rng, higher=self._higher, lower=self._lower)
             self._all.append((balance, shuffle, {edge.task: edge for edge in edges}))
             self.targets |= set(targets)
 

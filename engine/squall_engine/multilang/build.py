@@ -14,6 +14,7 @@ from typing import Any
 from squall_common.component.component import ShellWrapper
 from squall_common.component.context import TopologyContext
 from squall_common.component.shell_logs import make_log_handler
+from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.errors import SquallError
 from squall_common.topology.model import Component, ComponentKind, ShellObject
 from squall_engine.core.invocation import InvocationMode
@@ -26,8 +27,6 @@ from squall_engine.multilang.spout import ShellSpout
 # Of the worker's own environment. Unbuffered, a child's stray prints would be torn apart and mixed
 # with its messages; the rest are settings of the worker's own Python.
 _NOT_PASSED_ON = ("PYTHONUNBUFFERED", "PYTHONSAFEPATH", "PYTHONHOME", "PYTHONSTARTUP")
-_MESSAGE_BYTES_MAX = 33_554_432
-_TIMEOUT_SECS = 30.0
 # Java's names of the machine, as Storm's resources/<os>-<arch> have them.
 _ARCHITECTURES = {"x86_64": "amd64"}
 
@@ -59,47 +58,47 @@ class ShellProgram:
         self,
         task: ShellBolt | ShellSpout,
         conf: Mapping[str, Any],
+        options: TopologyOptions,
         context: TopologyContext,
         now: Callable[[], float],
     ) -> None:
-        """Give the task its shell. Raises SquallError for a configuration that cannot be."""
+        """Give the task its shell; `options` are those of its `conf`. Raises SquallError for a
+        configuration that cannot be."""
         self._task = task
         resources = resources_dir(context)
-        changes = conf.get("topology.multilang.change.child.cwd")
+        changes = options.topology_multilang_change_child_cwd
         pid_dir = context.pid_dir or _local_pid_dir()
         setting = ShellSetting(
             component=task.component,
             task=task.task,
             argv=(self.program.command, self.program.script),
-            cwd=Path.cwd() if changes is False else resources,
-            env=child_environment(os.environ, conf, resources),
+            cwd=resources if changes else Path.cwd(),
+            env=child_environment(os.environ, options, resources),
             pid_dir=pid_dir,
             handshake=handshake(conf, context, str(pid_dir)),
-            timeout_secs=timeout_secs(conf),
-            message_bytes_max=int(
-                conf.get("topology.multilang.message.bytes.max") or _MESSAGE_BYTES_MAX
-            ),
-            linger_secs=linger_secs(conf),
+            timeout_secs=timeout_secs(options, WorkerOptions.read(conf)),
+            message_bytes_max=options.topology_multilang_message_bytes_max,
+            linger_secs=linger_secs(options),
             dies_with_us=context.pid_dir is None,
         )
         task.shell = Shell(
             setting,
-            make_serializer(conf.get("topology.multilang.serializer")),
+            make_serializer(options.topology_multilang_serializer),
             task,
             context.shell_metrics,
-            make_log_handler(conf.get("topology.multilang.log.handler"), context),
+            make_log_handler(options.topology_multilang_log_handler, context),
             beats=isinstance(task, ShellBolt),
             now=now,
         )
         if isinstance(task, ShellBolt):
-            task.waiting_max = int(conf.get("topology.shellbolt.max.pending") or 100)
-            timeout = float(conf.get("topology.message.timeout.secs") or 30)
-            never = conf.get("topology.enable.message.timeouts") is False
-            task.keep_secs = None if never else 2 * timeout
+            task.waiting_max = options.topology_shellbolt_max_pending
+            task.keep_secs = None
+            if options.topology_enable_message_timeouts:
+                task.keep_secs = 2 * options.topology_message_timeout_secs
             if self.wrapper is not None:
                 task.calls = self.wrapper.calls_of_child()
                 task.admits = self.wrapper.admits
-            task.dies = bool(conf.get("topology.bolt.die.on.error"))
+            task.dies = options.topology_bolt_die_on_error
 
     # -- what the engine calls --
 
@@ -133,25 +132,24 @@ class ShellProgram:
     cleanup = close
 
 
-def timeout_secs(conf: Mapping[str, Any]) -> float:
+def timeout_secs(options: TopologyOptions, worker: WorkerOptions) -> float:
     """How long a child may be silent, like Storm's ShellUtils.getShellTimeout."""
-    own = conf.get("topology.subprocess.timeout.secs")
-    return float(own or conf.get("supervisor.worker.timeout.secs") or _TIMEOUT_SECS)
+    return options.topology_subprocess_timeout_secs or worker.supervisor_worker_timeout_secs
 
 
-def linger_secs(conf: Mapping[str, Any]) -> float:
+def linger_secs(options: TopologyOptions) -> float:
     """How long to look for a child's next message; not where the child needs our only core."""
-    micros = conf.get("topology.multilang.linger.micros", 50)
-    return float(micros or 0) / 1e6 if len(os.sched_getaffinity(0)) > 1 else 0.0
+    micros = options.topology_multilang_linger_micros
+    return micros / 1e6 if len(os.sched_getaffinity(0)) > 1 else 0.0
 
 
-def make_serializer(name: object) -> Serializer:
+def make_serializer(name: str) -> Serializer:
     """By `topology.multilang.serializer`: json, msgpack, or the name of a Java class that does one
     of them. Raises SquallError for any other."""
     from squall_engine.multilang.jsonline import JsonSerializer
     from squall_engine.multilang.messagepack import MessagePackSerializer
 
-    last = "json" if not name else str(name).rpartition(".")[2].lower()
+    last = name.rpartition(".")[2].lower()
     if "json" in last:
         return JsonSerializer()
     if "msgpack" in last or "messagepack" in last:
@@ -173,14 +171,14 @@ def resources_dir(context: TopologyContext) -> Path:
 
 
 def child_environment(
-    own: Mapping[str, str], conf: Mapping[str, Any], resources: Path
+    own: Mapping[str, str], options: TopologyOptions, resources: Path
 ) -> dict[str, str]:
     """The worker's environment, `topology.environment`, and the libraries in resources/ (as
     Storm's BasicContainer sets the worker's java.library.path and LD_LIBRARY_PATH)."""
     env = {name: value for name, value in own.items() if name not in _NOT_PASSED_ON}
     given = [
-        *(conf.get("topology.environment") or {}).items(),
-        *(conf.get("topology.multilang.environment") or {}).items(),
+        *(options.topology_environment or {}).items(),
+        *(options.topology_multilang_environment or {}).items(),
     ]
     for name, value in given:
         text = str(value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.topology.error_throttle import ErrorThrottle
 
@@ -21,11 +21,11 @@ class ErrorLogThrottle:
         self,
         now: Callable[[], float],
         report_error: Callable[[str, int, BaseException], None] | None,
-        conf: Mapping[str, Any],
+        options: TopologyOptions,
     ) -> None:
         self._now = now
         # A component that fails with every tuple must not fill the disk.
-        self._throttle = ErrorThrottle.of(conf)
+        self._throttle = ErrorThrottle.of(options)
         self._report_error = report_error
         self._held: dict[str, float] = {}  # component -> when it was last named
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from squall_common.component.metrics import ConsumerContext, DataPoint, MetricsConsumer, TaskInfo
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
@@ -252,6 +253,7 @@ class Metrics:
         self,
         built: Sequence[Built],
         conf: Mapping[str, Any],
+        options: TopologyOptions,
         context: ConsumerContext,
         *,
         clock: Clock,
@@ -266,18 +268,19 @@ class Metrics:
         self._feeds: list[_Feed] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due: list[_Due] = []
-        for entry in conf.get("topology.metrics.consumer.register") or ():
+        for entry in options.topology_metrics_consumer_register:
             try:
                 self._feeds.append(_Feed(Registration.parse(entry), conf, context, report))
             except SquallError as error:
                 report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
-        self._bucket_secs = float(conf.get("topology.builtin.metrics.bucket.size.secs") or 60)
+        self._bucket_secs = options.topology_builtin_metrics_bucket_size_secs
 
     @classmethod
     def of(
         cls,
         built: Sequence[Built],
         conf: Mapping[str, Any],
+        options: TopologyOptions,
         *,
         topology_id: str,
         host: str,
@@ -288,10 +291,10 @@ class Metrics:
         tap: Tap | None = None,
     ) -> Metrics | None:
         """None when the topology has no consumers and there is no tap: then nothing is read."""
-        if not conf.get("topology.metrics.consumer.register") and tap is None:
+        if not options.topology_metrics_consumer_register and tap is None:
             return None
         context = ConsumerContext(topology_id, host, port, log_dir)
-        return cls(built, conf, context, clock=clock, report=report, tap=tap)
+        return cls(built, conf, options, context, clock=clock, report=report, tap=tap)
 
     @property
     def dropped(self) -> int:

@@ -20,6 +20,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.acking.dead_letters import roots_of
 from squall_engine.core import Tuple
@@ -53,13 +54,12 @@ class CallLimits:
     restart_secs: float | None
 
     @classmethod
-    def of(cls, conf: Mapping[str, Any]) -> CallLimits:
-        """The limits of a component, from its configuration over the topology's."""
-        timeouts = conf.get("topology.enable.message.timeouts") is not False
-        error = conf.get("topology.message.timeout.secs") if timeouts else None
-        restart = conf.get(STALL_KEY)
+    def of(cls, options: TopologyOptions) -> CallLimits:
+        """The limits of a component, or of what no component calls."""
+        timeouts = options.topology_enable_message_timeouts
         return cls(
-            None if error is None else float(error), None if restart is None else float(restart)
+            options.topology_message_timeout_secs if timeouts else None,
+            options.topology_worker_stall_timeout_secs,
         )
 
 
@@ -102,10 +102,10 @@ class CallsUnderWay:
     """The calls that a worker's components are in, and the messages in flight from its spouts. Any
     thread may read it."""
 
-    def __init__(self, built: Sequence[Built], conf: Mapping[str, Any], thread_id: int) -> None:
-        """`conf` is the topology's over the daemons', `thread_id` the run loop's."""
+    def __init__(self, built: Sequence[Built], options: TopologyOptions, thread_id: int) -> None:
+        """`options` are the topology's, `thread_id` is the run loop's."""
         self._built = built
-        self._conf = conf
+        self._options = options
         self._thread_id = thread_id
 
     def on_threads(self) -> Iterator[CallUnderWay]:
@@ -154,7 +154,7 @@ class CallsUnderWay:
             "a callback",
             _nothing,
             (),
-            CallLimits.of(self._conf),
+            CallLimits.of(self._options),
             (held_since,),
             _of_thread(innermost),
         )
@@ -213,7 +213,7 @@ def _call(
 ) -> CallUnderWay:
     task = one.task
     user = type(task.user).__name__
-    limits = CallLimits.of(one.conf)
+    limits = CallLimits.of(one.options)
     return CallUnderWay(
         task.component,
         task.task,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall_common.component.context import TopologyContext
+from squall_common.config.options.typed import TopologyOptions
 from squall_engine.core import Ledger
 from squall_engine.tasks.base import Task
 
@@ -19,5 +20,6 @@ class Built:
     conf: Mapping[str, Any]
     context: TopologyContext
     ledger: Ledger | None
+    options: TopologyOptions
     own_conf: Mapping[str, Any]  # the component's own, without the topology's
     opened: bool = False  # open or prepare has returned: close or cleanup is owed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from squall_common.cluster.values import ErrorInfo
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
@@ -46,7 +46,7 @@ class ErrorReporter:
 
     def __init__(self, *, host: str, port: int, clock: Clock, send: Send) -> None:
         self._loop = asyncio.get_running_loop()
-        self.throttle_by({})
+        self.throttle_by(TopologyOptions())
         self._host = host
         self._port = port
         self._clock = clock
@@ -54,9 +54,9 @@ class ErrorReporter:
         self.note: Note | None = None  # called as well; from any thread
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def throttle_by(self, conf: Mapping[str, Any]) -> None:
+    def throttle_by(self, options: TopologyOptions) -> None:
         """Take the limits from a topology's configuration (Storm's defaults until then)."""
-        self._throttle = ErrorThrottle.of(conf)
+        self._throttle = ErrorThrottle.of(options)
 
     def report(self, component: str, task: int, error: BaseException) -> None:
         """Take an error, on any thread; never blocks or raises."""

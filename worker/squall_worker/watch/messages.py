@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from squall_common.cluster import questions
 from squall_common.cluster.state import ClusterState
@@ -87,12 +86,12 @@ class MessageNames:
             self._names = dict(list(kept.items())[-_NAMES_MAX:])
 
 
-def ask_aside(daemon_conf: Mapping[str, Any], topology_id: str) -> Ask:
+def ask_aside(options: WorkerOptions, topology_id: str) -> Ask:
     """Asks with a temporary loop and ZooKeeper session of its own."""
 
     def ask(roots: Collection[int], secs: float) -> Mapping[int, str]:
         async def run() -> Mapping[int, str]:
-            state = ClusterState.of(WorkerOptions.read(daemon_conf))
+            state = ClusterState.of(options)
             try:
                 async with asyncio.timeout(secs):
                     await state.store.start()

@@ -22,7 +22,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import ErrorInfo
@@ -211,12 +211,12 @@ def dump_when_silent(secs: float) -> None:
         faulthandler.dump_traceback_later(secs)
 
 
-def send_aside(daemon_conf: dict[str, Any], topology_id: str) -> Send:
+def send_aside(options: WorkerOptions, topology_id: str) -> Send:
     """Reports with a temporary loop and ZooKeeper session of its own."""
 
     def send(errors: Errors, secs: float) -> None:
         async def report() -> None:
-            state = ClusterState.of(WorkerOptions.read(daemon_conf))
+            state = ClusterState.of(options)
             try:
                 async with asyncio.timeout(secs):
                     await state.store.start()

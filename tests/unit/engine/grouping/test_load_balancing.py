@@ -12,13 +12,14 @@ from tests.support.engine_cluster import EngineCluster
 from tests.unit.engine.test_engine_workers import spouts
 
 from squall import TopologyBuilder
+from squall_common.config.options.typed import TopologyOptions
 from squall_engine.core import Edge, RoundRobin, Source
 from squall_engine.grouping.load_balancing import WEIGHT_MAX, Balance
 from squall_engine.grouping.routing import Balancers
 
 
 def balance(targets=(1, 2, 3), near=(), **bounds):
-    return Balance(targets, near, random.Random(1), **bounds)
+    return Balance(targets, near, random.Random(1), **{"higher": 0.8, "lower": 0.2, **bounds})
 
 
 def test_equal_loads_need_no_ring():
@@ -74,7 +75,7 @@ def test_a_ring_takes_the_place_of_the_turns():
     source = Source("a", 1, "default", ["x"])
     edges = [Edge(task, source, local=True) for task in (1, 2, 3)]
     shuffle = RoundRobin(edges, random.Random(1))
-    balancers = Balancers({}, random.Random(1))
+    balancers = Balancers(TopologyOptions(), random.Random(1))
     balancers.add(shuffle, edges, ())
     assert Counter(shuffle.choose([1])[0].task for _ in range(30)) == {1: 10, 2: 10, 3: 10}
     for _ in range(10):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from squall import Bolt, ShellBolt, ShellSpout, Stream, TopologyBuilder
 from squall_common.component.context import TopologyContext, WorkerContext
+from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.topology.model import GroupingKind, ShellObject, Topology
 from squall_engine.multilang.build import child_environment, resources_dir, timeout_secs
 from squall_engine.multilang.handshake import handshake
@@ -105,7 +106,7 @@ def test_the_environment_of_a_child() -> None:
         "topology.environment": {"A": 1, "PYTHONPATH": "/mine", "BAD=NAME": "x"},
         "topology.multilang.environment": {"B": "2"},
     }
-    env = child_environment(own, conf, Path("/res"))
+    env = child_environment(own, TopologyOptions.read(conf), Path("/res"))
     libraries = env.pop("LD_LIBRARY_PATH").split(":")
     assert libraries[0].startswith("/res/Linux-")
     assert libraries[1] == "/res"
@@ -123,6 +124,6 @@ def test_where_resources_are(tmp_path: Path) -> None:
 
 
 def test_the_timeout_defaults_to_the_supervisors() -> None:
-    assert timeout_secs({"supervisor.worker.timeout.secs": 20}) == 20
-    conf = {"topology.subprocess.timeout.secs": 5, "supervisor.worker.timeout.secs": 20}
-    assert timeout_secs(conf) == 5
+    worker = WorkerOptions(supervisor_worker_timeout_secs=20.0)
+    assert timeout_secs(TopologyOptions(), worker) == 20
+    assert timeout_secs(TopologyOptions(topology_subprocess_timeout_secs=5.0), worker) == 5

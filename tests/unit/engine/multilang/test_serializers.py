@@ -130,7 +130,6 @@ def test_a_messagepack_length_is_not_trusted() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        (None, JsonSerializer),
         ("json", JsonSerializer),
         ("org.apache.storm.multilang.JsonSerializer", JsonSerializer),
         ("msgpack", MessagePackSerializer),
@@ -138,7 +137,7 @@ def test_a_messagepack_length_is_not_trusted() -> None:
         ("com.example.MsgpackSerializer", MessagePackSerializer),
     ],
 )
-def test_serializers_by_name(name: str | None, kind: type[Serializer]) -> None:
+def test_serializers_by_name(name: str, kind: type[Serializer]) -> None:
     assert type(make_serializer(name)) is kind
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from squall_common.cluster.values import ErrorInfo
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import ManualClock
 from squall_worker.report.errors import ErrorReporter, report_text
 
@@ -34,7 +35,12 @@ async def test_reports_carry_host_port_and_time_and_are_throttled() -> None:
     clock = ManualClock(time=1234.5)
     reporter = ErrorReporter(host="node-1", port=6700, clock=clock, send=send)
     reporter.throttle_by(
-        {"topology.max.error.report.per.interval": 2, "topology.error.throttle.interval.secs": 5}
+        TopologyOptions.read(
+            {
+                "topology.max.error.report.per.interval": 2,
+                "topology.error.throttle.interval.secs": 5,
+            }
+        )
     )
     for i in range(4):
         reporter.report("split", 3, ValueError(f"bad line {i}"))
