@@ -68,8 +68,8 @@ async def build_supervisor(
 
     Tests pass their own store, blobs, worker command and, for a simulation, machine and network.
     """
-    settings = SupervisorSettings.from_conf(conf)
     options = SupervisorOptions.read(conf)
+    settings = SupervisorSettings.of(options)
     clock = clock or SystemClock()
     cluster = cluster or ClusterState.of(options)
     blobs = blobs or NimbusBlobs.from_conf(conf, retries_max=settings.download_retries_max)

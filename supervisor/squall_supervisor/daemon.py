@@ -31,13 +31,14 @@ def run(conf: Mapping[str, Any]) -> int:
 
     Prints one JSON line when ready. Raises SquallError for problems that the operator can fix.
     """
-    settings = SupervisorSettings.from_conf(conf)
+    options = SupervisorOptions.read(conf)
+    settings = SupervisorSettings.of(options)
     warning = root_warning(settings, os.geteuid())
     if settings.users is not None:
         # Workers of other users walk through our folders, without being able to list them, to files
         # that are theirs or were made readable (ownership.open_tree).
         os.umask(0o066)
-    level = SupervisorOptions.read(conf).storm_log_level
+    level = options.storm_log_level
     set_up_daemon_log("supervisor", level=level, folder=str(settings.log_dir))
     warn_of_ignored(conf)
     if warning is not None:

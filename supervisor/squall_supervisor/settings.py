@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from squall_common.config.options.typed import SupervisorOptions, TopologyOptions
 from squall_common.errors import ConfigError
 from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.platforms import META_KEY, this_platform
@@ -23,13 +24,22 @@ _MIB = 1024 * 1024
 class SlotSettings:
     """Times of a slot, in seconds; each is a key of the configuration, except for the last two."""
 
-    worker_start_timeout_secs: float = 120.0  # without a heartbeat after the launch
-    worker_shutdown_secs: float = 3.0  # from SIGTERM to SIGKILL, and between two SIGKILLs
-    worker_min_uptime_secs: float = 10.0  # a shorter time in RUNNING counts towards the back-off
-    backoff_max_secs: float = 60.0
+    worker_start_timeout_secs: float  # without a heartbeat after the launch
+    worker_shutdown_secs: float  # from SIGTERM to SIGKILL, and between two SIGKILLs
+    worker_min_uptime_secs: float  # a shorter time in RUNNING counts towards the back-off
+    backoff_max_secs: float
     # A worker that dies at once is relaunched after 0, 1, 2, 4, 8, 16 s ...: 6 times in a minute.
     backoff_first_secs: float = 1.0
     localize_retry_max_secs: float = 10.0  # doubling from a quarter of a second
+
+    @classmethod
+    def of(cls, options: SupervisorOptions) -> SlotSettings:
+        return cls(
+            worker_start_timeout_secs=options.supervisor_worker_start_timeout_secs,
+            worker_shutdown_secs=options.supervisor_worker_shutdown_sleep_secs,
+            worker_min_uptime_secs=options.supervisor_worker_min_uptime_secs,
+            backoff_max_secs=options.supervisor_worker_backoff_max_secs,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +52,12 @@ class RetentionLimits:
     sum_bytes: int
 
     @classmethod
-    def from_conf(cls, conf: Mapping[str, Any]) -> RetentionLimits:
-        def value(key: str, default: float) -> float:
-            found = conf.get(key)
-            return default if found is None else float(found)
-
-        sum_bytes = int(value("logviewer.max.sum.worker.logs.size.mb", 4096) * _MIB)
-        worker_bytes = int(value("logviewer.max.per.worker.logs.size.mb", 2048) * _MIB)
+    def of(cls, options: SupervisorOptions) -> RetentionLimits:
+        sum_bytes = int(options.logviewer_max_sum_worker_logs_size_mb * _MIB)
+        worker_bytes = int(options.logviewer_max_per_worker_logs_size_mb * _MIB)
         return cls(
-            every_secs=value("logviewer.cleanup.interval.secs", 600),
-            age_secs=60.0 * value("logviewer.cleanup.age.mins", 10_080),
+            every_secs=options.logviewer_cleanup_interval_secs,
+            age_secs=60.0 * options.logviewer_cleanup_age_mins,
             # As in Storm: no worker gets more than half of all.
             worker_bytes=min(worker_bytes, sum_bytes // 2),
             sum_bytes=sum_bytes,
@@ -83,6 +89,8 @@ class SupervisorSettings:
     thrift_port: int
     thrift_frame_bytes_max: int
     insecure: bool
+    zookeeper_servers: tuple[str, ...]
+    zookeeper_port: int
     profiler_enabled: bool
     profiler_command: str
     monitor_secs: float
@@ -135,135 +143,111 @@ class SupervisorSettings:
     def workers_dir(self) -> Path:
         return self.local_dir / "workers"
 
-    def worker_timeout_of(self, topology_conf: Mapping[str, Any]) -> float:
+    def worker_timeout_of(self, topology: TopologyOptions) -> float:
         """How old the heartbeats of a topology's workers may get."""
-        own = topology_conf.get("topology.worker.timeout.secs")
-        if not isinstance(own, int | float) or isinstance(own, bool) or own <= 0:
-            return self.worker_timeout_secs
-        return min(float(own), self.worker_timeout_max_secs)
+        own = topology.topology_worker_timeout_secs
+        return self.worker_timeout_secs if own is None else min(own, self.worker_timeout_max_secs)
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, Any]) -> SupervisorSettings:
         """Raises ConfigError for a value of the wrong type or range."""
+        return cls.of(SupervisorOptions.read(conf))
 
-        def number(key: str, default: float, *, least: float = 0.0) -> float:
-            value = conf.get(key)
-            if value is None:
-                return default
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
-                raise ConfigError(f"{key} is {value!r}; a number of at least {least:g} is expected")
-            return float(value)
-
-        local_dir = Path(str(conf.get("storm.local.dir") or "storm-local")).absolute()
-        log_dir = conf.get("storm.log.dir")
-        logs = Path(str(log_dir)).absolute() if log_dir else local_dir / "logs"
-        artifacts = conf.get("storm.workers.artifacts.dir") or "workers-artifacts"
-        host = str(conf.get("storm.bind.host") or "127.0.0.1")
-        thrift_port = conf.get("supervisor.thrift.port", 6628)
-        if (
-            not isinstance(thrift_port, int)
-            or isinstance(thrift_port, bool)
-            or not 0 <= thrift_port < 65536
-        ):
-            raise ConfigError(f"supervisor.thrift.port is {thrift_port!r}; a port is expected")
-        supervisor_id = conf.get("storm.id")
+    @classmethod
+    def of(cls, options: SupervisorOptions) -> SupervisorSettings:
+        """Raises ConfigError for values that a supervisor cannot work with."""
+        for key, least in _LEAST.items():
+            value = getattr(options, key.replace(".", "_"))
+            if value < least:
+                raise ConfigError(f"{key} is {value:g}; a number of at least {least:g} is expected")
+        local_dir = Path(options.storm_local_dir).absolute()
+        log_dir = options.storm_log_dir
+        logs = local_dir / "logs" if log_dir is None else Path(log_dir).absolute()
         return cls(
             local_dir=local_dir,
             log_dir=logs,
-            artifacts_dir=logs / str(artifacts),
-            supervisor_id=None if supervisor_id is None else _supervisor_id(supervisor_id),
-            hostname=hostname_of(conf),
-            ports=_ports(conf.get("supervisor.slots.ports", (6700, 6701, 6702, 6703)))
-            if conf.get("supervisor.enable", True)
-            else (),
-            slot=SlotSettings(
-                worker_start_timeout_secs=number("supervisor.worker.start.timeout.secs", 120.0),
-                worker_shutdown_secs=number("supervisor.worker.shutdown.sleep.secs", 3.0),
-                worker_min_uptime_secs=number("supervisor.worker.min.uptime.secs", 10.0),
-                backoff_max_secs=number("supervisor.worker.backoff.max.secs", 60.0),
-            ),
-            worker_timeout_secs=number("supervisor.worker.timeout.secs", 30.0, least=0.1),
-            worker_timeout_max_secs=number("worker.max.timeout.secs", 600.0, least=0.1),
-            sync_secs=number("supervisor.assignment.sync.secs", 10.0, least=0.01),
-            heartbeat_secs=number("supervisor.heartbeat.frequency.secs", 5.0, least=0.01),
-            blob_update_secs=number(
-                "supervisor.localizer.update.blob.interval.secs", 30.0, least=0.01
-            ),
-            cache_clean_up_secs=number(
-                "supervisor.localizer.cleanup.interval.ms", 30_000.0, least=10.0
-            )
-            / 1000,
-            cache_bytes=int(
-                number("supervisor.localizer.cache.target.size.mb", 10_240.0) * 1024 * 1024
-            ),
-            downloads_max=int(number("supervisor.blobstore.download.thread.count", 5.0, least=1.0)),
-            download_retries_max=int(number("supervisor.blobstore.download.max_retries", 3.0)),
+            artifacts_dir=logs / options.storm_workers_artifacts_dir,
+            supervisor_id=_supervisor_id(options.storm_id),
+            hostname=hostname_of(options),
+            ports=_ports(options.supervisor_slots_ports) if options.supervisor_enable else (),
+            slot=SlotSettings.of(options),
+            worker_timeout_secs=options.supervisor_worker_timeout_secs,
+            worker_timeout_max_secs=options.worker_max_timeout_secs,
+            sync_secs=options.supervisor_assignment_sync_secs,
+            heartbeat_secs=options.supervisor_heartbeat_frequency_secs,
+            blob_update_secs=options.supervisor_localizer_update_blob_interval_secs,
+            cache_clean_up_secs=options.supervisor_localizer_cleanup_interval_ms / 1000,
+            cache_bytes=int(options.supervisor_localizer_cache_target_size_mb * _MIB),
+            downloads_max=options.supervisor_blobstore_download_thread_count,
+            download_retries_max=options.supervisor_blobstore_download_max_retries,
             package_limits=Limits(),
-            thrift_host=host,
-            thrift_port=thrift_port,
-            thrift_frame_bytes_max=int(
-                number("supervisor.thrift.max_buffer_size", 1048576.0, least=1024.0)
-            ),
-            insecure=conf.get("storm.security.insecure") is True,
-            profiler_enabled=conf.get("worker.profiler.enabled") is not False,
-            profiler_command=str(conf.get("worker.profiler.command") or "py-spy"),
-            monitor_secs=number("supervisor.monitor.frequency.secs", 3.0, least=0.01),
-            worker_memory_mb=number("worker.heap.memory.mb", 0.0) or None,
-            worker_cpu_percent_min=number("storm.worker.min.cpu.pcore.percent", 50.0),
-            memory_margin_mb=number("storm.supervisor.memory.limit.tolerance.margin.mb", 128.0),
-            memory_hard_multiplier=number(
-                "storm.supervisor.hard.memory.limit.multiplier", 2.0, least=1.0
-            ),
-            log_retention=RetentionLimits.from_conf(conf),
-            users=UserRules.from_conf(conf),
-            cgroups=_cgroups(conf),
-            rlimits=rlimits_of(conf),
+            thrift_host=options.storm_bind_host,
+            thrift_port=options.supervisor_thrift_port,
+            thrift_frame_bytes_max=options.supervisor_thrift_max_buffer_size,
+            insecure=options.storm_security_insecure,
+            zookeeper_servers=options.storm_zookeeper_servers,
+            zookeeper_port=options.storm_zookeeper_port,
+            profiler_enabled=options.worker_profiler_enabled,
+            profiler_command=options.worker_profiler_command,
+            monitor_secs=options.supervisor_monitor_frequency_secs,
+            worker_memory_mb=options.worker_heap_memory_mb,
+            worker_cpu_percent_min=options.storm_worker_min_cpu_pcore_percent,
+            memory_margin_mb=options.storm_supervisor_memory_limit_tolerance_margin_mb,
+            memory_hard_multiplier=options.storm_supervisor_hard_memory_limit_multiplier,
+            log_retention=RetentionLimits.of(options),
+            users=UserRules.of(options),
+            cgroups=_cgroups(options),
+            rlimits=rlimits_of(options),
             scheduler_meta={
-                **{
-                    str(k): str(v) for k, v in (conf.get("supervisor.scheduler.meta") or {}).items()
-                },
+                **(options.supervisor_scheduler_meta or {}),
                 META_KEY: str(this_platform()),
             },
             resources={
-                "supervisor.memory.capacity.mb": number("supervisor.memory.capacity.mb", 4096.0),
-                "supervisor.cpu.capacity": number("supervisor.cpu.capacity", 400.0),
+                "supervisor.memory.capacity.mb": options.supervisor_memory_capacity_mb,
+                "supervisor.cpu.capacity": options.supervisor_cpu_capacity,
             },
         )
 
 
-def _cgroups(conf: Mapping[str, Any]) -> CgroupSettings | None:
-    if conf.get("storm.resource.isolation.plugin.enable") is not True:
+# Shorter times would keep the supervisor busy with nothing else.
+_LEAST: Mapping[str, float] = {
+    "supervisor.worker.timeout.secs": 0.1,
+    "worker.max.timeout.secs": 0.1,
+    "supervisor.assignment.sync.secs": 0.01,
+    "supervisor.heartbeat.frequency.secs": 0.01,
+    "supervisor.localizer.update.blob.interval.secs": 0.01,
+    "supervisor.localizer.cleanup.interval.ms": 10.0,
+    "supervisor.monitor.frequency.secs": 0.01,
+}
+
+
+def _cgroups(options: SupervisorOptions) -> CgroupSettings | None:
+    if not options.storm_resource_isolation_plugin_enable:
         return None
-    plugin = conf.get("storm.resource.isolation.plugin")
-    if plugin is not None and not str(plugin).endswith("CgroupManager"):
+    plugin = options.storm_resource_isolation_plugin
+    if plugin is not None and not plugin.endswith("CgroupManager"):
         raise ConfigError(
             f"storm.resource.isolation.plugin is {plugin!r}; here it can only be cgroups",
             hint="Leave it out, or set Storm's org.apache.storm.container.cgroup.CgroupManager.",
         )
-    folder = conf.get("storm.cgroup.hierarchy.dir")
-    rootdir = str(conf.get("storm.supervisor.cgroup.rootdir") or "storm")
+    folder = options.storm_cgroup_hierarchy_dir
+    rootdir = options.storm_supervisor_cgroup_rootdir
     if rootdir.startswith("/") or ".." in Path(rootdir).parts or "\0" in rootdir:
         raise ConfigError(
             f"storm.supervisor.cgroup.rootdir is {rootdir!r}; a relative path is expected",
         )
-    controllers = conf.get("storm.cgroup.resources") or ["cpu", "memory"]
-    if not isinstance(controllers, list) or not set(controllers) <= {"cpu", "memory"}:
-        raise ConfigError(
-            f"storm.cgroup.resources is {controllers!r}; only cpu and memory are supported"
-        )
     return CgroupSettings(
-        None if folder is None else Path(str(folder)).absolute(), rootdir, tuple(controllers)
+        None if folder is None else Path(folder).absolute(), rootdir, options.storm_cgroup_resources
     )
 
 
-def hostname_of(conf: Mapping[str, Any]) -> str:
+def hostname_of(options: SupervisorOptions) -> str:
     """The host name under which other nodes reach this one: `storm.local.hostname`; else, if
     everything listens on a single address, that address (a host's name need not lead to loopback);
     else the machine's host name."""
-    own = conf.get("storm.local.hostname")
-    if own:
-        return str(own)
-    host = str(conf.get("storm.bind.host") or "127.0.0.1")
+    if options.storm_local_hostname is not None:
+        return options.storm_local_hostname
+    host = options.storm_bind_host
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -271,23 +255,13 @@ def hostname_of(conf: Mapping[str, Any]) -> str:
     return socket.gethostname() if address.is_unspecified else host
 
 
-def _supervisor_id(value: object) -> str:
-    text = str(value)
-    if not text or "/" in text or not text.isprintable() or text in (".", ".."):
-        raise ConfigError(f"storm.id is {value!r}; it must be a valid name of a znode")
+def _supervisor_id(text: str | None) -> str | None:
+    if text is not None and ("/" in text or not text.isprintable() or text in (".", "..")):
+        raise ConfigError(f"storm.id is {text!r}; it must be a valid name of a znode")
     return text
 
 
-def _ports(value: object) -> tuple[int, ...]:
-    key = "supervisor.slots.ports"
-    if not isinstance(value, list | tuple):
-        raise ConfigError(f"{key} is {value!r}; a list of ports is expected")
-    for port in value:
-        if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
-            raise ConfigError(
-                f"{key} has {port!r}; a port between 1 and 65535 is expected",
-                hint="A slot is a real port: other workers must know it before its worker runs.",
-            )
-    if len(set(value)) < len(value):
-        raise ConfigError(f"{key} has the same port twice: {list(value)!r}")
-    return tuple(sorted(value))
+def _ports(ports: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(ports)) < len(ports):
+        raise ConfigError(f"supervisor.slots.ports has the same port twice: {list(ports)!r}")
+    return tuple(sorted(ports))

@@ -265,8 +265,8 @@ class Supervisor:
             wait_secs = _WAITING_LOG_SECS
             log.warning(
                 "waiting_for_zookeeper",
-                servers=self._conf.get("storm.zookeeper.servers"),
-                port=self._conf.get("storm.zookeeper.port"),
+                servers=self.settings.zookeeper_servers,
+                port=self.settings.zookeeper_port,
             )
 
     def _on_connection(self, state: ConnectionState) -> None:

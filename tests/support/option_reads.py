@@ -15,8 +15,11 @@ CODE = (
 )  # fmt: skip
 # Reads and merges configurations, and so names keys.
 CONFIG = ROOT / "common" / "squall_common" / "config"
-# Look options up by their keys still.
-BY_KEY = (ROOT / "supervisor",)
+# Leave out a stored value that is not valid, and go on without it.
+BY_KEY = (
+    ROOT / "supervisor" / "squall_supervisor" / "confine" / "limits.py",
+    ROOT / "supervisor" / "squall_supervisor" / "blobs" / "localizer.py",
+)
 
 # Thrift's structs have such a field as well.
 _ALSO_THRIFTS = {"storm_id"}

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping
-from typing import Any
 
-from squall_common.config.schema import SCHEMA
+from squall_common.config.options.typed import SupervisorOptions
 from squall_common.errors import ConfigError
 
 _MIB = 1024 * 1024
 
-# The option, the limit's name in the module `resource`, and the size of one unit.
-_OPTIONS = (
-    ("supervisor.worker.limit.open.files", "RLIMIT_NOFILE", 1),
-    ("supervisor.worker.limit.processes", "RLIMIT_NPROC", 1),
-    ("supervisor.worker.limit.core.mb", "RLIMIT_CORE", _MIB),
-    ("supervisor.worker.limit.file.mb", "RLIMIT_FSIZE", _MIB),
-    ("supervisor.worker.limit.address.space.mb", "RLIMIT_AS", _MIB),
-)
-_DEFAULTS: Mapping[str, int] = {"supervisor.worker.limit.core.mb": 0}
 
-
-def rlimits_of(conf: Mapping[str, Any]) -> dict[str, int]:
-    """The limits that are set, by name. Raises ConfigError for a value of the wrong type or range,
-    and for one above the limit of this process: no worker could start."""
+def rlimits_of(options: SupervisorOptions) -> dict[str, int]:
+    """The limits that are set, by name. Raises ConfigError for one above the limit of this process:
+    no worker could start."""
     found = {}
-    for key, name, unit in _OPTIONS:
-        value = conf.get(key, _DEFAULTS.get(key))
+    # The option, its value, the limit's name in the module `resource`, and the size of one unit.
+    for key, value, name, unit in (
+        ("open.files", options.supervisor_worker_limit_open_files, "RLIMIT_NOFILE", 1),
+        ("processes", options.supervisor_worker_limit_processes, "RLIMIT_NPROC", 1),
+        ("core.mb", options.supervisor_worker_limit_core_mb, "RLIMIT_CORE", _MIB),
+        ("file.mb", options.supervisor_worker_limit_file_mb, "RLIMIT_FSIZE", _MIB),
+        ("address.space.mb", options.supervisor_worker_limit_address_space_mb, "RLIMIT_AS", _MIB),
+    ):
         if value is None:
             continue
-        kind = SCHEMA[key]
-        if not kind.check(value):
-            raise ConfigError(f"{key} is {value!r}; expected {kind.expected}")
-        limit = int(value * unit)
+        limit = value * unit
         hard = resource.getrlimit(getattr(resource, name))[1]
         if hard != resource.RLIM_INFINITY and limit > hard and not _may_raise():
             raise ConfigError(
-                f"{key} is {value}, but the supervisor itself may only have {hard // unit}",
+                f"supervisor.worker.limit.{key} is {value}, but the supervisor itself may only "
+                f"have {hard // unit}",
                 hint="Raise the limit of the supervisor (systemd: LimitNOFILE=, LimitNPROC= ...).",
             )
         found[name] = limit

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from squall_common.config.options.typed import SupervisorOptions, TopologyOptions
 from squall_common.errors import ConfigError
 from squall_common.names import ANONYMOUS
 from squall_supervisor.confine.capabilities import Capability, held
@@ -51,28 +51,21 @@ class UserRules:
     min_uid: int
 
     @classmethod
-    def from_conf(cls, conf: Mapping[str, Any]) -> UserRules | None:
-        """None means that workers run as the supervisor's user. Raises ConfigError."""
-        enabled = conf.get(ENABLED)
-        if enabled is None or enabled is False:
+    def of(cls, options: SupervisorOptions) -> UserRules | None:
+        """None means that workers run as the supervisor's user."""
+        if not options.supervisor_run_worker_as_user:
             return None
-        if enabled is not True:
-            raise ConfigError(f"{ENABLED} is {enabled!r}; true or false is expected")
-        default, choices = conf.get(DEFAULT), conf.get(CHOICES) or []
-        min_uid = conf.get(MIN_UID, 1000)
-        if default is not None and not isinstance(default, str):
-            raise ConfigError(f"{DEFAULT} is {default!r}; the name of a user is expected")
-        if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
-            raise ConfigError(f"{CHOICES} is {choices!r}; a list of names of users is expected")
-        if isinstance(min_uid, bool) or not isinstance(min_uid, int) or min_uid < 1:
-            raise ConfigError(f"{MIN_UID} is {min_uid!r}; a whole number of at least 1 is expected")
-        return cls(default, frozenset(choices), min_uid)
+        return cls(
+            options.supervisor_run_worker_as_user_default,
+            frozenset(options.supervisor_run_worker_as_user_choices),
+            options.supervisor_run_worker_as_user_min_uid,
+        )
 
 
-def choose_user(rules: UserRules, owner: str | None, topology_conf: Mapping[str, Any]) -> str:
+def choose_user(rules: UserRules, owner: str | None, topology: TopologyOptions) -> str:
     """The name of the user that a topology's workers run as. `owner` is the authenticated
     submitter; None or ANONYMOUS if there was none. Raises UserRefusedError."""
-    asked = topology_conf.get(ASKED)
+    asked = topology.topology_run_as_user
     if owner and owner != ANONYMOUS:
         if asked is not None and asked != owner:
             raise UserRefusedError(
@@ -86,7 +79,7 @@ def choose_user(rules: UserRules, owner: str | None, topology_conf: Mapping[str,
                 f"the topology asks to run as {asked!r} ({ASKED}), which is not in {CHOICES} of "
                 "this supervisor"
             )
-        return str(asked)
+        return asked
     if rules.default is None:
         raise UserRefusedError(
             f"the topology was submitted without authentication, and {DEFAULT} is not set on this "

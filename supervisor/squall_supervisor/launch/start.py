@@ -10,13 +10,13 @@ its folder, and starts its process.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from squall_common.config.for_workers import worker_conf
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.launch_spec import LaunchSpec
-from squall_common.errors import describe
+from squall_common.errors import ConfigError, describe
 from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.confine.confinement import Confinement, WorkerUser
 from squall_supervisor.confine.ownership import let_in
@@ -49,23 +49,29 @@ class LaunchRequest:
 def start(request: LaunchRequest) -> WorkerProcess:
     """Start the worker; the result has its `record`. Blocks for reads and some fsyncs: call it in a
     thread. Raises LaunchError; nothing of the worker is left then."""
-    record = _record(request)
     try:
-        return _start(request, record, _spec(request, record), _user(request))
+        options = TopologyOptions.read(request.topology.conf)
+    except ConfigError as error:
+        raise LaunchError(describe(error)) from error
+    record = _record(request, options)
+    spec = _spec(request, record)
+    try:
+        user = _user(request, options)
+        return _start(request, record, spec, user, _environment(request, options, spec, user))
     except UserRefusedError as error:
         raise LaunchError(str(error)) from error
     except OSError as error:
         raise LaunchError(describe(error)) from error
 
 
-def _record(request: LaunchRequest) -> WorkerRecord:
+def _record(request: LaunchRequest, options: TopologyOptions) -> WorkerRecord:
     settings = request.node.settings
     return WorkerRecord(
         worker_id=str(uuid.uuid4()),
         port=request.port,
         assignment=request.assignment,
         launch=request.number,
-        timeout_secs=settings.worker_timeout_of(request.topology.conf),
+        timeout_secs=settings.worker_timeout_of(options),
         limits=declared_limits(request.topology, request.assignment, settings),
     )
 
@@ -87,16 +93,20 @@ def _spec(request: LaunchRequest, record: WorkerRecord) -> LaunchSpec:
     )
 
 
-def _user(request: LaunchRequest) -> WorkerUser | None:
+def _user(request: LaunchRequest, options: TopologyOptions) -> WorkerUser | None:
     """The user that the worker is to run as; None: the supervisor's own."""
     rules = request.node.settings.users
     if rules is None:
         return None
-    return resolve(choose_user(rules, request.assignment.owner, request.topology.conf), rules)
+    return resolve(choose_user(rules, request.assignment.owner, options), rules)
 
 
 def _start(
-    request: LaunchRequest, record: WorkerRecord, spec: LaunchSpec, user: WorkerUser | None
+    request: LaunchRequest,
+    record: WorkerRecord,
+    spec: LaunchSpec,
+    user: WorkerUser | None,
+    environment: dict[str, str],
 ) -> WorkerProcess:
     node, topology = request.node, request.topology
     reader = None if user is None else user.uid
@@ -114,7 +124,7 @@ def _start(
             node.machine,
             spec,
             record,
-            _environment(request, spec, user),
+            environment,
             node.command,
             confinement=Confinement(node.settings.rlimits, folders, user),
             link_blobs=link_blobs,
@@ -129,13 +139,12 @@ def _start(
 
 
 def _environment(
-    request: LaunchRequest, spec: LaunchSpec, user: WorkerUser | None
+    request: LaunchRequest, options: TopologyOptions, spec: LaunchSpec, user: WorkerUser | None
 ) -> dict[str, str]:
     node = request.node
-    asked = request.topology.conf.get("topology.environment")
     return worker_environment(
         node.environ if user is None else environment_of(user, node.environ),
-        asked if isinstance(asked, Mapping) else {},
+        options.topology_environment or {},
         import_path=node.import_path,
         temporary_dir=spec.worker_dir / "tmp",
         marks={WORKER_ID_VARIABLE: spec.worker_id},

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from squall_common.config.load import default_conf
+from squall_common.config.options.typed import SupervisorOptions, TopologyOptions
 from squall_common.errors import ConfigError
 from squall_supervisor.settings import SupervisorSettings, hostname_of
 
@@ -18,15 +19,15 @@ def test_the_defaults_are_those_of_the_defaults_file() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("supervisor.slots.ports", [6700, 0], "between 1 and 65535"),
-        ("supervisor.slots.ports", [6700, 70000], "between 1 and 65535"),
-        ("supervisor.slots.ports", [6700, True], "between 1 and 65535"),
+        ("supervisor.slots.ports", [6700, 0], "from 1 to 65535"),
+        ("supervisor.slots.ports", [6700, 70000], "from 1 to 65535"),
+        ("supervisor.slots.ports", [6700, True], "from 1 to 65535"),
         ("supervisor.slots.ports", [6700, 6700], "twice"),
-        ("supervisor.slots.ports", "6700", "a list of ports"),
-        ("supervisor.worker.timeout.secs", 0, "at least 0.1"),
+        ("supervisor.slots.ports", "6700", "expected a list"),
+        ("supervisor.worker.timeout.secs", 0.05, "at least 0.1"),
         ("supervisor.worker.timeout.secs", "30", "a number"),
-        ("supervisor.worker.shutdown.sleep.secs", -1, "at least 0"),
-        ("supervisor.thrift.port", 70000, "a port"),
+        ("supervisor.worker.shutdown.sleep.secs", -1, "a number from 0"),
+        ("supervisor.thrift.port", 70000, "from 0 to 65535"),
         ("storm.id", "a/b", "name of a znode"),
     ],
 )
@@ -49,13 +50,17 @@ def test_a_disabled_supervisor_has_no_slots() -> None:
 
 def test_a_topology_may_have_its_own_worker_timeout_up_to_a_maximum() -> None:
     settings = SupervisorSettings.from_conf({"worker.max.timeout.secs": 100})
-    key = "topology.worker.timeout.secs"
-    given = [None, 50, 500, -1, "x", True]
-    assert [settings.worker_timeout_of({key: v}) for v in given] == [30, 50, 100, 30, 30, 30]
+    given = [TopologyOptions(topology_worker_timeout_secs=v) for v in (None, 50.0, 500.0)]
+    assert [settings.worker_timeout_of(one) for one in given] == [30, 50, 100]
 
 
 def test_the_host_name_leads_to_where_the_node_listens() -> None:
-    assert hostname_of({}) == "127.0.0.1"
-    assert hostname_of({"storm.bind.host": "10.0.0.7"}) == "10.0.0.7"
-    assert hostname_of({"storm.bind.host": "0.0.0.0", "storm.local.hostname": "n1"}) == "n1"
-    assert hostname_of({"storm.bind.host": "0.0.0.0"})
+    assert hostname_of(SupervisorOptions.read({})) == "127.0.0.1"
+    assert hostname_of(SupervisorOptions.read({"storm.bind.host": "10.0.0.7"})) == "10.0.0.7"
+    assert (
+        hostname_of(
+            SupervisorOptions.read({"storm.bind.host": "0.0.0.0", "storm.local.hostname": "n1"})
+        )
+        == "n1"
+    )
+    assert hostname_of(SupervisorOptions.read({"storm.bind.host": "0.0.0.0"}))

@@ -33,7 +33,7 @@ MODULES = {
 }
 # What is run, or used by a tool that is, and where that can be read.
 RUN = {
-    "py-spy": ("supervisor/squall_supervisor/settings.py", '"py-spy"'),
+    "py-spy": ("common/squall_common/config/options/node.py", '"py-spy"'),
     "editables": ("hatch_build.py", "editable"),  # hatchling's, for editable wheels
     "mypy": ("pyproject.toml", "[tool.mypy]"),
     "ruff": ("pyproject.toml", "[tool.ruff]"),

@@ -3,11 +3,11 @@
 import os
 import pwd
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.others import folder_for_others
 
+from squall_common.config.options.typed import SupervisorOptions, TopologyOptions
 from squall_common.errors import ConfigError
 from squall_supervisor.confine import capabilities
 from squall_supervisor.confine import users as module
@@ -26,10 +26,10 @@ RULES = UserRules(default=None, choices=frozenset({"blue", "red"}), min_uid=1000
 
 
 def test_it_is_off_unless_it_is_set() -> None:
-    assert UserRules.from_conf({}) is None
-    assert UserRules.from_conf({KEY: False}) is None
+    assert UserRules.of(SupervisorOptions.read({})) is None
+    assert UserRules.of(SupervisorOptions.read({KEY: False})) is None
     conf = {KEY: True, f"{KEY}.default": "d", f"{KEY}.choices": ["a"], f"{KEY}.min.uid": 500}
-    assert UserRules.from_conf(conf) == UserRules("d", frozenset({"a"}), 500)
+    assert UserRules.of(SupervisorOptions.read(conf)) == UserRules("d", frozenset({"a"}), 500)
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_it_is_off_unless_it_is_set() -> None:
 )  # fmt: skip
 def test_an_invalid_setting_is_refused(key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
-        UserRules.from_conf({KEY: True, key: value})
+        UserRules.of(SupervisorOptions.read({KEY: True, key: value}))
 
 
-def chosen(owner: str | None, asked: object = None, default: str | None = None) -> str:
-    conf: dict[str, Any] = {} if asked is None else {"topology.run.as.user": asked}
-    return choose_user(UserRules(default, RULES.choices, 1000), owner, conf)
+def chosen(owner: str | None, asked: str | None = None, default: str | None = None) -> str:
+    options = TopologyOptions(topology_run_as_user=asked)
+    return choose_user(UserRules(default, RULES.choices, 1000), owner, options)
 
 
 def test_a_topology_runs_as_its_submitter() -> None:
@@ -67,7 +67,7 @@ def test_without_authentication_the_operator_lists_the_users_to_choose_from() ->
     assert chosen("", default="d") == "d"
     with pytest.raises(UserRefusedError, match="default"):
         chosen(None)
-    for wrong in ("root", "d", "", 0, ["blue"][0] + "x"):
+    for wrong in ("root", "d", "", "bluex"):
         with pytest.raises(UserRefusedError, match="choices"):
             chosen(None, wrong, default="d")
 

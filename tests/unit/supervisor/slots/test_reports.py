@@ -1,6 +1,7 @@
 """What a slot says of itself to Nimbus."""
 
 from squall_common.cluster.slot_reports import Condition
+from squall_common.config.options.typed import SupervisorOptions
 from squall_common.topology.model import Executor
 from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.settings import SlotSettings
@@ -25,7 +26,7 @@ def condition(slot: Slot, now: float, refused: bool = False) -> Condition:
 
 
 def launched_slot() -> Slot:
-    slot = Slot(6700, SlotSettings())
+    slot = Slot(6700, SlotSettings.of(SupervisorOptions()))
     slot.want(WORDS, 0.0)
     slot.handle(BlobsLocalized(), 0.0)
     slot.handle(WorkerLaunched("w", 30.0), 0.0)
@@ -44,7 +45,10 @@ def crash(slot: Slot, at: float, *, ran: bool) -> float:
 
 
 def test_an_empty_slot_has_no_report() -> None:
-    assert report_of(Slot(6700, SlotSettings()), lambda topology_id: False, 0.0) is None
+    assert (
+        report_of(Slot(6700, SlotSettings.of(SupervisorOptions())), lambda topology_id: False, 0.0)
+        is None
+    )
 
 
 def test_a_worker_starts_and_runs() -> None:
@@ -55,7 +59,7 @@ def test_a_worker_starts_and_runs() -> None:
 
 
 def test_missing_blobs_and_a_refused_package_are_reported() -> None:
-    slot = Slot(6700, SlotSettings())
+    slot = Slot(6700, SlotSettings.of(SupervisorOptions()))
     slot.want(WORDS, 0.0)
     assert condition(slot, 0.0) is Condition.STARTING
     slot.handle(BlobsFailed("Nimbus is away"), 1.0)
@@ -98,7 +102,7 @@ def test_requested_restarts_are_not_a_crash_loop() -> None:
 
 
 def test_a_failed_launch_is_reported() -> None:
-    slot = Slot(6700, SlotSettings())
+    slot = Slot(6700, SlotSettings.of(SupervisorOptions()))
     slot.want(WORDS, 0.0)
     slot.handle(BlobsLocalized(), 0.0)
     slot.handle(LaunchFailed("no space left on device"), 0.0)

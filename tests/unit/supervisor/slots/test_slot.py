@@ -1,7 +1,10 @@
 """The slot's state machine, as a conversation: one event at a time, and the commands."""
 
+from dataclasses import replace
+
 import pytest
 
+from squall_common.config.options.typed import SupervisorOptions
 from squall_common.topology.model import Executor
 from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.settings import SlotSettings
@@ -29,7 +32,7 @@ from squall_supervisor.slots.table import (
     WorkerLaunched,
 )
 
-SETTINGS = SlotSettings()
+SETTINGS = SlotSettings.of(SupervisorOptions())
 WORDS = PortAssignment("words-1-100", (Executor(1, 1), Executor(2, 2)), zxid=7)
 WORDS_LESS = PortAssignment("words-1-100", (Executor(1, 1),), zxid=9)
 OTHER = PortAssignment("other-2-200", (Executor(1, 1),), zxid=8)
@@ -118,7 +121,7 @@ def test_a_worker_that_does_not_end_is_killed_again_and_again() -> None:
 
 
 def test_no_grace_does_not_make_it_kill_forever_at_one_moment() -> None:
-    slot = Slot(6700, SlotSettings(worker_shutdown_secs=0.0))
+    slot = Slot(6700, replace(SETTINGS, worker_shutdown_secs=0.0))
     slot.want(WORDS, 0.0)
     slot.handle(BlobsLocalized(), 0.0)
     slot.handle(WorkerLaunched("w1", 30.0), 0.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from squall_common.config.options.typed import SupervisorOptions
 from squall_supervisor.settings import RetentionLimits
 from squall_supervisor.watch.log_files import clean_up_logs, scan_logs
 from squall_supervisor.watch.log_retention import LogEntry, WorkerLogs, plan_removals
@@ -72,10 +73,12 @@ def test_files_deleted_by_one_limit_do_not_count_for_the_other():
 
 
 def test_storms_keys_and_defaults():
-    limits = RetentionLimits.from_conf({})
+    limits = RetentionLimits.of(SupervisorOptions())
     assert limits == RetentionLimits(600, 7 * 86_400, 2048 * MIB, 4096 * MIB)
     conf = {"logviewer.max.sum.worker.logs.size.mb": 10, "logviewer.cleanup.age.mins": 1}
-    assert RetentionLimits.from_conf(conf) == RetentionLimits(600, 60, 5 * MIB, 10 * MIB)
+    assert RetentionLimits.of(SupervisorOptions.read(conf)) == RetentionLimits(
+        600, 60, 5 * MIB, 10 * MIB
+    )
 
 
 # ---- On disk ----
