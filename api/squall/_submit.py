@@ -6,9 +6,9 @@ was started.
 entry point belongs to it, and the package is uploaded once for all of them.
 
 The steps run in this order, so that a failure leaves nothing half done: this module checks the
-name, the configuration and the topology; a fresh interpreter imports what workers will import;
-Nimbus is asked whether the name is free; the package is uploaded; the topology is submitted. Nimbus
-discards an upload that is not followed by a submit.
+name, the configuration and the topology; Nimbus is asked whether the name is free, while a fresh
+interpreter imports what workers will import; the package is uploaded; the topology is submitted.
+Nimbus discards an upload that is not followed by a submit.
 """
 
 from __future__ import annotations
@@ -180,12 +180,11 @@ def _submit_to_cluster(
 
     client = ClientOptions.read(session.conf)
     struct = to_thrift(topology)
-    if check is not None:
-        check.wait_result()
+
+    async def is_free(nimbus: NimbusClient) -> bool:
+        return bool(await nimbus.call("isTopologyNameAllowed", name))
 
     async def submit(nimbus: NimbusClient) -> str:
-        if not await nimbus.call("isTopologyNameAllowed", name):
-            raise _name_taken(name)
         if session.wheels:
             struct.dependency_artifacts = await upload_wheels(nimbus, session.wheels)
         if session.location is None:
@@ -199,6 +198,10 @@ def _submit_to_cluster(
         return f"{nimbus.host}:{nimbus.port}"
 
     try:
+        if not run_nimbus(client, is_free):
+            raise _name_taken(name)
+        if check is not None:
+            check.wait_result()
         address = run_nimbus(client, submit)
     except storm.AlreadyAliveException as error:
         raise _name_taken(name) from error

@@ -1,4 +1,5 @@
-"""`--requirements`, `--wheels`: find the dependencies of a topology before it is submitted."""
+"""`--requirements`, `--wheels`: find the dependencies of a topology before it is submitted, and
+check that its Python is one that will run it."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from squall_cli.nimbus import call_nimbus
+from squall_cli.output import duration
 from squall_common.config.options.typed import ClientOptions
 
 if TYPE_CHECKING:
@@ -27,10 +31,11 @@ class DependencyOptions:
     requirements: Path | None = None
     wheels: Path | None = None
     none: bool = False  # not even those of the project's own pyproject.toml
+    refresh: bool = False  # resolve anew, whatever is kept
 
 
 def dependency_options(function: Callable[..., _R]) -> Callable[..., _R]:
-    """Add the options, and pass the function `requirements`, `wheels` and `no_dependencies`."""
+    """Add the options, and pass the function `dependencies`, a DependencyOptions."""
     options = (
         click.option(
             "--requirements",
@@ -46,38 +51,74 @@ def dependency_options(function: Callable[..., _R]) -> Callable[..., _R]:
             help="Ship the wheels in this folder; with --requirements, search it first.",
         ),
         click.option("--no-dependencies", is_flag=True, help="Ship only the package."),
+        click.option(
+            "--refresh",
+            is_flag=True,
+            help="Resolve the requirements again, even if the result of an earlier run is kept.",
+        ),
     )
+
+    @wraps(function)
+    def with_dependencies(
+        *args: Any,
+        requirements: Path | None,
+        wheels: Path | None,
+        no_dependencies: bool,
+        refresh: bool,
+        **kwargs: Any,
+    ) -> _R:
+        given = DependencyOptions(requirements, wheels, no_dependencies, refresh)
+        return function(*args, dependencies=given, **kwargs)
+
+    found: Callable[..., _R] = with_dependencies
     for option in reversed(options):
-        function = option(function)
-    return function
+        found = option(found)
+    return found
 
 
 def prepare_dependencies(
     options: DependencyOptions,
     package: Path,
+    archive: Path,
     folder: Path,
     client: ClientOptions | None,
 ) -> dict[str, str]:
     """Find the wheels and install them into `folder`, for the process that runs the entry point;
-    returns the environment variables for that process (see `squall._entry`). `client` leads to
-    the cluster that they are for; None means this machine. Raises SquallError."""
+    returns the environment variables for that process (see `squall._entry`). `archive` is the
+    package as it is uploaded; `client` leads to the cluster that it is for; None means this
+    machine. Raises SquallError, also for a package that asks for another Python."""
+    from squall_common.packaging.requires_python import (
+        check_pythons,
+        pyproject_requirement,
+        python_requirements,
+    )
+
     wanted = _wanted(options, package)
-    if wanted is None and options.wheels is None:
+    pythons = python_requirements(package, archive)
+    if wanted is not None and wanted.suffix == ".toml" and wanted != package / "pyproject.toml":
+        pythons += pyproject_requirement(wanted)
+    needs_wheels = wanted is not None or options.wheels is not None
+    if not needs_wheels and not pythons:
         return {}
     from squall_common.client.upload import size_text
     from squall_common.packaging.dependencies import build_environment
-    from squall_common.packaging.platforms import this_platform
+    from squall_common.packaging.platforms import common_platform, this_platform
 
     here = this_platform()
-    cluster = here if client is None else _cluster_platform(client)
-    wheels = _find(wanted, options.wheels, cluster, folder / "cluster")
+    nodes = {} if client is None else _cluster_platforms(client)
+    if nodes:
+        check_pythons(pythons, nodes, who="the cluster")
+    # The entry point runs here, also when the workers will run elsewhere.
+    check_pythons(pythons, {"this machine": here}, who="this machine")
+    if not needs_wheels:
+        return {}
+    cluster = common_platform(nodes) or here
+    wheels = _find(wanted, options, cluster, folder / "cluster")
     if not wheels:
         return {}
     size = sum(wheel.path.stat().st_size for wheel in wheels)
     print(f"dependencies: {len(wheels)} wheels, {size_text(size)}", file=sys.stderr, flush=True)
-    local = (
-        wheels if _all_fit(wheels, here) else _find(wanted, options.wheels, here, folder / "here")
-    )
+    local = wheels if _all_fit(wheels, here) else _find(wanted, options, here, folder / "here")
     environment = folder / "environment"
     build_environment(local, environment, sys.executable)
     return {
@@ -86,24 +127,23 @@ def prepare_dependencies(
     }
 
 
-def _cluster_platform(options: ClientOptions) -> Platform:
-    """The platform that the supervisors share; if none has reported one, this machine's."""
-    from squall_common.client.nimbus import run_nimbus
-    from squall_common.packaging.platforms import Platform, this_platform
+def _cluster_platforms(client: ClientOptions) -> dict[str, Platform]:
+    """The platforms that supervisors have reported, by node."""
+    from squall_common.packaging.platforms import parse_platforms
 
-    text: str = run_nimbus(options, lambda nimbus: nimbus.call("getClusterPlatform"))
-    if not text:
+    nodes = parse_platforms(call_nimbus(client, "getSupervisorPlatforms"))
+    if not nodes:
         print(
             "note: no supervisor has reported its platform; using this machine's", file=sys.stderr
         )
-    return Platform.parse(text) if text else this_platform()
+    return nodes
 
 
 def _wanted(options: DependencyOptions, package: Path) -> Path | None:
     if options.none:
-        if options.requirements is not None or options.wheels is not None:
+        if options.requirements is not None or options.wheels is not None or options.refresh:
             raise click.UsageError(
-                "--no-dependencies cannot be combined with --requirements or --wheels."
+                "--no-dependencies cannot be combined with --requirements, --wheels or --refresh."
             )
         return None
     if options.requirements is not None:
@@ -117,16 +157,41 @@ def _wanted(options: DependencyOptions, package: Path) -> Path | None:
 
 
 def _find(
-    wanted: Path | None, wheels_dir: Path | None, platform: Platform, folder: Path
+    wanted: Path | None, options: DependencyOptions, platform: Platform, folder: Path
 ) -> list[Wheel]:
-    from squall_common.packaging.resolution import resolve, take_wheels
+    from squall_common.packaging.resolution import (
+        all_pinned,
+        own_requirements,
+        requirements_text,
+        resolve,
+        take_wheels,
+    )
+    from squall_common.packaging.resolution_cache import (
+        ResolutionCache,
+        resolution_key,
+        user_cache_folder,
+    )
 
     if wanted is None:
-        assert wheels_dir is not None
-        return take_wheels(wheels_dir, platform)
+        assert options.wheels is not None
+        return take_wheels(options.wheels, platform)
+    text = requirements_text(wanted)
+    key = None
+    if text is not None:
+        key = resolution_key(text, options.wheels, platform, own_requirements())
+    cache = ResolutionCache(user_cache_folder())
+    kept = None if options.refresh else cache.find(key)
+    if kept is not None:
+        ago = duration(int(kept.age_secs))
+        print(
+            f"requirements of {wanted}: as resolved {ago} ago (--refresh: again)", file=sys.stderr
+        )
+        return kept.wheels
     folder.mkdir()
     print(f"resolving the requirements of {wanted} for {platform} ...", file=sys.stderr, flush=True)
-    return resolve(wanted, wheels_dir, platform, folder)
+    wheels = resolve(wanted, options.wheels, platform, folder)
+    cache.keep(key, wheels, pinned=text is not None and all_pinned(wheels, text))
+    return wheels
 
 
 def _all_fit(wheels: list[Wheel], platform: Platform) -> bool:

@@ -50,6 +50,7 @@ def run_entry(
             else prepare_dependencies(
                 dependencies,
                 package,
+                archive,
                 Path(folder),
                 None if mode == "local" else ClientOptions.read(conf),
             )

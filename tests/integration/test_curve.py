@@ -164,7 +164,7 @@ def _all_answers(cluster: DevCluster, name: str) -> dict[str, str]:
         "getLogConfig": ("ledger",),
         "getTopologyHistory": ("",),
         "getOwnerResourceSummaries": ("",),
-        "getClusterPlatform": (),
+        "getSupervisorPlatforms": (),
         "listBlobs": ("",),
         "getBlobMeta": (key,),
         "beginBlobDownload": (key,),

@@ -869,9 +869,9 @@ service Nimbus {
         throws (1: AuthorizationException e1);
     binary downloadChunk(1: string id)
         throws (1: AuthorizationException e1);
-    // Squall's own: what all supervisors can run ("cp3.11 linux_x86_64 glibc2.36"), for choosing
-    // wheels; empty when none tells.
-    string getClusterPlatform()
+    // Squall's own: the platform of each node with a supervisor ("cp3.11 linux_x86_64 glibc2.36"), by
+    // host name, for choosing wheels and for a package's requires-python.
+    map<string, string> getSupervisorPlatforms()
         throws (1: AuthorizationException e1);
     string getNimbusConf()
         throws (1: AuthorizationException e1);

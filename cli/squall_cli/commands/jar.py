@@ -52,9 +52,7 @@ def command(
     package: Path,
     entry: str,
     arguments: tuple[str, ...],
-    requirements: Path | None,
-    wheels: Path | None,
-    no_dependencies: bool,
+    dependencies: DependencyOptions,
     wait_secs: int | None,
 ) -> int:
     """Run a topology's entry point and submit it to the cluster.
@@ -72,5 +70,5 @@ def command(
         settings=settings,
         mode="cluster",
         wait_secs=wait_secs,
-        dependencies=DependencyOptions(requirements, wheels, no_dependencies),
+        dependencies=dependencies,
     )

@@ -29,9 +29,7 @@ def command(
     entry: str,
     arguments: tuple[str, ...],
     local_ttl_secs: int,
-    requirements: Path | None,
-    wheels: Path | None,
-    no_dependencies: bool,
+    dependencies: DependencyOptions,
 ) -> int:
     """Run a topology in one process, without a cluster.
 
@@ -45,6 +43,6 @@ def command(
         arguments,
         settings=settings,
         mode="local",
-        dependencies=DependencyOptions(requirements, wheels, no_dependencies),
+        dependencies=dependencies,
         local_ttl_secs=local_ttl_secs,
     )

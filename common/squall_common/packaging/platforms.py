@@ -110,9 +110,8 @@ def this_platform() -> Platform:
     )
 
 
-def common_platform(nodes: Mapping[str, str]) -> Platform | None:
-    """The platform that all nodes can run (`nodes` maps each node's name to its platform's text);
-    None if no node reports one. Raises SquallError if no wheel could run on all of them."""
+def parse_platforms(nodes: Mapping[str, str]) -> dict[str, Platform]:
+    """The platforms of nodes, by name, from their texts. Raises SquallError for an unknown one."""
     known: dict[str, Platform] = {}
     for node, text in nodes.items():
         try:
@@ -121,6 +120,12 @@ def common_platform(nodes: Mapping[str, str]) -> Platform | None:
             raise SquallError(
                 f"supervisor {node} reports an unknown platform: {text[:80]!r}"
             ) from None
+    return known
+
+
+def common_platform(known: Mapping[str, Platform]) -> Platform | None:
+    """The platform that all nodes can run; None if there are none. Raises SquallError if no wheel
+    could run on all of them."""
     if not known:
         return None
     kinds = {replace(one, libc_version=(0, 0)) for one in known.values()}
@@ -134,5 +139,5 @@ def common_platform(nodes: Mapping[str, str]) -> Platform | None:
 
 
 def platform_texts(metas: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, str]:
-    """From (node, scheduler meta) pairs to what `common_platform` takes."""
+    """From (node, scheduler meta) pairs to what `parse_platforms` takes."""
     return {node: meta[META_KEY] for node, meta in metas if META_KEY in meta}

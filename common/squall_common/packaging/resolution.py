@@ -24,6 +24,11 @@ from packaging.version import Version
 from squall_common.errors import PackageError
 from squall_common.packaging.dependencies import Wheel, fits, read_wheel
 from squall_common.packaging.platforms import Platform
+from squall_common.packaging.requirements_text import (
+    RequirementsText,
+    of_lines,
+    read_requirements,
+)
 
 _PIP_TIMEOUT_SECS = 1800.0
 _OURS = canonicalize_name("squall")
@@ -43,6 +48,19 @@ def project_requirements(pyproject: Path) -> list[str]:
         return [line for line in listed if canonicalize_name(Requirement(line).name) != _OURS]
     except InvalidRequirement as error:
         raise PackageError(f"{pyproject}: {error}") from error
+
+
+def requirements_text(requirements: Path) -> RequirementsText | None:
+    """What a requirements file or a pyproject.toml says; None if a resolution also depends on more
+    than text. Raises PackageError."""
+    if requirements.suffix == ".toml":
+        return of_lines(project_requirements(requirements))
+    return read_requirements(requirements)
+
+
+def all_pinned(wheels: Sequence[Wheel], text: RequirementsText) -> bool:
+    """Whether requirements leave no choice of version for any of these wheels."""
+    return all(parse_wheel_filename(one.path.name)[0] in text.pinned for one in wheels)
 
 
 def resolve(
@@ -68,7 +86,7 @@ def resolve(
             return []
         asked.write_text("".join(f"{line}\n" for line in lines))
     constraints = folder / "constraints.txt"
-    constraints.write_text("".join(f"{line}\n" for line in _own_requirements()))
+    constraints.write_text("".join(f"{line}\n" for line in own_requirements()))
     target = folder / "wheels"
     target.mkdir()
     _run_pip(_download_arguments(asked, constraints, wheels_dir, platform, target), platform)
@@ -128,7 +146,7 @@ def _conflict(printed: str) -> list[str]:
     return [line.strip() for line in after.partition("\n\n")[0].splitlines()] if found else []
 
 
-def _own_requirements() -> list[str]:
+def own_requirements() -> list[str]:
     """The requirements of Squall itself, without extras."""
     try:
         lines = metadata.requires("squall") or []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from squall_common.daemon import fast_json
-from squall_common.packaging.platforms import common_platform, platform_texts
+from squall_common.packaging.platforms import platform_texts
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.views import views
 from squall_nimbus.views.redact import redact
@@ -32,10 +32,9 @@ class ClusterCalls(Calls):
         )
 
     @operation("getClusterInfo")
-    async def getClusterPlatform(self, call: Call) -> str:
+    async def getSupervisorPlatforms(self, call: Call) -> dict[str, str]:
         infos = (await self.nimbus.reader.supervisors()).values()
-        texts = platform_texts((info.hostname, info.scheduler_meta) for info in infos)
-        return str(common_platform(texts) or "")
+        return platform_texts((info.hostname, info.scheduler_meta) for info in infos)
 
     @operation("getLeader")
     async def getLeader(self, call: Call) -> storm.NimbusSummary:

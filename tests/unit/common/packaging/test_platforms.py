@@ -8,6 +8,7 @@ from squall_common.packaging.platforms import (
     META_KEY,
     Platform,
     common_platform,
+    parse_platforms,
     platform_texts,
     this_platform,
 )
@@ -49,7 +50,7 @@ def test_old_names_of_tags_stand_where_they_belong():
 
 
 def test_a_cluster_can_run_what_its_oldest_node_can():
-    assert common_platform({"a": NEW, "b": OLD, "c": NEW}) == Platform.parse(OLD)
+    assert common_platform(parse_platforms({"a": NEW, "b": OLD, "c": NEW})) == Platform.parse(OLD)
     assert common_platform({}) is None
 
 
@@ -60,10 +61,10 @@ def test_a_cluster_can_run_what_its_oldest_node_can():
 )  # fmt: skip
 def test_nodes_of_different_kinds_are_named(other):
     with pytest.raises(SquallError, match=r"a has .*, b has "):
-        common_platform({"a": NEW, "b": other})
+        common_platform(parse_platforms({"a": NEW, "b": other}))
 
 
 def test_the_platform_that_a_supervisor_reports_is_not_trusted():
     with pytest.raises(SquallError, match="supervisor b"):
-        common_platform({"a": NEW, "b": "x" * 10_000})
+        parse_platforms({"a": NEW, "b": "x" * 10_000})
     assert platform_texts([("a", {META_KEY: NEW}), ("b", {"zone": "1"})]) == {"a": NEW}
