@@ -220,6 +220,15 @@ class TopologyBuilder:
 
     def build(self) -> Topology:
         """Return the topology. Raises InvalidTopologyError, which lists all its problems."""
+        return self._build(None)
+
+    def _build_for_test(self) -> tuple[Topology, dict[str, type]]:
+        """The topology, and the classes of components, by id, that no worker could import: they are
+        defined inside a function."""
+        local: dict[str, type] = {}
+        return self._build(local), local
+
+    def _build(self, local: dict[str, type] | None) -> Topology:
         problems = list(self._problems)
         components: dict[str, Declared] = {}
         for declarer in self._declarers:
@@ -227,7 +236,10 @@ class TopologyBuilder:
             if declarer.id in components:
                 problems.append(f"{where}: there is a component with this id already")
                 continue
-            found, streams = look_at(where, declarer._kind, declarer._component, problems)
+            classes: list[type] | None = None if local is None else []
+            found, streams = look_at(where, declarer._kind, declarer._component, problems, classes)
+            if local is not None and classes:
+                (local[declarer.id],) = classes
             components[declarer.id] = Declared(
                 id=declarer.id,
                 kind=declarer._kind,

@@ -42,10 +42,14 @@ def one_line(error: InvalidTopologyError) -> str:
 
 
 def look_at(
-    where: str, kind: ComponentKind, component: object, problems: list[str]
+    where: str,
+    kind: ComponentKind,
+    component: object,
+    problems: list[str],
+    local: list[type] | None = None,
 ) -> tuple[ComponentObject | None, dict[str, StreamInfo]]:
     """The object that is sent to workers and the streams of a component, if it has them. Adds what
-    is wrong with the component to `problems`."""
+    is wrong with the component to `problems`. `local` is as in `python_object`."""
     expected = (Spout, ShellSpout) if kind is ComponentKind.SPOUT else (Bolt, ShellBolt)
     if not isinstance(component, expected):
         problems.append(f"{where}: {_not_a_component(component, kind)}")
@@ -56,7 +60,7 @@ def look_at(
     problems.extend(f"{where}: {problem}" for problem in _class_problems(component))
     problems.extend(f"{where}: {problem}" for problem in _changes(component))
     try:
-        return python_object(component), streams
+        return python_object(component, local), streams
     except InvalidTopologyError as error:
         problems.append(f"{where}: {one_line(error)}")
         return None, streams

@@ -5,7 +5,7 @@
         assert [e.values for e in done.emitted] == [["the"], ["cow"], ["jumped"]]
         assert done.acked
 
-    with TopologyTest(builder.build(), {"topology.message.timeout.secs": 30}, seed=7) as test:
+    with TopologyTest(builder, {"topology.message.timeout.secs": 30}, seed=7) as test:
         test.run_for(31)
         assert test.failed("sentences") == [4]
 
@@ -26,6 +26,7 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from squall._builder import TopologyBuilder
 from squall.local import LocalError
 from squall_common.component.component import Bolt, Spout, Stream
 from squall_common.config.load import default_conf, normalize_topology_conf
@@ -33,6 +34,7 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import ManualClock
 from squall_common.errors import SquallError
 from squall_common.names import DEFAULT_STREAM
+from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import (
     Component,
     ComponentKind,
@@ -71,7 +73,8 @@ class Emitted:
 
 @dataclass(slots=True)
 class Execution:
-    """The outcome of one tuple that a test gave to a bolt."""
+    """The outcome of one tuple that a test gave to a bolt. `acked` and `failed` follow what happens
+    later: a bolt that holds a tuple may ack it in a `run_for` or another `execute`."""
 
     emitted: list[Emitted] = field(default_factory=list)
     acked: bool = False
@@ -110,14 +113,19 @@ class TopologyTest:
 
     def __init__(
         self,
-        topology: Topology,
+        topology: Topology | TopologyBuilder,
         conf: Mapping[str, Any] | None = None,
         *,
         seed: int = 0,
         objects: Mapping[str, Any] | None = None,
     ) -> None:
-        """`objects` are spouts and bolts, by component id, that replace those of the topology (each
-        with one task)."""
+        """`topology` is a built topology, or the builder: then the classes of spouts and bolts may
+        be defined inside the test function, as nothing travels to a worker. `objects` are spouts
+        and bolts, by component id, that replace those of the topology (each with one task). Raises
+        InvalidTopologyError for a builder that does not build."""
+        self._classes: Mapping[str, type] = {}  # of components whose class no worker could import
+        if isinstance(topology, TopologyBuilder):
+            topology, self._classes = topology._build_for_test()
         self._submitted = topology
         self._conf = dict(conf or {})
         self._seed = seed
@@ -175,6 +183,9 @@ class TopologyTest:
                     "use the test's clock",
                     hint="test it with LocalCluster",
                 )
+            if given is None and component.id in self._classes:
+                assert isinstance(component.object, PythonObject)
+                return instantiate(component.object, self._classes[component.id])
             return make_user_object(component, task) if given is None else given
 
         settings = EngineSettings(
@@ -360,8 +371,8 @@ class BoltTest:
         emits, errors = len(recorder.emits), len(self.test.errors)
         self._fed += 1
         message_id = f"fed-{self._fed}"
+        execution = recorder.executions[message_id] = Execution()
         self.test.feed(source, values, message_id, stream)
-        count = len(recorder.settled_messages)
         self.test.run_until(
             lambda: (
                 any(e.component == source for e in recorder.emits[emits:])
@@ -369,13 +380,9 @@ class BoltTest:
             )
         )
         self.test.run_for(max(wait_secs, 2 * _STEP_SECS))
-        settled = recorder.settled_messages[count:]
-        return Execution(
-            emitted=[e for e in recorder.emits[emits:] if e.component == "bolt"],
-            acked=(message_id, False) in settled,
-            failed=(message_id, True) in settled,
-            errors=[e.error for e in self.test.errors[errors:]],
-        )
+        execution.emitted = [e for e in recorder.emits[emits:] if e.component == "bolt"]
+        execution.errors = [e.error for e in self.test.errors[errors:]]
+        return execution
 
     def run_for(self, secs: float) -> list[Emitted]:
         """Let `secs` of virtual time pass. Returns what the bolt emitted meanwhile (on ticks, for
@@ -410,7 +417,7 @@ def _recorder(now: Callable[[], float]) -> Any:
             self.emits: list[Emitted] = []
             self.acked: dict[str, list[Any]] = {}
             self.failed: dict[str, list[Any]] = {}
-            self.settled_messages: list[tuple[Any, bool]] = []
+            self.executions: dict[Any, Execution] = {}  # by message id
 
         def note(self, event: str, component: str, task: int, what: object) -> None:
             self.lines.append(f"{now():.6f} {event} {component}:{task} {what}")
@@ -427,7 +434,8 @@ def _recorder(now: Callable[[], float]) -> Any:
 
         def completed(self, component: str, task: int, message_id: Any, failed: bool) -> None:
             (self.failed if failed else self.acked).setdefault(component, []).append(message_id)
-            self.settled_messages.append((message_id, failed))
+            if (execution := self.executions.get(message_id)) is not None:
+                execution.acked, execution.failed = not failed, failed
             self.note("failed" if failed else "acked", component, task, repr(message_id))
 
     return Recorder()

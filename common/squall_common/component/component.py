@@ -144,8 +144,11 @@ class Spout(Component):
         class Sentences(Spout):
             outputs = ["sentence"]
 
+            def open(self, conf, context):
+                self.ids = itertools.count()
+
             def next_tuple(self):
-                self.emit(["the cow jumped over the moon"], message_id=self.next_id())
+                self.emit(["the cow jumped over the moon"], message_id=next(self.ids))
 
     `next_tuple` may be `async def`. With `blocking = True` it runs in a separate thread and may
     wait for its source.
@@ -153,9 +156,10 @@ class Spout(Component):
 
     _calls = ("emit", "emit_direct", "emit_columns", "report_error")
 
-    def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+    def open(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
         """Called once in the worker, before any other method. `conf` is the topology's
-        configuration, overridden by the component's own. An exception ends the worker."""
+        configuration, overridden by the component's own. An exception ends the worker. May be
+        `async def`, unless the spout is `blocking`."""
 
     def next_tuple(self) -> Any:
         """Emit one message, or return at once if there is none now. The worker calls it again and
@@ -183,8 +187,9 @@ class Spout(Component):
         it."""
         return False
 
-    def close(self) -> None:
-        """Called at a graceful stop, but not if the worker is killed."""
+    def close(self) -> Any:
+        """Called at a graceful stop, but not if the worker is killed. May be `async def`, unless
+        the spout is `blocking`."""
 
     def emit(
         self, values: Sequence[Any], *, message_id: Hashable | None = None, stream: str = "default"
@@ -279,9 +284,10 @@ class Bolt(Component):
     #: is a `StatefulBolt`.)
     stateless: bool = False
 
-    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
         """Called once in the worker, before any other method. `conf` is the topology's
-        configuration, overridden by the component's own. An exception ends the worker."""
+        configuration, overridden by the component's own. An exception ends the worker. May be
+        `async def`, unless the bolt is `blocking`."""
 
     def execute(self, tup: Tuple) -> Any:
         """Process one tuple."""
@@ -335,8 +341,9 @@ class Bolt(Component):
         `cleanup`. Emit what was held back. May be `async def`. It is not called on a cluster, where
         the input never ends; a bolt that is driven by ticks usually calls it on each tick."""
 
-    def cleanup(self) -> None:
-        """Called at a graceful stop, but not if the worker is killed."""
+    def cleanup(self) -> Any:
+        """Called at a graceful stop, but not if the worker is killed. May be `async def`, unless
+        the bolt is `blocking`."""
 
     def emit(
         self,

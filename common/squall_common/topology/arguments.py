@@ -66,11 +66,11 @@ def decode_arguments(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return args, kwargs
 
 
-def instantiate(obj: PythonObject) -> Any:
-    """Make the object in this process: import its module, call its class. Raises
-    InvalidTopologyError when module or class are not there; what the user's own code raises on
-    import or in the constructor comes through as it is."""
-    cls = import_path(obj.class_path)
+def instantiate(obj: PythonObject, local: type | None = None) -> Any:
+    """Make the object in this process: import its module, call its class (`local`: this class
+    instead, without an import). Raises InvalidTopologyError when module or class are not there;
+    what the user's own code raises on import or in the constructor comes through as it is."""
+    cls = local or import_path(obj.class_path)
     if not callable(cls):
         raise InvalidTopologyError(f"{obj.class_path} is not a class but {cls!r}")
     token = travels.set(False)

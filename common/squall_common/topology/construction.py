@@ -69,10 +69,18 @@ def changes_since_construction(obj: Constructed) -> dict[str, str]:
     return changes
 
 
-def python_object(obj: Constructed) -> PythonObject:
+def python_object(obj: Constructed, local: list[type] | None = None) -> PythonObject:
     """What travels of an object. Raises InvalidTopologyError when its class has no import path or
-    its arguments cannot travel."""
-    class_path = import_path_of(type(obj))
+    its arguments cannot travel. With `local`, a class without an import path is appended to it
+    instead, and the object can be made in this process only."""
+    cls = type(obj)
+    try:
+        class_path = import_path_of(cls)
+    except InvalidTopologyError:
+        if local is None:
+            raise
+        local.append(cls)
+        class_path = f"{cls.__module__}:{cls.__qualname__}"
     arguments = obj._construction.arguments
     if isinstance(arguments, InvalidTopologyError):
         raise InvalidTopologyError(
