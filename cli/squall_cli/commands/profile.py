@@ -202,9 +202,8 @@ def _fetch(one: _Asked, topology_name: str, output: Path, what: str) -> None:
     if one.error is not None or what == "restart" or one.folder is None:
         return
     source = one.folder / one.file
-    kind, dot, suffix = one.file.partition("-")[0], ".", one.file.rpartition(".")[2]
-    host, port = one.request.host, one.request.port
-    target = output / f"{topology_name}-{host}-{port}-{kind}{dot}{suffix}"
+    # With the stamp in the file's name, a later copy does not replace an earlier one.
+    target = output / f"{topology_name}-{one.request.host}-{one.request.port}-{one.file}"
     try:
         shutil.copyfile(source, target)
     except OSError as error:
