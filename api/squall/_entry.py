@@ -16,8 +16,9 @@ the package. The parent passes everything else in environment variables:
                               squall_common.packaging.dependencies)
     SQUALL_WHEELS             the same as wheels for the cluster, JSON (optional)
 
-The exit status is 1 after an error, otherwise that of the entry point. An expected error prints one
-message; an exception in the user's code prints its traceback, without Squall's frames.
+The exit status is 1 after an error, and in local mode if a message failed, otherwise that of the
+entry point. An expected error prints one message; an exception in the user's code prints its
+traceback, without Squall's frames.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +48,7 @@ from squall._submit import Session, set_session
 from squall_common.config.load import default_conf
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.logs import set_up_logging
-from squall_common.errors import PackageError, SquallError
+from squall_common.errors import PackageError, SquallError, missing_package
 from squall_common.packaging.package import (
     code_paths,
     import_paths,
@@ -213,6 +215,7 @@ def _run(
     if session.mode == "local":
         level = ClientOptions.read(session.conf).storm_log_level
         set_up_logging(level=logging.getLevelNamesMapping()[level])
+    failed = 0
     try:
         status = _call(entry, arguments, session.code)
         if status == 0 and session.local_cluster is not None:
@@ -222,12 +225,17 @@ def _run(
             print(f"note: {name} ended without submitting a topology", file=sys.stderr)
         elif status == 0 and session.mode == "cluster" and env.get(WAIT_VARIABLE):
             _wait_running(session, float(env[WAIT_VARIABLE]))
-        return status
     finally:
         set_session(None)
         if session.local_cluster is not None:
-            _say_what_ran(session.local_cluster)
+            failed = _say_what_ran(session.local_cluster)
             session.local_cluster.shutdown()
+    if status == 0 and failed:
+        raise SquallError(
+            f"{failed} message{'s' if failed > 1 else ''} failed",
+            hint="the errors above say why; a message that timed out has none",
+        )
+    return status
 
 
 def _wait_running(session: Session, limit_secs: float) -> None:
@@ -238,15 +246,23 @@ def _wait_running(session: Session, limit_secs: float) -> None:
         print(f"every task of topology {name!r} is running", file=sys.stderr)
 
 
-def _say_what_ran(cluster: LocalCluster) -> None:
-    """The counts of each component, and its last errors."""
+def _say_what_ran(cluster: LocalCluster) -> int:
+    """Print the counts of each component, and its last errors. Returns how many messages of spouts
+    failed."""
+    failed = 0
     for name in cluster.names():
         for component, counts in sorted(cluster.totals(name).items()):
             told = ", ".join(f"{what} {count}" for what, count in counts.items())
             print(f"{name}: {component}: {told}", file=sys.stderr)
-        for error in cluster.errors(name)[-3:]:
-            told = f"{type(error.error).__name__}: {error.error}"
-            print(_printable(f"{name}: {error.component}: last errors: {told}"), file=sys.stderr)
+            failed += 0 if "executed" in counts else counts["failed"]
+        errors = Counter(
+            f"{name}: {one.component}: last errors: {type(one.error).__name__}: {one.error}"
+            for one in cluster.errors(name)
+        )
+        for told, count in list(errors.items())[-3:]:
+            times = f" ({count} times)" if count > 1 else ""
+            print(_printable(f"{told}{times}"), file=sys.stderr)
+    return failed
 
 
 def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
@@ -306,6 +322,9 @@ def print_user_error(error: BaseException) -> None:
     while stack and _is_ours(stack[0].filename):
         del stack[0]
     print("".join(shown.format()), end="", file=sys.stderr)
+    missing = missing_package(error)
+    if missing is not None:
+        print(f"hint: {_printable(missing)}", file=sys.stderr)
 
 
 def _is_ours(filename: str) -> bool:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from squall_common.errors import InvalidTopologyError, PackageError, SquallError
+from squall_common.errors import InvalidTopologyError, PackageError, SquallError, missing_package
 from squall_common.packaging.package import import_paths
 from squall_common.topology.arguments import decode_arguments
 from squall_common.topology.import_paths import import_path
@@ -165,7 +165,7 @@ def _problem(where: str, class_path: str, arguments: bytes) -> str | None:
 
 def _reason(error: BaseException) -> str:
     """An error on one line, with the line of the user's code that raised it."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = " ".join(f"{type(error).__name__}: {missing_package(error) or error}".split())
     own = os.path.dirname(__file__)
     frames = [
         frame

@@ -29,6 +29,19 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+def missing_package(error: BaseException | None) -> str | None:
+    """For an import of users' code that failed because a package is missing: which one, and how to
+    ship it. None for any other error."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return (
+                f"{error.name!r} is neither in the package nor among its "
+                "dependencies: ship it with --requirements FILE"
+            )
+        error = error.__cause__
+    return None
+
+
 class ConfigError(SquallError):
     """A configuration value of the wrong type or range, or a file that cannot be read."""
 

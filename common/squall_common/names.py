@@ -145,6 +145,11 @@ def topology_of_blob(key: str) -> str | None:
     return match["id"] if match else None
 
 
+def is_system_blob(key: str) -> bool:
+    """Whether a blob belongs to topologies (a part of one, or a dependency) and not to a user."""
+    return topology_of_blob(key) is not None or parse_dependency_key(key) is not None
+
+
 def is_key_blob(key: str) -> bool:
     """Whether a blob is a topology's pair of keys, which only `keys` gives away."""
     topology_id = topology_of_blob(key)

@@ -66,7 +66,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
 def _nothing_stays(cluster: DevCluster) -> Iterator[None]:
     yield
     cluster.kill_all()
-    for blob in json.loads(cluster.storm("blobstore", "list", "--json").stdout):
+    for blob in json.loads(cluster.storm("blobstore", "list", "--all", "--json").stdout):
         cluster.storm("blobstore", "set-acl", blob["key"], "-s", "u::rwa")
         cluster.storm("blobstore", "delete", blob["key"])
 
@@ -149,7 +149,7 @@ def test_a_shipped_interpreter_runs_and_its_files_are_updated_while_it_does(
     wait_for("the cache to be empty", lambda: not list(cache.iterdir()), 30)
     for key in ("words", "tell.py", "python-3.tgz"):
         cluster.storm("blobstore", "delete", key)
-    assert json.loads(cluster.storm("blobstore", "list", "--json").stdout) == []
+    assert json.loads(cluster.storm("blobstore", "list", "--all", "--json").stdout) == []
 
 
 def test_the_command_does_what_storms_does(cluster: DevCluster, tmp_path: Path) -> None:

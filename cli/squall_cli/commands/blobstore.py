@@ -83,18 +83,27 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("keys", nargs=-1)
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="Also the blobs of topologies: packages, configurations, keys and wheels.",
+)
 @json_option
 @settings_options
-def list_(settings: Settings, keys: tuple[str, ...], as_json: bool) -> None:
-    """Show all blobs, or the named ones."""
+def list_(settings: Settings, keys: tuple[str, ...], show_all: bool, as_json: bool) -> None:
+    """Show the blobs of users, or the named ones."""
     from datetime import UTC, datetime
 
     from squall_cli.blobs import list_keys, run_blobs, show_acl
+    from squall_common.names import is_system_blob
     from squall_thrift import storm
 
     async def ask(nimbus: Any) -> list[tuple[str, Any, int]]:
         rows = []
         for key in keys or await list_keys(nimbus):
+            if not keys and not show_all and is_system_blob(key):
+                continue
             try:
                 meta = await nimbus.call("getBlobMeta", key)
                 rows.append((key, meta, await nimbus.call("getBlobReplication", key)))
@@ -118,7 +127,7 @@ def list_(settings: Settings, keys: tuple[str, ...], as_json: bool) -> None:
         )
         return
     if not found:
-        say("There are no blobs.")
+        say("There are no blobs." if show_all else "There are no blobs of users; --all lists all.")
         return
     print_table(
         ("KEY", "WRITTEN", "COPIES", "ACCESS"),

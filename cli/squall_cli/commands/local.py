@@ -33,7 +33,8 @@ def command(
 ) -> int:
     """Run a topology in one process, without a cluster.
 
-    PACKAGE, ENTRY and ARGS are the same as for `storm jar`; options come before PACKAGE.
+    PACKAGE, ENTRY and ARGS are the same as for `storm jar`; options come before PACKAGE. The exit
+    status is 1 if a message failed, even if a replay of it succeeded.
     """
     from squall_cli.entry import run_entry
 

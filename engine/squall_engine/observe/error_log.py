@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
+from squall_common.errors import missing_package
 from squall_common.topology.error_throttle import ErrorThrottle
 
 log = get_logger("squall_engine")
@@ -31,6 +32,10 @@ class ErrorLogThrottle:
 
     def report(self, component: str, task: int, error: BaseException) -> None:
         """Report an error of a component."""
+        missing = missing_package(error)
+        if missing is not None and not hasattr(error, "__notes__"):
+            # The last line of its traceback, which commands show.
+            error.add_note(f"ModuleNotFoundError: {missing}")
         throttle = self._throttle
         if throttle.passes(component, self._now()):
             throttle.take_missed(component)

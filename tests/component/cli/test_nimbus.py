@@ -306,6 +306,29 @@ def test_a_wrong_address_is_one_message(tmp_path: Path, capsys: pytest.CaptureFi
     assert "Traceback" not in captured.err
 
 
+def test_blobstore_list_shows_users_blobs_and_with_all_the_rest(
+    nimbus: FakeNimbus, command: Any
+) -> None:
+    wheel = f"dep-{'a' * 64}-one-1.0-py3-none-any.whl"
+    keys = ["model", "w-1-17-stormjar.jar", "w-1-17-stormconf.ser", wheel]
+    nimbus.answers["listBlobs"] = lambda session: storm.ListBlobsResult(
+        keys=[] if session else keys, session="more"
+    )
+    nimbus.answers["getBlobMeta"] = storm.ReadableBlobMeta(
+        settable=storm.SettableBlobMeta(acl=[]), version=1
+    )
+    nimbus.answers["getBlobReplication"] = 2
+
+    def shown(*options: str) -> list[str]:
+        return [one["key"] for one in json.loads(command("blobstore", "list", *options)[1])]
+
+    assert shown("--json") == ["model"]
+    assert shown("--json", "--all") == keys
+    assert shown("--json", wheel) == [wheel]
+    keys.remove("model")
+    assert command("blobstore", "list")[2] == "There are no blobs of users; --all lists all.\n"
+
+
 # ---- rebalance --from-report ----
 
 ID = "wordcount-1-1700000000"

@@ -546,7 +546,11 @@ def test_storm_local_runs_topologies_here_for_their_time(runner, tmp_path):
     result = runner.run(
         "numbers_", str(out), "one", "two", SQUALL_MODE="local", SQUALL_LOCAL_TTL="1.5"
     )
-    assert result.status == 0, result.err
+    assert result.status == 1, result.err
+    assert result.err.splitlines()[-2:] == [
+        "error: 2 messages failed",
+        "hint: the errors above say why; a message that timed out has none",
+    ]
     expected = [n for n in range(50) if n != 7]
     assert sorted(int(line) for line in out.read_text().split()) == sorted(2 * expected)
     for name in ("one", "two"):
@@ -583,6 +587,16 @@ def test_a_component_that_cannot_start_is_reported_in_local_mode(runner):
     assert message == "component 'words': open() failed: OSError: no such source\n"
     assert "component_error component=words" in log
     assert 'raise OSError("no such source")' in log
+
+
+def test_a_package_that_is_missing_here_names_the_option_that_ships_it(runner):
+    runner.write("wc.py", "import not_installed_anywhere\n", WORDS, GUARDED)
+    result = runner.run("wc", "counts", SQUALL_MODE="local")
+    assert result.status == 1
+    assert result.err.splitlines()[-1] == (
+        "hint: 'not_installed_anywhere' is neither in the package nor among "
+        "its dependencies: ship it with --requirements FILE"
+    )
 
 
 def test_ctrl_c_ends_local_mode(runner):

@@ -1,4 +1,4 @@
-"""Errors of a component that fails all the time."""
+"""Errors of components on their way to the log and to the worker."""
 
 from __future__ import annotations
 
@@ -25,3 +25,34 @@ def test_the_log_gets_the_first_errors_of_an_interval_and_the_worker_all(
     assert len(reported) == 8
     logged = [record.getMessage().partition(" ")[0] for record in caplog.records]
     assert logged == 2 * ["component_error", "component_error", "component_errors_not_logged"]
+
+
+def error_of_import(module: str) -> ModuleNotFoundError:
+    with pytest.raises(ModuleNotFoundError) as raised:
+        __import__(module)
+    return raised.value
+
+
+def test_a_missing_package_says_how_to_ship_it() -> None:
+    reported: list[BaseException] = []
+    throttle = ErrorLogThrottle(
+        lambda: 0.0, lambda component, task, error: reported.append(error), TopologyOptions()
+    )
+    error = error_of_import("not_installed_anywhere")
+    for _ in range(2):
+        throttle.report("split", 3, error)
+    assert reported == [error, error]
+    assert error.__notes__ == [
+        "ModuleNotFoundError: 'not_installed_anywhere' is neither in the package nor among its "
+        "dependencies: ship it with --requirements FILE"
+    ]
+
+
+def test_a_cause_that_is_a_missing_package_is_found_and_other_errors_stay() -> None:
+    throttle = ErrorLogThrottle(lambda: 0.0, None, TopologyOptions())
+    outer, other = RuntimeError("no model"), ImportError("cannot import name 'x'")
+    outer.__cause__ = error_of_import("not_installed_anywhere.sub")
+    for error in (outer, other):
+        throttle.report("split", 3, error)
+    assert "not_installed_anywhere" in outer.__notes__[0]
+    assert not hasattr(other, "__notes__")
