@@ -192,7 +192,8 @@ class TopologyBuilder:
         conf: Mapping[str, Any] | None = None,
     ) -> SpoutDeclarer:
         """Add a spout that runs in `parallelism` executors with `tasks` tasks in total (None: one
-        task per executor). Its `component_conf` overrides the topology's configuration, and `conf`
+        task per executor). `tasks` is the most executors that a rebalance can give it. Its
+        `component_conf` overrides the topology's configuration, and `conf`
         overrides both."""
         declarer = SpoutDeclarer(
             self._problems, ComponentKind.SPOUT, id, spout, parallelism, tasks, conf
@@ -209,7 +210,8 @@ class TopologyBuilder:
         conf: Mapping[str, Any] | None = None,
     ) -> BoltDeclarer:
         """Add a bolt that runs in `parallelism` executors with `tasks` tasks in total (None: one
-        task per executor). Its `component_conf` overrides the topology's configuration, and `conf`
+        task per executor). `tasks` is the most executors that a rebalance can give it. Its
+        `component_conf` overrides the topology's configuration, and `conf`
         overrides both. Call the grouping methods of the returned object to subscribe the bolt to
         streams."""
         declarer = BoltDeclarer(

@@ -61,7 +61,8 @@ def check_rebalance(
         elif executors > tasks:
             problems.append(
                 f"{component!r} has {tasks} tasks, so it may have at most {tasks} executors; "
-                f"asked for {executors}"
+                f"asked for {executors}: to scale further, submit the topology with more tasks for "
+                "it (tasks=N in the builder)"
             )
     if not problems:
         problems += size_problems(options.num_workers, options.num_executors)
