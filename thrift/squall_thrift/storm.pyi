@@ -321,12 +321,14 @@ class ErrorInfo:
     error_time_secs: int
     host: str | None
     port: int | None
+    count: int | None
     def __init__(
         self,
         error: str,
         error_time_secs: int,
         host: str | None = ...,
         port: int | None = ...,
+        count: int | None = ...,
     ) -> None: ...
 
 class BoltStats:

@@ -208,6 +208,8 @@ struct ErrorInfo {
     2: required i32 error_time_secs;
     3: optional string host;
     4: optional i32 port;
+    // Squall's own: how many errors it stands for, with those held back before it; unset: one.
+    10001: optional i32 count;
 }
 
 struct BoltStats {

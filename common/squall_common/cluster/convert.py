@@ -222,12 +222,17 @@ def from_nimbus(info: storm.NimbusSummary) -> values.NimbusInfo:
 
 def to_error(error: values.ErrorInfo) -> storm.ErrorInfo:
     return storm.ErrorInfo(
-        error=error.error, error_time_secs=error.time_secs, host=error.host, port=error.port
+        error=error.error,
+        error_time_secs=error.time_secs,
+        host=error.host,
+        port=error.port,
+        count=error.count if error.count > 1 else None,
     )
 
 
 def from_error(error: storm.ErrorInfo) -> values.ErrorInfo:
-    return values.ErrorInfo(error.error, error.error_time_secs, error.host, error.port)
+    count = max(1, error.count or 1)
+    return values.ErrorInfo(error.error, error.error_time_secs, error.host, error.port, count)
 
 
 def to_credentials(credentials: values.Credentials) -> storm.Credentials:

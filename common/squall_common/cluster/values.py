@@ -158,6 +158,7 @@ class ErrorInfo:
     time_secs: int
     host: str | None = None
     port: int | None = None
+    count: int = 1  # errors that it stands for, with those held back before it
 
 
 @dataclass(frozen=True, slots=True)

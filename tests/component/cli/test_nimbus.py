@@ -212,35 +212,59 @@ def test_rebalance_sends_only_what_was_given(nimbus: FakeNimbus, command: Any) -
 
 
 def test_get_errors(nimbus: FakeNimbus, command: Any) -> None:
-    error = storm.ErrorInfo(
-        error="Traceback (most recent call last):\n  ...\nValueError: \x1b[31mno\n",
-        error_time_secs=int(time.time()) - 61,
-        host="h1",
-        port=6700,
-    )
-    older = storm.ErrorInfo(error="older", error_time_secs=1)
-    of_a_node = storm.ErrorInfo(
-        error="no such package", error_time_secs=error.error_time_secs, host="h2"
-    )
+    now = int(time.time())
+
+    def raised(line: int, message: str, ago: int, count: int | None = None) -> storm.ErrorInfo:
+        text = (
+            "Traceback (most recent call last):\n"
+            f'  File "job.py", line {line}, in execute\n    work(tup)\nValueError: {message}\n'
+        )
+        return storm.ErrorInfo(
+            error=text, error_time_secs=now - ago, host="h1", port=6700, count=count
+        )
+
+    newest = raised(7, "\x1b[31mno 3", 61, count=40)
+    of_a_node = storm.ErrorInfo(error="no such package", error_time_secs=now - 61, host="h2")
     nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.TopologyInfo(
         id="wordcount-1-1",
         name="wordcount",
         uptime_secs=1,
         executors=[],
         status="ACTIVE",
-        errors={"split": [older, error], "__system": [of_a_node], "count": []},
+        errors={
+            "split": [raised(7, "no 1", 3661), newest, raised(9, "other", 200)],
+            "__system": [of_a_node],
+            "count": [],
+        },
     )
     status, out, err = command("get-errors", "wordcount")
     assert (status, err) == (0, "")
-    heading, node_row, row = out.splitlines()
-    assert node_row.rstrip().endswith("s  h2       no such package")
-    assert heading.split() == ["COMPONENT", "AGO", "WORKER", "ERROR"]
-    assert row.split(maxsplit=4)[0] == "split"
-    assert row.rstrip().endswith("h1:6700  ValueError: \\x1b[31mno")
-    _, out, _ = command("get-errors", "wordcount", "--json")
-    assert json.loads(out) == {
-        "Topology Name": "wordcount",
-        "Comp-Errors": {"__system": "no such package", "split": error.error},
+    rows = [re.split(" {2,}", line.strip()) for line in out.splitlines()[:4]]
+    assert rows[0] == ["COMPONENT", "COUNT", "FIRST", "LAST", "WORKER", "ERROR"]
+    assert rows[1][:2] + rows[1][4:] == ["__system", "1", "h2", "no such package"]
+    assert rows[2][:2] + rows[2][4:] == ["split", "41", "h1:6700", "ValueError: \\x1b[31mno 3"]
+    assert rows[2][2].startswith("1h 1m")
+    assert rows[2][3].startswith("1m ")
+    assert rows[3][:2] + rows[3][4:] == ["split", "1", "h1:6700", "ValueError: other"]
+    assert out.splitlines()[4:10] == [
+        "",
+        "split:",
+        "  Traceback (most recent call last):",
+        '    File "job.py", line 7, in execute',
+        "      work(tup)",
+        "  ValueError: \\x1b[31mno 3",
+    ]
+    assert "no 1" not in out
+    printed = json.loads(command("get-errors", "wordcount", "--json")[1])
+    assert printed["Topology Name"] == "wordcount"
+    assert printed["Comp-Errors"] == {"__system": "no such package", "split": newest.error}
+    assert printed["errors"][1] == {
+        "component": "split",
+        "count": 41,
+        "first_secs": now - 3661,
+        "last_secs": now - 61,
+        "worker": "h1:6700",
+        "error": newest.error,
     }
 
 

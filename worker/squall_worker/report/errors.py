@@ -74,7 +74,7 @@ class ErrorReporter:
         `note`."""
         if self.note is not None:
             self.note(component, task, text, count)
-        return ErrorInfo(text, int(self._clock.time()), self._host, self._port)
+        return ErrorInfo(text, int(self._clock.time()), self._host, self._port, count)
 
     def note_rest(self) -> None:
         """Call `note` for the errors that were not reported since a component's last report."""

@@ -142,6 +142,7 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
     ),
     (codec.encode_error, codec.decode_error, ErrorInfo("Traceback ...", 17, "a", 6700)),
     (codec.encode_error, codec.decode_error, ErrorInfo("", 0)),
+    (codec.encode_error, codec.decode_error, ErrorInfo("boom", 17, "a", 6700, 12)),
     (codec.encode_credentials, codec.decode_credentials, Credentials({"k": "v"}, "ann")),
     (
         codec.encode_log_config,

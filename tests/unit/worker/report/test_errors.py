@@ -52,6 +52,7 @@ async def test_reports_carry_host_port_and_time_and_are_throttled() -> None:
         ("split", "ValueError: bad line 1"),
         ("split", "ValueError: bad line 5"),
     ]
+    assert [info.count for _, info in sent] == [1, 1, 3]  # with the two that were held back
     assert (sent[0][1].host, sent[0][1].port, sent[0][1].time_secs) == ("node-1", 6700, 1234)
 
 
