@@ -143,7 +143,7 @@ class ReturnResults(Bolt):
         done = answers.settle(origin.id, str(result))
         done.add_done_callback(lambda done: self._brought(tup, done))
 
-    async def cleanup(self) -> None:  # type: ignore[override]
+    async def cleanup(self) -> None:
         await asyncio.gather(*(answers.stop() for answers in self._answers.values()))
 
     def _answers_of(self, address: tuple[str, int]) -> Answers:

@@ -98,7 +98,7 @@ class DRPCSpout(Spout):
         else:
             self._give_up(msg_id, _FAILED)
 
-    async def close(self) -> None:  # type: ignore[override]
+    async def close(self) -> None:
         for msg_id in list(self._pending):
             self._give_up(msg_id, _LEFT)
         await self._source.close()
