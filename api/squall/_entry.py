@@ -232,7 +232,7 @@ def _run(
             session.local_cluster.shutdown()
     if status == 0 and failed:
         raise SquallError(
-            f"{failed} message{'s' if failed > 1 else ''} failed",
+            f"{failed} message{'s' if failed > 1 else ''} failed, and no replay succeeded",
             hint="the errors above say why; a message that timed out has none",
         )
     return status
@@ -248,13 +248,13 @@ def _wait_running(session: Session, limit_secs: float) -> None:
 
 def _say_what_ran(cluster: LocalCluster) -> int:
     """Print the counts of each component, and its last errors. Returns how many messages of spouts
-    failed."""
+    failed for good."""
     failed = 0
     for name in cluster.names():
         for component, counts in sorted(cluster.totals(name).items()):
             told = ", ".join(f"{what} {count}" for what, count in counts.items())
             print(f"{name}: {component}: {told}", file=sys.stderr)
-            failed += 0 if "executed" in counts else counts["failed"]
+        failed += cluster.failed_messages(name)
         errors = Counter(
             f"{name}: {one.component}: last errors: {type(one.error).__name__}: {one.error}"
             for one in cluster.errors(name)

@@ -147,6 +147,7 @@ class LocalTopologies:
         except BaseException:
             del self._running[name]
             raise
+        engine.track_failed_messages()
         running.metrics = engine.start_metrics(host="local", clock=SystemClock(), report=report)
         self._set_active(running, initial_status == "ACTIVE")
         log.info("topology_started", topology_id=topology_id, tasks=len(prepared.task_to_component))
@@ -201,6 +202,11 @@ class LocalTopologies:
             for what, windows in counts.items():
                 mine[what] = mine.get(what, 0) + sum(windows.get(":all-time", {}).values())
         return totals
+
+    def failed_messages(self, name: str) -> int:
+        """How many messages of its spouts failed, and were not acked by a replay under the same
+        message id."""
+        return self._find(name).engine.failed_messages()
 
     def errors(self, name: str) -> list[LocalError]:
         """The errors that its components reported, oldest first (the last 1,000)."""
@@ -324,6 +330,10 @@ class LocalCluster:
     def totals(self, name: str) -> dict[str, dict[str, int]]:
         """All-time counts by component; see `LocalTopologies.totals`."""
         return self._call(lambda: self._topologies.totals(name))
+
+    def failed_messages(self, name: str) -> int:
+        """How many messages of its spouts failed for good; see `LocalTopologies`."""
+        return self._call(lambda: self._topologies.failed_messages(name))
 
     def errors(self, name: str) -> list[LocalError]:
         """The errors that its components reported, oldest first (the last 1,000)."""

@@ -42,6 +42,7 @@ from squall_engine.observe.under_way import CallsUnderWay, CallUnderWay, corouti
 from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.in_hand import Before, InHand
+from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 if TYPE_CHECKING:
@@ -162,6 +163,19 @@ class EmbeddedEngine(Engine):
         """How many tuples the bolts have failed so far."""
         bolts = (one.task for one in self.built if isinstance(one.task, BoltTask))
         return sum(sum(task.counts.failed.values()) for task in bolts)
+
+    def track_failed_messages(self) -> None:
+        """From now on, keep the ids of failed messages, for `failed_messages`. They take memory
+        until a message with the same id is acked."""
+        for spout in self._spout_tasks():
+            spout.failed_ids = set()
+
+    def failed_messages(self) -> int:
+        """How many messages have failed and were not acked after that, under the same id."""
+        return sum(len(spout.failed_ids or ()) for spout in self._spout_tasks())
+
+    def _spout_tasks(self) -> list[SpoutTask]:
+        return [one.task for one in self.built if isinstance(one.task, SpoutTask)]
 
     async def call(self, user: Any, method: str) -> None:
         """Call a method of a user's object where its other methods are called: on its own thread if

@@ -34,7 +34,7 @@ def command(
     """Run a topology in one process, without a cluster.
 
     PACKAGE, ENTRY and ARGS are the same as for `storm jar`; options come before PACKAGE. The exit
-    status is 1 if a message failed, even if a replay of it succeeded.
+    status is 1 if a message failed and no replay of it, with the same message id, succeeded.
     """
     from squall_cli.entry import run_entry
 

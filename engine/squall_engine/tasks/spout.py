@@ -50,6 +50,8 @@ class SpoutTask(Task):
         self._failures = 0  # in a row, of next_tuple
         self._emitted = 0  # when it was last asked
         self.active = False
+        # Not None in programs that ask for it: ids whose last outcome is a failure.
+        self.failed_ids: set[Any] | None = None
         # Which of ack() and fail() the user's class defines; the others need not be called.
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
         self.dies = False  # the worker ends when the user's code raises
@@ -221,6 +223,11 @@ class SpoutTask(Task):
                 message_ids = self.replays.acked(message_ids)
             else:
                 message_ids = self.replays.failed(message_ids, root, lost=lost)
+        if self.failed_ids is not None:
+            if acked:
+                self.failed_ids.difference_update(map(_key_of, message_ids))
+            else:
+                self.failed_ids.update(map(_key_of, message_ids))
         observer = self.host.observer
         if observer is not None:
             for message_id in message_ids:
@@ -274,3 +281,12 @@ class SpoutTask(Task):
 
     def abort(self) -> None:
         """Stop, because the worker ends now."""
+
+
+def _key_of(message_id: Any) -> Any:
+    """The id, or its text if it cannot be in a set, such as a list."""
+    try:
+        hash(message_id)
+    except TypeError:
+        return repr(message_id)
+    return message_id

@@ -548,7 +548,7 @@ def test_storm_local_runs_topologies_here_for_their_time(runner, tmp_path):
     )
     assert result.status == 1, result.err
     assert result.err.splitlines()[-2:] == [
-        "error: 2 messages failed",
+        "error: 2 messages failed, and no replay succeeded",
         "hint: the errors above say why; a message that timed out has none",
     ]
     expected = [n for n in range(50) if n != 7]

@@ -10,7 +10,7 @@ import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
-from squall import Bolt, LocalCluster, SquallError, TopologyBuilder
+from squall import Bolt, LocalCluster, Spout, SquallError, TopologyBuilder
 from squall.local import LocalTopologies
 
 
@@ -217,3 +217,42 @@ def test_submitting_inside_a_running_loop_works_from_a_thread():
             return cluster.totals("a")["lines"]["acked"]
 
     assert asyncio.run(main()) == 300
+
+
+class Replays(Spout):
+    """Emits two messages, and replays those that fail, the first one only."""
+
+    outputs = ["n"]
+
+    def open(self, conf, context):
+        self.waiting = [1, 2]
+
+    def next_tuple(self):
+        if self.waiting:
+            number = self.waiting.pop()
+            self.emit([number], message_id=[number])  # ids need not be hashable
+
+    def fail(self, msg_id):
+        if msg_id == [1]:
+            self.waiting.append(1)
+
+
+class FailsOnce(Bolt):
+    def prepare(self, conf, context):
+        self.seen = set()
+
+    def execute(self, tup):
+        if tup["n"] not in self.seen:
+            self.seen.add(tup["n"])
+            raise ValueError(tup["n"])
+
+
+def test_a_message_that_a_replay_saves_has_not_failed_for_good():
+    builder = TopologyBuilder()
+    builder.spout("numbers", Replays())
+    builder.bolt("once", FailsOnce()).shuffle("numbers")
+    with LocalCluster() as cluster:
+        cluster.submit_topology("a", {}, builder.build())
+        cluster.wait_until(lambda: cluster.totals("a")["numbers"]["acked"] == 1)
+        assert cluster.totals("a")["numbers"]["failed"] == 2
+        assert cluster.failed_messages("a") == 1
