@@ -184,7 +184,8 @@ def _find(
     if kept is not None:
         ago = duration(int(kept.age_secs))
         print(
-            f"requirements of {wanted}: as resolved {ago} ago (--refresh: again)", file=sys.stderr
+            f"the requirements of {wanted} were resolved {ago} ago; --refresh resolves them again",
+            file=sys.stderr,
         )
         return kept.wheels
     folder.mkdir()

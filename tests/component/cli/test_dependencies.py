@@ -57,7 +57,7 @@ def test_requirements_are_resolved_once(project, monkeypatch, capsys):
     capsys.readouterr()
     assert project.prepare(**options) == ["one-1.0-py3-none-any.whl"]
     assert len(pip_runs) == 1
-    assert "as resolved 0s ago (--refresh: again)" in capsys.readouterr().err
+    assert "were resolved 0s ago; --refresh resolves them again" in capsys.readouterr().err
     assert project.prepare(refresh=True, **options) == ["one-1.0-py3-none-any.whl"]
     assert len(pip_runs) == 2
     make_wheel(project.shelf, "one", "2.0")
