@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
+
+if TYPE_CHECKING:
+    from squall_common.client.nimbus import NimbusClient
+
+T = TypeVar("T")
 
 
 class NotAliveError(NimbusError):
@@ -15,15 +21,24 @@ class NotAliveError(NimbusError):
 def call_nimbus(options: ClientOptions, method: str, *args: Any) -> Any:
     """One call to the leader. Raises NimbusError with the reason when no Nimbus answers or the
     call is refused. The result is the Thrift struct, hence Any."""
-    from squall_common.client.nimbus import NimbusClient, run_nimbus
-    from squall_thrift import storm
-    from squall_thrift.client import ThriftApplicationError
 
     async def ask(client: NimbusClient) -> Any:
         return await client.call(method, *args)
 
+    return ask_nimbus(options, ask, method)
+
+
+def ask_nimbus(
+    options: ClientOptions, action: Callable[[NimbusClient], Awaitable[T]], method: str
+) -> T:
+    """Run `action`, which makes several calls, over one connection to the leader. Raises as
+    `call_nimbus` does; errors name `method`."""
+    from squall_common.client.nimbus import run_nimbus
+    from squall_thrift import storm
+    from squall_thrift.client import ThriftApplicationError
+
     try:
-        return run_nimbus(options, ask)
+        return run_nimbus(options, action)
     except storm.NotAliveException as error:
         raise NotAliveError(
             _reason(error, "no such topology"),

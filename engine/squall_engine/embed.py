@@ -46,6 +46,7 @@ from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 if TYPE_CHECKING:
+    from squall_engine.observe.drained import DrainGauge
     from squall_engine.observe.history_rows import Recorder as Recorder
     from squall_engine.observe.metrics import Metrics as Metrics
     from squall_engine.observe.metrics import Tap
@@ -62,6 +63,8 @@ class EngineEndedError(SquallError):
 class EmbeddedEngine(Engine):
     """An engine with the methods that embedding programs need. Call them on its event loop, unless
     a method says otherwise."""
+
+    _gauge: DrainGauge | None = None
 
     # ---- waiting ----
 
@@ -133,6 +136,20 @@ class EmbeddedEngine(Engine):
             return not calm_secs or self.has_ended or calm.lasts(self.now())
 
         await self.run_until(drained, look_secs=look_secs)
+
+    def work_when_drained(self) -> int | None:
+        """How much this worker has done so far if its spouts are off and nothing is in flight in
+        it; None otherwise. Two equal results have nothing in between (see `observe.drained`)."""
+        if self._gauge is None:
+            from squall_engine.observe.drained import DrainGauge
+
+            self._gauge = DrainGauge(self.built, self._ticks.secs_max)
+        return self._gauge.read(self.now(), drained=self.is_drained() and not self._has_letters())
+
+    def _has_letters(self) -> bool:
+        """Whether messages are held back, or dead letters wait to be emitted again."""
+        held = self.suspects is not None and self.suspects.holds_messages
+        return held or (self.replays is not None and self.replays.has_letters)
 
     # ---- what this worker runs ----
 

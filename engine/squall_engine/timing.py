@@ -48,6 +48,11 @@ class Ticks:
     def add(self, bolt: BoltTask, freq_secs: Any, now: float) -> None:
         self._ticks.append((Every(float(freq_secs), now), bolt, freq_secs))
 
+    @property
+    def secs_max(self) -> float:
+        """The longest of their periods; 0 without ticks."""
+        return max((every.secs for every, _, _ in self._ticks), default=0.0)
+
     def deliver(self, now: float) -> bool:
         """Put the ticks that are due into the inboxes. True if there were any."""
         any_due = False

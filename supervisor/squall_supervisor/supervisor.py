@@ -291,6 +291,9 @@ class Supervisor:
                 worker_exits.META_KEY: worker_exits.serialize(
                     self._exits.listed(self._clock.time())
                 ),
+                worker_exits.COUNTS_KEY: worker_exits.serialize_counts(
+                    self._exits.counts(self._clock.time())
+                ),
             },
             uptime_secs=int(self._clock.monotonic() - self._started),
             version=installed_version(),

@@ -212,7 +212,7 @@ class SimHeartbeats:
         beat_secs: float,
         report_secs: float,
         turn_age_secs: Callable[[], float],
-        report: Callable[[], None],
+        report: Callable[[], float | None],
         look: Callable[[], object],  # profiles and dumps: nobody asks for them here
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -237,6 +237,10 @@ class SimHeartbeats:
             self._timer.cancel()
         self._timer = self._loop.call_later(0, self._run)
 
+    def report_soon(self) -> None:
+        self._next_report = 0.0
+        self.enter(self.phase)
+
     def _run(self) -> None:
         if self._writer is None:
             return
@@ -244,8 +248,8 @@ class SimHeartbeats:
         self._turn_age_secs()
         self._writer.write(Beat(int(now * 1e9), 0, self._process.pid, self.phase))
         if self.phase is not Phase.STARTING and now >= self._next_report:
-            self._next_report = now + self._report_secs
-            self._report()
+            secs = self._report()
+            self._next_report = now + (self._report_secs if secs is None else secs)
         self._timer = self._loop.call_later(self._beat_secs, self._run)
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "from_bytes",
     "map_keys",
     "read_struct",
+    "struct_field",
     "struct_of",
     "to_bytes",
 ]
@@ -85,6 +86,23 @@ def read_struct(cls: type[T], data: bytes, offset: int) -> tuple[T, int]:
     if read_to != end:  # never, unless one of the two passes is wrong: then trust neither
         raise ProtocolError(f"the struct ends at {end} and was read to {read_to}", offset)
     return value, end
+
+
+def struct_field(data: bytes, field_id: int, cls: type[T]) -> T | None:
+    """Return the struct of class `cls` in field `field_id` of the struct in `data`, or None if it
+    has none. Other fields are skipped, not decoded. Raises ProtocolError."""
+    found, at = None, 0
+    try:
+        while data[at]:
+            wire_type, found_id = _field_at(data, at)
+            at += 3
+            end = scan.skip_value(data, wire_type, at)  # checked, before it is read
+            if (wire_type, found_id) == (STRUCT, field_id):
+                found = decode.struct_reader(cls)(data, at)[0]
+            at = end
+    except (IndexError, struct.error):
+        raise ProtocolError("the data ends within the struct", at) from None
+    return found
 
 
 _field_at = struct.Struct(">Bh").unpack_from

@@ -229,6 +229,7 @@ class TopologySummary:
     assigned_generic_resources: dict[str, float] | None
     health: str | None
     last_exit: WorkerExit | None
+    restarts: int | None
     def __init__(
         self,
         id: str,
@@ -253,6 +254,7 @@ class TopologySummary:
         assigned_generic_resources: dict[str, float] | None = ...,
         health: str | None = ...,
         last_exit: WorkerExit | None = ...,
+        restarts: int | None = ...,
     ) -> None: ...
 
 class SupervisorSummary:
@@ -989,17 +991,30 @@ class StormBase:
         topology_version: str | None = ...,
     ) -> None: ...
 
+class WorkerDrained:
+    status_zxid: int
+    run: str
+    work: int
+    def __init__(
+        self,
+        status_zxid: int,
+        run: str,
+        work: int,
+    ) -> None: ...
+
 class ClusterWorkerHeartbeat:
     storm_id: str
     executor_stats: dict[ExecutorInfo, ExecutorStats]
     time_secs: int
     uptime_secs: int
+    drained: WorkerDrained | None
     def __init__(
         self,
         storm_id: str,
         executor_stats: dict[ExecutorInfo, ExecutorStats],
         time_secs: int,
         uptime_secs: int,
+        drained: WorkerDrained | None = ...,
     ) -> None: ...
 
 class ThriftSerializedObject:

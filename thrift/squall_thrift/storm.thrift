@@ -168,6 +168,8 @@ struct TopologySummary {
     10001: optional string health;
     /* Squall's own: the last exit of a worker that was not asked for, of the last day. */
     10002: optional WorkerExit last_exit;
+    /* Squall's own: how many workers ended without being asked to, within the last day. */
+    10003: optional i32 restarts;
 }
 
 struct SupervisorSummary {
@@ -633,11 +635,22 @@ struct StormBase {
     11: optional string topology_version;
 }
 
+/* Squall's own: a worker whose spouts are off has nothing in flight. `status_zxid` is the writing of
+   /storms/ID that switched them off, `run` the worker's incarnation, and `work` how much it has done
+   since it began: two reports with the same value have nothing between them. */
+struct WorkerDrained {
+    1: required i64 status_zxid;
+    2: required string run;
+    3: required i64 work;
+}
+
 struct ClusterWorkerHeartbeat {
     1: required string storm_id;
     2: required map<ExecutorInfo, ExecutorStats> executor_stats;
     3: required i64 time_secs;
     4: required i32 uptime_secs;
+    /* Squall's own. */
+    10001: optional WorkerDrained drained;
 }
 
 // Local state

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
-from squall_common.cluster.values import ErrorInfo, StormBase
+from squall_common.cluster.values import ErrorInfo, StormBase, WorkerDrained
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
@@ -37,7 +37,7 @@ from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_common.topology.model import WorkerSlot
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
-from squall_worker.cluster.placement import Ownership, Placement, spouts_run
+from squall_worker.cluster.placement import Ownership, Placement, drains, spouts_run
 from squall_worker.cluster.presence import Presence
 from squall_worker.cluster.view import ClusterView
 from squall_worker.keys import own_key
@@ -71,6 +71,8 @@ EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 _SAY_SECS = 5.0
 # After a sleep, how often the cluster state is read until it answers.
 _DOUBT_SECS = 1.0
+# How often a heartbeat is sent while Nimbus waits for the topology to drain.
+_DRAIN_REPORT_SECS = 1.0
 # How long errors that are on their way to ZooKeeper get when the process ends.
 _REPORT_SECS = 2.0
 # How long the last file of the history may take.
@@ -118,6 +120,7 @@ class Worker:
         self._history: WorkerHistory | None = None
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
+        self._drains_since: int | None = None  # zxid of the status for which Nimbus waits
         self._presence = Presence(self.settings.away_secs, self._clock.boottime())
         self._peers = Peers(
             grace_secs=self.settings.stop_secs + 1.0,
@@ -237,6 +240,7 @@ class Worker:
             loop=self._loop,
             clock=self._clock,
             began=self._began,
+            drained=self._drained,
         )
         self._watchdog.begin(engine.calls_under_way())
         self._heartbeats.enter(Phase.RUNNING)
@@ -407,7 +411,7 @@ class Worker:
             log.warning("worker_slept", slot=self.slot, secs=round(self._presence.away_secs, 1))
         try:
             placement = await view.placement()
-            base = await view.status()
+            found = await view.status()
         except StoreError as error:
             log.warning("cluster_state_unreadable", error=error)
             self._peers.update()
@@ -423,7 +427,9 @@ class Worker:
             await self._peers.follow(placement)
             engine.set_routes(placement.routes)
         self._peers.update()
+        base, zxid = found or (None, None)
         self._take_status(engine, base, ours)
+        self._follow_drain(zxid if ours and drains(base) else None)
         if ours and self._presence.confirm(doubt):
             log.info("worker_goes_on", slot=self.slot)
             engine.resume()
@@ -438,6 +444,25 @@ class Worker:
             status = "gone" if base is None else base.status.name
             log.info("topology_status", status=status, spouts_run=active)
             engine.set_active(active)
+
+    def _follow_drain(self, status_zxid: int | None) -> None:
+        """Report whether this worker has drained, as long as Nimbus waits for it (None: it does
+        not), and at once when it has asked again."""
+        if status_zxid != self._drains_since:
+            self._drains_since = status_zxid
+            if status_zxid is not None:
+                self._heartbeats.report_soon()
+
+    def _drained(self) -> WorkerDrained | None:
+        """What the heartbeat says about being drained; on the loop."""
+        zxid, engine, transport = self._drains_since, self._engine, self._transport
+        if zxid is None or engine is None or transport is None or not transport.is_idle:
+            return None
+        work = engine.work_when_drained()
+        if work is None:
+            return None
+        run = self.spec.incarnation
+        return WorkerDrained(zxid, f"{run.assignment_zxid}-{run.launch}", work)
 
     async def _answer_questions(self, engine: EmbeddedEngine) -> None:
         """Answer workers that ask which messages trees belong to."""
@@ -478,9 +503,10 @@ class Worker:
         started = None if engine is None else engine.turn_started
         return 0.0 if started is None else self._clock.monotonic() - started
 
-    def _report_heartbeat(self) -> None:
+    def _report_heartbeat(self) -> float | None:
         if self._report is not None and self._state is not None:
             self._state.put_worker_beat_nowait(self.slot, self._report.heartbeat())
+        return None if self._drains_since is None else _DRAIN_REPORT_SECS
 
     def _look(self) -> float:
         dump_when_silent(self.settings.silent_secs)
@@ -538,10 +564,15 @@ class Worker:
         await self._state.report_error(self.spec.topology_id, component, info)
 
     async def _close(self, *, graceful: bool) -> None:
-        """End everything: spouts first, then tuples in flight, then the links."""
+        """End everything: spouts first, then tuples in flight, then the links. All of it shares one
+        deadline, since the supervisor kills at the end of its own."""
         self._watchdog.stop()
         self._heartbeats.enter(Phase.STOPPING)
         deadline = self._clock.monotonic() + self.settings.stop_secs
+
+        def left(secs_max: float) -> float:
+            return max(0.1, min(secs_max, deadline - self._clock.monotonic()))
+
         if self._engine is not None:
             secs = self.settings.stop_secs - _GOODBYE_SECS if graceful else 0.0
             drained = await self._engine.stop(max(0.0, secs))
@@ -549,13 +580,17 @@ class Worker:
         # The peers come first: they wait for our acknowledgements and our goodbye.
         writing = await self._end_writing(graceful=graceful)
         if self._transport is not None:
-            left = deadline - self._clock.monotonic()
-            settled = await self._transport.close(max(0.1, left) if graceful else 0.0)
+            secs = left(self.settings.stop_secs) if graceful else 0.0
+            settled = await self._transport.close(secs)
             log.info("transport_closed", settled=settled, counts=self._transport.counts())
         self._peers.close()
         if self._engine is not None and self._engine.event_log is not None:
             self._engine.event_log.close()
-        await self._errors.close(_REPORT_SECS)
+        await self._errors.close(left(_REPORT_SECS))
+        if writing:
+            _, late = await asyncio.wait(writing, timeout=left(_HISTORY_SECS))
+            for task in late:
+                task.cancel()
         for error in await asyncio.gather(*writing, return_exceptions=True):
             if isinstance(error, Exception):
                 log.error("end_incomplete", error=error, exc_info=error)

@@ -7,89 +7,134 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import duration, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from squall_cli.activity import Findings
     from squall_thrift import storm
+
+_COLUMNS = (
+    "NAME", "STATUS", "HEALTH", "EMITTED/S", "ACKED/S", "LATENCY", "FAILED", "RESTARTS",
+    "TASKS", "EXECUTORS", "WORKERS", "UPTIME", "ID", "OWNER",
+)  # fmt: skip
 
 
 @click.command("list")
 @json_option
 @settings_options
 def command(settings: Settings, as_json: bool) -> None:
-    """List the topologies of the cluster, with status, health and size.
+    """List the topologies, with status, health, rates and size.
 
     HEALTH is `ok` when every task runs; otherwise it gives the reason: `starting`, `no free slot`,
     `no supervisor`, `crash loop`, `package refused`, `launch failed`, `waiting for blobs`,
     `supervisor away`. `storm get-errors NAME` shows details.
 
-    Lines below the table name the last worker of each topology that ended unexpectedly within a
-    day.
+    EMITTED/S, ACKED/S, LATENCY (from a spout's emit to its ack) and FAILED (messages) are those of
+    the last ten minutes; RESTARTS counts workers that ended unexpectedly within a day.
+
+    Lines below the table show the newest error of each topology in which something is wrong, and
+    the last worker that ended unexpectedly.
     """
-    topologies = sorted(
-        call_nimbus(settings.client(), "getTopologySummaries"), key=lambda topology: topology.name
-    )
+    from squall_cli.activity import read_topologies
+
+    found = read_topologies(settings.client())
     if as_json:
-        print_json(
-            [
-                {
-                    "name": topology.name,
-                    "status": topology.status,
-                    "health": topology.health,
-                    "last_exit": _as_json(topology.last_exit),
-                    "tasks": topology.num_tasks,
-                    "executors": topology.num_executors,
-                    "workers": topology.num_workers,
-                    "uptime_secs": topology.uptime_secs,
-                    "id": topology.id,
-                    "owner": topology.owner,
-                }
-                for topology in topologies
-            ]
-        )
+        print_json([_as_json(topology, findings) for topology, findings in found])
         return
-    if not topologies:
+    if not found:
         say("No topologies are running.")
         return
-    print_table(
-        ("NAME", "STATUS", "HEALTH", "TASKS", "EXECUTORS", "WORKERS", "UPTIME", "ID", "OWNER"),
-        (
+    print_table(_COLUMNS, (_row(topology, findings) for topology, findings in found))
+    now = time.time()
+    problems = [(one.name, findings.problem) for one, findings in found if findings.problem]
+    if problems:
+        click.echo()
+        print_table(
+            ("PROBLEM", "COMPONENT", "AGO", "REASON"),
             (
-                topology.name,
-                topology.status,
-                topology.health or "",
-                topology.num_tasks,
-                topology.num_executors,
-                topology.num_workers,
-                duration(topology.uptime_secs),
-                topology.id,
-                topology.owner or "",
-            )
-            for topology in topologies
-        ),
-    )
-    ended = [topology for topology in topologies if topology.last_exit is not None]
+                (name, problem.component or "", _ago(problem.time_secs, now), problem.reason)
+                for name, problem in problems
+            ),
+        )
+    ended = [(one.name, one.last_exit) for one, _ in found if one.last_exit is not None]
     if ended:
         click.echo()
-        now = time.time()
         print_table(
             ("UNEXPECTED EXIT", "AGO", "WORKER", "REASON", "LAST LINE"),
             (
                 (
-                    topology.name,
-                    duration(max(0, int(now - topology.last_exit.time_secs))),
-                    f"{topology.last_exit.host}:{topology.last_exit.port}",
-                    topology.last_exit.reason,
-                    topology.last_exit.last_line,
+                    name,
+                    _ago(last.time_secs, now),
+                    f"{last.host}:{last.port}",
+                    last.reason,
+                    last.last_line,
                 )
-                for topology in ended
+                for name, last in ended
             ),
         )
 
 
-def _as_json(found: storm.WorkerExit | None) -> dict[str, Any] | None:
+def _ago(time_secs: int | None, now: float) -> str:
+    return "" if time_secs is None else duration(max(0, int(now - time_secs)))
+
+
+def _row(topology: storm.TopologySummary, findings: Findings) -> tuple[object, ...]:
+    activity = findings.activity
+    latency = None if activity is None else activity.complete_ms
+    return (
+        topology.name,
+        topology.status,
+        topology.health or "",
+        "" if activity is None else f"{activity.emitted_per_sec:g}",
+        "" if activity is None else f"{activity.acked_per_sec:g}",
+        "" if latency is None else f"{latency:.0f} ms",
+        "" if activity is None else activity.failed,
+        topology.restarts or 0,
+        topology.num_tasks,
+        topology.num_executors,
+        topology.num_workers,
+        duration(topology.uptime_secs),
+        topology.id,
+        topology.owner or "",
+    )
+
+
+def _as_json(topology: storm.TopologySummary, findings: Findings) -> dict[str, Any]:
+    """As docs/json.md describes it."""
+    activity, problem = findings.activity, findings.problem
+    return {
+        "name": topology.name,
+        "status": topology.status,
+        "health": topology.health,
+        "activity": None
+        if activity is None
+        else {
+            "secs": activity.secs,
+            "emitted_per_sec": activity.emitted_per_sec,
+            "acked_per_sec": activity.acked_per_sec,
+            "failed": activity.failed,
+            "complete_ms": activity.complete_ms,
+        },
+        "restarts": topology.restarts,
+        "problem": None
+        if problem is None
+        else {
+            "reason": problem.reason,
+            "component": problem.component,
+            "time_secs": problem.time_secs,
+        },
+        "last_exit": _exit_as_json(topology.last_exit),
+        "tasks": topology.num_tasks,
+        "executors": topology.num_executors,
+        "workers": topology.num_workers,
+        "uptime_secs": topology.uptime_secs,
+        "id": topology.id,
+        "owner": topology.owner,
+    }
+
+
+def _exit_as_json(found: storm.WorkerExit | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {

@@ -13,6 +13,8 @@ import click
 from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, print_table, say
+from squall_common.config.options.typed import ClientOptions
+from squall_common.errors import NimbusError
 
 
 def _parse_executors(
@@ -49,7 +51,8 @@ def _parse_object(
     "wait_secs",
     type=click.IntRange(min=0),
     metavar="SECS",
-    help="Time for tuples in flight to finish (default: the topology's message timeout).",
+    help="Wait exactly this long (default: until nothing is in flight, at most the topology's "
+    "message timeout).",
 )
 @click.option(
     "-n", "--num-workers", type=click.IntRange(min=1), metavar="N", help="Number of workers."
@@ -129,12 +132,35 @@ def command(
         topology_resources_overrides=_resources(resources),
         topology_conf_overrides=None if topology_conf is None else json.dumps(topology_conf),
     )
-    call_nimbus(settings.client(), "rebalance", topology_name, options)
+    client = settings.client()
+    call_nimbus(client, "rebalance", topology_name, options)
+    short = None if num_workers is None else _short_of_slots(client, topology_name, num_workers)
+    if short is not None:
+        say(short)
     if as_json:
         print_json(_told(topology_name, "rebalance", wait_secs, num_workers, executors))
         return
-    when = "its message timeout" if wait_secs is None else f"{wait_secs} s"
-    say(f"Rebalancing {topology_name}: it is redistributed after {when}.")
+    when = "when nothing is in flight" if wait_secs is None else f"after {wait_secs} s"
+    say(f"Rebalancing {topology_name}: its spouts pause, and it is redistributed {when}.")
+
+
+def _short_of_slots(client: ClientOptions, topology_name: str, num_workers: int) -> str | None:
+    """A warning if the topology cannot get that many workers now; None if it can."""
+    try:
+        cluster = call_nimbus(client, "getClusterInfo")
+    except NimbusError:  # the rebalance was accepted, and that counts
+        return None
+    slots = sum(one.num_workers for one in cluster.supervisors)
+    used = sum(one.num_used_workers for one in cluster.supervisors)
+    own = sum(one.num_workers for one in cluster.topologies if one.name == topology_name)
+    free = max(0, slots - used + own)
+    if num_workers <= free:
+        return None
+    return (
+        f"warning: {num_workers} workers were asked for, and {topology_name} can get {free} now: "
+        f"the cluster has {slots} slots, and other topologies use {used - own}. The others start "
+        "when slots become free, or supervisors are added."
+    )
 
 
 def _told(

@@ -18,12 +18,13 @@ from typing import TypeVar
 from squall_common.cluster import convert, values
 from squall_common.errors import SquallError
 from squall_thrift import storm
-from squall_thrift.codec import from_bytes, map_keys, to_bytes
+from squall_thrift.codec import from_bytes, map_keys, struct_field, to_bytes
 
 _V = TypeVar("_V")
 _S = TypeVar("_S")
 
-_EXECUTOR_STATS = 2  # the field of ClusterWorkerHeartbeat
+_EXECUTOR_STATS = 2  # the fields of ClusterWorkerHeartbeat
+_DRAINED = 10001
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -119,6 +120,15 @@ def decode_signs(path: str, data: bytes) -> values.WorkerHeartbeat:
     except ValueError as error:
         raise CorruptStateError(path, f"ClusterWorkerHeartbeat: {error}") from error
     return values.WorkerHeartbeat("", dict.fromkeys(map(convert.from_executor, alive)), 0, 0)
+
+
+def decode_drained(path: str, data: bytes) -> values.WorkerDrained | None:
+    """Only what a worker's heartbeat says about being drained. Raises CorruptStateError."""
+    try:
+        found = struct_field(_plain(data), _DRAINED, storm.WorkerDrained)
+    except ValueError as error:
+        raise CorruptStateError(path, f"ClusterWorkerHeartbeat: {error}") from error
+    return None if found is None else convert.from_drained(found)
 
 
 encode_error = _encoder(convert.to_error)

@@ -298,7 +298,16 @@ def to_heartbeat(beat: values.WorkerHeartbeat) -> storm.ClusterWorkerHeartbeat:
         },
         time_secs=beat.time_secs,
         uptime_secs=beat.uptime_secs,
+        drained=None if beat.drained is None else _to_drained(beat.drained),
     )
+
+
+def _to_drained(drained: values.WorkerDrained) -> storm.WorkerDrained:
+    return storm.WorkerDrained(status_zxid=drained.status_zxid, run=drained.run, work=drained.work)
+
+
+def from_drained(drained: storm.WorkerDrained) -> values.WorkerDrained:
+    return values.WorkerDrained(drained.status_zxid, drained.run, drained.work)
 
 
 def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat:
@@ -310,6 +319,7 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
         },
         time_secs=beat.time_secs,
         uptime_secs=beat.uptime_secs,
+        drained=None if beat.drained is None else from_drained(beat.drained),
     )
 
 

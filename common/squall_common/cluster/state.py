@@ -49,6 +49,7 @@ from squall_common.cluster.values import (
     ProfileRequest,
     StormBase,
     SupervisorInfo,
+    WorkerDrained,
     WorkerHeartbeat,
 )
 from squall_common.daemon.logs import get_logger
@@ -87,6 +88,10 @@ class UndecodedBeat:
     def decode(self) -> WorkerHeartbeat:
         """Raises CorruptStateError."""
         return codec.decode_heartbeat(self.path, self.data)
+
+    def decode_drained(self) -> WorkerDrained | None:
+        """Only whether the worker has drained. Raises CorruptStateError."""
+        return codec.decode_drained(self.path, self.data)
 
 
 class Guard(Protocol):
@@ -138,8 +143,15 @@ class ClusterState:
 
     async def storm(self, topology_id: str, watch: Watcher | None = None) -> StormBase | None:
         """A topology's status and size; None when it is unknown (the watch then waits for it)."""
-        found = await self._read(paths.storm(topology_id), codec.decode_storm, watch)
+        found = await self.storm_and_zxid(topology_id, watch)
         return None if found is None else found[0]
+
+    async def storm_and_zxid(
+        self, topology_id: str, watch: Watcher | None = None
+    ) -> tuple[StormBase, int] | None:
+        """The same, with the zxid that wrote it."""
+        found = await self._read(paths.storm(topology_id), codec.decode_storm, watch)
+        return None if found is None else (found[0], found[1].mzxid)
 
     async def all_storms(self) -> dict[str, StormBase]:
         """All topologies by id."""

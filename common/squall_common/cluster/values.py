@@ -140,6 +140,15 @@ class ExecutorStats:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerDrained:
+    """A worker whose spouts are off has nothing in flight."""
+
+    status_zxid: int  # of the writing of /storms/ID that switched its spouts off
+    run: str  # the worker's incarnation
+    work: int  # what it has done since it began: equal in two reports if nothing came between
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerHeartbeat:
     """/workerbeats/ID/NODE-PORT: a worker is alive, and what its executors did (None: one that has
     nothing to tell yet)."""
@@ -148,6 +157,7 @@ class WorkerHeartbeat:
     executor_stats: Mapping[Executor, ExecutorStats | None]
     time_secs: int
     uptime_secs: int
+    drained: WorkerDrained | None = None  # None: something may be in flight
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
-"""The last unexpected exit of a worker of each topology, as supervisors publish it.
+"""The last unexpected exit of a worker of each topology, and how many there were within a day, as
+supervisors publish it.
 
 A supervisor lists those of its node in its scheduler meta (`META_KEY`), as JSON:
 
     {"words-1-1700000000": [1700000100, "node-1", 6700, "killed by SIGSEGV", "about to die of 7"]}
 
-It is a key of its own beside that of `slot_reports`: an older Nimbus ignores it.
+The numbers are JSON as well, `{"words-1-1700000000": 3}` (`COUNTS_KEY`). Each is a key of its own
+beside that of `slot_reports`: an older Nimbus ignores it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from dataclasses import dataclass
 from squall_common.cluster.values import SupervisorInfo
 
 META_KEY = "squall.exits"
+COUNTS_KEY = "squall.exit_counts"
+COUNT_MAX = 10_000  # of one topology on one node
 TEXT_CHARS_MAX = 200  # of a reason, and of a last line
 
 
@@ -72,4 +76,24 @@ def latest(supervisors: Iterable[SupervisorInfo]) -> dict[str, WorkerExit]:
             known = found.get(topology_id)
             if known is None or one.time_secs > known.time_secs:
                 found[topology_id] = one
+    return found
+
+
+def serialize_counts(counts: Mapping[str, int]) -> str:
+    """How many exits there were, by topology id, as text for a supervisor's scheduler meta."""
+    return json.dumps(dict(counts), separators=(",", ":"))
+
+
+def total_counts(supervisors: Iterable[SupervisorInfo]) -> dict[str, int]:
+    """How many exits each topology had, on all nodes together. What cannot be read counts as
+    none."""
+    found: dict[str, int] = {}
+    for info in supervisors:
+        try:
+            listed = json.loads(info.scheduler_meta.get(COUNTS_KEY, "{}"))
+            counts = {str(id_): max(0, min(int(n), COUNT_MAX)) for id_, n in listed.items()}
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            continue
+        for topology_id, count in counts.items():
+            found[topology_id] = found.get(topology_id, 0) + count
     return found

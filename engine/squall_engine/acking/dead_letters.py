@@ -262,6 +262,11 @@ class SpoutReplays:
             self._emit(letter)
         return bool(letters)
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether dead letters wait to be emitted again."""
+        return bool(self._again)
+
     def clear(self) -> None:
         """Forget everything: message ids mean something else from now on."""
         self._in_flight.clear()
@@ -404,6 +409,11 @@ class Replays:
         """Emit again the dead letters that failed; True when there were any."""
         found = [spout.retry() for spout in self.spouts]
         return any(found)
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether dead letters wait to be emitted again."""
+        return any(spout.has_letters for spout in self.spouts)
 
     def sendable(self, row: list[Any]) -> list[Any]:
         """Make a dead letter that can be sent to any worker: values that cannot be sent become

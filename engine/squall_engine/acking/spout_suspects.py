@@ -201,6 +201,11 @@ class SpoutSuspects:
                 self._emit(letter.row, letter, DEAD_LETTER_STREAM, None, key=None)
         return bool(letters)
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether dead letters wait to be emitted again."""
+        return bool(self._again)
+
     # -- what became of messages (under the spout's lock) --
 
     def failing(self, roots: Iterable[int]) -> None:

@@ -281,6 +281,11 @@ class Suspects:
         found = [spout.retry() for spout in self.spouts]
         return any(found)
 
+    @property
+    def holds_messages(self) -> bool:
+        """Whether messages or dead letters wait here to be emitted."""
+        return bool(self.docket.held) or any(spout.has_letters for spout in self.spouts)
+
     def _close(self) -> None:
         self.hand.note_careful(False)
         self.hand.note_unknown(False)

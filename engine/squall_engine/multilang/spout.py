@@ -52,6 +52,10 @@ class ShellSpout(AsyncSpout):
         self._wake_timer: asyncio.TimerHandle | None = None
         self._idle: asyncio.Event = asyncio.Event()
 
+    @property
+    def busy(self) -> bool:
+        return super().busy or self._asked is not None or bool(self._queue)
+
     # -- to the child --
 
     def run(self, deadline: float) -> bool:

@@ -134,6 +134,10 @@ class AsyncSpout(SpoutTask):
         super().__init__(parts)
         self._asking: asyncio.Task[None] | None = None
 
+    @property
+    def busy(self) -> bool:
+        return super().busy or self._asking is not None
+
     def run(self, deadline: float) -> bool:
         if self._asking is None:
             self.idle_until = 0.0  # past: while it is asked, no turn is due for it

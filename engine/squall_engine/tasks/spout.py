@@ -77,6 +77,11 @@ class SpoutTask(Task):
         self._emitted = emitted
         return more
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call is in progress, or acks and fails wait to be delivered."""
+        return bool(self.calls.untracked)
+
     def wake(self) -> None:
         """Ask for a tuple again in the next turn. From any thread (`context.wake()`)."""
         self._woken = True

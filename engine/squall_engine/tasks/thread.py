@@ -202,6 +202,7 @@ class ThreadSpout(SpoutTask):
         super().__init__(parts)
         self.lock = threading.RLock()
         self._events: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._event = False  # one of them is in progress
         self._wakeup = threading.Event()
         self._allowed = False  # by the engine's gates, as of the last turn
         self.asked: object | None = None  # while next_tuple is under way: another one each time
@@ -220,6 +221,13 @@ class ThreadSpout(SpoutTask):
     @property
     def has_emitted(self) -> bool:
         return False  # its calls wake the engine
+
+    @property
+    def busy(self) -> bool:
+        with self.lock:  # the thread decides under it whether to ask
+            # In this order: the thread sets `_event` before it takes an event.
+            waiting = super().busy or not self._events.empty()
+            return waiting or self._event or self.asked is not None
 
     def run(self, deadline: float) -> bool:
         if not self._allowed:
@@ -270,16 +278,18 @@ class ThreadSpout(SpoutTask):
         while True:
             self._wakeup.clear()
             while not self._events.empty():
+                self._event = True
                 self._events.get()()
+            self._event = False
             if self._aborted:
                 return
             with self.lock:
                 may_emit = self.active and self._allowed and self.may_emit
                 before = self.calls.emitted()
+                self.asked = object() if may_emit else None
             if not may_emit:
                 self._wakeup.wait()
                 continue
-            self.asked = object()
             try:
                 self.user.next_tuple()
             except Exception as error:

@@ -71,7 +71,8 @@ class DoRebalance:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A user ends the topology. If `wait_secs` is None, its message timeout is used."""
+    """A user ends the topology. If `wait_secs` is None, the wait ends when the topology has
+    drained, at its message timeout at the latest."""
 
     wait_secs: int | None = None
 
@@ -79,6 +80,16 @@ class Kill:
 @dataclass(frozen=True, slots=True)
 class Remove:
     """The wait of a kill is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReported:
+    """Every worker has reported once that it has drained: ask again (see `drain`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Nothing of the topology is in flight any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,16 @@ class MonitorDue:
 
 
 Event = (
-    Activate | Deactivate | Rebalance | DoRebalance | Kill | Remove | LeadershipGained | MonitorDue
+    Activate
+    | Deactivate
+    | Rebalance
+    | DoRebalance
+    | Kill
+    | Remove
+    | DrainReported
+    | Drained
+    | LeadershipGained
+    | MonitorDue
 )
 
 
@@ -108,10 +128,13 @@ class WriteBase:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Send `event` after `wait_secs`, in place of whatever was pending for the topology."""
+    """Send `event` after `wait_secs`, in place of whatever was pending for the topology.
+    `or_drained`: look meanwhile whether the topology has drained, and send DrainReported and
+    Drained."""
 
     event: DoRebalance | Remove
     wait_secs: int
+    or_drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +166,8 @@ _EVENT_NAMES: dict[type[Event], str] = {
     DoRebalance: "do-rebalance",
     Kill: "kill",
     Remove: "remove",
+    DrainReported: "drain-reported",
+    Drained: "drained",
     LeadershipGained: "gain-leadership",
     MonitorDue: "monitor",
 }
@@ -178,20 +203,44 @@ def _start(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
 
 def _kill(base: StormBase, event: Event, message_timeout_secs: int) -> tuple[Command, ...]:
     assert isinstance(event, Kill)
-    wait_secs = message_timeout_secs if event.wait_secs is None else event.wait_secs
     killed = replace(
         base,
         status=TopologyStatus.KILLED,
         prev_status=None,
-        action_options=KillOptions(wait_secs),
+        action_options=KillOptions(event.wait_secs),
     )
-    return WriteBase(killed), Schedule(Remove(), wait_secs)
+    return WriteBase(killed), _after(Remove(), event.wait_secs, message_timeout_secs)
+
+
+def _after(
+    event: DoRebalance | Remove, asked_secs: int | None, message_timeout_secs: int
+) -> Schedule:
+    """The end of a wait: as long as a user asked for, or until the topology has drained, but at
+    most its message timeout."""
+    if asked_secs is None:
+        return Schedule(event, message_timeout_secs, or_drained=True)
+    return Schedule(event, asked_secs)
+
+
+def _asked_secs(base: StormBase) -> int | None:
+    """How long a user asked to wait."""
+    return None if base.action_options is None else base.action_options.wait_secs
 
 
 def _schedule_remove(base: StormBase, _event: Event, wait: int) -> tuple[Command, ...]:
-    options = base.action_options
-    stored = options.wait_secs if isinstance(options, KillOptions) else None
-    return (Schedule(Remove(), wait if stored is None else stored),)
+    return (_after(Remove(), _asked_secs(base), wait),)
+
+
+def _ask_again(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (WriteBase(base),)
+
+
+def _remove_if_drained(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (Schedule(Remove(), 0),) if _asked_secs(base) is None else ()
+
+
+def _rebalance_if_drained(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
+    return (Schedule(DoRebalance(), 0),) if _asked_secs(base) is None else ()
 
 
 def _remove(_base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
@@ -200,23 +249,19 @@ def _remove(_base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
 
 def _rebalance(base: StormBase, event: Event, message_timeout_secs: int) -> tuple[Command, ...]:
     assert isinstance(event, Rebalance)
-    wait_secs = event.options.wait_secs
-    if wait_secs is None:
-        wait_secs = message_timeout_secs
     # A topology whose start is pending goes to its initial status afterwards.
     rebalancing = replace(
         base,
         status=TopologyStatus.REBALANCING,
         prev_status=base.prev_status or base.status,
-        action_options=replace(event.options, wait_secs=wait_secs),
+        action_options=event.options,
     )
-    return WriteBase(rebalancing), Schedule(DoRebalance(), wait_secs)
+    end = _after(DoRebalance(), event.options.wait_secs, message_timeout_secs)
+    return WriteBase(rebalancing), end
 
 
 def _schedule_rebalance(base: StormBase, _event: Event, wait: int) -> tuple[Command, ...]:
-    options = base.action_options
-    stored = options.wait_secs if isinstance(options, RebalanceOptions) else None
-    return (Schedule(DoRebalance(), wait if stored is None else stored),)
+    return (_after(DoRebalance(), _asked_secs(base), wait),)
 
 
 def _do_rebalance(base: StormBase, _event: Event, _wait: int) -> tuple[Command, ...]:
@@ -258,11 +303,15 @@ TRANSITIONS: dict[tuple[State, type[Event]], tuple[State | None, _Effect]] = {
     (_S.INACTIVE, LeadershipGained): (_S.INACTIVE, _nothing),
     #
     (_S.REBALANCING, DoRebalance): (None, _do_rebalance),
+    (_S.REBALANCING, DrainReported): (_S.REBALANCING, _ask_again),
+    (_S.REBALANCING, Drained): (_S.REBALANCING, _rebalance_if_drained),
     (_S.REBALANCING, Kill): (_S.KILLED, _kill),
     (_S.REBALANCING, LeadershipGained): (_S.REBALANCING, _schedule_rebalance),
     #
     (_S.KILLED, Kill): (_S.KILLED, _kill),
     (_S.KILLED, Remove): (None, _remove),
+    (_S.KILLED, DrainReported): (_S.KILLED, _ask_again),
+    (_S.KILLED, Drained): (_S.KILLED, _remove_if_drained),
     (_S.KILLED, LeadershipGained): (_S.KILLED, _schedule_remove),
 }
 

@@ -11,10 +11,11 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.leader import Fence, NotLeaderError
-from squall_common.cluster.state import ClusterState
+from squall_common.cluster.state import ClusterState, UndecodedBeat
 from squall_common.cluster.store import ConnectionLostError, StoreError
-from squall_common.cluster.values import StormBase
+from squall_common.cluster.values import StormBase, WorkerDrained
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
@@ -27,12 +28,15 @@ from squall_nimbus.leader import NotTheLeaderError
 from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.store.catalog import Catalog
 from squall_nimbus.store.locks import NamedLocks
+from squall_nimbus.topologies.drain import DrainReading, DrainWatch, Verdict
 from squall_nimbus.topologies.lifecycle import (
     Activate,
     Assign,
     Command,
     Deactivate,
     DoRebalance,
+    Drained,
+    DrainReported,
     Event,
     Kill,
     LeadershipGained,
@@ -47,11 +51,17 @@ from squall_nimbus.topologies.lifecycle import (
     decide,
     state_of,
 )
+from squall_thrift.off_loop import off_loop_if
 
 log = get_logger(__name__)
 
 # Pause before an event of our own that failed (no ZooKeeper) is tried again.
 _RETRY_SECS = 1.0
+# How often a topology that should drain is looked at: less often if a look takes long, so that it
+# takes at most a tenth of the time.
+_DRAIN_LOOK_SECS = 0.5
+_LOOK_SHARE = 10
+_DECODE_ON_LOOP_BYTES_MAX = 64_000
 # The message timeout of a topology whose code is not here (Storm's default).
 _MESSAGE_TIMEOUT_SECS = 30
 
@@ -61,6 +71,7 @@ _TOLD: dict[type[Event], str] = {
     Activate: "activated",
     Deactivate: "deactivated",
     Rebalance: "rebalance asked for",
+    Drained: "drained",
     DoRebalance: "rebalanced",
     Kill: "killed",
 }
@@ -139,12 +150,14 @@ class Control:
         if due is not None:  # now, so that it is done when the call returns
             await self._fire(topology_id, due)
 
-    async def send(self, topology_id: str, event: Event) -> None:
-        """Handle an event of our own. One that no longer applies is dropped."""
+    async def send(self, topology_id: str, event: Event, *, status_zxid: int | None = None) -> None:
+        """Handle an event of our own. One that no longer applies is dropped; with `status_zxid`,
+        also if the StormBase was written since."""
         async with self.locks.hold(topology_name_of(topology_id)):
-            base = await self._state.storm(topology_id)
-            if base is None:
+            found = await self._state.storm_and_zxid(topology_id)
+            if found is None or status_zxid not in (None, found[1]):
                 return
+            base = found[0]
             try:
                 due = await self._apply(topology_id, base, event)
             except NoTransitionError as error:
@@ -219,8 +232,8 @@ class Control:
         match command:
             case WriteBase(new_base):
                 await self._state.put_storm(topology_id, new_base, guard=fence)
-            case Schedule(event, wait_secs):
-                self._schedule(topology_id, event, wait_secs)
+            case Schedule(event, wait_secs, or_drained):
+                self._schedule(topology_id, event, wait_secs, or_drained=or_drained)
             case Assign(new_base, spread, conf_overrides):
                 if conf_overrides is not None:
                     await self._override_conf(topology_id, conf_overrides, fence)
@@ -259,19 +272,86 @@ class Control:
         if pending is not None and pending.task is not asyncio.current_task():
             pending.task.cancel()
 
-    def _schedule(self, topology_id: str, event: DoRebalance | Remove, wait_secs: float) -> None:
+    def _schedule(
+        self,
+        topology_id: str,
+        event: DoRebalance | Remove,
+        wait_secs: float,
+        *,
+        or_drained: bool = False,
+    ) -> None:
         """Set a topology's timer, in place of an earlier one."""
         self._cancel(topology_id)
 
         async def wait() -> None:
-            await asyncio.sleep(wait_secs)
+            drained_zxid = None
+            if or_drained:
+                drained_zxid = await self._wait_drained(topology_id, wait_secs)
+            else:
+                await asyncio.sleep(wait_secs)
             pending = self._pending.get(topology_id)
             if pending is not None and pending.task is asyncio.current_task():
                 del self._pending[topology_id]  # from here on it must not be cancelled
-            await self._fire(topology_id, event)
+            if drained_zxid is None:
+                await self._fire(topology_id, event)
+            else:
+                await self._fire_drained(topology_id, drained_zxid)
 
         task = self._tasks.start(f"{type(event).__name__} of {topology_id}", wait())
         self._pending[topology_id] = _Pending(event, task)
+
+    async def _wait_drained(self, topology_id: str, wait_secs: float) -> int | None:
+        """Wait until a topology has drained, at most `wait_secs`. Returns the zxid of the status
+        for which it is drained; None if the time is over."""
+        watch, loop = DrainWatch(), asyncio.get_running_loop()
+        deadline = loop.time() + wait_secs
+        pause = _DRAIN_LOOK_SECS
+        while (left := deadline - loop.time()) > 0:
+            await asyncio.sleep(min(pause, left))
+            began = loop.time()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    reading = await self._read_drain(topology_id)
+                verdict = Verdict.WAIT if reading is None else watch.look(reading)
+                if reading is not None and verdict is Verdict.DRAINED:
+                    return reading.status_zxid
+                if reading is not None and verdict is Verdict.ASK_AGAIN:
+                    zxid = reading.status_zxid
+                    await self.send(topology_id, DrainReported(), status_zxid=zxid)
+            except TimeoutError:
+                return None
+            except (StoreError, SquallError, OSError) as error:
+                log.info("drain_not_known", topology_id=topology_id, error=error)
+            pause = max(_DRAIN_LOOK_SECS, _LOOK_SHARE * (loop.time() - began))
+        return None
+
+    async def _read_drain(self, topology_id: str) -> DrainReading | None:
+        """Read what the workers of a topology report; None if it is gone."""
+        found = await self._state.storm_and_zxid(topology_id)
+        if found is None:
+            return None
+        base, zxid = found
+        assigned = await self._state.assignment(topology_id)
+        beats = await self._state.undecoded_worker_beats(topology_id)
+        executors = {} if assigned is None else assigned[0].executor_slot
+        reports = await off_loop_if(
+            sum(len(beat.data) for beat in beats.values()) > _DECODE_ON_LOOP_BYTES_MAX,
+            lambda: {slot: _drained(beat) for slot, beat in beats.items()},
+        )
+        return DrainReading(
+            status_zxid=zxid,
+            slots=frozenset(executors.values()),
+            placed=len(executors) >= sum(base.component_executors.values()),
+            reports=reports,
+        )
+
+    async def _fire_drained(self, topology_id: str, status_zxid: int) -> None:
+        """Report that a topology has drained. If that fails, or its status was written since, the
+        next check sets its timer again (see look_after)."""
+        try:
+            await self.send(topology_id, Drained(), status_zxid=status_zxid)
+        except (NotLeaderError, NotTheLeaderError, StoreError, SquallError, OSError) as error:
+            log.info("event_not_sent", topology_id=topology_id, error=error)
 
     async def _fire(self, topology_id: str, event: DoRebalance | Remove) -> None:
         """Send an event that is due; if it fails, it is sent again."""
@@ -283,6 +363,14 @@ class Control:
         except (StoreError, SquallError, OSError) as error:
             log.warning("event_failed", topology_id=topology_id, error=error)
             self._schedule(topology_id, event, _RETRY_SECS)
+
+
+def _drained(beat: UndecodedBeat) -> WorkerDrained | None:
+    """What a heartbeat says about being drained. A damaged one says nothing."""
+    try:
+        return beat.decode_drained()
+    except CorruptStateError:
+        return None
 
 
 def topology_name_of_or_none(topology_id: str) -> str | None:

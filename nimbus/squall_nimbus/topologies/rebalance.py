@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from squall_common.config.options.judge import mapped, without_made_up
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.config.schema import TASKS_MAX
 from squall_common.errors import ConfigError, InvalidTopologyError
+from squall_common.names import is_system_id
 from squall_nimbus.store.catalog import StoredTopology
 from squall_nimbus.topologies.submit import parse_conf
 
@@ -52,10 +54,13 @@ def check_rebalance(
             f"a topology may have from 1 to {TASKS_MAX} workers; asked for {options.num_workers}"
         )
     tasks_of = Counter(topology.task_to_component.values())
+    names = sorted(name for name in tasks_of if not is_system_id(name))
     for component, executors in options.num_executors.items():
         tasks = tasks_of[component]
         if tasks == 0:
-            problems.append(f"the topology has no component {component!r}")
+            near = difflib.get_close_matches(component, names, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else f"; it has {', '.join(names)}"
+            problems.append(f"the topology has no component {component!r}{hint}")
         elif executors < 1:
             problems.append(f"{component!r} needs at least one executor; asked for {executors}")
         elif executors > tasks:

@@ -39,12 +39,14 @@ _WORST_FIRST = (
 @dataclass(frozen=True, slots=True)
 class Slots:
     """The slots of the whole cluster. `reports` has None for a supervisor that publishes no
-    reports; `exits` is the last unexpected exit of a worker, by topology id."""
+    reports; `exits` is the last unexpected exit of a worker, and `restarts` how many there were, by
+    topology id."""
 
     offered: Set[WorkerSlot]
     used: Set[WorkerSlot]
     reports: Mapping[str, Mapping[int, SlotReport] | None]
     exits: Mapping[str, WorkerExit] = field(default_factory=dict)
+    restarts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -55,6 +57,7 @@ class Slots:
             {slot for one in assignments for slot in set(one.executor_slot.values())},
             {i: parse(info.scheduler_meta.get(META_KEY)) for i, info in supervisors.items()},
             worker_exits.latest(supervisors.values()),
+            worker_exits.total_counts(supervisors.values()),
         )
 
 

@@ -146,6 +146,7 @@ def topology_summary(view: TopologyView, cluster: health.Slots) -> storm.Topolog
         replication_count=view.replication_count,
         health=health.health(view.id, view.base, slots, cluster),
         last_exit=_worker_exit(cluster.exits.get(view.id)),
+        restarts=cluster.restarts.get(view.id, 0),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from squall_common.cluster.worker_exits import WorkerExit
+from collections import deque
+
+from squall_common.cluster.worker_exits import COUNT_MAX, WorkerExit
 
 
 class EndReports:
@@ -34,21 +36,35 @@ class EndReports:
 
 
 class RecentExits:
-    """The last unexpected exit of each topology on this node, for `kept_secs`, of at most
-    `topologies_max`: the exit of a killed topology is not shown anywhere, and expires by age."""
+    """The last unexpected exit of each topology on this node, and their number, for `kept_secs`, of
+    at most `topologies_max`: the exit of a killed topology is not shown anywhere, and expires by
+    age."""
 
     def __init__(self, kept_secs: float = 86_400.0, topologies_max: int = 50) -> None:
         self._kept_secs = kept_secs
         self._topologies_max = topologies_max
         self._exits: dict[str, WorkerExit] = {}  # the newest last
+        self._times: dict[str, deque[int]] = {}  # of the exits of those topologies
 
-    def note(self, topology_id: str, end: WorkerExit) -> None:
+    def note(self, topology_id: str, end: WorkerExit, *, amends: bool = False) -> None:
+        """Add an exit. `amends`: more is known about the last one, which is not counted again."""
         self._exits.pop(topology_id, None)
         self._exits[topology_id] = end
+        if not amends:
+            times = self._times.setdefault(topology_id, deque(maxlen=COUNT_MAX))
+            times.append(end.time_secs)
         if len(self._exits) > self._topologies_max:
-            del self._exits[next(iter(self._exits))]
+            oldest = next(iter(self._exits))
+            del self._exits[oldest]
+            self._times.pop(oldest, None)
 
     def listed(self, now_secs: float) -> dict[str, WorkerExit]:
         """By topology id; `now_secs` since 1970."""
         since = now_secs - self._kept_secs
         return {id_: one for id_, one in self._exits.items() if one.time_secs >= since}
+
+    def counts(self, now_secs: float) -> dict[str, int]:
+        """How many exits are kept, by topology id; those without any are left out."""
+        since = now_secs - self._kept_secs
+        counts = {id_: sum(at >= since for at in times) for id_, times in self._times.items()}
+        return {id_: count for id_, count in counts.items() if count}

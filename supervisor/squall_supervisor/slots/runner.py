@@ -59,7 +59,9 @@ from squall_supervisor.slots.worker_end import (
     Heritage,
     cause_of,
     describe_end,
+    describe_overdue,
     headline,
+    is_overdue,
     last_lines,
     reason_of,
     size_of,
@@ -86,6 +88,7 @@ class _End:
     status: int | None
     lived_secs: float | None  # None: another supervisor launched it
     lines: list[str]  # the last of its stderr
+    overdue: bool = False  # it was asked to end, and killed because it took too long
 
 
 class SlotRunner:
@@ -365,7 +368,8 @@ class SlotRunner:
         """Everything known about an exit, before the next worker writes to the same files."""
         slot = self.slot
         exited = Step(self._now(), slot.state, WorkerExited(process.worker_id, status), slot.state)
-        cause = cause_of([*slot.history, exited], self._beat_of(process))
+        steps = [*slot.history, exited]
+        cause = cause_of(steps, self._beat_of(process))
         worker_dir = self._node.settings.workers_dir / process.worker_id
         left = Heritage.take(worker_dir, topology_id, cause, status, self._place)
         if left is not None:  # else it died too early: keep the one before
@@ -376,6 +380,7 @@ class SlotRunner:
             status,
             None if status is None else self._now() - slot.launched_at,
             last_lines(self._stderr(topology_id), self._stderr_begin),
+            overdue=cause.asked and is_overdue(steps),
         )
 
     def _note_exit(self, end: _End, oom_kills: int = 0) -> None:
@@ -388,7 +393,7 @@ class SlotRunner:
                 reason_of(end.cause, end.status, oom_kills),
                 headline(end.lines),
             )
-            self._node.exits.note(end.topology_id, noted)
+            self._node.exits.note(end.topology_id, noted, amends=oom_kills > 0)
 
     def _stderr(self, topology_id: str) -> Path:
         folder = self._node.settings.artifacts_dir / topology_id / str(self.port)
@@ -410,6 +415,11 @@ class SlotRunner:
 
     def _tell_of_end(self, process: WorkerProcess, end: _End, kills: int, *, told: bool) -> None:
         """`told`: the topology's errors already have the reason, with advice."""
+        if end.overdue:
+            grace_secs = self._node.settings.slot.worker_shutdown_secs
+            why = describe_overdue(self._place, end.status, grace_secs)
+            log.warning("worker_stop_overdue", topology_id=end.topology_id, port=self.port, why=why)
+            self._node.trouble(end.topology_id, self.port, why)
         if end.cause.asked:
             return
         text = describe_end(

@@ -16,6 +16,7 @@ from squall_common.daemon.launch_spec import IN_HAND_FILE
 from squall_supervisor.slots.slot import Step
 from squall_supervisor.slots.story import exit_text
 from squall_supervisor.slots.table import (
+    GraceOver,
     HeartbeatTimedOut,
     MemoryExceeded,
     MemoryFarExceeded,
@@ -67,6 +68,27 @@ def cause_of(steps: Sequence[Step], beat: Beat | None) -> Cause:
     # `os._exit(0)` in a component is not a stop: a worker that was asked to stop says so first.
     stopped = beat is not None and beat.phase is Phase.STOPPING
     return Cause(asked=stopped and last.event.status in _STATUS_ASKED)
+
+
+def is_overdue(steps: Sequence[Step]) -> bool:
+    """Whether the worker whose exit is the last of its slot's steps was asked to end, and killed
+    because it had not ended in time."""
+    for step in reversed(steps[:-1]):
+        if isinstance(step.event, GraceOver):
+            return True
+        if step.next is not step.state:
+            return False
+    return False
+
+
+def describe_overdue(worker: str, status: int | None, grace_secs: float) -> str:
+    """The report of a worker that did not end in time, for people."""
+    return (
+        f"worker {worker} was asked to stop and killed ({exit_text(status)}), because it had not "
+        f"ended within {grace_secs:g} s (supervisor.worker.shutdown.sleep.secs). The messages that "
+        "it had in hand fail; spouts that replay emit them again. If its bolts need longer for "
+        "what is in their inboxes, raise that option or lower topology.max.spout.pending"
+    )
 
 
 def reason_of(cause: Cause, status: int | None, oom_kills: int = 0) -> str:

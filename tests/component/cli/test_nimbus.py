@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
 
@@ -17,6 +18,8 @@ from squall_cli.main import run
 from squall_cli.reports import ReportOrder, run_report
 from squall_common.config.options.typed import ClientOptions
 from squall_thrift import storm
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -66,16 +69,93 @@ def test_list_is_a_table(nimbus: FakeNimbus, command: Any) -> None:
     ]
     assert command("list") == (
         0,
-        "NAME       STATUS  HEALTH      TASKS  EXECUTORS  WORKERS  UPTIME  "
-        "ID                      OWNER\n"
-        "alarms     ACTIVE  crash loop     10          9        2  1m 35s  "
-        "a-2-17                       \n"
-        "old        KILLED                 10          9        2  1m 35s  "
-        "old-3-17                ann  \n"
-        "wordcount  ACTIVE  ok             10          9        2  1m 35s  "
-        "wordcount-1-1700000000  ann  \n",
+        "NAME       STATUS  HEALTH      EMITTED/S  ACKED/S  LATENCY  FAILED  RESTARTS  "
+        "TASKS  EXECUTORS  WORKERS  UPTIME  ID                      OWNER\n"
+        "alarms     ACTIVE  crash loop                                              0  "
+        "   10          9        2  1m 35s  a-2-17                       \n"
+        "old        KILLED                                                          0  "
+        "   10          9        2  1m 35s  old-3-17                ann  \n"
+        "wordcount  ACTIVE  ok                                                      0  "
+        "   10          9        2  1m 35s  wordcount-1-1700000000  ann  \n"
+        "\n"
+        "PROBLEM  COMPONENT  AGO  REASON    \n"
+        "alarms                   crash loop\n",
         "",
     )
+
+
+def page(*, failed: int = 0) -> storm.TopologyPageInfo:
+    """A topology whose oldest worker has run for 200 s."""
+    workers = [storm.WorkerSummary(uptime_secs=secs) for secs in (50, 200)]
+    stats = storm.TopologyStats(
+        window_to_emitted={"600": 3000, ":all-time": 9999},
+        window_to_acked={"600": 1000},
+        window_to_failed={"600": failed},
+        window_to_complete_latencies_ms={"600": 12.34},
+    )
+    return storm.TopologyPageInfo(id="wordcount-1-1", topology_stats=stats, workers=workers)
+
+
+def schema_of(command: str) -> Any:
+    """The schema on docs/json.md."""
+    text = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    found = re.search(rf"<!-- schema: {command} -->\n```json\n(.*?)\n```", text, re.DOTALL)
+    assert found, f"docs/json.md has no schema of {command}"
+    schema = json.loads(found[1])
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return schema
+
+
+def test_list_shows_rates_failures_restarts_and_the_reason(
+    nimbus: FakeNimbus, command: Any
+) -> None:
+    old = storm.ErrorInfo(error="OSError: old", error_time_secs=17)
+    new = storm.ErrorInfo(
+        error="Traceback ...\n  x\nValueError: user u13\n", error_time_secs=int(time.time()) - 5
+    )
+    nimbus.answers["getTopologySummaries"] = [summary(restarts=2)]
+    nimbus.answers["getTopologyPageInfo"] = page(failed=7)
+    nimbus.answers["getTopologyInfoWithOpts"] = storm.TopologyInfo(
+        id="wordcount-1-1", name="wordcount", uptime_secs=1, executors=[], status="ACTIVE",
+        errors={"split": [old], "count": [new]},
+    )  # fmt: skip
+    status, out, err = command("list")
+    assert (status, err) == (0, "")
+    heading, row, _, _, problem = out.splitlines()
+    assert heading.split()[3:8] == ["EMITTED/S", "ACKED/S", "LATENCY", "FAILED", "RESTARTS"]
+    assert row.split()[3:9] == ["15", "5", "12", "ms", "7", "2"]
+    name, component, ago, reason = re.split(" {2,}", problem.strip())
+    assert (name, component, reason) == ("wordcount", "count", "ValueError: user u13")
+    assert int(ago.removesuffix("s")) >= 5
+    (listed,) = json.loads(command("list", "--json")[1])
+    jsonschema.validate([listed], schema_of("storm list"))
+    assert listed["activity"] == {
+        "secs": 200, "emitted_per_sec": 15.0, "acked_per_sec": 5.0, "failed": 7,
+        "complete_ms": 12.3,
+    }  # fmt: skip
+    assert listed["restarts"] == 2
+    assert listed["problem"]["component"] == "count"
+
+
+def test_list_explains_missing_slots_without_any_error(nimbus: FakeNimbus, command: Any) -> None:
+    why = "0 of 3 executors have a slot: not enough slots"
+    nimbus.answers["getTopologySummaries"] = [
+        summary(health="no free slot", num_workers=0, sched_status=why)
+    ]
+    nimbus.answers["getTopologyPageInfo"] = page()
+    nimbus.answers["getTopologyInfoWithOpts"] = storm.TopologyInfo(
+        id="w-1-1", name="w", uptime_secs=1, executors=[], status="ACTIVE", errors={}
+    )
+    (listed,) = json.loads(command("list", "--json")[1])
+    jsonschema.validate([listed], schema_of("storm list"))
+    assert listed["problem"] == {"reason": why, "component": None, "time_secs": None}
+
+
+def test_a_healthy_topology_has_no_problem(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["getTopologySummaries"] = [summary(restarts=0)]
+    nimbus.answers["getTopologyPageInfo"] = page()
+    assert "PROBLEM" not in command("list")[1]
+    assert not nimbus.called("getTopologyInfoWithOpts")
 
 
 def test_list_shows_the_last_unexpected_exit_of_a_worker(nimbus: FakeNimbus, command: Any) -> None:
@@ -92,11 +172,11 @@ def test_list_shows_the_last_unexpected_exit_of_a_worker(nimbus: FakeNimbus, com
     ]
     status, out, err = command("list")
     assert (status, err) == (0, "")
-    assert out.splitlines()[3:5] == [
+    assert out.splitlines()[6:8] == [
         "",
         "UNEXPECTED EXIT  AGO     WORKER       REASON             LAST LINE              ",
     ]
-    assert re.split(" {2,}", out.splitlines()[5]) == [
+    assert re.split(" {2,}", out.splitlines()[8]) == [
         "alarms", "1m 35s", "node-1:6700", "killed by SIGSEGV", "about to die of \\x1b[7m"
     ]  # fmt: skip
     (alarms, wordcount) = json.loads(command("list", "--json")[1])
@@ -118,6 +198,9 @@ def test_list_for_programs(nimbus: FakeNimbus, command: Any) -> None:
             "name": "wordcount",
             "status": "ACTIVE",
             "health": "ok",
+            "activity": None,
+            "restarts": None,
+            "problem": None,
             "last_exit": None,
             "tasks": 10,
             "executors": 9,
@@ -145,9 +228,9 @@ def test_names_are_shown_as_they_are(nimbus: FakeNimbus, command: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "wait_secs", "when"),
     [
-        ([], None, "its message timeout"),
-        (["-w", "0"], 0, "0 s"),
-        (["--wait-time-secs", "7"], 7, "7 s"),
+        ([], None, "when nothing is in flight"),
+        (["-w", "0"], 0, "after 0 s"),
+        (["--wait-time-secs", "7"], 7, "after 7 s"),
     ],
 )
 def test_kill(
@@ -157,11 +240,39 @@ def test_kill(
     assert command("kill", "wordcount", *options) == (
         0,
         "",
-        f"Killed wordcount: its spouts have stopped, and it is removed after {when}.\n",
+        f"Killed wordcount: its spouts have stopped, and it is removed {when}.\n",
     )
     assert asked(nimbus) == [
         ("killTopologyWithOpts", ("wordcount", storm.KillOptions(wait_secs=wait_secs)))
     ]
+
+
+def test_kill_can_wait_until_the_topology_is_gone(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["killTopologyWithOpts"] = None
+    looks = [summary(), summary(status="KILLED"), storm.NotAliveException(msg="it is gone")]
+
+    def look(_name: str) -> storm.TopologySummary:
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    nimbus.answers["getTopologySummaryByName"] = look
+    status, out, err = command("kill", "wordcount", "--wait", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out).pop("gone_after_secs") >= 0
+    assert not looks
+
+
+def test_kill_does_not_wait_for_another_topology_of_that_name(
+    nimbus: FakeNimbus, command: Any
+) -> None:
+    nimbus.answers["killTopologyWithOpts"] = None
+    looks = [summary(), summary(id="wordcount-2-1700000009")]
+    nimbus.answers["getTopologySummaryByName"] = lambda _name: looks.pop(0)
+    status, _, err = command("kill", "wordcount", "--wait")
+    assert status == 0
+    assert "Removed wordcount after " in err
 
 
 @pytest.mark.parametrize("verb", ["activate", "deactivate"])
@@ -195,14 +306,37 @@ def test_rebalance(nimbus: FakeNimbus, command: Any) -> None:
         "-r",
         '{"split": {"cpu.pcore.percent": 20}}',
     )
-    assert (status, err) == (0, "Rebalancing wordcount: it is redistributed after 5 s.\n")
-    ((method, (name, options)),) = asked(nimbus)
+    pauses = "Rebalancing wordcount: its spouts pause, and it is redistributed after 5 s.\n"
+    assert (status, err) == (0, pauses)
+    ((method, (name, options)),) = [call for call in asked(nimbus) if call[0] == "rebalance"]
     assert (method, name) == ("rebalance", "wordcount")
     assert options.wait_secs == 5
     assert options.num_workers == 3
     assert options.num_executors == {"split": 4, "a=b": 2}
     assert json.loads(options.topology_conf_overrides) == {"topology.max.spout.pending": 9}
     assert options.topology_resources_overrides == {"split": {"cpu.pcore.percent": 20.0}}
+
+
+@pytest.mark.parametrize(("workers", "free"), [(4, None), (5, 4), (40, 4)])
+def test_rebalance_says_when_there_are_too_few_slots(
+    nimbus: FakeNimbus, command: Any, workers: int, free: int | None
+) -> None:
+    """Six slots: three are used, one of them by the topology itself."""
+    node = storm.SupervisorSummary(
+        host="h", uptime_secs=1, num_workers=6, num_used_workers=3, supervisor_id="h"
+    )
+    nimbus.answers["rebalance"] = None
+    nimbus.answers["getClusterInfo"] = storm.ClusterSummary(
+        supervisors=[node], topologies=[summary(num_workers=1)], nimbuses=[]
+    )
+    status, _, err = command("rebalance", "wordcount", "-n", str(workers))
+    assert status == 0
+    if free is None:
+        assert "warning" not in err
+    else:
+        said = f"{workers} workers were asked for, and wordcount can get {free} now"
+        assert said in err
+        assert "has 6 slots, and other topologies use 2" in err
 
 
 def test_rebalance_sends_only_what_was_given(nimbus: FakeNimbus, command: Any) -> None:

@@ -49,6 +49,11 @@ def spouts_run(base: StormBase | None) -> bool:
     return base is not None and base.status is TopologyStatus.ACTIVE
 
 
+def drains(base: StormBase | None) -> bool:
+    """Whether Nimbus waits for the topology to drain, in order to remove or redistribute it."""
+    return base is not None and base.status in (TopologyStatus.KILLED, TopologyStatus.REBALANCING)
+
+
 class Ownership:
     """Whether this worker's slot is still its own, and when to stop if it is not.
 

@@ -34,10 +34,10 @@ class ClusterView:
             found = await self._state.assignment(self._topology_id, self._watch("assignment"))
         return None if found is None else place(found[0], self._slot, found[1])
 
-    async def status(self) -> StormBase | None:
-        """The topology's status, or None if it is gone."""
+    async def status(self) -> tuple[StormBase, int] | None:
+        """The topology's status and the zxid that wrote it, or None if it is gone."""
         with self._watching_again("status"):
-            return await self._state.storm(self._topology_id, self._watch("status"))
+            return await self._state.storm_and_zxid(self._topology_id, self._watch("status"))
 
     @contextmanager
     def _watching_again(self, what: str) -> Iterator[None]:

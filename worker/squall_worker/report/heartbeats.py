@@ -21,8 +21,8 @@ log = get_logger(__name__)
 
 class HeartbeatThread:
     """Start it first and stop it last. `turn_age_secs`, `report` and `look`, which is called after
-    each beat, run on the thread; `look` may return the number of seconds until it wants to be
-    called again."""
+    each beat, run on the thread; `report` and `look` may return the number of seconds until they
+    want to be called again."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class HeartbeatThread:
         beat_secs: float,
         report_secs: float,
         turn_age_secs: Callable[[], float],
-        report: Callable[[], None],
+        report: Callable[[], float | None],
         look: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._path = path
@@ -44,6 +44,7 @@ class HeartbeatThread:
         self._phase = Phase.STARTING
         self._wake = threading.Event()
         self._stopped = False
+        self._report_due = False  # at once
         self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
 
     def start(self) -> None:
@@ -58,6 +59,11 @@ class HeartbeatThread:
     def enter(self, phase: Phase) -> None:
         """Move on to a phase, and beat at once."""
         self._phase = phase
+        self._wake.set()
+
+    def report_soon(self) -> None:
+        """Call `report` now, not only when it is due."""
+        self._report_due = True
         self._wake.set()
 
     def stop(self) -> None:
@@ -76,10 +82,13 @@ class HeartbeatThread:
             self._wake.clear()
             self._beat()
             now = time.monotonic()
-            if self._phase is not Phase.STARTING and now >= next_report:
+            if self._phase is not Phase.STARTING and (self._report_due or now >= next_report):
+                self._report_due = False
                 next_report = now + self._report_secs
                 try:
-                    self._report()
+                    secs = self._report()
+                    if secs is not None:
+                        next_report = now + min(secs, self._report_secs)
                 except Exception as error:
                     log.error("heartbeat_report_failed", error=error, exc_info=error)
             again = self._look()

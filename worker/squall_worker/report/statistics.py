@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from squall_common.cluster.values import ExecutorStats, WorkerHeartbeat
+from squall_common.cluster.values import ExecutorStats, WorkerDrained, WorkerHeartbeat
 from squall_common.daemon.clock import Clock
 from squall_common.topology.model import Executor
 
@@ -35,12 +35,14 @@ class StatsReport:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         began: float,
+        drained: Callable[[], WorkerDrained | None] = lambda: None,
     ) -> None:
-        """`stats` is called on `loop`, and its result fits a heartbeat (EXECUTORS_MAX); `began` is
-        when the worker began, on the clock's monotonic time."""
+        """`stats` and `drained` are called on `loop`, and the result of `stats` fits a heartbeat
+        (EXECUTORS_MAX); `began` is when the worker began, on the clock's monotonic time."""
         self._topology_id = topology_id
         self._executors = tuple(executors)
         self._read_stats = stats
+        self._read_drained = drained
         self._loop = loop
         self._clock = clock
         self._began = began
@@ -51,8 +53,10 @@ class StatsReport:
         """The current heartbeat, from any thread but the loop's; its statistics are the previous
         ones if the loop is stuck or has ended."""
         taken = threading.Event()
+        drained: list[WorkerDrained | None] = []
 
         def snapshot() -> None:
+            drained.append(self._read_drained())
             now = self._clock.monotonic()
             if now >= self._next_read:
                 self._stats = self._read_stats()
@@ -69,4 +73,5 @@ class StatsReport:
             {executor: stats.get(executor) for executor in self._executors},
             int(self._clock.time()),
             int(self._clock.monotonic() - self._began),
+            drained[0] if drained else None,  # only what was found now: a stuck loop may be busy
         )

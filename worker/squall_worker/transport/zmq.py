@@ -325,6 +325,12 @@ class ZmqTransport:
         known = self._peers.get(peer)
         return 0 if known is None else known.link.backlog_bytes
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way: the peers have acknowledged everything that was sent, and
+        the engine has taken everything that arrived."""
+        return not self._inbox and all(peer.link.settled for peer in self._peers.values())
+
     def set_wakeup(self, wakeup: Callable[[], None], listener: Listener | None = None) -> None:
         """See `Transport.set_wakeup`."""
         self._wakeup = wakeup

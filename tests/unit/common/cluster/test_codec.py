@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from squall_common.cluster.values import (
     SupervisorInfo,
     TopologyHistory,
     TopologyStatus,
+    WorkerDrained,
     WorkerHeartbeat,
 )
 from squall_common.topology.model import Executor, WorkerSlot
@@ -139,6 +141,11 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
             time_secs=2**33,
             uptime_secs=60,
         ),
+    ),
+    (
+        codec.encode_heartbeat,
+        codec.decode_heartbeat,
+        WorkerHeartbeat("wc-1-17", {}, 17, 60, drained=WorkerDrained(2**40, "9-1", 2**33)),
     ),
     (codec.encode_error, codec.decode_error, ErrorInfo("Traceback ...", 17, "a", 6700)),
     (codec.encode_error, codec.decode_error, ErrorInfo("", 0)),
@@ -258,6 +265,17 @@ def test_the_bytes_of_an_assignment() -> None:
     )  # fmt: skip
     decoded = codec.decode_assignment("/p", raw)
     assert decoded == Assignment("d", {"s": "h"}, {Executor(3, 4): WorkerSlot("s", 6700)})
+
+
+def test_whether_a_worker_has_drained_is_read_without_its_statistics() -> None:
+    drained = WorkerDrained(2**40, "9-1", 12)
+    beat = WorkerHeartbeat("wc-1-17", {Executor(1, 1): SPOUT}, 17, 60, drained)
+    data = codec.encode_heartbeat(beat)
+    assert codec.decode_drained("/p", data) == drained
+    busy = codec.encode_heartbeat(replace(beat, drained=None))
+    assert codec.decode_drained("/p", busy) is None
+    with pytest.raises(codec.CorruptStateError):
+        codec.decode_drained("/p", codec.zip_bytes(b"\x0b\x00"))
 
 
 def test_a_heartbeat_of_storm_2_has_its_time_in_an_i32() -> None:

@@ -8,12 +8,15 @@ import pytest
 
 from squall_common.cluster.values import SupervisorInfo
 from squall_common.cluster.worker_exits import (
+    COUNTS_KEY,
     META_KEY,
     TEXT_CHARS_MAX,
     WorkerExit,
     latest,
     parse,
     serialize,
+    serialize_counts,
+    total_counts,
 )
 
 EXIT = WorkerExit(1_700_000_100, "node-1", 6700, "killed by SIGSEGV", "about to die of 7")
@@ -47,3 +50,12 @@ def test_of_several_nodes_the_last_exit_counts() -> None:
     later = WorkerExit(1_700_000_200, "node-2", 6701, "exited with status 1", "")
     listed = [supervisor(serialize({"words-1-17": one})) for one in (EXIT, later, EXIT)]
     assert latest([*listed, supervisor(None)]) == {"words-1-17": later}
+
+
+def test_the_numbers_of_all_nodes_are_added_and_nonsense_counts_as_none() -> None:
+    texts = [serialize_counts({"t": 2, "u": 1}), serialize_counts({"t": 3}), "[1]", '{"t": "x"}']
+    supervisors = [
+        SupervisorInfo(0, "node", f"sup-{i}", scheduler_meta={COUNTS_KEY: text})
+        for i, text in enumerate(texts)
+    ]
+    assert total_counts([*supervisors, supervisor(None)]) == {"t": 5, "u": 1}

@@ -10,7 +10,7 @@ import pytest
 from tests.support.archives import TOOLS, Entry, zip_bytes
 from tests.support.nimbus_service import LocalNimbus, eventually, topology
 
-from squall_common.cluster.values import TopologyStatus
+from squall_common.cluster.values import TopologyStatus, WorkerDrained, WorkerHeartbeat
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.topologies import submit
@@ -350,6 +350,54 @@ async def test_a_kill_without_wait_is_done_when_it_returns(nimbus) -> None:
     assert again in await nimbus.state.storms()
 
 
+async def report_drained(nimbus: LocalNimbus, topology_id: str, work: int = 5) -> int | None:
+    """Heartbeats as of workers that have nothing in flight; returns the zxid that they name."""
+    found = await nimbus.state.storm_and_zxid(topology_id)
+    assigned = await nimbus.state.assignment(topology_id)
+    if found is None or assigned is None:
+        return None
+    for slot, executors in assigned[0].slots().items():
+        drained = WorkerDrained(found[1], f"run-{slot.port}", work)
+        beat = WorkerHeartbeat(topology_id, dict.fromkeys(executors), 1, 1, drained)
+        nimbus.state.put_worker_beat_nowait(slot, beat)
+    return found[1]
+
+
+@pytest.mark.parametrize("verb", ["kill", "rebalance"])
+async def test_a_wait_without_a_time_ends_when_every_worker_has_drained(nimbus, verb) -> None:
+    """The message timeout, the cap, is an hour."""
+    topology_id = await nimbus.submit(
+        conf={"topology.workers": 2, "topology.message.timeout.secs": 3600}
+    )
+    zxids = {await report_drained(nimbus, topology_id)}  # from before: these say nothing
+    if verb == "kill":
+        await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions())
+    else:
+        await nimbus.call("rebalance", "wordcount", storm.RebalanceOptions())
+    # Longer than two looks: nothing is known of the workers since the wait began.
+    await asyncio.sleep(1.2)
+    waiting = {"kill": TopologyStatus.KILLED, "rebalance": TopologyStatus.REBALANCING}[verb]
+    assert (await base(nimbus, topology_id)).status is waiting
+
+    async def done() -> bool:
+        found = await base(nimbus, topology_id)
+        if found is None or found.status is TopologyStatus.ACTIVE:
+            return True
+        zxids.add(await report_drained(nimbus, topology_id))
+        return False
+
+    await eventually(done, "the wait has ended")
+    assert len(zxids - {None}) >= 3, "the workers were not asked a second time"
+
+
+async def test_a_time_that_was_asked_for_is_waited_in_full(nimbus) -> None:
+    topology_id = await nimbus.submit()
+    await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
+    await report_drained(nimbus, topology_id)
+    await asyncio.sleep(1.2)
+    assert (await base(nimbus, topology_id)).status is TopologyStatus.KILLED
+
+
 async def test_a_second_kill_restarts_the_wait(nimbus) -> None:
     await nimbus.submit()
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
@@ -417,7 +465,11 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
         (storm.RebalanceOptions(num_workers=0), "from 1 to 65536 workers"),
         (storm.RebalanceOptions(num_workers=2**31 - 1), "from 1 to 65536 workers"),
         (storm.RebalanceOptions(wait_secs=-1), "negative"),
-        (storm.RebalanceOptions(num_executors={"nobody": 2}), "no component 'nobody'"),
+        (
+            storm.RebalanceOptions(num_executors={"nobody": 2}),
+            "no component 'nobody'; it has count",
+        ),
+        (storm.RebalanceOptions(num_executors={"cuont": 2}), "did you mean 'count'?"),
         (
             storm.RebalanceOptions(num_executors={"count": 3}),
             "tasks=N in the builder",

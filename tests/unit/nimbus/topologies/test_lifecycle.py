@@ -11,6 +11,8 @@ from squall_nimbus.topologies.lifecycle import (
     Assign,
     Deactivate,
     DoRebalance,
+    Drained,
+    DrainReported,
     Event,
     Kill,
     LeadershipGained,
@@ -53,6 +55,8 @@ EVENTS: list[Event] = [
     DoRebalance(),
     Kill(3),
     Remove(),
+    DrainReported(),
+    Drained(),
     LeadershipGained(),
     MonitorDue(),
 ]
@@ -112,8 +116,8 @@ def test_activate_and_deactivate_in_the_same_state_write_nothing() -> None:
     assert run(INACTIVE, Deactivate()) == ()
 
 
-def test_kill_waits_the_message_timeout_by_default() -> None:
-    assert run(ACTIVE, Kill())[1] == Schedule(Remove(), TIMEOUT_SECS)
+def test_kill_waits_by_default_until_drained_and_at_most_the_message_timeout() -> None:
+    assert run(ACTIVE, Kill())[1] == Schedule(Remove(), TIMEOUT_SECS, or_drained=True)
     killed = after(ACTIVE, Kill(0))
     assert killed.action_options == KillOptions(0)
     assert run(ACTIVE, Kill(0))[1] == Schedule(Remove(), 0)
@@ -137,6 +141,21 @@ def test_a_new_leader_schedules_pending_events() -> None:
     assert run(REBALANCING, LeadershipGained()) == (Schedule(DoRebalance(), 7),)
 
 
+@pytest.mark.parametrize(
+    ("base", "event"), [(KILLED, Remove()), (REBALANCING, DoRebalance())], ids=["kill", "rebalance"]
+)
+def test_a_drained_topology_ends_only_a_wait_without_a_time(
+    base: StormBase, event: Remove | DoRebalance
+) -> None:
+    assert run(base, Drained()) == ()  # somebody asked for a time: it is waited in full
+    assert base.action_options is not None
+    open_end = replace(base, action_options=replace(base.action_options, wait_secs=None))
+    assert run(open_end, Drained()) == (Schedule(event, 0),)
+    assert run(open_end, LeadershipGained()) == (Schedule(event, TIMEOUT_SECS, or_drained=True),)
+    # The workers are asked again by writing the same status anew.
+    assert run(open_end, DrainReported()) == (WriteBase(open_end),)
+
+
 def test_remove_removes() -> None:
     assert run(KILLED, Remove()) == (RemoveTopology(),)
 
@@ -150,12 +169,11 @@ def test_a_rebalance_remembers_the_status_and_its_options() -> None:
         assert schedule == Schedule(DoRebalance(), 7)
 
 
-def test_a_rebalance_without_a_wait_takes_the_message_timeout() -> None:
+def test_a_rebalance_waits_by_default_until_drained_and_at_most_the_message_timeout() -> None:
     write, schedule = run(ACTIVE, Rebalance(RebalanceOptions()))
-    assert schedule == Schedule(DoRebalance(), TIMEOUT_SECS)
+    assert schedule == Schedule(DoRebalance(), TIMEOUT_SECS, or_drained=True)
     assert isinstance(write, WriteBase)
-    # Stored, so that a new leader waits as long.
-    assert write.base.action_options == RebalanceOptions(wait_secs=TIMEOUT_SECS)
+    assert write.base.action_options == RebalanceOptions()
 
 
 def test_do_rebalance_applies_the_numbers_and_restores_the_status() -> None:

@@ -22,7 +22,9 @@ from squall_supervisor.slots.worker_end import (
     Cause,
     cause_of,
     describe_end,
+    describe_overdue,
     headline,
+    is_overdue,
     last_lines,
     reason_of,
 )
@@ -61,6 +63,19 @@ def test_an_end_wanted_by_the_supervisor_is_not_an_error_however_it_happened() -
     assert ends(-9, State.KILL, Unassigned()).asked
     assert ends(0, State.KILL_BLOB_UPDATE).asked
     assert ends(-9, RELAUNCH, RestartRequested()).asked
+
+
+def test_a_worker_that_is_killed_because_it_does_not_stop_in_time_is_reported() -> None:
+    asked = Step(0.0, RUNS, Unassigned(), State.KILL)
+    overdue = Step(3.0, State.KILL, GraceOver(), State.KILL)
+    exited = Step(3.1, State.KILL, WorkerExited("w", -9), State.KILL)
+    assert is_overdue([asked, overdue, exited])
+    assert not is_overdue([asked, exited])
+    assert not is_overdue([asked, overdue, exited, asked, exited])  # an earlier worker's
+    text = describe_overdue("node-1:6700", -9, 3.0)
+    assert "node-1:6700" in text
+    assert "killed by SIGKILL" in text
+    assert "within 3 s (supervisor.worker.shutdown.sleep.secs)" in text
 
 
 def test_a_worker_ended_for_trouble_is_an_error_with_the_reason() -> None:
@@ -193,3 +208,17 @@ def test_the_last_exit_of_each_topology_is_kept_for_a_day() -> None:
     assert exits.listed(1001 + 86_400) == {"a": new}
     exits.note("c", new)
     assert set(exits.listed(2001)) == {"a", "c"}
+
+
+def test_exits_are_counted_for_a_day_and_each_one_once() -> None:
+    exits = RecentExits(topologies_max=2)
+    first, second = (WorkerExit(at, "h", 6700, "killed by SIGKILL", "") for at in (1000, 2000))
+    exits.note("a", first)
+    exits.note("a", second)
+    exits.note("a", second, amends=True)  # the kernel killed it, as is found out later
+    exits.note("b", second)
+    assert exits.counts(2001) == {"a": 2, "b": 1}
+    assert exits.counts(1001 + 86_400) == {"a": 1, "b": 1}
+    assert exits.counts(2001 + 86_400) == {}
+    exits.note("c", second)
+    assert set(exits.counts(2001)) == {"b", "c"}

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from squall_common.cluster.values import ExecutorStats, SpoutStats
+from squall_common.cluster.values import (
+    ExecutorStats,
+    SpoutStats,
+    WorkerDrained,
+    WorkerHeartbeat,
+)
 from squall_common.daemon.clock import SystemClock
 from squall_common.daemon.heartbeat_file import Phase, read_heartbeat
 from squall_common.topology.model import Executor
@@ -88,6 +93,40 @@ def test_a_report_that_fails_is_logged_and_tried_again(
     wait_until(lambda: len(calls) >= 2)
     thread.stop()
     assert "heartbeat_report_failed" in caplog.text
+
+
+def test_a_report_can_be_asked_for_and_may_shorten_the_time_to_the_next(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def report() -> float | None:
+        calls.append(1)
+        return 0.01 if len(calls) < 4 else None
+
+    thread = HeartbeatThread(
+        tmp_path / "heartbeat", beat_secs=0.01, report_secs=3600, turn_age_secs=lambda: 0.0,
+        report=report,
+    )  # fmt: skip
+    thread.start()
+    thread.enter(Phase.RUNNING)
+    wait_until(lambda: len(calls) == 4)
+    thread.report_soon()
+    wait_until(lambda: len(calls) == 5)
+    thread.stop()
+
+
+async def test_only_a_drain_that_was_seen_now_is_reported() -> None:
+    drained = WorkerDrained(9, "1-1", 5)
+    clock = SystemClock()
+    report = StatsReport(
+        "wc-1-1", [], dict, loop=asyncio.get_running_loop(), clock=clock, began=clock.monotonic(),
+        drained=lambda: drained,
+    )  # fmt: skip
+    assert (await asyncio.to_thread(report.heartbeat)).drained == drained
+    beats: list[WorkerHeartbeat] = []
+    thread = threading.Thread(target=lambda: beats.append(report.heartbeat()))
+    thread.start()
+    thread.join()  # the loop is stuck meanwhile
+    assert beats[0].drained is None
 
 
 async def test_a_stuck_loop_reports_its_last_statistics() -> None:

@@ -1,0 +1,149 @@
+"""What topologies did within the last ten minutes and what is wrong with them, for `storm list`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from squall_cli.nimbus import ask_nimbus
+from squall_common.config.options.typed import ClientOptions
+from squall_common.errors import NimbusError
+
+if TYPE_CHECKING:
+    from squall_common.client.nimbus import NimbusClient
+    from squall_thrift import storm
+
+WINDOW_SECS = 600
+_WINDOW = str(WINDOW_SECS)
+_AT_ONCE = 8  # topologies that are asked about at the same time
+# Values of HEALTH that need no explanation.
+_WELL = frozenset({"", "ok", "starting"})
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Counts of one topology within `secs`, which is shorter than the window if it began later."""
+
+    secs: int
+    emitted: int
+    acked: int  # messages of spouts, like `failed`
+    failed: int
+    complete_ms: float | None  # None: no message was acked
+
+    @property
+    def emitted_per_sec(self) -> float:
+        return round(self.emitted / self.secs, 1)
+
+    @property
+    def acked_per_sec(self) -> float:
+        return round(self.acked / self.secs, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why something is wrong. `component` and `time_secs` are None if no component reported it."""
+
+    reason: str
+    component: str | None = None
+    time_secs: int | None = None  # since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is known beyond a topology's summary. `activity` is None if Nimbus cannot say."""
+
+    activity: Activity | None = None
+    problem: Problem | None = None
+
+
+def activity_of(page: storm.TopologyPageInfo) -> Activity:
+    """The counts on a topology's page."""
+    from squall_thrift import storm
+
+    stats = page.topology_stats or storm.TopologyStats()
+    oldest = max([one.uptime_secs or 0 for one in page.workers or ()], default=0)
+    acked = (stats.window_to_acked or {}).get(_WINDOW, 0)
+    latency = (stats.window_to_complete_latencies_ms or {}).get(_WINDOW, 0.0)
+    return Activity(
+        secs=max(1, min(WINDOW_SECS, oldest)),
+        emitted=(stats.window_to_emitted or {}).get(_WINDOW, 0),
+        acked=acked,
+        failed=(stats.window_to_failed or {}).get(_WINDOW, 0),
+        complete_ms=round(latency, 1) if acked else None,
+    )
+
+
+def is_wrong(summary: storm.TopologySummary, activity: Activity | None) -> bool:
+    """Whether a reason is wanted: tasks do not run, messages fail, or workers end unexpectedly."""
+    failed = activity is not None and activity.failed > 0
+    return (summary.health or "") not in _WELL or failed or bool(summary.restarts)
+
+
+def problem_of(
+    summary: storm.TopologySummary,
+    activity: Activity | None,
+    errors: Mapping[str, Sequence[storm.ErrorInfo]],
+) -> Problem:
+    """The reason to show: the newest error that a component or a supervisor reported."""
+    found = [(one, component) for component, some in errors.items() for one in some]
+    if found:
+        newest, component = max(found, key=lambda pair: pair[0].error_time_secs)
+        return Problem(_headline(newest.error), component, newest.error_time_secs)
+    if (summary.health or "") not in _WELL:
+        return Problem(summary.sched_status or summary.health or "")
+    if activity is not None and activity.failed:
+        return Problem("messages failed or timed out, and no component reported an error")
+    return Problem("a worker ended unexpectedly")
+
+
+def _headline(error: str) -> str:
+    """The last line of a traceback, which names the error."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
+
+
+def read_topologies(
+    options: ClientOptions,
+) -> list[tuple[storm.TopologySummary, Findings]]:
+    """All topologies with what is known about them, by name, over one connection. Raises
+    NimbusError."""
+
+    async def ask(client: NimbusClient) -> list[tuple[storm.TopologySummary, Findings]]:
+        summaries = sorted(await client.call("getTopologySummaries"), key=lambda one: one.name)
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def find(summary: storm.TopologySummary) -> Findings:
+            async with turns:
+                return await _find(client, summary)
+
+        found = await asyncio.gather(*map(find, summaries))
+        return list(zip(summaries, found, strict=True))
+
+    return ask_nimbus(options, ask, "getTopologySummaries")
+
+
+async def _find(client: NimbusClient, summary: storm.TopologySummary) -> Findings:
+    """Ask for what the summary does not say. What Nimbus cannot answer is left out: the topology
+    may have ended, or its code may not be on this Nimbus."""
+    from squall_thrift import storm
+    from squall_thrift.client import ThriftApplicationError
+
+    activity, problem = None, None
+    try:
+        page = await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
+        activity = activity_of(page)
+        if is_wrong(summary, activity):
+            options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ONE)
+            info = await client.call("getTopologyInfoWithOpts", summary.id, options)
+            problem = problem_of(summary, activity, info.errors or {})
+    except (
+        NimbusError,
+        ThriftApplicationError,
+        storm.NotAliveException,
+        storm.AuthorizationException,
+    ):
+        if problem is None and is_wrong(summary, activity):
+            problem = problem_of(summary, activity, {})
+    return Findings(activity, problem)

@@ -1,0 +1,147 @@
+"""Whether a worker whose spouts are off has anything left to do."""
+
+import asyncio
+import threading
+
+from squall import Bolt, Spout, TopologyBuilder
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.topology.model import WorkerSlot
+from squall_common.topology.prepared import prepare
+from squall_engine.embed import EmbeddedEngine, EngineSettings
+
+
+class Once(Spout):
+    """Emits a number, tracked or not."""
+
+    outputs = ["n"]
+
+    def __init__(self, tracked):
+        self.tracked = tracked
+
+    def open(self, conf, context):
+        self.emitted = False
+
+    def next_tuple(self):
+        if not self.emitted:
+            self.emitted = True
+            self.emit([1], message_id=1 if self.tracked else None)
+
+
+class Ends(Bolt):
+    def execute(self, tup):
+        pass
+
+
+class Holds(Bolt):
+    """Keeps a tuple until it is let go."""
+
+    auto_ack = False
+
+    def prepare(self, conf, context):
+        self.held = []
+
+    def execute(self, tup):
+        self.held.append(tup)
+
+    def let_go(self):
+        while self.held:
+            self.ack(self.held.pop())
+
+
+class Waits(Spout):
+    """Its thread stays in next_tuple."""
+
+    blocking = True
+    outputs = ["n"]
+
+    def open(self, conf, context):
+        self.go_on = threading.Event()
+        self.asked = threading.Event()
+
+    def next_tuple(self):
+        self.asked.set()
+        self.go_on.wait(20)
+
+
+async def running(spout, bolt, **conf):
+    builder = TopologyBuilder()
+    builder.spout("source", spout)
+    builder.bolt("end", bolt).shuffle("source")
+    stored = normalize_topology_conf({"topology.workers": 1, **conf}, default_conf(), name="test")
+    prepared = prepare(builder.build(), stored)
+    engine = EmbeddedEngine(
+        EngineSettings(
+            prepared=prepared,
+            topology_id="test-1-1",
+            slot=WorkerSlot("test", 1),
+            executors=prepared.executors,
+            daemon_conf=default_conf(),
+        )
+    )
+    await engine.start()
+    engine.set_active(True)
+    return engine
+
+
+async def until(engine, condition):
+    async with asyncio.timeout(60):
+        await engine.run_until(condition)
+
+
+async def test_a_worker_with_active_spouts_is_not_drained():
+    engine = await running(Once(tracked=True), Ends())
+    try:
+        (spout,) = engine.users("source")
+        await until(engine, lambda: spout.emitted and engine.is_drained())
+        assert engine.work_when_drained() is None
+        engine.set_active(False)
+        work = engine.work_when_drained()
+        assert work is not None
+        assert work >= 3  # emitted, executed, acked
+        assert engine.work_when_drained() == work
+    finally:
+        await engine.stop(0)
+
+
+async def test_an_unacked_tuple_of_an_untracked_message_is_in_flight():
+    """The spout has nothing pending, so only the bolt knows of it."""
+    engine = await running(Once(tracked=False), Holds())
+    try:
+        (bolt,) = engine.users("end")
+        await until(engine, lambda: bolt.held)
+        engine.set_active(False)
+        assert engine.is_drained()
+        assert engine.work_when_drained() is None
+        bolt.let_go()
+        await until(engine, lambda: engine.work_when_drained() is not None)
+    finally:
+        await engine.stop(0)
+
+
+async def test_a_call_on_a_thread_is_in_flight():
+    engine = await running(Waits(), Ends())
+    (spout,) = engine.users("source")
+    try:
+        assert await asyncio.to_thread(spout.asked.wait, 60)
+        engine.set_active(False)
+        assert engine.is_drained()
+        assert engine.work_when_drained() is None
+        spout.go_on.set()
+        await until(engine, lambda: engine.work_when_drained() is not None)
+    finally:
+        spout.go_on.set()
+        await engine.stop(0)
+
+
+async def test_a_bolt_with_ticks_gets_one_first():
+    """It may keep what it has acked until its next tick."""
+    engine = await running(Once(tracked=True), Ends(), **{"topology.tick.tuple.freq.secs": 1})
+    try:
+        (spout,) = engine.users("source")
+        await until(engine, lambda: spout.emitted and engine.is_drained())
+        engine.set_active(False)
+        began = engine.now()
+        await until(engine, lambda: engine.work_when_drained() is not None)
+        assert engine.now() - began >= 1.0
+    finally:
+        await engine.stop(0)
