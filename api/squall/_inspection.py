@@ -20,6 +20,7 @@ from squall_common.component.component import (
     Spout,
     Stream,
 )
+from squall_common.component.methods import mode_problem
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
 from squall_common.topology.construction import (
@@ -84,8 +85,10 @@ def _class_problems(component: Component) -> list[str]:
     problems = []
     base: type[Component] = Spout if isinstance(component, Spout) else Bolt
     methods = ("next_tuple",) if base is Spout else ("execute", "execute_batch", "execute_columns")
-    if all(getattr(cls, m, None) is getattr(base, m, None) for m in methods):
-        problems.append(f"{cls.__name__} does not define {methods[0]}()")
+    problem = mode_problem(component)
+    if problem is not None:
+        why, hint = problem
+        problems.append(f"{cls.__name__} {why}" + (f": {hint}" if hint else ""))
     for method in methods:
         function = getattr(cls, method, None)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from squall_common.component.component import Bolt, ShellWrapper, Spout
+from squall_common.component.methods import defines, mode_problem
 from squall_common.errors import SquallError, describe
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import (
@@ -77,36 +78,31 @@ def feed_of(user: Any, component_id: str, task: int) -> InvocationMode:
 
     if isinstance(getattr(user, "feed", None), InvocationMode):
         return user.feed  # type: ignore[no-any-return]
+    problem = mode_problem(user)
+    if problem is not None:
+        raise refuse(*problem)
     if isinstance(user, Spout):
-        if not _defines(user, "next_tuple", Spout):
-            raise refuse("does not define next_tuple()")
-        is_async = inspect.iscoroutinefunction(user.next_tuple)
-        if is_async and user.blocking:
-            raise refuse("is blocking, and its next_tuple() is async: choose one")
-        if is_async:
-            return InvocationMode.ASYNC_NEXT_TUPLE
-        return InvocationMode.THREAD_NEXT_TUPLE if user.blocking else InvocationMode.NEXT_TUPLE
-    if _defines(user, "execute_columns", Bolt):
-        if inspect.iscoroutinefunction(user.execute_columns):
-            raise refuse("has an async execute_columns()", "make execute() async instead")
-        if user.blocking:
-            raise refuse("is blocking and has execute_columns()", "define execute() instead")
+        return _mode(user, "next_tuple", _NEXT_TUPLE)
+    if defines(user, "execute_columns"):
         return InvocationMode.COLUMNS
-    if _defines(user, "execute_batch", Bolt):
-        if inspect.iscoroutinefunction(user.execute_batch):
-            raise refuse("has an async execute_batch()", "make execute() async instead")
-        if user.blocking:
-            raise refuse("is blocking and has execute_batch()", "define execute() instead")
-        return InvocationMode.BATCH
-    if not _defines(user, "execute", Bolt):
-        raise refuse("does not define execute()")
-    if inspect.iscoroutinefunction(user.execute):
-        if user.blocking:
-            raise refuse("is blocking, and its execute() is async: choose one")
-        return InvocationMode.ASYNC
-    return InvocationMode.THREAD if user.blocking else InvocationMode.SYNC
+    if defines(user, "execute_batch"):
+        return _mode(user, "execute_batch", _BATCH)
+    return _mode(user, "execute", _EXECUTE)
 
 
-def _defines(user: object, name: str, base: type) -> bool:
-    mine = getattr(type(user), name, None)
-    return mine is not None and mine is not getattr(base, name, None)
+# Each as it is called on the loop, awaited, and called on a thread.
+_NEXT_TUPLE = (
+    InvocationMode.NEXT_TUPLE,
+    InvocationMode.ASYNC_NEXT_TUPLE,
+    InvocationMode.THREAD_NEXT_TUPLE,
+)
+_BATCH = (InvocationMode.BATCH, InvocationMode.ASYNC_BATCH, InvocationMode.THREAD_BATCH)
+_EXECUTE = (InvocationMode.SYNC, InvocationMode.ASYNC, InvocationMode.THREAD)
+
+
+def _mode(
+    user: Spout | Bolt, method: str, modes: tuple[InvocationMode, InvocationMode, InvocationMode]
+) -> InvocationMode:
+    if inspect.iscoroutinefunction(getattr(user, method)):
+        return modes[1]
+    return modes[2] if user.blocking else modes[0]

@@ -53,7 +53,8 @@ class Component(Remembering):
 
     #: The output fields, or a dict of streams: `{"default": ["word"], "errors": Stream(["why"])}`.
     outputs: Outputs = ()
-    #: Run each task of this component in a separate thread, because it blocks.
+    #: Run each task of this component in a separate thread, because it blocks: `next_tuple`,
+    #: `execute` or `execute_batch`. Not together with `async def` or `execute_columns`.
     blocking: bool = False
     #: The component's own configuration: options that can be set for one component
     #: (`{"topology.tick.tuple.freq.secs": 5}`), and keys of your own. The constructor may set it.
@@ -262,7 +263,15 @@ class Bolt(Component):
     By default, tuples that `execute` emits are anchored to its input tuple, which is acked when
     `execute` returns and failed when it raises. `execute` may be `async def`; then many tuples are
     processed concurrently. A bolt may define `execute_batch(self, tuples)` or, for the hottest
-    paths, `execute_columns(self, columns)` instead.
+    paths, `execute_columns(self, columns)` instead. `execute_batch` may be `async def`, or run on
+    the bolt's own thread with `blocking = True`, which suits a bolt that writes to a database:
+
+        class Store(Bolt):
+            blocking = True
+
+            def execute_batch(self, tuples):
+                with self.database:  # one transaction for all
+                    self.database.executemany(INSERT, [tup.values for tup in tuples])
     """
 
     _calls = (
@@ -293,11 +302,12 @@ class Bolt(Component):
         """Process one tuple."""
         raise NotImplementedError(f"{type(self).__name__} does not define execute()")
 
-    def execute_batch(self, tuples: list[Tuple]) -> None:
-        """Process a batch of tuples from one source. In a bolt that defines this method, `execute`
-        is not called, and `emit` must be given its `anchors`. When the method returns, tuples that
-        were not failed are acked (with `auto_ack`); when it raises, tuples that were neither acked
-        nor failed fail."""
+    def execute_batch(self, tuples: list[Tuple]) -> Any:
+        """Process a batch of tuples from one source: those that are waiting, up to 1,024 (with
+        `async def`, up to `topology.bolt.async.concurrency`). In a bolt that defines this method,
+        `execute` is not called, and `emit` must be given its `anchors`. When the method returns,
+        tuples that were not failed are acked (with `auto_ack`); when it raises, tuples that were
+        neither acked nor failed fail."""
         raise NotImplementedError(f"{type(self).__name__} does not define execute_batch()")
 
     def execute_columns(self, columns: Columns) -> None:

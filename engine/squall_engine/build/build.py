@@ -76,7 +76,11 @@ def build_task(host: BuildHost, task: int) -> Built:
     feed = feed_of(user, component.id, task)
     conf = component_conf(host.worker_context.conf, component.conf)
     context = TopologyContext(host.worker_context, task, conf)
-    threaded = feed in (InvocationMode.THREAD, InvocationMode.THREAD_NEXT_TUPLE)
+    threaded = feed in (
+        InvocationMode.THREAD,
+        InvocationMode.THREAD_BATCH,
+        InvocationMode.THREAD_NEXT_TUPLE,
+    )
     outputs = _outputs(host, component, task, context, shared=not threaded)
     ledger = host.ledger.fresh() if threaded else host.ledger
     emitter = Emitter(

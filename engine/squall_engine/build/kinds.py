@@ -29,7 +29,13 @@ from squall_engine.core import (
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks
-from squall_engine.tasks.async_ import CURRENT, AsyncBolt, AsyncSpout, WakingSpoutCollector
+from squall_engine.tasks.async_ import (
+    CURRENT,
+    AsyncBatchBolt,
+    AsyncBolt,
+    AsyncSpout,
+    WakingSpoutCollector,
+)
 from squall_engine.tasks.base import Host, Task, TaskParts
 from squall_engine.tasks.bolt import BatchBolt, BoltTask, ColumnBolt, SyncBolt
 from squall_engine.tasks.in_hand import InHand
@@ -38,11 +44,16 @@ from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import (
     LockedBoltCollector,
     LockedSpoutCollector,
+    ThreadBatchBolt,
     ThreadBolt,
     ThreadSpout,
 )
 
 _CALLS_MIN = 256
+_BATCH_RULE = (
+    "in execute_batch, emit(values, anchors=...) must name the tuples that the values come from, "
+    "or () for none"
+)
 
 Anchors = Callable[[], tuple[Tuple, ...]]  # the anchors of an emit that names none
 OnSettled = Callable[[Tuple, bool], None]  # the tuple, and whether it failed
@@ -247,13 +258,8 @@ def _column_bolt(fresh: Fresh) -> BoltTask:
 
 def _batch_bolt(fresh: Fresh) -> BoltTask:
     bolt, blame = BatchBolt(fresh.parts), fresh.blame
-    anchors = _must_name(
-        fresh,
-        "in execute_batch, emit(values, anchors=...) must name the tuples that the values "
-        "come from, or () for none",
-    )
     bolt.auto_ack = fresh.auto_ack
-    bolt.calls = _careful_calls(fresh, bolt, blame, anchors)
+    bolt.calls = _careful_calls(fresh, bolt, blame, _must_name(fresh, _BATCH_RULE))
     fresh.bind(_noting(bolt.calls, blame))
     return bolt
 
@@ -276,9 +282,26 @@ def _async_bolt(fresh: Fresh) -> BoltTask:
     return bolt
 
 
+def _async_batch_bolt(fresh: Fresh) -> BoltTask:
+    bolt, blame = AsyncBatchBolt(fresh.parts), fresh.blame
+    bolt.auto_ack = fresh.auto_ack
+    bolt.concurrency = fresh.options.topology_bolt_async_concurrency
+    bolt.calls = _careful_calls(fresh, bolt, blame, _must_name(fresh, _BATCH_RULE))
+    fresh.bind(_noting(bolt.calls, blame))
+    return bolt
+
+
 def _thread_bolt(fresh: Fresh) -> BoltTask:
-    bolt, blame = ThreadBolt(fresh.parts), fresh.blame
-    anchors = _current(fresh, lambda: bolt.current)
+    bolt = ThreadBolt(fresh.parts)
+    return _on_thread(fresh, bolt, _current(fresh, lambda: bolt.current))
+
+
+def _thread_batch_bolt(fresh: Fresh) -> BoltTask:
+    return _on_thread(fresh, ThreadBatchBolt(fresh.parts), _must_name(fresh, _BATCH_RULE))
+
+
+def _on_thread(fresh: Fresh, bolt: ThreadBolt, anchors: Anchors) -> BoltTask:
+    blame = fresh.blame
     bolt.auto_ack = fresh.auto_ack
     bolt.calls = _careful_calls(fresh, bolt, blame, anchors)
     noting = _noting(bolt.calls, blame)
@@ -302,7 +325,9 @@ _BOLTS: dict[InvocationMode, Callable[[Fresh], BoltTask]] = {
     InvocationMode.COLUMNS: _column_bolt,
     InvocationMode.BATCH: _batch_bolt,
     InvocationMode.ASYNC: _async_bolt,
+    InvocationMode.ASYNC_BATCH: _async_batch_bolt,
     InvocationMode.THREAD: _thread_bolt,
+    InvocationMode.THREAD_BATCH: _thread_batch_bolt,
     InvocationMode.SHELL_BOLT: _shell_bolt,
 }
 

@@ -118,7 +118,7 @@ class CallsUnderWay:
                 if tup is not None:
                     frame = frames.get(task.thread_id)
                     given = partial(_describe, tup, self._built)
-                    yield _call(one, "execute", given, (tup,), _of_thread(frame), roots_of(tup))
+                    yield _call(one, task.called, given, (tup,), _of_thread(frame), roots_of(tup))
             elif isinstance(task, ThreadSpout):
                 frame = frames.get(task.thread_id)
                 asked = task.asked
@@ -136,7 +136,7 @@ class CallsUnderWay:
                 for tup, flying in list(task._flying.items())[:_COROUTINES_MAX]:
                     frames = _of_coroutine(flying)
                     given = partial(_describe, tup, self._built)
-                    yield _call(one, "execute", given, (tup,), frames, roots_of(tup))
+                    yield _call(one, task.called, given, (tup,), frames, roots_of(tup))
             elif isinstance(task, AsyncSpout) and _has_own_limit(one):
                 asking = task._asking
                 waits = None if asking is None else getattr(asking.get_coro(), "cr_await", None)

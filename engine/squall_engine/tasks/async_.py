@@ -42,6 +42,7 @@ def asked_to_end() -> bool:
 class AsyncBolt(BoltTask):
     """`async def execute(tup)`."""
 
+    called = "execute"
     calls: BoltCollector[Tuple]
     auto_ack: bool
     concurrency: int
@@ -123,6 +124,63 @@ class AsyncBolt(BoltTask):
             if not tup.settled:
                 self.calls.fail(tup)
         return self._left
+
+
+class AsyncBatchBolt(AsyncBolt):
+    """`async def execute_batch(tuples)`: a batch has at most as many tuples as may be in flight."""
+
+    called = "execute_batch"
+
+    def run(self, deadline: float) -> bool:
+        started = False
+        while tuples := self._take_batch(self.concurrency - len(self._flying)):
+            name = f"{self.component}:{self.task}"
+            task = asyncio.get_running_loop().create_task(self._execute_batch(tuples), name=name)
+            self._flying.update(dict.fromkeys(tuples, task))
+            started = True
+        return started
+
+    def _take_batch(self, limit: int) -> list[Tuple]:
+        """The first tuples in the inbox that are of one stream."""
+        batch = self.take(limit)
+        if batch is None:
+            return []
+        tuples = list(batch.as_tuples())
+        key = batch.source.key
+        while len(tuples) < limit and (head := self.head()) is not None and head.source.key == key:
+            more = self.take(limit - len(tuples))
+            if more is None:
+                break
+            tuples += more.as_tuples()
+        return tuples
+
+    async def _execute_batch(self, tuples: list[Tuple]) -> None:
+        calls, now = self.calls, self.host.now
+        start = now()
+        hand, cells, processed = self.hand, [], 0
+        if hand is not None:
+            cells = hand.put_batch((trees_of(tup) for tup in tuples), self.task)
+        try:
+            await self.user.execute_batch(tuples[:])
+        except (Exception, asyncio.CancelledError) as error:
+            for tup in tuples:
+                if not tup.settled:
+                    calls.fail(tup)
+            if not (isinstance(error, asyncio.CancelledError) and asked_to_end()):
+                calls.report_error(error)
+        else:
+            if self.auto_ack:
+                processed = len(tuples)
+                for tup in tuples:
+                    if not tup.settled:
+                        calls.ack(tup)
+        finally:
+            if hand is not None:
+                hand.clear_batch(cells)
+            self.counts.executed_many(tuples[0].source.key, len(tuples), now() - start, processed)
+            for tup in tuples:
+                self._flying.pop(tup, None)
+            self.host.wake()
 
 
 class AsyncSpout(SpoutTask):

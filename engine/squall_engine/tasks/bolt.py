@@ -4,7 +4,9 @@
     BatchBolt   execute_batch(tuples)
     ColumnBolt  execute_columns(columns)
     AsyncBolt   async execute(tup), several in flight       (async_)
+    AsyncBatchBolt   async execute_batch(tuples)            (async_)
     ThreadBolt  execute(tup) on a thread of its own         (thread)
+    ThreadBatchBolt  execute_batch(tuples) on a thread      (thread)
     OneByOneBolt  execute(tup) on the loop, anchored by hand    (one_by_one)
 
 The first three are here.

@@ -23,14 +23,12 @@ from squall_common.component.collector import (
 )
 from squall_engine.core import CarefulCalls, Tuple
 from squall_engine.tasks.base import TaskParts
-from squall_engine.tasks.bolt import BoltTask, trees_of
+from squall_engine.tasks.bolt import SLICE_TUPLES_MAX, BoltTask, trees_of
 from squall_engine.tasks.spout import SpoutTask
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-# Tuples handed to a thread ahead of time, so that it does not wait for the loop between two.
-_AHEAD = 64
 _IDLE_SECS_MAX = 0.05
 
 
@@ -80,6 +78,8 @@ class LockedBoltCollector(Locked, DelegatingBoltCollector[Tuple]):
 class ThreadBolt(BoltTask):
     """`execute(tup)` on a thread."""
 
+    called = "execute"
+    ahead = 64  # tuples handed to the thread early, so that it does not wait for the loop
     calls: CarefulCalls
     auto_ack: bool
 
@@ -109,7 +109,7 @@ class ThreadBolt(BoltTask):
 
     def run(self, deadline: float) -> bool:
         started = False
-        while batch := self.take(_AHEAD - (self._handed - self._done)):
+        while batch := self.take(self.ahead - (self._handed - self._done)):
             self._handed += len(batch)
             for tup in batch.as_tuples():
                 self._work.put(tup)
@@ -131,7 +131,7 @@ class ThreadBolt(BoltTask):
 
     def _loop(self) -> None:
         try:
-            while (work := self._work.get()) is not None:
+            while (work := self._next_work()) is not None:
                 if not isinstance(work, Tuple):
                     work()
                 elif self._aborted:
@@ -141,10 +141,17 @@ class ThreadBolt(BoltTask):
         except BaseException as error:
             self.host.die(error)  # SystemExit: as on the loop, not a task that is silent forever
 
+    def _next_work(self) -> Tuple | Callable[[], Any] | None:
+        return self._work.get()
+
+    def _in_hand(self) -> list[Tuple]:
+        """What the thread has taken and not finished."""
+        return [self.current] if self.current is not None else []
+
     def give_up(self) -> list[Tuple]:
         """Fail the tuples that the thread was given and has not finished, after waiting for it.
         Returns all tuples that failed because the worker ends."""
-        left = [self.current] if self.current is not None else []
+        left = self._in_hand()
         calls = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -192,6 +199,65 @@ class ThreadBolt(BoltTask):
                 self.counts.executed_many(tup.source.key, 1, now() - start)
                 self._done += 1
             self.host.wake()
+
+
+class ThreadBatchBolt(ThreadBolt):
+    """`execute_batch(tuples)` on a thread: each batch is what waits then, of one stream."""
+
+    called = "execute_batch"
+    ahead = SLICE_TUPLES_MAX
+
+    def __init__(self, parts: TaskParts) -> None:
+        super().__init__(parts)
+        self._batch: list[Tuple] = []
+        # Taken from the queue behind a batch, and not part of it: one at most.
+        self._behind: list[Tuple | Callable[[], Any] | None] = []
+
+    def _next_work(self) -> Tuple | Callable[[], Any] | None:
+        return self._behind.pop() if self._behind else super()._next_work()
+
+    def _in_hand(self) -> list[Tuple]:
+        return [*self._batch, *(work for work in self._behind if isinstance(work, Tuple))]
+
+    def _execute(self, tup: Tuple) -> None:
+        tuples = self._batch = [tup]
+        with contextlib.suppress(queue.Empty):
+            while len(tuples) < self.ahead:
+                work = self._work.get_nowait()
+                if not isinstance(work, Tuple) or work.source.key != tup.source.key:
+                    self._behind.append(work)
+                    break
+                tuples.append(work)
+        self.current = tup  # for reports of calls that do not return
+        now, hand = self.host.now, self.hand
+        start, processed = now(), 0
+        cells = []
+        if hand is not None:
+            cells = hand.put_batch((trees_of(one) for one in tuples), self.task)
+        try:
+            self.user.execute_batch(tuples[:])
+        except Exception as error:
+            self._settle(tuples, self.calls.fail)
+            self.calls.report_error(error)
+        else:
+            if self.auto_ack:
+                processed = len(tuples)
+                self._settle(tuples, self.calls.ack)
+        finally:
+            self.current = None
+            if hand is not None:
+                hand.clear_batch(cells)
+            with self.lock:
+                self._batch = []
+                self.counts.executed_many(tup.source.key, len(tuples), now() - start, processed)
+                self._done += len(tuples)
+            self.host.wake()
+
+    def _settle(self, tuples: Sequence[Tuple], call: Callable[[Tuple], None]) -> None:
+        with self.lock:
+            for tup in tuples:
+                if not tup.settled:
+                    call(tup)
 
 
 class ThreadSpout(SpoutTask):

@@ -1,5 +1,6 @@
 """TopologyBuilder: what it builds, and that it lists everything it refuses, by name."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -225,6 +226,67 @@ def test_a_cycle_is_allowed():
 
 def test_a_bolt_may_define_only_execute_batch():
     assert "b" in with_bolt(Batches()).build().components
+
+
+class BlockingBatches(Batches):
+    blocking = True
+
+
+class AsyncBatches(Bolt):
+    async def execute_batch(self, tuples: Any) -> None: ...
+
+
+class BlockingAsync(Bolt):
+    blocking = True
+
+    async def execute(self, tup: Any) -> None: ...
+
+
+class BlockingAsyncBatches(AsyncBatches):
+    blocking = True
+
+
+class BlockingColumns(Bolt):
+    blocking = True
+
+    def execute_columns(self, columns: Any) -> None: ...
+
+
+class AsyncColumns(Bolt):
+    async def execute_columns(self, columns: Any) -> None: ...
+
+
+class BlockingAsyncSpout(Spout):
+    blocking = True
+
+    async def next_tuple(self) -> None: ...
+
+
+@pytest.mark.parametrize("bolt", [BlockingBatches(), AsyncBatches()])
+def test_batches_may_block_or_await(bolt):
+    assert "b" in with_bolt(bolt).build().components
+
+
+@pytest.mark.parametrize(
+    ("bolt", "says"),
+    [
+        (BlockingAsync(), "is blocking, and its execute() is async: choose one"),
+        (BlockingAsyncBatches(), "is blocking, and its execute_batch() is async: choose one"),
+        (BlockingColumns(), "runs on the worker's loop: define execute_batch() instead"),
+        (AsyncColumns(), "has an async execute_columns()"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_mode_that_no_worker_has_is_refused_by_build(bolt, says):
+    with pytest.raises(InvalidTopologyError, match=re.escape(says)):
+        with_bolt(bolt).build()
+
+
+def test_a_blocking_spout_cannot_be_async():
+    builder = TopologyBuilder()
+    builder.spout("s", BlockingAsyncSpout())
+    with pytest.raises(InvalidTopologyError, match=r"its next_tuple\(\) is async: choose one"):
+        builder.build()
 
 
 @pytest.mark.parametrize(
