@@ -570,8 +570,8 @@ class Worker:
         self._heartbeats.enter(Phase.STOPPING)
         deadline = self._clock.monotonic() + self.settings.stop_secs
 
-        def left(secs_max: float) -> float:
-            return max(0.1, min(secs_max, deadline - self._clock.monotonic()))
+        def left(secs_max: float, secs_min: float = 0.1) -> float:
+            return max(secs_min, min(secs_max, deadline - self._clock.monotonic()))
 
         if self._engine is not None:
             secs = self.settings.stop_secs - _GOODBYE_SECS if graceful else 0.0
@@ -588,7 +588,7 @@ class Worker:
             self._engine.event_log.close()
         await self._errors.close(left(_REPORT_SECS))
         if writing:
-            _, late = await asyncio.wait(writing, timeout=left(_HISTORY_SECS))
+            _, late = await asyncio.wait(writing, timeout=left(_HISTORY_SECS, 0.25))
             for task in late:
                 task.cancel()
         for error in await asyncio.gather(*writing, return_exceptions=True):

@@ -319,7 +319,7 @@ class Control:
                     zxid = reading.status_zxid
                     await self.send(topology_id, DrainReported(), status_zxid=zxid)
             except TimeoutError:
-                return None
+                pass  # at the deadline; one of something else must not end the wait before it
             except (StoreError, SquallError, OSError) as error:
                 log.info("drain_not_known", topology_id=topology_id, error=error)
             pause = max(_DRAIN_LOOK_SECS, _LOOK_SHARE * (loop.time() - began))
