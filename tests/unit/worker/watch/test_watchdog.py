@@ -86,6 +86,17 @@ class StuckThread(StuckBolt):
     blocking = True
 
 
+class StuckThreadBatch(StuckBatch):
+    blocking = True
+
+
+class WaitingBatch(Bolt):
+    async def execute_batch(self, tuples: Any) -> None:
+        STUCK.set()
+        while not GO.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 class BlockedCoroutine(Bolt):
     async def execute(self, tup: Any) -> None:
         wait_here()
@@ -195,6 +206,8 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
         (Words(), StuckBatch(), "bolt", "StuckBatch.execute_batch"),
         (Words(), StuckColumns(), "bolt", "StuckColumns.execute_columns"),
         (Words(), StuckThread(), "bolt", "StuckThread.execute"),
+        (Words(), StuckThreadBatch(), "bolt", "StuckThreadBatch.execute_batch"),
+        (Words(), WaitingBatch(), "bolt", "WaitingBatch.execute_batch"),
         (Words(), BlockedCoroutine(), "bolt", "BlockedCoroutine.execute"),
         (Words(), WaitingCoroutine(), "bolt", "WaitingCoroutine.execute"),
         (StuckSpout(), Pass(), "words", "StuckSpout.next_tuple"),
