@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ ENV = {"HOME": "/nowhere"}
 
 class Clock:
     def __init__(self):
-        self.now = 1_800_000_000.0
+        self.now = time.time()  # as the times of files that are being written
 
     def __call__(self):
         return self.now
