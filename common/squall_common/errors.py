@@ -32,12 +32,14 @@ def describe(error: BaseException) -> str:
 def missing_package(error: BaseException | None) -> str | None:
     """For an import of users' code that failed because a package is missing: which one, and how to
     ship it. None for any other error."""
-    while error is not None:
+    seen = set()  # users' code may have made a circle of causes
+    while error is not None and id(error) not in seen:
         if isinstance(error, ModuleNotFoundError) and error.name:
             return (
                 f"{error.name!r} is neither in the package nor among its "
                 "dependencies: ship it with --requirements FILE"
             )
+        seen.add(id(error))
         error = error.__cause__
     return None
 

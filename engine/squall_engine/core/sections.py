@@ -13,7 +13,7 @@ All numbers are little-endian. The first byte is the kind:
                   Q root * acks, Q xor * acks, Q root * inits, i spout task * inits
     FAILS, RESETS <B kind, B 0, I acker, I count>  Q root * count      to an acker
     DONE, FAILED, RESET  the same, with a spout task for the acker     to a spout task
-    NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `replays`
+    NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `dead_letters`
     KILLED        <B kind>  msgpack [worker, why, [[root, task] ...]]   see `suspects`
 
 The numbers and heads are declared in `core.wire_format`, for the compiled core as well.
@@ -216,6 +216,8 @@ def parse_roots(data: bytes) -> RootsSection:
         reader = _Reader(data, _ROOTS_HEAD.size)
         roots = reader.numbers(ROOT, count)
         reader.end()
+    except CodecError:
+        raise
     except (struct.error, ValueError) as error:
         raise _unreadable(data, error) from error
     if kind not in TO_ACKER and kind not in TO_SPOUT:
@@ -224,8 +226,6 @@ def parse_roots(data: bytes) -> RootsSection:
 
 
 def _unreadable(data: bytes, error: Exception) -> CodecError:
-    if isinstance(error, CodecError):
-        return error
     return CodecError(f"a section of {len(data)} bytes cannot be read: {error}")
 
 
@@ -233,6 +233,8 @@ def parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
     """Raises CodecError."""
     try:
         return _parse_tuples(data, codec)
+    except CodecError:
+        raise
     except (struct.error, ValueError, msgspec.MsgspecError) as error:
         raise _unreadable(data, error) from error
 
@@ -284,6 +286,8 @@ def parse_acks(data: bytes) -> AcksSection:
     """Raises CodecError."""
     try:
         return _parse_acks(data)
+    except CodecError:
+        raise
     except (struct.error, ValueError) as error:
         raise _unreadable(data, error) from error
 
