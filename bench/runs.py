@@ -108,15 +108,15 @@ def run(case: Case, life_secs: float = _LIFE_SECS) -> Result:
                 )
             )
         if case.workers > 1:
-            _tell(children, [_hear(child) for child in children])
+            _send(children, [_receive(child) for child in children])
         for child in children:
-            _hear(child)
-        _tell(children, "go")
+            _receive(child)
+        _send(children, "go")
         if case.workers > 1:
             for child in children:
-                _hear(child)
-            _tell(children, "stop")
-        measured = [_hear(child) for child in children]
+                _receive(child)
+            _send(children, "stop")
+        measured = [_receive(child) for child in children]
         for child in children:
             child.communicate(timeout=30)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -139,7 +139,7 @@ def run(case: Case, life_secs: float = _LIFE_SECS) -> Result:
     )
 
 
-def _hear(child: subprocess.Popen[str]) -> Any:
+def _receive(child: subprocess.Popen[str]) -> Any:
     assert child.stdout is not None
     line = child.stdout.readline()
     if not line:
@@ -147,7 +147,7 @@ def _hear(child: subprocess.Popen[str]) -> Any:
     return json.loads(line)
 
 
-def _tell(children: Sequence[subprocess.Popen[str]], message: Any) -> None:
+def _send(children: Sequence[subprocess.Popen[str]], message: Any) -> None:
     for child in children:
         assert child.stdin is not None
         child.stdin.write(json.dumps(message) + "\n")

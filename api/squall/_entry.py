@@ -228,7 +228,7 @@ def _run(
     finally:
         set_session(None)
         if session.local_cluster is not None:
-            failed = _say_what_ran(session.local_cluster)
+            failed = _print_counts(session.local_cluster)
             session.local_cluster.shutdown()
     if status == 0 and failed:
         raise SquallError(
@@ -246,22 +246,22 @@ def _wait_running(session: Session, limit_secs: float) -> None:
         print(f"every task of topology {name!r} is running", file=sys.stderr)
 
 
-def _say_what_ran(cluster: LocalCluster) -> int:
+def _print_counts(cluster: LocalCluster) -> int:
     """Print the counts of each component, and its last errors. Returns how many messages of spouts
     failed for good."""
     failed = 0
     for name in cluster.names():
         for component, counts in sorted(cluster.totals(name).items()):
-            told = ", ".join(f"{what} {count}" for what, count in counts.items())
-            print(f"{name}: {component}: {told}", file=sys.stderr)
+            shown = ", ".join(f"{what} {count}" for what, count in counts.items())
+            print(f"{name}: {component}: {shown}", file=sys.stderr)
         failed += cluster.failed_messages(name)
         errors = Counter(
             f"{name}: {one.component}: last errors: {type(one.error).__name__}: {one.error}"
             for one in cluster.errors(name)
         )
-        for told, count in list(errors.items())[-3:]:
+        for shown, count in list(errors.items())[-3:]:
             times = f" ({count} times)" if count > 1 else ""
-            print(_printable(f"{told}{times}"), file=sys.stderr)
+            print(_printable(f"{shown}{times}"), file=sys.stderr)
     return failed
 
 

@@ -16,7 +16,7 @@ from squall_common.errors import SquallError
 _POLL_SECS = 0.2
 # A worker's age and the time are reported in whole seconds: two lives of one slot that began less
 # than two seconds apart cannot be distinguished.
-_TELLING_SECS = 2
+_DISTINCT_SECS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Life:
         look younger, but does not take from its age.)"""
         if before is None:
             return True
-        return self.began - before.began >= _TELLING_SECS and self.age_secs <= before.age_secs + 1
+        return self.began - before.began >= _DISTINCT_SECS and self.age_secs <= before.age_secs + 1
 
 
 @dataclass(slots=True)
@@ -92,8 +92,8 @@ class RollingRestart:
                 hint="Start the supervisor, or wait until Nimbus moves the work to other nodes.",
             )
 
-    def run(self, tell: Callable[[int, Turn], None]) -> None:
-        """Restart one after the other; `tell` gets each with its number when it is over. Raises
+    def run(self, report: Callable[[int, Turn], None]) -> None:
+        """Restart one after the other; `report` gets each with its number when it is over. Raises
         SquallError when one does not come back: those after it were not touched."""
         for number, turn in enumerate(self.turns, start=1):
             began = time.monotonic()
@@ -103,11 +103,11 @@ class RollingRestart:
                 turn.result = "gone"
             except SquallError as error:
                 turn.result, turn.error = "failed", error.message
-                tell(number, turn)
+                report(number, turn)
                 raise
             if turn.result == "restarted":
                 turn.secs = round(time.monotonic() - began, 1)
-            tell(number, turn)
+            report(number, turn)
 
     def _take(self, turn: Turn, deadline: float) -> str:
         """Its result."""
@@ -120,7 +120,7 @@ class RollingRestart:
             life = Life.of(worker)
             if life is not None and turn.before is not None and life.follows(turn.before):
                 return "new already"
-            if life is not None and life.age_secs >= _TELLING_SECS:
+            if life is not None and life.age_secs >= _DISTINCT_SECS:
                 break
             self._pause(turn, deadline, "it was not running yet")
         turn.before = life

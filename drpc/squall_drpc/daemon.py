@@ -33,7 +33,7 @@ from squall_common.daemon.run import (
 from squall_common.errors import SquallError
 from squall_common.security.web_origin import known_hosts
 from squall_drpc.batches import INVOCATIONS
-from squall_drpc.exchange import Exchange
+from squall_drpc.broker import RequestBroker
 from squall_drpc.http import DrpcHttp
 from squall_drpc.services import CallerService, WorkerService
 from squall_thrift import storm
@@ -71,7 +71,7 @@ class DrpcServer:
     """The three listeners of a DRPC server and what they share."""
 
     def __init__(self, options: DrpcOptions) -> None:
-        self.exchange = Exchange(options)
+        self.broker = RequestBroker(options)
         host = options.storm_bind_host
         insecure = options.storm_security_insecure
         bytes_max = options.drpc_max_buffer_size
@@ -79,7 +79,7 @@ class DrpcServer:
         callers_max = _files_max(2 * options.drpc_requests_max + 256)
         self.callers = ThriftServer(
             storm.DistributedRPC,
-            CallerService(self.exchange),
+            CallerService(self.broker),
             host=host,
             port=options.drpc_port,
             frame_bytes_max=bytes_max,
@@ -89,7 +89,7 @@ class DrpcServer:
         )
         self.workers = ThriftServer(
             INVOCATIONS,
-            WorkerService(self.exchange),
+            WorkerService(self.broker),
             host=host,
             port=options.drpc_invocations_port,
             # Results come in batches of at most a frame, see `remote`.
@@ -99,7 +99,7 @@ class DrpcServer:
             limits=FrameLimits(otherwise=65_536, by_method=dict.fromkeys(_RESULTS, 4 * bytes_max)),
             cancelled_on_hang_up=("fetchRequests",),
         )
-        self.http = DrpcHttp(self.exchange).server(
+        self.http = DrpcHttp(self.broker).server(
             host=host,
             port=options.drpc_http_port,
             body_bytes_max=bytes_max,
@@ -127,7 +127,7 @@ class DrpcServer:
 
     async def stop(self, grace_secs: float = _STOP_GRACE_SECS) -> None:
         """Answer the requests in progress with SERVER_SHUTDOWN, then close everything."""
-        self.exchange.stop()
+        self.broker.stop()
         await asyncio.gather(
             self.callers.stop(grace_secs), self.workers.stop(grace_secs), self.http.stop()
         )
@@ -186,6 +186,6 @@ async def _run(options: DrpcOptions) -> int:
     log.info("drpc_started", **ready)
     print_if_possible(json.dumps({"drpc": ready}), sys.stdout)
     await stop.wait()
-    log.info("drpc_stopping", under_way=server.exchange.under_way)
+    log.info("drpc_stopping", under_way=server.broker.under_way)
     await server.stop()
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from aiohttp import web
 
 from squall_common.daemon.web import HttpError, Route, WebServer
-from squall_drpc.exchange import BusyError, CallRefusedError, Exchange
+from squall_drpc.broker import BusyError, CallRefusedError, RequestBroker
 from squall_thrift import storm
 
 # Storm's DRPCExceptionMapper: the status of each kind of failure.
@@ -22,8 +22,8 @@ _STATUS = {
 class DrpcHttp:
     """The routes of `drpc.http.port`."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, broker: RequestBroker) -> None:
+        self._broker = broker
         self._server: WebServer | None = None
 
     def server(
@@ -61,7 +61,7 @@ class DrpcHttp:
 
     async def _execute(self, request: web.Request, args: str) -> web.Response:
         try:
-            result = await self._exchange.execute(
+            result = await self._broker.execute(
                 request.match_info["function"], args, request.remote or ""
             )
         except storm.DRPCExecutionException as error:

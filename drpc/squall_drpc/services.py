@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from squall_drpc import batches
-from squall_drpc.exchange import BusyError, CallRefusedError, Exchange
+from squall_drpc.broker import BusyError, CallRefusedError, RequestBroker
 from squall_drpc.requests import Failure, Outcome, Reason
 from squall_thrift import storm
 from squall_thrift.authorization import Call, permission
@@ -18,8 +18,8 @@ _FAILED = Failure(Reason.FAILED_REQUEST, "Request failed")  # Storm's own text
 class CallerService:
     """Storm's DistributedRPC. Method names and arguments are Storm's."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, broker: RequestBroker) -> None:
+        self._broker = broker
 
     @permission("execute")
     async def execute(
@@ -29,7 +29,7 @@ class CallerService:
         funcArgs: str | None,
     ) -> str:
         try:
-            return await self._exchange.execute(functionName or "", funcArgs or "", call.address)
+            return await self._broker.execute(functionName or "", funcArgs or "", call.address)
         except (BusyError, CallRefusedError) as error:
             raise storm.DRPCExecutionException(
                 msg=str(error), type=storm.DRPCExceptionType.INTERNAL_ERROR
@@ -39,8 +39,8 @@ class CallerService:
 class WorkerService:
     """Storm's DistributedRPCInvocations, and our calls in batches."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, broker: RequestBroker) -> None:
+        self._broker = broker
 
     @permission("fetchRequest")
     async def fetchRequest(
@@ -50,7 +50,7 @@ class WorkerService:
     ) -> storm.DRPCRequest:
         """One request, without waiting; its id is empty when there is none."""
         with _Refusals():
-            batch = await self._exchange.fetch(functionName or "")
+            batch = await self._broker.fetch(functionName or "")
         if not batch.requests:
             return _NOTHING
         [request] = batch.requests
@@ -58,17 +58,17 @@ class WorkerService:
 
     @permission("result")
     async def result(self, call: Call, id: str | None, result: str | None) -> None:
-        self._exchange.settle(id or "", result or "")
+        self._broker.settle(id or "", result or "")
 
     @permission("failRequest")
     async def failRequest(self, call: Call, id: str | None) -> None:
-        self._exchange.settle(id or "", _FAILED)
+        self._broker.settle(id or "", _FAILED)
 
     @permission("failRequest")
     async def failRequestV2(
         self, call: Call, id: str | None, e: storm.DRPCExecutionException | None
     ) -> None:
-        self._exchange.settle(id or "", _FAILED if e is None else _failure(e.msg, e.type))
+        self._broker.settle(id or "", _FAILED if e is None else _failure(e.msg, e.type))
 
     @permission("fetchRequest")
     async def fetchRequests(
@@ -82,7 +82,7 @@ class WorkerService:
     ) -> Any:
         """A batch (`batches.thrift`); with `most` 0, only a sign of life."""
         with _Refusals():
-            batch = await self._exchange.fetch(
+            batch = await self._broker.fetch(
                 functionName or "", most or 0, (waitMillis or 0) / 1000, taker or None, have or 0
             )
         return batches.RequestBatch(
@@ -101,7 +101,7 @@ class WorkerService:
                 outcome = settlement.result
             else:
                 outcome = _failure(settlement.error, settlement.error_type)
-            self._exchange.settle(settlement.request_id, outcome)
+            self._broker.settle(settlement.request_id, outcome)
 
 
 def _failure(message: str | None, kind: int | None) -> Failure:

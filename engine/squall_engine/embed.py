@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from squall_engine.observe.drained import DrainGauge
     from squall_engine.observe.history_rows import Recorder as Recorder
     from squall_engine.observe.metrics import Metrics as Metrics
-    from squall_engine.observe.metrics import Tap
+    from squall_engine.observe.metrics import MetricsObserver
 
 # Not everything that a program waits for ends with a turn: a spout's thread may finish between two
 # turns. Such a change is noticed at most this much later.
@@ -149,7 +149,7 @@ class EmbeddedEngine(Engine):
     def _has_letters(self) -> bool:
         """Whether messages are held back, or dead letters wait to be emitted again."""
         held = self.suspects is not None and self.suspects.holds_messages
-        return held or (self.replays is not None and self.replays.has_letters)
+        return held or (self.dead_letters is not None and self.dead_letters.has_letters)
 
     # ---- what this worker runs ----
 
@@ -230,7 +230,7 @@ class EmbeddedEngine(Engine):
         keys = None
         if key_rate > 0:
             keys = KeySamples(self.plan, key_rate, rng or random.Random())
-            self.tap(keys.tap)
+            self.wrap_edges(keys.observe)
         return Recorder(self.built, keys, clock=clock)
 
     def start_metrics(
@@ -240,11 +240,12 @@ class EmbeddedEngine(Engine):
         clock: Clock,
         report: Callable[[str, int, BaseException], None],
         log_dir: Path | None = None,
-        tap: Tap | None = None,
+        observer: MetricsObserver | None = None,
     ) -> Metrics | None:
-        """Feed the topology's metrics consumers, and `tap`, from now on. Returns None when there is
-        neither a consumer nor a tap; otherwise close what is returned after `stop`."""
-        if tap is None and not self.options.topology.topology_metrics_consumer_register:
+        """Feed the topology's metrics consumers, and `observer`, from now on. Returns None when
+        there is neither a consumer nor an observer; otherwise close what is returned after
+        `stop`."""
+        if observer is None and not self.options.topology.topology_metrics_consumer_register:
             return None
         from squall_engine.observe.metrics import Metrics
 
@@ -258,7 +259,7 @@ class EmbeddedEngine(Engine):
             log_dir=log_dir,
             clock=clock,
             report=report,
-            tap=tap,
+            observer=observer,
         )
         if metrics is not None:
             metrics.start()

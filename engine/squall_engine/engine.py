@@ -37,7 +37,7 @@ from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.serialization import Registry
 from squall_engine import core
 from squall_engine.acking.coordinator import AckCoordinator
-from squall_engine.acking.dead_letters import LOST, Reason, Replays, roots_of
+from squall_engine.acking.dead_letters import LOST, DeadLetters, Reason, roots_of
 from squall_engine.acking.suspects import Suspects
 from squall_engine.build.build import Edges, build_task, open_task
 from squall_engine.build.close import close_components
@@ -53,12 +53,12 @@ from squall_engine.core.known_classes import component_modules
 from squall_engine.core.sections import ACKS, TUPLES, AcksSection, TuplesSection
 from squall_engine.core.stats import TaskCounts, Totals
 from squall_engine.dataflow.flow import Flow
-from squall_engine.dataflow.outgoing import Waiting
+from squall_engine.dataflow.outgoing import TupleBuffer
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.engine_life import EngineEvent, EngineLife, EngineState, TurnReason
 from squall_engine.grouping.routing import Balancers
 from squall_engine.loading import ComponentStartError
-from squall_engine.observe.error_log import ErrorLogThrottle
+from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.readings import ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
@@ -80,7 +80,7 @@ _TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one
 _DRAIN_POLL_SECS = 0.005
 _NO_CALLBACKS = EngineCallbacks()
 # As plain ints: see `TurnReason`.
-_STIRRED, _ARRIVED, _TIMED, _PUT_OFF = map(int, TurnReason)
+_ACTIVITY, _ARRIVED, _TIMED, _PUT_OFF = map(int, TurnReason)
 _ENDING = frozenset({EngineState.CLOSING, EngineState.STOPPED})
 
 
@@ -110,12 +110,12 @@ class Engine:
         transport: Transport | None = None,
         clock: Clock | None = None,
         observer: Observer | None = None,
-        hand: InHand | None = None,
+        in_hand: InHand | None = None,
         before: Before | None = None,
     ) -> None:
         """Without a `transport`, every task is local. `observer` sees everything that happens (for
-        the test kit; it costs time). `hand` is where this worker notes the messages that it has in
-        hand; `before` has the notes of its predecessor in this slot.
+        the test kit; it costs time). `in_hand` is where this worker notes the messages that it has
+        in hand; `before` has the notes of its predecessor in this slot.
 
         Raises SquallError for a component that no worker can run (Java bytes)."""
         prepared, conf = settings.prepared, settings.conf
@@ -134,9 +134,9 @@ class Engine:
             from squall_engine.observe.history_rows import TimedCounts
 
             self.make_counts = TimedCounts
-        self._complaints = ErrorLogThrottle(self.now, callbacks.on_reported, options)
-        self.report = self._complaints.report
-        self.held_loop = self._complaints.held_loop
+        self._error_log = ErrorLog(self.now, callbacks.on_reported, options)
+        self.report = self._error_log.report
+        self.held_loop = self._error_log.held_loop
         self.rng = random.Random(os.urandom(32) if settings.seed is None else settings.seed)
         registry = Registry.of(options)
         self.worker_context = WorkerContext(
@@ -166,33 +166,33 @@ class Engine:
         self._transport = transport
         self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
         worker = settings.worker or str(settings.slot)
-        self.replays = Replays.of(self.plan, self._exchange, codec, self.options, worker)
-        self.hand = hand
+        self.dead_letters = DeadLetters.of(self.plan, self._exchange, codec, self.options, worker)
+        self.in_hand = in_hand
         self.suspects: Suspects | None = None
-        if hand is not None:
+        if in_hand is not None:
             self.suspects = Suspects(
                 self.plan,
                 self._exchange,
                 codec,
                 registry,
                 self.options,
-                hand,
+                in_hand,
                 now=self.now,
                 report=self.report,
                 wake=self.wake,
                 before=before,
             )
         self._flow = Flow(self.plan, self._exchange, transport, options)
-        self._desk = AckCoordinator(
+        self._coordinator = AckCoordinator(
             self.plan,
             self._exchange,
             self.turn,
             self.rng.getrandbits,
             timeouts=options.topology_enable_message_timeouts,
-            replays=self.replays,
+            dead_letters=self.dead_letters,
         )
-        self._desk.suspects = self.suspects
-        self.ledger = self._desk.ledger
+        self._coordinator.suspects = self.suspects
+        self.ledger = self._coordinator.ledger
         self.built: list[Built] = []
         self.edges = Edges(self.plan.local_tasks)
         self.balancers: Balancers | None = None
@@ -223,7 +223,7 @@ class Engine:
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._why = _STIRRED  # the reasons for the next turn, or for this one
+        self._why = _ACTIVITY  # the reasons for the next turn, or for this one
         self._due = now  # when the first of ticks, timeout buckets, loads and statistics is due
         self._clock_due = now  # the first of ticks and statistics: these end a wait
 
@@ -268,7 +268,7 @@ class Engine:
         if self.suspects is not None:
             self.suspects.begin()
         self._flow.wire(self.built)
-        self._desk.attach(self._flow.spouts)
+        self._coordinator.attach(self._flow.spouts)
         now = self.now()
         for one in self.built:
             freq = one.options.topology_tick_tuple_freq_secs
@@ -314,7 +314,7 @@ class Engine:
             if closes:
                 await self._close(late=drain_secs > 0 and not drained)
             if alive:
-                self._desk.detach()
+                self._coordinator.detach()
                 self._give_up()  # what was acked in cleanup, and coroutines that were cancelled
         finally:
             self._stopped.set_result(drained)
@@ -327,15 +327,16 @@ class Engine:
         if self._transport is not None:
             self._flow.catch_up(self.ledger)
             self._fail_lost(self._flow.give_up())
-            self._desk.settle()
-            self._desk.give_up()
+            self._coordinator.settle()
+            self._coordinator.give_up()
             self._exchange.flush()
 
     async def _close(self, *, late: bool = False) -> None:
         """End the components. Called by the one whose event brought the engine into CLOSING."""
         left = await close_components(self.built, self.report, late=late)
-        if self.replays is not None:  # they were failed: after that, since the last note counts
-            self.replays.note([root for tup in left for root in roots_of(tup)], LOST)
+        # They were failed: after that, since the last note counts.
+        if self.dead_letters is not None:
+            self.dead_letters.note([root for tup in left for root in roots_of(tup)], LOST)
         self._happened(EngineEvent.COMPONENTS_CLOSED)
 
     def _happened(self, event: EngineEvent) -> bool:
@@ -404,7 +405,7 @@ class Engine:
         the pending roots of each local spout whose downstream components or ackers are among them
         (`topology.fail.on.worker.loss`)."""
         if self.options.topology.topology_fail_on_worker_loss:
-            self._desk.worker_lost(tasks)
+            self._coordinator.worker_lost(tasks)
             self._schedule()
         if self.suspects is not None:
             self.suspects.lost()
@@ -419,13 +420,13 @@ class Engine:
             if isinstance(section, TuplesSection):
                 self._fail_lost(section.trees())
             elif isinstance(section, AcksSection):
-                self._desk.give_up_acks(section)
+                self._coordinator.give_up_acks(section)
                 self._schedule()
 
     def _fail_lost(self, roots: Collection[int]) -> None:
         """Fail trees without blaming a component."""
-        if self.replays is not None:
-            self.replays.note(roots, LOST)
+        if self.dead_letters is not None:
+            self.dead_letters.note(roots, LOST)
         self.ledger.fail(roots)
         self._schedule()
 
@@ -433,7 +434,7 @@ class Engine:
         """Take a turn soon. Safe from any thread."""
         if threading.get_ident() == self._thread_id:
             self._schedule()
-        elif self._loop is not None and not (self._scheduled and self._why & _STIRRED):
+        elif self._loop is not None and not (self._scheduled and self._why & _ACTIVITY):
             # (Tested in this order: the turn must be a whole one, and come after this call.)
             try:
                 self._loop.call_soon_threadsafe(self._schedule)
@@ -446,9 +447,10 @@ class Engine:
             spout.wake()
         self.wake()
 
-    def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
-        """Insert an object between the tasks' buffers and their outgoing edges: see `Flow.tap`."""
-        self._flow.tap(wrap)
+    def wrap_edges(self, wrap: Callable[[Edge], TupleBuffer | None]) -> None:
+        """Insert an object between the tasks' buffers and their outgoing edges: see
+        `Flow.wrap_edges`."""
+        self._flow.wrap_edges(wrap)
 
     def stats(self, executors_max: int | None = None) -> dict[Executor, ExecutorStats]:
         """Statistics of this worker's executors for the heartbeat; counts are exact. With more than
@@ -460,7 +462,7 @@ class Engine:
         if task is not None:
             add_totals(task, totals)
         elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
-            self._desk.add_to(totals, task_id)
+            self._coordinator.add_to(totals, task_id)
 
     # ---- called by tasks ----
 
@@ -474,9 +476,9 @@ class Engine:
         if sender is not None and not (roots and self.plan.is_spout(task)):
             with sender.lock:
                 sender.counts.add(sender.counts.failed, self.plan.failed_key(component))
-        if self.replays is not None:
-            reason = Reason(describe(error), component, task, self.replays.worker)
-            self.replays.note(roots, reason)
+        if self.dead_letters is not None:
+            reason = Reason(describe(error), component, task, self.dead_letters.worker)
+            self.dead_letters.note(roots, reason)
         self.ledger.fail(roots)
         self._schedule()
 
@@ -516,7 +518,7 @@ class Engine:
     def _schedule(self) -> None:
         """Take a whole turn as soon as the event loop runs again, because something was done or is
         to be done."""
-        self._why |= _STIRRED
+        self._why |= _ACTIVITY
         self._call_turn()
 
     def _call_turn(self) -> None:
@@ -580,7 +582,7 @@ class Engine:
 
     def _turn(self) -> bool:
         """One turn. True when another should follow at once."""
-        flow, desk = self._flow, self._desk
+        flow, coordinator = self._flow, self._coordinator
         start = self.turn.now = self.now()
         worked = bool(self._why & _ARRIVED) and self._receive()
         if start >= self._due:
@@ -593,36 +595,36 @@ class Engine:
         worked |= flow.run_spouts(due, deadline, may_emit=may_emit)
         if self.suspects is not None:
             worked |= self.suspects.turn()
-        if not (worked or self._why & _STIRRED or desk.has_lost or flow.spouts_spoke()):
+        if not (worked or self._why & _ACTIVITY or coordinator.has_lost or flow.spouts_spoke()):
             return False
-        self._why &= ~_STIRRED
-        worked |= desk.fail_lost()
+        self._why &= ~_ACTIVITY
+        worked |= coordinator.fail_lost()
         if not self._may_turn():  # the process slept meanwhile
-            self._why |= _STIRRED
+            self._why |= _ACTIVITY
             return False
         # The spouts have used their time; the bolts get their own, to work on what was emitted.
         if self.suspects is None or not self.suspects.bolts_wait:
             worked |= flow.run_bolts(self.now() + self._turn_secs)
-        worked |= flow.catch_up(desk.ledger)
-        worked |= desk.settle()
+        worked |= flow.catch_up(coordinator.ledger)
+        worked |= coordinator.settle()
         if self._checker is not None:
             self._checker.check()
-        flow.tell_senders()
+        flow.send_grants()
         self._exchange.flush()
         if worked and flow.has_more():
-            self._why |= _STIRRED
+            self._why |= _ACTIVITY
         # The next turn asks the spouts again; where there are none, it would find nothing.
-        return worked and bool(self._why & _STIRRED or desk.has_lost or flow.spouts)
+        return worked and bool(self._why & _ACTIVITY or coordinator.has_lost or flow.spouts)
 
     def _pass_time(self, now: float) -> bool:
         """Do what is due because time has passed. True when that left work for this turn."""
-        worked = self._rotation.is_due(now) and self._desk.rotate()
+        worked = self._rotation.is_due(now) and self._coordinator.rotate()
         worked |= self._ticks.deliver(now)
         if self._loads_due.is_due(now):
-            self._flow.tell_loads()
+            self._flow.report_loads()
             if self.balancers is not None:
                 self.balancers.update(self._flow.loads(self.balancers.targets))
-            self._why |= _STIRRED  # once a second a whole turn, even if `_schedule` was not called
+            self._why |= _ACTIVITY  # once a second a whole turn, even if `_schedule` was not called
         if self._stats_due.is_due(now):
             self._readings.tick(now)
         self._clock_due = self._ticks.next_due(self._stats_due.due)
@@ -642,9 +644,9 @@ class Engine:
                     if kind == TUPLES:
                         self._flow.deliver(section, arrival.peer, arrival.sessions)
                     elif kind == ACKS:
-                        self._desk.receive_acks(section)
+                        self._coordinator.receive_acks(section)
                     else:
-                        self._desk.receive_roots(section)
+                        self._coordinator.receive_roots(section)
                 except CodecError as error:
                     log.error("section_dropped", bytes=len(section), error=error)
         return bool(arrivals)
@@ -672,9 +674,9 @@ class Engine:
                     at = now + SpoutTask.WAIT_SECS_MAX
                 if 0 < at < deadline and spout.active and spout.may_emit:
                     deadline = at
-        if self._rotation.due < deadline and self._desk.has_timeouts:
+        if self._rotation.due < deadline and self._coordinator.has_timeouts:
             deadline = self._rotation.due
-        if self._loads_due.due < deadline and self._flow.told_load:
+        if self._loads_due.due < deadline and self._flow.load_reported:
             deadline = self._loads_due.due
         return deadline
 

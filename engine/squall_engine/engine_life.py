@@ -87,7 +87,7 @@ class TurnReason(enum.IntFlag):
     """Why a whole turn is due. The engine keeps their sum as a plain int, because it checks it
     several times a turn and operations on flags are slow."""
 
-    STIRRED = 1  # something was done since the last whole turn, or is left of it
+    ACTIVITY = 1  # something was done since the last whole turn, or is left of it
     ARRIVED = 2  # the transport has something
     TIMED = 4  # a timer has rung
     PUT_OFF = 8  # `may_turn` has said no: the next turn waits for `resume`

@@ -68,7 +68,7 @@ def make_user_object(component: Component, task: int) -> Any:
     return made
 
 
-def feed_of(user: Any, component_id: str, task: int) -> InvocationMode:
+def invocation_mode_of(user: Any, component_id: str, task: int) -> InvocationMode:
     """The invocation mode of a component, from the methods that its class defines. Raises
     ComponentStartError when it defines none that the worker can call."""
 
@@ -76,8 +76,8 @@ def feed_of(user: Any, component_id: str, task: int) -> InvocationMode:
         where = f"component {component_id!r} ({type(user).__qualname__})"
         return ComponentStartError(component_id, task, f"{where} {why}", hint=hint)
 
-    if isinstance(getattr(user, "feed", None), InvocationMode):
-        return user.feed  # type: ignore[no-any-return]
+    if isinstance(getattr(user, "invocation_mode", None), InvocationMode):
+        return user.invocation_mode  # type: ignore[no-any-return]
     problem = mode_problem(user)
     if problem is not None:
         raise refuse(*problem)

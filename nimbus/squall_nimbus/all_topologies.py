@@ -14,17 +14,17 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Storms:
+class AllTopologies:
     """`bases` by topology id, oldest first. `unreadable` ones exist too, but must be left alone."""
 
     bases: dict[str, StormBase]
     unreadable: frozenset[str]
 
 
-async def read_storms(state: ClusterState) -> Storms:
+async def read_topologies(state: ClusterState) -> AllTopologies:
     """Read /storms. Raises the store's errors."""
-    ids = await state.storms()
-    found = await asyncio.gather(*(state.storm(i) for i in ids), return_exceptions=True)
+    ids = await state.topology_ids()
+    found = await asyncio.gather(*(state.storm_base(i) for i in ids), return_exceptions=True)
     bases: dict[str, StormBase] = {}
     unreadable = set()
     for topology_id, one in zip(ids, found, strict=True):
@@ -36,4 +36,4 @@ async def read_storms(state: ClusterState) -> Storms:
         elif one is not None:
             bases[topology_id] = one
     ordered = sorted(bases, key=lambda i: (bases[i].launch_time_secs, i))
-    return Storms({i: bases[i] for i in ordered}, frozenset(unreadable))
+    return AllTopologies({i: bases[i] for i in ordered}, frozenset(unreadable))

@@ -25,17 +25,17 @@ from squall_nimbus.blobs.peers import ThriftPeers
 from squall_nimbus.blobs.replication import Peers, Replication
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
 from squall_nimbus.blobs.uploads import Inbox
-from squall_nimbus.leader import LeaderDesk
+from squall_nimbus.leader import LeaderElector
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.monitor import Monitor
-from squall_nimbus.store.catalog import Catalog
+from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
-from squall_nimbus.topologies.finished import History
-from squall_nimbus.topologies.lifecycle_shell import Control
+from squall_nimbus.topologies.finished import FinishedTopologies
+from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 from squall_nimbus.topologies.submit import Submitter
-from squall_nimbus.topologies.user_changes import Settings
-from squall_nimbus.views.reader import Reader
+from squall_nimbus.topologies.user_changes import UserChanges
+from squall_nimbus.views.cluster_reader import ClusterReader
 from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 log = get_logger(__name__)
@@ -70,14 +70,14 @@ def build_nimbus(
     tasks = BackgroundTasks(functools.partial(_note_crash, crashed))
     wake = asyncio.Event()
     submitting: set[str] = set()  # ids that the submitter is working on
-    desk = LeaderDesk(state, f"{host}:{port}", clock=clock)
+    leader_elector = LeaderElector(state, f"{host}:{port}", clock=clock)
     receiver = Receiver()
     monitor = Monitor(
         task_timeout_secs=options.nimbus_task_timeout_secs,
         launch_secs=options.nimbus_task_launch_secs,
         session_timeout_secs=options.storm_zookeeper_session_timeout / 1000,
     )
-    history = History(
+    finished = FinishedTopologies(
         local / "nimbus" / "history.json",
         age_secs_max=60 * options.logviewer_cleanup_age_mins,
     )
@@ -105,33 +105,33 @@ def build_nimbus(
         receiver=receiver,
         address=address,
         clock=clock,
-        fence=desk.leadership,
+        fence=leader_elector.leadership,
         wait_secs=options.topology_max_replication_wait_time_sec,
         copies=options.topology_min_replication_count,
         keep_aside_secs=delay_secs,
     )
-    catalog = Catalog(blobs, stormdist, ensure=replication.ensure)
-    chronicle = DaemonHistory(
+    topology_store = TopologyStore(blobs, stormdist, ensure=replication.ensure)
+    history = DaemonHistory(
         history_url(options),
         retention_hours=options.storm_history_retention_hours,
         name=f"nimbus {host}:{port}",
         clock=clock,
-        topology_conf=functools.partial(_conf_of, catalog),
+        topology_conf=functools.partial(_conf_of, topology_store),
     )
     assigner = Assigner(
         state,
-        catalog,
+        topology_store,
         monitor,
         clock=clock,
         master_code_dir=str(stormdist),
-        tell=chronicle.tell,
+        record_event=history.record_event,
     )
     cleanup = Cleanup(
         state,
-        catalog,
+        topology_store,
         replication,
         monitor,
-        history,
+        finished,
         clock=clock,
         delay_secs=delay_secs,
         submitting=submitting,
@@ -139,31 +139,31 @@ def build_nimbus(
 
     async def remove(topology_id: str, base: Any, fence: Fence) -> None:
         await cleanup.remove(topology_id, base, fence)
-        chronicle.forget(topology_id)
+        history.forget(topology_id)
         wake.set()  # its slots are free for others
 
-    control = Control(
+    lifecycle = LifecycleShell(
         state,
-        catalog,
+        topology_store,
         replication,
         assigner,
-        fence=desk.require,
+        fence=leader_elector.require,
         remove=remove,
         tasks=tasks,
-        tell=chronicle.tell,
+        record_event=history.record_event,
     )
     submitter = Submitter(
         state,
-        catalog,
+        topology_store,
         blobs,
         replication,
         inbox,
-        control,
+        lifecycle,
         options=options,
         conf=conf,
         clock=clock,
-        fence=desk.require,
-        tell=chronicle.tell,
+        fence=leader_elector.require,
+        record_event=history.record_event,
         submitting=submitting,
     )
     return Nimbus(
@@ -180,27 +180,29 @@ def build_nimbus(
         blob_sessions=blob_sessions,
         receiver=receiver,
         replication=replication,
-        catalog=catalog,
+        topology_store=topology_store,
         inbox=inbox,
-        chronicle=chronicle,
         history=history,
+        finished=finished,
         monitor=monitor,
         metrics=WorkerMetrics(),
         assigner=assigner,
-        control=control,
+        lifecycle=lifecycle,
         submitter=submitter,
         cleanup=cleanup,
-        desk=desk,
-        reader=Reader(state, catalog, desk, copies=replication.holders, clock=clock),
-        settings=Settings(state, control, clock=clock, fence=desk.require),
+        leader_elector=leader_elector,
+        reader=ClusterReader(
+            state, topology_store, leader_elector, copies=replication.holders, clock=clock
+        ),
+        user_changes=UserChanges(state, lifecycle, clock=clock, fence=leader_elector.require),
     )
 
 
-def _conf_of(catalog: Catalog, topology_id: str) -> Mapping[str, Any]:
+def _conf_of(topology_store: TopologyStore, topology_id: str) -> Mapping[str, Any]:
     """Raises LookupError for a topology that this Nimbus does not have, and SquallError if it
     cannot be read."""
     try:
-        return catalog.get(topology_id).conf
+        return topology_store.get(topology_id).conf
     except BlobNotFoundError as error:
         raise LookupError(topology_id) from error
 

@@ -24,7 +24,7 @@ class NotTheLeaderError(SquallError):
     """A call that only the leader may serve reached another Nimbus."""
 
 
-class LeaderDesk:
+class LeaderElector:
     """This Nimbus' part in the election. `participant` is its `host:port`."""
 
     def __init__(

@@ -23,16 +23,16 @@ from squall_nimbus.blobs.blob_sessions import BlobSessions
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
 from squall_nimbus.blobs.uploads import Inbox
-from squall_nimbus.leader import LeaderDesk
+from squall_nimbus.leader import LeaderElector
 from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.monitor import Monitor
-from squall_nimbus.store.catalog import Catalog
+from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
-from squall_nimbus.topologies.finished import History
-from squall_nimbus.topologies.lifecycle_shell import Control
+from squall_nimbus.topologies.finished import FinishedTopologies
+from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 from squall_nimbus.topologies.submit import Submitter
-from squall_nimbus.topologies.user_changes import Settings
-from squall_nimbus.views.reader import Reader
+from squall_nimbus.topologies.user_changes import UserChanges
+from squall_nimbus.views.cluster_reader import ClusterReader
 from squall_nimbus.views.worker_metrics import WorkerMetrics
 
 log = get_logger(__name__)
@@ -66,19 +66,19 @@ class Nimbus:
     blob_sessions: BlobSessions
     receiver: Receiver
     replication: Replication
-    catalog: Catalog
+    topology_store: TopologyStore
     inbox: Inbox
-    chronicle: DaemonHistory
-    history: History
+    history: DaemonHistory
+    finished: FinishedTopologies
     monitor: Monitor
     metrics: WorkerMetrics
     assigner: Assigner
-    control: Control
+    lifecycle: LifecycleShell
     submitter: Submitter
     cleanup: Cleanup
-    desk: LeaderDesk
-    reader: Reader
-    settings: Settings
+    leader_elector: LeaderElector
+    reader: ClusterReader
+    user_changes: UserChanges
 
     def __post_init__(self) -> None:
         self.started_at = int(self.clock.time())
@@ -88,9 +88,9 @@ class Nimbus:
     async def start(self) -> None:
         """Read the disk, announce this Nimbus, stand for election. The state must be connected."""
         await asyncio.to_thread(self.blobs.open)
-        self.catalog.open()
+        self.topology_store.open()
         self.inbox.open()
-        self.history.open()
+        self.finished.open()
         self.monitor.session_timeout_secs = self.state.store.session_timeout_secs
         self.state.store.add_listener(self._connection_changed)
         await self._announce()
@@ -98,26 +98,26 @@ class Nimbus:
             "blobs",
             self.replication.follow(self.options.nimbus_code_sync_freq_secs),
         )
-        await self.desk.start(self._gained, self._lost)
+        await self.leader_elector.start(self._gained, self._lost)
         freq = self.options.nimbus_monitor_freq_secs
         self.tasks.start("nimbus_loop", self._loop(freq))
         self.tasks.every("expiry", min(freq, 10.0), self._expire_sessions)
         inbox_freq = self.options.nimbus_cleanup_inbox_freq_secs
         self.tasks.every("inbox_cleanup", inbox_freq, self._expire_inbox)
-        self.tasks.every("history_expiry", EXPIRE_EVERY_SECS, self.chronicle.expire)
+        self.tasks.every("history_expiry", EXPIRE_EVERY_SECS, self.history.expire)
 
     async def close(self) -> None:
         """Step down and stop all tasks. The caller closes the state."""
         self.state.store.remove_listener(self._connection_changed)
-        await self.desk.close()
+        await self.leader_elector.close()
         await self.tasks.close()
-        await self.chronicle.close()
+        await self.history.close()
         self.blob_sessions.close()
         self.inbox.close()
 
     async def fence(self) -> Fence:
         """Return the right to write as the leader. Raises NotTheLeaderError."""
-        return await self.desk.require()
+        return await self.leader_elector.require()
 
     # Leadership
 
@@ -129,9 +129,9 @@ class Nimbus:
             self._term.cancel()
             self._term = None
         self.monitor.pause()
-        self.control.step_down()
-        for topology_id in self.chronicle.known:
-            self.chronicle.tell(topology_id, "leader lost", f"{self.host}:{self.port}")
+        self.lifecycle.step_down()
+        for topology_id in self.history.known:
+            self.history.record_event(topology_id, "leader lost", f"{self.host}:{self.port}")
         self.tasks.start("announce", self._announce_again())
 
     async def _take_over(self, leadership: Leadership) -> None:
@@ -141,9 +141,11 @@ class Nimbus:
             try:
                 await self._announce()
                 await self._settle_blobs()
-                await self.control.take_over()
-                for topology_id in await self.state.storms():
-                    self.chronicle.tell(topology_id, "leader gained", f"{self.host}:{self.port}")
+                await self.lifecycle.take_over()
+                for topology_id in await self.state.topology_ids():
+                    self.history.record_event(
+                        topology_id, "leader gained", f"{self.host}:{self.port}"
+                    )
                 break
             except (StoreError, SquallError, BlobNotFoundError) as error:
                 log.warning("take_over_failed", error=error)
@@ -165,7 +167,7 @@ class Nimbus:
                 self.host,
                 self.port,
                 self.started_at,  # as in Storm: the time of the start, not an age
-                self.desk.leading,
+                self.leader_elector.leading,
                 STORM_VERSION,
                 self.receiver.public,
             )
@@ -203,13 +205,13 @@ class Nimbus:
                 pass
 
     async def _look(self) -> None:
-        leadership = self.desk.leadership()
+        leadership = self.leader_elector.leadership()
         steps: list[Callable[[], Awaitable[None]]] = []
         if not self._watching:
             steps.append(self._watch_supervisors)
         if leadership is not None:
             steps += [
-                self.control.look_after,
+                self.lifecycle.look_after,
                 functools.partial(self.assigner.judge, leadership),
                 functools.partial(self.cleanup.search, leadership),
                 self._forget_metrics,
@@ -224,7 +226,7 @@ class Nimbus:
                 log.warning("round_failed", error=error)
 
     async def _forget_metrics(self) -> None:
-        self.metrics.keep(await self.state.storms())
+        self.metrics.keep(await self.state.topology_ids())
 
     async def _watch_supervisors(self) -> None:
         self._watching = True

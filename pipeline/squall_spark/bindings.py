@@ -122,7 +122,7 @@ def format_of_path(path: str) -> Format | None:
     return _ENDINGS.get(PurePosixPath(name).suffix)
 
 
-def _split_format(where: str, told: str, allowed: frozenset[Format]) -> tuple[Format | None, str]:
+def _split_format(where: str, given: str, allowed: frozenset[Format]) -> tuple[Format | None, str]:
     match = _PREFIX.fullmatch(where)
     if match is None:
         return None, where
@@ -130,11 +130,11 @@ def _split_format(where: str, told: str, allowed: frozenset[Format]) -> tuple[Fo
     format_ = known.get(match["format"])
     if format_ is None:
         raise SquallError(
-            f"{told}: format {match['format']!r} cannot be used here",
+            f"{given}: format {match['format']!r} cannot be used here",
             hint=f"use {', '.join(sorted(known))}; write ./ before a path that contains a colon",
         )
     if not match["rest"]:
-        raise SquallError(f"{told} has no path after {match['format']}:")
+        raise SquallError(f"{given} has no path after {match['format']}:")
     return format_, match["rest"]
 
 

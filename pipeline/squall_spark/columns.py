@@ -189,7 +189,7 @@ def merge_guesses(a: Guess, b: Guess, field: str) -> Guess:
         if all(whole is not None for whole in wholes):
             return _decimal(max(wholes), max(scales), field)
     raise MixedTypesError(
-        f"field {field!r} holds both {_told(a)} and {_told(b)}, which cannot share a column",
+        f"field {field!r} holds both {_shown(a)} and {_shown(b)}, which cannot share a column",
         hint="emit one type, or emit the two on separate streams",
     )
 
@@ -209,7 +209,7 @@ def _digits(guess: Guess) -> tuple[Any, int]:
     return None, 0
 
 
-def _told(guess: Guess) -> str:
+def _shown(guess: Guess) -> str:
     if isinstance(guess, list):
         return "list"
     if isinstance(guess, dict):

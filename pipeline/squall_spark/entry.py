@@ -90,7 +90,7 @@ def run_on_spark(
                         checkpoint=job.checkpoint,
                         trigger_secs=job.trigger_secs,
                         available_now=job.available_now,
-                        told=say_batch,
+                        on_batch_done=say_batch,
                     )
                 except (KeyboardInterrupt, SystemExit):
                     _say(f"topology {name!r} is stopped; the same command goes on where it was")

@@ -117,9 +117,9 @@ def spark_session(
 
 def _not_started(master: str, error: Exception, log_file: Path | None) -> SquallError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = lines[0] if lines else type(error).__name__
+    reason = lines[0] if lines else type(error).__name__
     return SquallError(
-        f"Spark did not start with master {master}: {told}",
+        f"Spark did not start with master {master}: {reason}",
         hint=None if log_file is None else f"see {log_file}",
     )
 

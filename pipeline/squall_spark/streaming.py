@@ -54,7 +54,7 @@ def run_stream(
     checkpoint: str,
     trigger_secs: float = 1.0,
     available_now: bool = False,
-    told: Callable[[BatchDone], None] | None = None,
+    on_batch_done: Callable[[BatchDone], None] | None = None,
 ) -> None:
     """Run a plan until it is interrupted, or (with `available_now`) until the data available now is
     processed. Raises SquallError."""
@@ -70,8 +70,8 @@ def run_stream(
 
     def one_batch(frame: DataFrame, number: int) -> None:
         done = _run_batch(plan, code, stream, frame, number, memory)
-        if told is not None:
-            told(done)
+        if on_batch_done is not None:
+            on_batch_done(done)
 
     writer = stream.frame.writeStream.foreachBatch(one_batch)
     writer = writer.option("checkpointLocation", f"{checkpoint}/spark").queryName(plan.name)

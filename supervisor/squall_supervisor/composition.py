@@ -35,7 +35,7 @@ from squall_supervisor.node.installed_version import installed_version
 from squall_supervisor.node.neighbourhood import Probe, connects
 from squall_supervisor.node.topology_errors import TopologyErrors
 from squall_supervisor.records.last_known import LastKnownTopologies
-from squall_supervisor.records.saved_state import Memory
+from squall_supervisor.records.saved_state import SavedState
 from squall_supervisor.records.state_file import (
     LocalState,
     LocalStateError,
@@ -79,9 +79,9 @@ async def build_supervisor(
 
     cgroups = await _prepare_node(settings, environ)
     state = await asyncio.to_thread(_load_state, settings, clock)
-    memory = Memory(LocalStateFile(settings.state_file), state, tasks)
+    saved_state = SavedState(LocalStateFile(settings.state_file), state, tasks)
     last_known = await asyncio.to_thread(_last_known, settings, cluster, clock, machine, tasks)
-    await asyncio.to_thread(memory.save_now)
+    await asyncio.to_thread(saved_state.save_now)
     errors = TopologyErrors(cluster, settings.hostname, clock, tasks)
     localizer = _build_localizer(settings, blobs, clock, errors, state.supervisor_id)
     await asyncio.to_thread(localizer.prepare)
@@ -102,14 +102,14 @@ async def build_supervisor(
         environ=environ,
         clock=clock,
         localizer=localizer,
-        launch_numbers=memory,
+        launch_numbers=saved_state,
         tasks=tasks,
         crashed=crash.note,
         trouble=errors.begin,
         cgroups=cgroups,
         command=command,
         machine=machine,
-        tell=history.tell,
+        record_event=history.record_event,
         last_known=functools.partial(_give_last_known, last_known, clock),
     )
     return Supervisor(
@@ -122,7 +122,7 @@ async def build_supervisor(
             tasks=tasks,
             crash=crash,
             state=state,
-            memory=memory,
+            saved_state=saved_state,
             last_known=last_known,
             errors=errors,
             localizer=localizer,

@@ -40,7 +40,7 @@ from squall_supervisor.records.assignments import (
     desired_ports,
 )
 from squall_supervisor.records.last_known import LastKnownTopologies
-from squall_supervisor.records.saved_state import Memory
+from squall_supervisor.records.saved_state import SavedState
 from squall_supervisor.records.state_file import LocalState
 from squall_supervisor.service import SupervisorService
 from squall_supervisor.settings import SupervisorSettings
@@ -91,7 +91,7 @@ class Parts:
     tasks: BackgroundTasks
     crash: FirstCrash
     state: LocalState  # as the supervisor before this one left it
-    memory: Memory
+    saved_state: SavedState
     last_known: LastKnownTopologies
     errors: TopologyErrors
     localizer: Localizer
@@ -113,7 +113,7 @@ class Supervisor:
         self._blobs = parts.blobs
         self._tasks = parts.tasks
         self._crashes = parts.crash
-        self._memory = parts.memory
+        self._saved_state = parts.saved_state
         self._last_known = parts.last_known
         self._localizer = parts.localizer
         self._history = parts.history
@@ -177,7 +177,7 @@ class Supervisor:
             supervisor_id=self.id,
             timeout_secs=settings.worker_timeout_secs,
             known=self._neighbours,
-            on_known=self._memory.set_neighbours,
+            on_known=self._saved_state.set_neighbours,
             on_isolated=self._on_isolated,
             clock=self._clock,
             probe=self._probe,
@@ -220,7 +220,7 @@ class Supervisor:
         await self._slots.close()
         await self._localizer.close()
         await self._history.close()
-        await self._memory.close()
+        await self._saved_state.close()
         await self._last_known.close()
         await self._tasks.close()
         await self._cluster.close()
@@ -243,7 +243,7 @@ class Supervisor:
     # Cluster state.
 
     async def _connect(self) -> None:
-        waiting = self._tasks.start("wait for ZooKeeper", self._say_waiting())
+        waiting = self._tasks.start("wait for ZooKeeper", self._log_waiting())
         try:
             while True:
                 try:
@@ -258,7 +258,7 @@ class Supervisor:
         self._tasks.start("registration", self._registration.run())
         self._tasks.start("profile requests", self._profiling.run())
 
-    async def _say_waiting(self) -> None:
+    async def _log_waiting(self) -> None:
         wait_secs = _WAITING_FIRST_SECS
         while True:
             await asyncio.sleep(wait_secs)
@@ -317,8 +317,8 @@ class Supervisor:
         self._last_ports = dict(desired.ports)
         self._slots.want(desired.ports)
         self._synced.set()
-        self._memory.set_ports(desired.ports)
-        self._memory.save()  # again, if the last write failed
+        self._saved_state.set_ports(desired.ports)
+        self._saved_state.save()  # again, if the last write failed
         self._clean_up_due.set()
 
     def _on_slot_change(self) -> None:
@@ -370,7 +370,7 @@ class Supervisor:
         )
         self._slots.want({})
         self._last_ports = {}
-        self._memory.set_ports({})
+        self._saved_state.set_ports({})
 
     async def _pulse(self) -> None:
         """Notice that this process, and so perhaps the machine, was stopped or suspended for a

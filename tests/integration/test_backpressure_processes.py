@@ -52,7 +52,7 @@ class Run:
         )  # fmt: skip
         self.workers = cluster.worker_pids(2)
 
-    def told(self, name: str) -> list[str]:
+    def reported(self, name: str) -> list[str]:
         """What a component has told last; every look is a look at the memory, too."""
         for pid in self.workers:
             mb = rss_mb(pid)
@@ -65,7 +65,7 @@ class Run:
 
     def count(self, name: str) -> int:
         """How many a component has told; 0 also while it writes."""
-        words = self.told(name)
+        words = self.reported(name)
         return int(words[0]) if words else 0
 
     def watch(self, secs: float) -> None:
@@ -118,7 +118,7 @@ def test_stuck_bolts_cost_no_memory_and_lose_nothing(
 
             def through(kind: str = kind) -> bool:
                 emitted = run.count(f"spout-{kind}")
-                return run.told(kind) == [str(emitted), "whole"] and (
+                return run.reported(kind) == [str(emitted), "whole"] and (
                     not acked or run.count(f"spout-{kind}.acked") >= emitted
                 )
 

@@ -85,7 +85,7 @@ def now(output: Path, key: str, value: Any) -> dict[str, Any] | None:
     return found if found is not None and found[key] == value else None
 
 
-def told(output: Path) -> list[dict[str, Any]]:
+def reported(output: Path) -> list[dict[str, Any]]:
     """What the bolt wrote down, whole lines only."""
     if not output.exists():
         return []
@@ -94,7 +94,7 @@ def told(output: Path) -> list[dict[str, Any]]:
 
 
 def last(output: Path) -> dict[str, Any] | None:
-    found = told(output)
+    found = reported(output)
     return found[-1] if found else None
 
 

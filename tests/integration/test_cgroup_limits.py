@@ -112,11 +112,11 @@ def test_the_kernel_kills_a_worker_that_uses_too_much_memory_and_its_neighbour_g
     assert cgroup_of(root, after) != before
     wait_for("the old cgroup to go", lambda: before not in workers_in(root))
 
-    def told() -> str | None:
+    def reported() -> str | None:
         said, log = eater.error(), supervisor_log(cluster)[logged:]
         return said if "ended by the kernel" in said and said in log else None
 
-    said = wait_for("the error to be shown", told)
+    said = wait_for("the error to be shown", reported)
     assert "its limit is 128 MB" in said
     assert "raise topology.worker.max.heap.size.mb" in said
     eater.wait_counts_on()

@@ -333,12 +333,12 @@ def test_a_user_that_was_not_offered_is_refused_with_the_reason(
 ) -> None:
     name = submit(cluster, folder, "mallory", "root")
 
-    def told() -> str | None:
+    def reported() -> str | None:
         shown = json.loads(cluster.storm("get-errors", name, "--json").stdout)
         said = str(shown["Comp-Errors"].get("__system", ""))
         return said or None
 
-    said = wait_for("the reason to be shown", told, 60.0)
+    said = wait_for("the reason to be shown", reported, 60.0)
     assert "asks to run as 'root'" in said
     assert "supervisor.run.worker.as.user.choices" in said
     assert not any(w[0].startswith(f"{name}-") for w in cluster.worker_processes().values())

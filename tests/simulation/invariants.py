@@ -66,7 +66,7 @@ class Watcher:
 
     def _decodes(self, path: str, value: bytes) -> None:
         decode: Any = (
-            codec.decode_assignment if path.startswith("/assignments/") else codec.decode_storm
+            codec.decode_assignment if path.startswith("/assignments/") else codec.decode_storm_base
         )
         try:
             decode(path, value)

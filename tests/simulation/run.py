@@ -83,7 +83,7 @@ def _run(
         world = World(seed, folder, **shape)  # type: ignore[arg-type]
         clockwork.append(world)
         if trace is not None:
-            world.tell = trace
+            world.write_line = trace
             _trace_logs(world, trace)
         with world.disk.noting():
             with world.loop.time_stands():
@@ -188,10 +188,10 @@ def _repeatable(seed: int) -> Iterator[list[World]]:
 
 
 class _Lines(logging.Handler):
-    def __init__(self, world: World, tell: Callable[[str], None]) -> None:
+    def __init__(self, world: World, write_line: Callable[[str], None]) -> None:
         super().__init__()
         self._world = world
-        self._tell = tell
+        self._write_line = write_line
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -200,14 +200,14 @@ class _Lines(logging.Handler):
             who = "-"
         name = record.name.removeprefix("squall_")
         text = self.format(record)
-        self._tell(f"{self._world.loop.time():10.3f} {who} {record.levelname} {name} {text}")
+        self._write_line(f"{self._world.loop.time():10.3f} {who} {record.levelname} {name} {text}")
 
 
-def _trace_logs(world: World, tell: Callable[[str], None]) -> None:
+def _trace_logs(world: World, write_line: Callable[[str], None]) -> None:
     logging.disable(logging.NOTSET)
     for handler in list(logging.root.handlers):
         if isinstance(handler, _Lines):
             logging.root.removeHandler(handler)
-    logging.root.addHandler(_Lines(world, tell))
+    logging.root.addHandler(_Lines(world, write_line))
     logging.root.setLevel(logging.INFO)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)

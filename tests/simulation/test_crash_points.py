@@ -31,7 +31,7 @@ from squall_common.packaging.archive.members import Limits
 from squall_common.packaging.blob_map import BlobLink
 from squall_common.topology.model import Executor
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
-from squall_nimbus.store.catalog import Catalog, compile_topology
+from squall_nimbus.store.topology_store import TopologyStore, compile_topology
 from squall_supervisor.blobs.cache import BlobCache
 from squall_supervisor.blobs.environments import Environments
 from squall_supervisor.blobs.localizer import Localizer
@@ -154,35 +154,35 @@ class NimbusTopologies:
     @staticmethod
     def work(disk: Path, points: CrashPoints) -> None:
         promised = points.promised = {"words-1-17": [None], "words-2-18": [None]}
-        catalog = NimbusTopologies.open(disk)
+        topology_store = NimbusTopologies.open(disk)
         package = disk / "package"
         package.write_bytes(b"PK package")
         for topology_id in promised:
             conf = {**default_conf(), "topology.name": topology_id}
             stored = compile_topology(topology_id, topology(), conf)
             promised[topology_id].append(conf)
-            asyncio.run(catalog.store(stored, package, "me"))
+            asyncio.run(topology_store.store(stored, package, "me"))
             promised[topology_id] = [conf]
         changed = {**conf, "topology.workers": 4}
         promised[topology_id].append(changed)
-        asyncio.run(catalog.store_conf(topology_id, changed))
+        asyncio.run(topology_store.store_conf(topology_id, changed))
         promised[topology_id] = [changed]
 
     @staticmethod
-    def open(disk: Path) -> Catalog:
+    def open(disk: Path) -> TopologyStore:
         blobs = BlobStore(disk / "nimbus" / "blobs")
         blobs.open()
-        catalog = Catalog(blobs, disk / "nimbus" / "stormdist")
-        catalog.open()
-        return catalog
+        topology_store = TopologyStore(blobs, disk / "nimbus" / "stormdist")
+        topology_store.open()
+        return topology_store
 
     @staticmethod
     def judge(disk: Path, promised: Any) -> None:
-        catalog = NimbusTopologies.open(disk)
-        catalog.ids()
+        topology_store = NimbusTopologies.open(disk)
+        topology_store.ids()
         for topology_id, allowed in promised.items():
             try:
-                found = catalog.get(topology_id).conf
+                found = topology_store.get(topology_id).conf
             except BlobNotFoundError:
                 found = None
             assert found in allowed, topology_id

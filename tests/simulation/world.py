@@ -64,7 +64,7 @@ class World:
         self.disk = Disk(folder, seed)
         self.violations: list[str] = []
         self.sometimes: dict[str, int] = {}
-        self.tell: Callable[[str], None] = lambda text: None
+        self.write_line: Callable[[str], None] = lambda text: None
         self.conf = conf
         count = max(nimbuses, supervisors + (nimbuses > 0))
         self.hosts: dict[str, SimHost] = {}
@@ -87,7 +87,7 @@ class World:
         """An event of the run."""
         line = f"{self.loop.time():10.3f} {text}"
         self.loop.note(line)
-        self.tell(line)
+        self.write_line(line)
 
     def violated(self, what: str) -> None:
         """Something that must never be."""
@@ -275,7 +275,7 @@ class World:
         return [
             process
             for process in self.processes("nimbus")
-            if hasattr(process, "nimbus") and process.nimbus.desk.leading
+            if hasattr(process, "nimbus") and process.nimbus.leader_elector.leading
         ]
 
     # Machines and ways.

@@ -30,7 +30,9 @@ def plan(where: str, out: str, *, tasks: int = 2, bolt: Any = None) -> SparkPlan
 def run(spark: Any, stream: SparkPlan, tmp_path: Path) -> list[BatchDone]:
     told: list[BatchDone] = []
     checkpoint = str(tmp_path / "cp")
-    run_stream(spark, stream, None, checkpoint=checkpoint, available_now=True, told=told.append)
+    run_stream(
+        spark, stream, None, checkpoint=checkpoint, available_now=True, on_batch_done=told.append
+    )
     return told
 
 
@@ -100,7 +102,7 @@ def test_words_from_a_socket(spark: Any, tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         try:
-            run_stream(spark, stream, None, checkpoint=str(tmp_path / "cp"), told=on_batch)
+            run_stream(spark, stream, None, checkpoint=str(tmp_path / "cp"), on_batch_done=on_batch)
         finally:
             enough.set()
             for thread in threads:

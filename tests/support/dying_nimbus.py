@@ -20,7 +20,7 @@ from typing import Any
 STEPS = tuple(
     f"{method}:{moment}"
     for method in (
-        "squall_nimbus.store.catalog:Catalog.store",
+        "squall_nimbus.store.topology_store:TopologyStore.store",
         "squall_nimbus.blobs.replication:Replication._write_records",
         "squall_nimbus.blobs.replication:Replication._settle",
         "squall_common.cluster.state:ClusterState.create_topology",
@@ -32,15 +32,15 @@ STEPS = tuple(
 KILL_STEPS = tuple(
     f"kill|{method}:{moment}"
     for method in (
-        "squall_nimbus.topologies.lifecycle_shell:Control._carry_out",
+        "squall_nimbus.topologies.lifecycle_shell:LifecycleShell._carry_out",
         "squall_nimbus.topologies.cleanup:Cleanup.remove",
     )
     for moment in ("before", "after")
 )
 REBALANCE_STEPS = (
-    "rebalance|squall_nimbus.topologies.lifecycle_shell:Control._carry_out:before",
-    "rebalance|squall_nimbus.topologies.lifecycle_shell:Control._carry_out:after",
-    "rebalance|squall_nimbus.store.catalog:Catalog.store_conf:after",
+    "rebalance|squall_nimbus.topologies.lifecycle_shell:LifecycleShell._carry_out:before",
+    "rebalance|squall_nimbus.topologies.lifecycle_shell:LifecycleShell._carry_out:after",
+    "rebalance|squall_nimbus.store.topology_store:TopologyStore.store_conf:after",
     "rebalance|squall_nimbus.scheduler.assigner:Assigner._carry_out:before",
     "rebalance|squall_nimbus.scheduler.assigner:Assigner._carry_out:after",
 )
@@ -94,16 +94,16 @@ def _note_submit() -> None:
 
 def _note_event(what: str) -> None:
     """`what`: "kill" or "rebalance"."""
-    from squall_nimbus.topologies.lifecycle_shell import Control
+    from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 
-    handle = Control.handle
+    handle = LifecycleShell.handle
 
-    async def noted(self: Control, name: str, event: Any) -> None:
+    async def noted(self: LifecycleShell, name: str, event: Any) -> None:
         if type(event).__name__.lower() == what:
             _under_way.append(name)
         await handle(self, name, event)
 
-    Control.handle = noted  # type: ignore[method-assign]
+    LifecycleShell.handle = noted  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -126,7 +126,9 @@ class EngineCluster:
         """`settings` are more fields of the EngineSettings of each worker."""
         self._callbacks = replace(callbacks, on_reported=self._reported)
         self._settings = settings or {}
-        self.in_hand: Mapping[str, Any] = {}  # `hand` and `before` of the next engine that is made
+        self.in_hand: Mapping[
+            str, Any
+        ] = {}  # `in_hand` and `before` of the next engine that is made
         self.clock = ManualClock()
         self.network = network or Network(seed)
         self.errors: list[tuple[str, int, BaseException]] = []
@@ -246,4 +248,4 @@ class EngineCluster:
 
     def memory(self) -> int:
         """Entries in the tables of all ackers and local trees."""
-        return sum(len(engine._desk) for engine in self.engines)
+        return sum(len(engine._coordinator) for engine in self.engines)

@@ -169,9 +169,9 @@ class LocalNimbus:
         """The process dies: nothing is written any more, its session ends."""
         if self.peers is not None:
             self.peers.running.pop(self.port, None)
-        if (leadership := self.nimbus.desk.leadership()) is not None:
+        if (leadership := self.nimbus.leader_elector.leadership()) is not None:
             leadership.end()
-        self.nimbus.control.step_down()
+        self.nimbus.lifecycle.step_down()
         await self.nimbus.tasks.close()
         self.nimbus.blob_sessions.close()
         self.nimbus.inbox.close()
@@ -182,7 +182,7 @@ class LocalNimbus:
         """Wait until it leads."""
 
         async def leading() -> bool:
-            return self.nimbus.desk.leading
+            return self.nimbus.leader_elector.leading
 
         await eventually(leading, "this Nimbus leads")
         return self
@@ -217,7 +217,7 @@ class LocalNimbus:
             topology(executors=executors),
             options,
         )
-        return (await self.nimbus.control.find(name))[0]
+        return (await self.nimbus.lifecycle.find(name))[0]
 
     async def supervisor(
         self,

@@ -21,8 +21,8 @@ LINK = (
     "queue", "grant", "next_frame", "sent", "receive", "confirm", "take", "tick", "connected",
 )  # fmt: skip
 CHILD = (
-    "started", "start_failed", "told_pid", "heard", "asked", "answered", "killed", "exited", "stop",
-    "warns", "tick",
+    "started", "start_failed", "pid_received", "heard", "asked", "answered", "killed", "exited",
+    "stop", "warns", "tick",
 )  # fmt: skip
 
 

@@ -264,7 +264,7 @@ class Cluster:
 
     async def set_status(self, status: TopologyStatus) -> None:
         base = StormBase("words", status, 2, launch_time_secs=int(time.time()))
-        await self.state.put_storm(TOPOLOGY_ID, base)
+        await self.state.put_storm_base(TOPOLOGY_ID, base)
 
     async def assign(self, where: Callable[[Executor, str], int]) -> None:
         """Write the assignment: `where` gives the port of an executor of a component."""

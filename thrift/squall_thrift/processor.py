@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from squall_thrift import codec, idl, messages, storm, wire
 from squall_thrift.authorization import Authorizer, Call, permission_of
-from squall_thrift.event_log import EventLog
+from squall_thrift.logs import EventLogger
 from squall_thrift.messages import (
     ApplicationErrorType,
     Message,
@@ -24,7 +24,7 @@ from squall_thrift.off_loop import LARGE_BYTES, off_loop
 from squall_thrift.throttle import Throttle
 from squall_thrift.wire import EncodeError, ProtocolError, TooManyPartsError
 
-log = EventLog(__name__)
+log = EventLogger(__name__)
 
 _throttle = Throttle()
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 
 from squall_thrift import frames, idl, messages
 from squall_thrift.authorization import Authorizer, Call, OpenAuthorizer
-from squall_thrift.event_log import EventLog
+from squall_thrift.logs import EventLogger
 from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
 from squall_thrift.off_loop import CALLER
 from squall_thrift.processor import Processor, refusal
@@ -39,7 +39,7 @@ from squall_thrift.throttle import Throttle
 from squall_thrift.turns import Key, Turns
 from squall_thrift.wire import ProtocolError
 
-log = EventLog(__name__)
+log = EventLogger(__name__)
 
 
 class InsecureListenerError(Exception):

@@ -36,18 +36,18 @@ from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_common.topology.model import WorkerSlot
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
+from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
 from squall_worker.cluster.placement import Ownership, Placement, drains, spouts_run
-from squall_worker.cluster.presence import Presence
 from squall_worker.cluster.view import ClusterView
 from squall_worker.keys import own_key
+from squall_worker.localized import LocalizedTopology, load, put_on_path
 from squall_worker.report.dumps import Dumps, heading
 from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
 from squall_worker.report.history import WorkerHistory
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
-from squall_worker.settings import Settings
-from squall_worker.stored import StoredTopology, load, put_on_path
+from squall_worker.settings import WorkerSettings
 from squall_worker.transport.push import Address, Sockets
 from squall_worker.transport.zmq import ZmqTransport, new_sockets
 from squall_worker.watch.messages import answer_questions, ask_aside
@@ -68,7 +68,7 @@ EXIT_NOT_OURS = 4  # the slot's work has moved elsewhere
 # (5: watchdog.EXIT_STALLED, a call of a component did not return)
 
 # How often a wait is logged while it lasts.
-_SAY_SECS = 5.0
+_LOG_SECS = 5.0
 # After a sleep, how often the cluster state is read until it answers.
 _DOUBT_SECS = 1.0
 # How often a heartbeat is sent while Nimbus waits for the topology to drain.
@@ -104,7 +104,7 @@ class Worker:
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self._options = WorkerOptions.read(spec.daemon_conf)
-        self.settings = Settings.of(self._options)
+        self.settings = WorkerSettings.of(self._options)
         self._state = state
         self._clock = clock or SystemClock()
         self._began = self._clock.monotonic()
@@ -121,7 +121,7 @@ class Worker:
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
         self._drains_since: int | None = None  # zxid of the status for which Nimbus waits
-        self._presence = Presence(self.settings.away_secs, self._clock.boottime())
+        self._pause_detector = PauseDetector(self.settings.away_secs, self._clock.boottime())
         self._peers = Peers(
             grace_secs=self.settings.stop_secs + 1.0,
             clock=self._clock,
@@ -169,10 +169,10 @@ class Worker:
             self._heartbeats.start()
             status = await self._live()
         except Exception as error:
-            self._tell_fatal(error)
+            self._report_fatal(error)
         finally:
             # After a sleep it must not even drain: its tasks may run elsewhere.
-            await self._close(graceful=status != EXIT_FATAL and not self._presence.in_doubt)
+            await self._close(graceful=status != EXIT_FATAL and not self._pause_detector.in_doubt)
         log.info("worker_exits", topology_id=self.spec.topology_id, slot=self.slot, status=status)
         return status
 
@@ -199,11 +199,11 @@ class Worker:
         # Large: while ZooKeeper answers.
         from squall_engine.embed import tune_garbage_collector
 
-        stored = load(spec.stormdist)
-        options = TopologyOptions.read(stored.conf)
+        localized = load(spec.stormdist)
+        options = TopologyOptions.read(localized.conf)
         self._errors.throttle_by(options)
-        self._begin_history(stored)
-        key = own_key(spec, stored.conf, self.settings.bind_host)
+        self._begin_history(localized)
+        key = own_key(spec, localized.conf, self.settings.bind_host)
         transport = self._transport = ZmqTransport(
             spec.topology_id,
             self.slot,
@@ -218,14 +218,14 @@ class Worker:
         )
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)
-        put_on_path(stored)
+        put_on_path(localized)
         assert self._state is not None
         view = ClusterView(self._state, spec.topology_id, self.slot, self._changed.set)
         reader = FirstReader(view, self.slot, changed=self._changed, now=self._clock.monotonic)
         first = await reader.read(asyncio.shield(connecting), spec.last_known_file)
         placement = first.placement
         await self._peers.follow(placement)
-        engine = self._engine = self._make_engine(stored, placement, transport)
+        engine = self._engine = self._make_engine(localized, placement, transport)
         await engine.start()
         engine.set_routes(placement.routes)
         self._start_metrics(engine)
@@ -256,7 +256,7 @@ class Worker:
         )
         return engine, view, first
 
-    def _begin_history(self, stored: StoredTopology) -> None:
+    def _begin_history(self, localized: LocalizedTopology) -> None:
         """Start the history, if the topology wants one."""
 
         def on_trouble(error: Exception) -> None:
@@ -265,7 +265,7 @@ class Worker:
 
         self._history = WorkerHistory.of(
             self.spec,
-            {**self.spec.daemon_conf, **stored.conf},
+            {**self.spec.daemon_conf, **localized.conf},
             clock=self._clock,
             on_trouble=on_trouble,
             before_reading=self._errors.note_rest,
@@ -280,7 +280,7 @@ class Worker:
             clock=self._clock,
             report=self._errors.report,
             log_dir=self.spec.artifacts_dir,
-            tap=self._history,
+            observer=self._history,
         )
         if engine.event_log is not None:
             try:
@@ -292,7 +292,7 @@ class Worker:
         """The first connection to ZooKeeper, however long it takes."""
         if self._state is None:
             self._state = ClusterState.of(self._options)
-        await self._say_while(
+        await self._log_while(
             self._state.store.start(),
             "waiting_for_zookeeper",
             servers=self._options.storm_zookeeper_servers,
@@ -301,12 +301,12 @@ class Worker:
         self._connected.set()
         self._changed.set()  # a worker that started without it reads now
 
-    async def _say_while(self, work: Coroutine[Any, Any, T], event: str, **keys: object) -> T:
+    async def _log_while(self, work: Coroutine[Any, Any, T], event: str, **keys: object) -> T:
         """Await `work`, and log every few seconds that it is still awaited."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
-                await asyncio.wait({task}, timeout=_SAY_SECS)
+                await asyncio.wait({task}, timeout=_LOG_SECS)
                 if not task.done():
                     log.warning(event, **keys)
             return task.result()
@@ -314,19 +314,19 @@ class Worker:
             task.cancel()
 
     def _make_engine(
-        self, stored: StoredTopology, placement: Placement, transport: ZmqTransport
+        self, localized: LocalizedTopology, placement: Placement, transport: ZmqTransport
     ) -> EmbeddedEngine:
         from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineSettings
 
-        hand, before = self._open_in_hand()
+        in_hand, before = self._open_in_hand()
         settings = EngineSettings(
-            prepared=stored.prepared,
+            prepared=localized.prepared,
             topology_id=self.spec.topology_id,
             slot=self.slot,
             executors=placement.executors,
             daemon_conf=self.spec.daemon_conf,
             times_calls=self._history is not None,
-            code_dir=stored.code_dir,
+            code_dir=localized.code_dir,
             pid_dir=self.spec.pid_dir,
             worker=f"{self.spec.hostname}:{self.spec.port}",
         )
@@ -338,7 +338,7 @@ class Worker:
             callbacks,
             transport=transport,
             clock=self._clock,
-            hand=hand,
+            in_hand=in_hand,
             before=before,
         )
 
@@ -384,7 +384,7 @@ class Worker:
                 log.error("slot_not_ours", slot=self.slot, topology_id=self.spec.topology_id)
                 return EXIT_NOT_OURS
             next_read = read_at + (
-                _DOUBT_SECS if self._presence.in_doubt else self.settings.refresh_secs
+                _DOUBT_SECS if self._pause_detector.in_doubt else self.settings.refresh_secs
             )
             at = min(next_read, ownership.deadline, self._peers.deadline())
             with contextlib.suppress(TimeoutError):
@@ -406,9 +406,11 @@ class Worker:
         self, engine: EmbeddedEngine, view: ClusterView, ownership: Ownership
     ) -> None:
         """Read assignment and status and apply them; a part that cannot be read stays as it was."""
-        doubt = self._presence.doubt
-        if self._presence.in_doubt:
-            log.warning("worker_slept", slot=self.slot, secs=round(self._presence.away_secs, 1))
+        doubt = self._pause_detector.doubt
+        if self._pause_detector.in_doubt:
+            log.warning(
+                "worker_slept", slot=self.slot, secs=round(self._pause_detector.away_secs, 1)
+            )
         try:
             placement = await view.placement()
             found = await view.status()
@@ -418,7 +420,7 @@ class Worker:
             return
         now = self._clock.monotonic()
         executors = () if placement is None else placement.executors
-        ours = ownership.read(executors, now, at_once=self._presence.in_doubt)
+        ours = ownership.read(executors, now, at_once=self._pause_detector.in_doubt)
         if not ours:
             log.warning(
                 "slot_reassigned", slot=self.slot, stops_in_secs=round(ownership.deadline - now, 1)
@@ -430,7 +432,7 @@ class Worker:
         base, zxid = found or (None, None)
         self._take_status(engine, base, ours)
         self._follow_drain(zxid if ours and drains(base) else None)
-        if ours and self._presence.confirm(doubt):
+        if ours and self._pause_detector.confirm(doubt):
             log.info("worker_goes_on", slot=self.slot)
             engine.resume()
 
@@ -489,7 +491,7 @@ class Worker:
     def _may_turn(self) -> bool:
         """Whether the engine may go on: after a sleep, only once it is known that the tasks are
         still ours."""
-        if self._presence.seen(self._clock.boottime()):
+        if self._pause_detector.seen(self._clock.boottime()):
             return True
         self._changed.set()
         return False
@@ -497,7 +499,7 @@ class Worker:
     # -- heartbeats (called on their thread) --------------------------------------------------
 
     def _turn_age_secs(self) -> float:
-        if not self._presence.seen(self._clock.boottime()):
+        if not self._pause_detector.seen(self._clock.boottime()):
             self._loop.call_soon_threadsafe(self._changed.set)
         engine = self._engine
         started = None if engine is None else engine.turn_started
@@ -548,7 +550,7 @@ class Worker:
             self._fatal = error
         self._loop.call_soon_threadsafe(self._changed.set)
 
-    def _tell_fatal(self, error: Exception) -> None:
+    def _report_fatal(self, error: Exception) -> None:
         """Report why the worker dies: to its log and, if no component reported it, to ZooKeeper."""
         log.error(
             "worker_fails", error=error, exc_info=None if isinstance(error, SquallError) else error

@@ -14,7 +14,7 @@ _STOP_MARGIN_SECS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WorkerSettings:
     """How this worker process behaves. Times in seconds."""
 
     bind_host: str  # storm.bind.host
@@ -26,7 +26,7 @@ class Settings:
     silent_secs: float  # without a heartbeat, until all stacks are written to worker.err
 
     @classmethod
-    def of(cls, options: WorkerOptions) -> Settings:
+    def of(cls, options: WorkerOptions) -> WorkerSettings:
         """The options are the supervisor's: a topology decides neither where its workers listen
         nor how they are watched. Raises ConfigError for a refused listener."""
         host = options.storm_bind_host

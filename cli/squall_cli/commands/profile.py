@@ -136,7 +136,7 @@ def command(
         print_json([_as_json(one, summary.id, what) for one in asked])
     else:
         for one in asked:
-            _tell(one, summary.id, what)
+            _print_outcome(one, summary.id, what)
     failed = [one for one in asked if one.error is not None]
     if failed and not as_json:
         raise SquallError("; ".join(f"{one.worker}: {one.error}" for one in failed))
@@ -219,7 +219,7 @@ def _place(one: _Asked, topology_id: str) -> str:
     return f"{one.request.host}: workers-artifacts/{topology_id}/{one.request.port}/{one.file}"
 
 
-def _tell(one: _Asked, topology_id: str, what: str) -> None:
+def _print_outcome(one: _Asked, topology_id: str, what: str) -> None:
     if one.error is not None:
         return
     if what == "restart":

@@ -121,7 +121,7 @@ def command(
         num_workers = found.get("") if num_workers is None else num_workers
         if not executors and num_workers is None:
             if as_json:
-                print_json(_told(topology_name, "none", wait_secs, num_workers, executors))
+                print_json(_summary(topology_name, "none", wait_secs, num_workers, executors))
             return
         if not yes:
             _confirm(topology_name)
@@ -138,7 +138,7 @@ def command(
     if short is not None:
         say(short)
     if as_json:
-        print_json(_told(topology_name, "rebalance", wait_secs, num_workers, executors))
+        print_json(_summary(topology_name, "rebalance", wait_secs, num_workers, executors))
         return
     when = "when nothing is in flight" if wait_secs is None else f"after {wait_secs} s"
     say(f"Rebalancing {topology_name}: its spouts pause, and it is redistributed {when}.")
@@ -163,7 +163,7 @@ def _short_of_slots(client: ClientOptions, topology_name: str, num_workers: int)
     )
 
 
-def _told(
+def _summary(
     topology_name: str,
     action: str,
     wait_secs: int | None,
@@ -184,7 +184,7 @@ def _from_report(
     settings: Settings, topology_name: str, report: str, *, force: bool, quiet: bool
 ) -> dict[str, int]:
     """Show a report's recommendations and return them by component ("": workers)."""
-    from squall_cli.advice import make_report, read_report, recommendation_of, running_of
+    from squall_cli.recommendation import make_report, read_report, recommendation_of, running_of
 
     client = settings.client()
     given = read_report(Path(report)) if report else None  # before any question

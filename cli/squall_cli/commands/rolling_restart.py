@@ -56,7 +56,7 @@ def command(
         raise SquallError(f"{', '.join(topology_names)}: no worker runs{where}")
     total = len(restart.turns)
 
-    def tell(number: int, turn: Turn) -> None:
+    def report(number: int, turn: Turn) -> None:
         if not as_json and turn.error is None:
             say(f"[{number}/{total}] {turn.worker} of {turn.topology} {_said(turn)}")
 
@@ -72,7 +72,7 @@ def command(
                 return "was already restarted meanwhile"
 
     try:
-        restart.run(tell)
+        restart.run(report)
     except SquallError:
         if not as_json:
             raise

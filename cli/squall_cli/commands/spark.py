@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from squall_cli.history_report import ReportOrder, run_report
 from squall_cli.options import Settings, settings_options
-from squall_cli.reports import ReportOrder, run_report
 
 
 @click.group("spark", no_args_is_help=True)

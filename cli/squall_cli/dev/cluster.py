@@ -42,12 +42,12 @@ class DevCluster:
 
     Entering starts everything and returns when ZooKeeper serves, Nimbus leads and every
     supervisor is registered; it raises SquallError, with nothing left behind, when that fails.
-    Leaving stops everything, workers included. `tell` is called with messages for a person.
+    Leaving stops everything, workers included. `notify` is called with messages for a person.
     """
 
-    def __init__(self, plan: DevPlan, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: DevPlan, notify: Callable[[str], None]) -> None:
         self.plan = plan
-        self._tell = tell
+        self._notify = notify
         self._mark = uuid.uuid4().hex  # in the environment of all processes that are started
         self._up = False
         self._lock_fd = -1
@@ -154,7 +154,7 @@ class DevCluster:
         try:
             write_atomic(self.plan.state_file, json.dumps(self.state()).encode(), mode=0o600)
         except OSError as error:
-            self._tell(f"{self.plan.state_file} cannot be written: {error.strerror}.")
+            self._notify(f"{self.plan.state_file} cannot be written: {error.strerror}.")
 
     # Start ------------------------------------------------------------------------------------
 
@@ -233,10 +233,10 @@ class DevCluster:
         self._write_state()
         if process.pid is not None:
             if process.restarts:
-                self._tell(f"{process.name} was restarted (process {process.pid}).")
+                self._notify(f"{process.name} was restarted (process {process.pid}).")
             return
         how = describe_status(process.last_status)
-        self._tell(f"{process.name} {how}; restarting it.")
+        self._notify(f"{process.name} {how}; restarting it.")
         if self._up or self._failed is None or self._failed.done():
             return
         if process.restarts + 1 >= _ENDS_BEFORE_GIVING_UP:
@@ -256,7 +256,7 @@ class DevCluster:
                 await self._try_all([daemon.stop(_STOP_GRACE_SECS)])
         killed = await asyncio.to_thread(guardian.end_marked, self._mark, 0.0)
         if killed:
-            self._tell(f"Killed the remaining processes of the cluster: {killed}.")
+            self._notify(f"Killed the remaining processes of the cluster: {killed}.")
         self._write_state()
         if self._guardian is not None:
             await asyncio.to_thread(self._guardian.communicate, guardian.DONE)
@@ -265,7 +265,7 @@ class DevCluster:
     async def _try_all(self, steps: list[Coroutine[Any, Any, None]]) -> None:
         for result in await asyncio.gather(*steps, return_exceptions=True):
             if isinstance(result, Exception):
-                self._tell(f"A part of the cluster could not be stopped: {result!r}")
+                self._notify(f"A part of the cluster could not be stopped: {result!r}")
 
     async def _kill_workers(self, name: str) -> None:
         conf = self.plan.folder(name) / "daemon-conf.json"
@@ -284,7 +284,7 @@ class DevCluster:
             process.kill()
             status = await process.wait()
         if status != 0:
-            self._tell(f"Not all workers of {name} could be stopped (status {status}).")
+            self._notify(f"Not all workers of {name} could be stopped (status {status}).")
 
 
 def _pid(process: KeptProcess | None) -> int | None:

@@ -97,8 +97,8 @@ def _plain(data: bytes) -> bytes:
     return plain
 
 
-encode_storm = _encoder(convert.to_storm_base)
-decode_storm = _decoder(storm.StormBase, convert.from_storm_base)
+encode_storm_base = _encoder(convert.to_storm_base)
+decode_storm_base = _decoder(storm.StormBase, convert.from_storm_base)
 
 encode_assignment = _encoder(convert.to_assignment)
 decode_assignment = _decoder(storm.Assignment, convert.from_assignment)

@@ -26,7 +26,7 @@ class LastKnown:
     def serialize(self) -> bytes:
         value = {
             "assignment": _text(codec.encode_assignment(self.assignment)),
-            "storm": None if self.base is None else _text(codec.encode_storm(self.base)),
+            "storm": None if self.base is None else _text(codec.encode_storm_base(self.base)),
         }
         return json.dumps(value).encode()
 
@@ -38,7 +38,7 @@ class LastKnown:
             storm = value["storm"]
             return cls(
                 codec.decode_assignment(LAST_KNOWN_FILE, _bytes(value["assignment"])),
-                None if storm is None else codec.decode_storm(LAST_KNOWN_FILE, _bytes(storm)),
+                None if storm is None else codec.decode_storm_base(LAST_KNOWN_FILE, _bytes(storm)),
             )
         except (KeyError, TypeError, RecursionError, CorruptStateError) as error:
             raise ValueError(f"not a topology as last known: {error!r}") from error

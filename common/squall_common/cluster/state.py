@@ -137,11 +137,11 @@ class ClusterState:
 
     # Topologies
 
-    async def storms(self, watch: Watcher | None = None) -> list[str]:
+    async def topology_ids(self, watch: Watcher | None = None) -> list[str]:
         """Ids of all topologies, sorted."""
         return await self._names(paths.STORMS, watch)
 
-    async def storm(self, topology_id: str, watch: Watcher | None = None) -> StormBase | None:
+    async def storm_base(self, topology_id: str, watch: Watcher | None = None) -> StormBase | None:
         """A topology's status and size; None when it is unknown (the watch then waits for it)."""
         found = await self.storm_and_zxid(topology_id, watch)
         return None if found is None else found[0]
@@ -150,13 +150,13 @@ class ClusterState:
         self, topology_id: str, watch: Watcher | None = None
     ) -> tuple[StormBase, int] | None:
         """The same, with the zxid that wrote it."""
-        found = await self._read(paths.storm(topology_id), codec.decode_storm, watch)
+        found = await self._read(paths.storm(topology_id), codec.decode_storm_base, watch)
         return None if found is None else (found[0], found[1].mzxid)
 
-    async def all_storms(self) -> dict[str, StormBase]:
+    async def storm_bases(self) -> dict[str, StormBase]:
         """All topologies by id."""
-        ids = await self.storms()
-        bases = await asyncio.gather(*(self.storm(topology_id) for topology_id in ids))
+        ids = await self.topology_ids()
+        bases = await asyncio.gather(*(self.storm_base(topology_id) for topology_id in ids))
         return {i: base for i, base in zip(ids, bases, strict=True) if base is not None}
 
     async def create_topology(
@@ -168,19 +168,19 @@ class ClusterState:
         """
         await self._transact(
             [
-                Create(paths.storm(topology_id), codec.encode_storm(base)),
+                Create(paths.storm(topology_id), codec.encode_storm_base(base)),
                 Create(paths.workerbeats(topology_id)),
                 Create(paths.errors(topology_id)),
             ],
             guard,
         )
 
-    async def put_storm(
+    async def put_storm_base(
         self, topology_id: str, base: StormBase, *, guard: Guard | None = None
     ) -> None:
         """Write a topology's StormBase. Raises NoNodeError when it is not known (any more): only
         `create_topology` brings one to life."""
-        await self._transact([Set(paths.storm(topology_id), codec.encode_storm(base))], guard)
+        await self._transact([Set(paths.storm(topology_id), codec.encode_storm_base(base))], guard)
 
     async def remove_topology(self, topology_id: str, *, guard: Guard | None = None) -> None:
         """Delete all that is kept of a topology, its assignment first and /storms/ID last. A crash

@@ -79,7 +79,7 @@ _FAILURES = (kz.KazooException, RuntimeError)
 _DRAIN_MAX = 64
 
 # How often `start` says that it still waits.
-_SAY_SECS = 10.0
+_LOG_SECS = 10.0
 
 # Pause before a connection thread that died is replaced.
 _REVIVE_SECS = 1.0
@@ -540,7 +540,7 @@ class ZooKeeperStore:
                     await self._connected.wait()
             except TimeoutError:
                 waited += pause
-                pause = _SAY_SECS
+                pause = _LOG_SECS
                 log.warning("zookeeper_awaited", hosts=self._hosts, waited_secs=round(waited))
 
     def _link_is_up(self, session_id: int) -> None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from squall_common.component.columns import Columns
-from squall_common.component.constructed import Remembering
+from squall_common.component.constructed import RecordsConstruction
 from squall_common.component.tuples import Tuple
 from squall_common.errors import InvalidTopologyError, SquallError
 
@@ -44,7 +44,7 @@ class Stream:
 Outputs = Sequence[str] | Mapping[str, Sequence[str] | Stream]
 
 
-class Component(Remembering):
+class Component(RecordsConstruction):
     """The base of spouts and bolts. Derive from `Spout` or `Bolt`.
 
     `context` (a `TopologyContext`) and `log` (a `logging.Logger`) are available from `open` or

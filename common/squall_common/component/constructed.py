@@ -12,7 +12,7 @@ from squall_common.topology.construction import Constructed, Construction, attri
 _Made = TypeVar("_Made")
 
 
-class _Remembers(ABCMeta):
+class _ConstructionRecorder(ABCMeta):
     """A metaclass, because neither `__new__` nor a base `__init__` sees the end of the constructor.
     From ABCMeta, so that users' classes may be ABCs."""
 
@@ -33,5 +33,5 @@ class _Remembers(ABCMeta):
         return made
 
 
-class Remembering(Constructed, metaclass=_Remembers):
+class RecordsConstruction(Constructed, metaclass=_ConstructionRecorder):
     """Base of components and custom groupings."""

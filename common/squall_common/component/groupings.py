@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from squall_common.component.constructed import Remembering
+from squall_common.component.constructed import RecordsConstruction
 from squall_common.errors import SquallError
 from squall_common.topology.serialization import Registry
 
@@ -162,7 +162,7 @@ def _path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-class CustomGrouping(Remembering):
+class CustomGrouping(RecordsConstruction):
     """Base class of groupings that users write: `.custom("source", MyGrouping(...))`.
 
     Each task of the source gets its own object, made in the worker from the constructor's arguments

@@ -65,7 +65,7 @@ class DaemonHistory:
         """Ids of the topologies that are known to have a history."""
         return [topology_id for topology_id, on in self._on.items() if on]
 
-    def tell(self, topology_id: str, name: str, text: str = "", place: str = "") -> None:
+    def record_event(self, topology_id: str, name: str, text: str = "", place: str = "") -> None:
         """Something happened to a topology, at a slot (host:port) if `place` says so. Never waits,
         never raises."""
         if not self.is_on(topology_id):

@@ -23,7 +23,7 @@ from squall_common.names import encode_znode
 log = get_logger(__name__)
 
 WAITING_BYTES_MAX = 16 * 1024 * 1024
-_SAY_SECS = 60.0
+_LOG_SECS = 60.0
 _IMPORT_AFTER_SECS = 2.0
 _RETRY_SECS_MAX = 60.0
 
@@ -78,7 +78,7 @@ class HistoryWriter:
         self._first_at: float | None = None  # when the oldest waiting row came
         self._closing = False
         self._off = False  # it can never write
-        self._said_at = float("-inf")
+        self._logged_at = float("-inf")
         self.rows_written = 0
         self.rows_lost = 0
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
@@ -134,8 +134,8 @@ class HistoryWriter:
             rows, lost = self._take()
             failed = False
             for topology_id in sorted({*rows, *(of for of, _ in lost)}):
-                told = {why: n for (of, why), n in lost.items() if of == topology_id}
-                failed |= not self._write(topology_id, rows.get(topology_id, []), told)
+                reported = {why: n for (of, why), n in lost.items() if of == topology_id}
+                failed |= not self._write(topology_id, rows.get(topology_id, []), reported)
             if closing:
                 return
             failures = failures + 1 if failed else 0
@@ -168,9 +168,11 @@ class HistoryWriter:
         """Write one topology's rows. What cannot be written goes back into the queue."""
         now_ms = int(self._clock.time() * 1000)
         size = sum(row.size() for row in rows)
-        told = [Row(now_ms, "lost", why, n=n) for why, n in lost.items()]
+        reported = [Row(now_ms, "lost", why, n=n) for why, n in lost.items()]
         try:
-            data = to_parquet([*rows, *told], worker=self._worker, incarnation=self._incarnation)
+            data = to_parquet(
+                [*rows, *reported], worker=self._worker, incarnation=self._incarnation
+            )
         except Exception as error:  # an invalid row: it would fail forever
             self._say(error)
             with self._changed:
@@ -203,9 +205,9 @@ class HistoryWriter:
 
     def _say(self, error: Exception) -> None:
         now = time.monotonic()
-        if now - self._said_at < _SAY_SECS:
+        if now - self._logged_at < _LOG_SECS:
             return
-        self._said_at = now
+        self._logged_at = now
         log.warning("history_not_written", folder=self._folder.url, error=error, off=self._off)
         self._on_trouble(error)
 

@@ -130,9 +130,9 @@ def common_platform(known: Mapping[str, Platform]) -> Platform | None:
         return None
     kinds = {replace(one, libc_version=(0, 0)) for one in known.values()}
     if len(kinds) > 1:
-        told = ", ".join(f"{node} has {one}" for node, one in sorted(known.items())[:6])
+        shown = ", ".join(f"{node} has {one}" for node, one in sorted(known.items())[:6])
         raise SquallError(
-            f"no dependencies can be built that run on every supervisor: {told}",
+            f"no dependencies can be built that run on every supervisor: {shown}",
             hint="run the same Python, on the same kind of machine, on every node",
         )
     return min(known.values(), key=lambda one: one.libc_version)

@@ -132,10 +132,11 @@ def _run_pip(arguments: list[str], platform: Platform) -> None:
             hint="python -m ensurepip; or give the wheels: --wheels DIR",
         )
     errors = [line.strip() for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-    told = _conflict(done.stdout) or [line.removeprefix("ERROR: ") for line in errors]
-    told = told or done.stderr.splitlines()[-5:]
+    problems = _conflict(done.stdout) or [line.removeprefix("ERROR: ") for line in errors]
+    problems = problems or done.stderr.splitlines()[-5:]
     raise PackageError(
-        f"the dependencies are not available as wheels for {platform}: " + "; ".join(told)[:2000],
+        f"the dependencies are not available as wheels for {platform}: "
+        + "; ".join(problems)[:2000],
         hint="a project without a wheel: pip wheel it, and give the folder with --wheels DIR",
     )
 

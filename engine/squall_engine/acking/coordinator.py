@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from squall_common.daemon.logs import get_logger
 from squall_common.names import ACKER_ACK_STREAM, ACKER_FAIL_STREAM, ACKER_INIT_STREAM
-from squall_engine.acking.dead_letters import Replays
+from squall_engine.acking.dead_letters import DeadLetters
 from squall_engine.acking.suspects import Suspects
 from squall_engine.core import Outcome, Settled, Trees, TurnState
 from squall_engine.core.sections import (
@@ -51,10 +51,10 @@ class AckCoordinator:
         bits: Callable[[int], int],
         *,
         timeouts: bool,
-        replays: Replays | None = None,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         """`timeouts` False: `topology.enable.message.timeouts` is off."""
-        self._replays = replays
+        self._dead_letters = dead_letters
         self.suspects: Suspects | None = None  # with topology.max.worker.kills
         self._plan = plan
         self._exchange = exchange
@@ -89,34 +89,34 @@ class AckCoordinator:
     def settle(self) -> bool:
         """Settle what this turn did to the trees: notify spouts of finished ones, and ackers of the
         others. True when there was anything."""
-        if self._replays is not None:
-            self._replays.flush()  # reasons leave before the fails
+        if self._dead_letters is not None:
+            self._dead_letters.flush()  # reasons leave before the fails
         outcome = self._trees.settle()
         if outcome is not None:
-            self._tell(outcome)
+            self._notify(outcome)
         worked = outcome is not None
         for spout in self._attached:
             worked |= spout.completed()
         return worked
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _notify(self, outcome: Outcome) -> None:
         if outcome.failed:
-            self._tell_spouts(FAILED, outcome.failed)
+            self._notify_spouts(FAILED, outcome.failed)
         if outcome.done:
-            self._tell_spouts(DONE, outcome.done)
+            self._notify_spouts(DONE, outcome.done)
         if outcome.reset:
-            self._tell_spouts(RESET, outcome.reset)
+            self._notify_spouts(RESET, outcome.reset)
         for index, sections in outcome.sections.items():
             self._exchange.send_to_acker(index, sections)
 
-    def _tell_spouts(self, kind: int, settled: Settled) -> None:
+    def _notify_spouts(self, kind: int, settled: Settled) -> None:
         for task, roots in settled.items():
             if task in self._spouts:
-                self._tell_spout(kind, task, roots)
+                self._notify_spout(kind, task, roots)
             else:
                 self._exchange.answer(kind, task, roots)
 
-    def _tell_spout(self, kind: int, task: int, roots: Sequence[int]) -> None:
+    def _notify_spout(self, kind: int, task: int, roots: Sequence[int]) -> None:
         spout = self._spouts.get(task)
         if spout is None:
             log.warning("answer_for_task_elsewhere", task=task, roots=len(roots))
@@ -135,7 +135,7 @@ class AckCoordinator:
         """Take an ACKS section for an acker of this worker. One for an acker elsewhere (a stale
         route) is dropped, and its trees fail. Raises CodecError."""
         if acker_of(section) in self._plan.local_ackers:
-            self._tell(self._trees.receive_acks(section))
+            self._notify(self._trees.receive_acks(section))
         else:
             self.give_up_acks(parse_acks(section))
 
@@ -146,13 +146,13 @@ class AckCoordinator:
         begun: Settled = {}
         for root, spout in section.inits.items():
             begun.setdefault(spout, []).append(root)
-        self._tell_spouts(FAILED, begun)
+        self._notify_spouts(FAILED, begun)
 
     def receive_roots(self, data: bytes) -> None:
         """Take a section of roots for a spout or an acker of this worker. Raises CodecError."""
         if data[:1] == _NOTES:
-            if self._replays is not None:
-                self._replays.receive(data)
+            if self._dead_letters is not None:
+                self._dead_letters.receive(data)
             return
         if data[:1] == _KILLED:
             if self.suspects is not None:
@@ -160,11 +160,11 @@ class AckCoordinator:
             return
         section = parse_roots(data)
         if section.kind in (DONE, FAILED, RESET):
-            self._tell_spout(section.kind, section.target, section.roots)
+            self._notify_spout(section.kind, section.target, section.roots)
         elif section.kind == FAILS:
-            self._tell(self._trees.fail(section.target, section.roots))
+            self._notify(self._trees.fail(section.target, section.roots))
         elif section.kind == RESETS:
-            self._tell(self._trees.reset_timeout(section.target, section.roots))
+            self._notify(self._trees.reset_timeout(section.target, section.roots))
 
     # ---- timeouts and losses ----
 
@@ -177,8 +177,8 @@ class AckCoordinator:
             for spout in self._spouts.values():
                 with spout.lock:
                     worked |= spout.expire(self._turn.bucket)
-        if self._replays is not None:
-            worked |= self._replays.retry()
+        if self._dead_letters is not None:
+            worked |= self._dead_letters.retry()
         if self.suspects is not None:
             worked |= self.suspects.retry()
         self._buckets += 1
@@ -224,7 +224,7 @@ class AckCoordinator:
 
     def give_up(self) -> None:
         """Fail the trees in the tables of this worker's ackers, because the worker ends."""
-        self._tell(self._trees.give_up())
+        self._notify(self._trees.give_up())
 
     # ---- statistics ----
 

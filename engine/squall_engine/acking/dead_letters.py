@@ -133,12 +133,12 @@ class RecordingCollector(DelegatingSpoutCollector):
             )
 
 
-class SpoutReplays:
+class SpoutDeadLetters:
     """The messages of one spout task."""
 
     def __init__(
         self,
-        desk: Replays,
+        dead_letters: DeadLetters,
         limit: int,
         calls: SpoutCollector,
         pending: PendingRoots,
@@ -147,7 +147,7 @@ class SpoutReplays:
     ) -> None:
         """`calls` are the spout's own. `wake` makes the engine take a turn after an emit, which it
         would not notice for a spout on a thread."""
-        self._desk = desk
+        self._dead_letters = dead_letters
         self._limit = limit
         self._wake = wake
         self._calls = calls
@@ -168,14 +168,14 @@ class SpoutReplays:
 
     def acked(self, message_ids: Iterable[Any]) -> list[Any]:
         """Forget messages that are done. Returns the ids that the spout is to be notified about."""
-        told = []
+        notified = []
         for message_id in message_ids:
             if isinstance(message_id, DeadLetter):
                 message_id = message_id.message_id
             self._in_flight.pop(message_id, None)
             self._failing.pop(message_id, None)
-            told.append(message_id)
-        return told
+            notified.append(message_id)
+        return notified
 
     def failed(
         self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
@@ -183,14 +183,14 @@ class SpoutReplays:
         """Count messages that failed, with the tree of `root` or by timeout. Returns the ids that
         the spout is to be notified about, so that it emits them again; the others become dead
         letters."""
-        told = []
+        notified = []
         for message_id in message_ids:
             if isinstance(message_id, DeadLetter):
                 self._again.append(message_id)
                 continue
             reason: Reason | None = LOST if lost else self._timed_out
             if root is not None and not lost:
-                reason = self._desk.reason_of(root)
+                reason = self._dead_letters.reason_of(root)
                 if reason is None:
                     _put(self._unexplained, root, message_id, _NOTES_MAX)
             if reason is not None and reason.counts:
@@ -202,10 +202,10 @@ class SpoutReplays:
                 failing is None
                 or not over
                 or emitted is None
-                or not self._bury(message_id, *emitted, failing)
+                or not self._emit_dead_letter(message_id, *emitted, failing)
             ):
-                told.append(message_id)
-        return told
+                notified.append(message_id)
+        return notified
 
     def explained(self, root: int, reason: Reason) -> bool:
         """Take the reason of a fail that came before it. False when no such fail waits for one."""
@@ -226,14 +226,16 @@ class SpoutReplays:
             failing.reason = Reason(reason.text, known.component, known.task, known.worker)
         _put(self._failing, message_id, failing, _FAILING_MAX)
 
-    def _bury(self, message_id: Any, values: Sequence[Any], stream: str, failing: _Failing) -> bool:
+    def _emit_dead_letter(
+        self, message_id: Any, values: Sequence[Any], stream: str, failing: _Failing
+    ) -> bool:
         """Emit the dead letter of a message; False when that fails."""
         reason = failing.reason or Reason("unknown")
         row = [
             message_id, list(values), stream, reason.text,
             reason.component, reason.task, reason.worker, failing.count - 1,
         ]  # fmt: skip
-        letter = DeadLetter(message_id, self._desk.sendable(row))
+        letter = DeadLetter(message_id, self._dead_letters.sendable(row))
         try:
             self._emit(letter)
         except Exception as error:
@@ -275,7 +277,7 @@ class SpoutReplays:
         self._again.clear()
 
 
-class Replays:
+class DeadLetters:
     """The notes of one worker, and its spouts that count failures."""
 
     def __init__(
@@ -292,7 +294,7 @@ class Replays:
         self._codec = codec
         self._options = options
         self.worker = worker
-        self.spouts: list[SpoutReplays] = []
+        self.spouts: list[SpoutDeadLetters] = []
         self._noted: deque[tuple[Collection[int], Reason]] = deque()  # from any thread
         self._known: dict[int, Reason] = {}
 
@@ -304,16 +306,18 @@ class Replays:
         codec: ValueCodec,
         options: EngineOptions,
         worker: str,
-    ) -> Replays | None:
+    ) -> DeadLetters | None:
         """The notes of a worker; None when no spout of the topology counts failures."""
-        desk = cls(plan, exchange, codec, options, worker)
-        counts = any(desk._limit_of(component) is not None for component in plan.topology.spouts)
+        dead_letters = cls(plan, exchange, codec, options, worker)
+        counts = any(
+            dead_letters._limit_of(component) is not None for component in plan.topology.spouts
+        )
         if options.topology.topology_max_replays is not None and not counts:
             log.warning(
                 "max_replays_without_effect",
                 why=f"no bolt consumes the stream {DEAD_LETTER_STREAM} of a spout",
             )
-        return desk if counts and plan.acker_tasks else None
+        return dead_letters if counts and plan.acker_tasks else None
 
     def _limit_of(self, component_id: str) -> int | None:
         """`topology.max.replays` of a spout; None if unset, or if no bolt consumes its dead
@@ -332,14 +336,14 @@ class Replays:
         calls: SpoutCollector,
         pending: PendingRoots,
         wake: Callable[[], None],
-    ) -> SpoutReplays | None:
+    ) -> SpoutDeadLetters | None:
         """The messages of one spout task of this worker; None when it does not count failures."""
         limit = self._limit_of(component)
         if limit is None:
             return None
         secs = self._options.topology.topology_message_timeout_secs
         timed_out = Reason(f"timed out: neither ack nor fail within {secs:g} s")
-        found = SpoutReplays(self, limit, calls, pending, timed_out, wake)
+        found = SpoutDeadLetters(self, limit, calls, pending, timed_out, wake)
         self.spouts.append(found)
         return found
 
@@ -422,7 +426,7 @@ class Replays:
 
 
 def sendable(codec: ValueCodec, row: list[Any]) -> list[Any]:
-    """See `Replays.sendable`."""
+    """See `DeadLetters.sendable`."""
 
     def fits(some: list[Any]) -> bool:
         try:
@@ -441,21 +445,23 @@ def sendable(codec: ValueCodec, row: list[Any]) -> list[Any]:
     return [message_id, shown, *rest]
 
 
-class Blame:
+class FailureRecorder:
     """Notes why tuples fail at one bolt task."""
 
-    def __init__(self, desk: Replays, component: str, task: int) -> None:
-        self._desk = desk
+    def __init__(self, dead_letters: DeadLetters, component: str, task: int) -> None:
+        self._dead_letters = dead_letters
         self._component = component
         self._task = task
         self._failed: list[int] = []  # roots that failed in a call that may yet turn out to raise
         self._explicit = False
 
     def _reason(self, text: str) -> Reason:
-        return Reason(text[:_REASON_CHARS_MAX], self._component, self._task, self._desk.worker)
+        return Reason(
+            text[:_REASON_CHARS_MAX], self._component, self._task, self._dead_letters.worker
+        )
 
     def _note_failed(self, roots: Collection[int]) -> None:
-        self._desk.note(roots, self._reason("failed by the bolt: fail() was called"))
+        self._dead_letters.note(roots, self._reason("failed by the bolt: fail() was called"))
 
     def guard(self, execute: Callable[[Tuple], Any]) -> Callable[[Tuple], Any]:
         """`execute` that notes what it raises."""
@@ -464,7 +470,7 @@ class Blame:
             try:
                 execute(tup)
             except Exception as error:
-                self._desk.note(roots_of(tup), self._reason(describe(error)))
+                self._dead_letters.note(roots_of(tup), self._reason(describe(error)))
                 raise
 
         return guarded
@@ -478,10 +484,14 @@ class Blame:
 
         return guarded
 
-    def noting(self, calls: BoltCollector[Tuple], *, settles: bool) -> BoltCollector[Tuple]:
+    def recording_fails(
+        self, calls: BoltCollector[Tuple], *, settles: bool
+    ) -> BoltCollector[Tuple]:
         """Calls whose `fail` is distinguished from the fail of an error. `settles`: `settled` is
         called as well."""
-        return NotingCollector(calls, self.fail_settled if settles else self.fail_unsettled)
+        return FailureRecordingCollector(
+            calls, self.fail_settled if settles else self.fail_unsettled
+        )
 
     def fail_settled(self, fail: Callable[[Tuple], None], tup: Tuple) -> None:
         """The bolt calls fail(), and `settled` is called for it."""
@@ -508,23 +518,23 @@ class Blame:
     def raised(self, error: BaseException) -> None:
         """The component raised or reported an error, which is the reason of the last failures."""
         if self._failed:
-            self._desk.note(self._failed, self._reason(describe(error)))
+            self._dead_letters.note(self._failed, self._reason(describe(error)))
             self._failed = []
 
 
-class NotingCollector(DelegatingBoltCollector[Tuple]):
-    """The collector of a bolt whose calls of `fail` are noted: `noting(fail, tup)` makes them."""
+class FailureRecordingCollector(DelegatingBoltCollector[Tuple]):
+    """The collector of a bolt whose calls of `fail` are noted: `on_fail(fail, tup)` makes them."""
 
     def __init__(
         self,
         inner: BoltCollector[Tuple],
-        noting: Callable[[Callable[[Tuple], None], Tuple], None],
+        on_fail: Callable[[Callable[[Tuple], None], Tuple], None],
     ) -> None:
-        self._noting = noting
+        self._on_fail = on_fail
         super().__init__(inner)
 
     def fail(self, tup: Tuple) -> None:
-        self._noting(self._inner.fail, tup)
+        self._on_fail(self._inner.fail, tup)
 
 
 def roots_of(tup: Tuple) -> list[int]:

@@ -1,6 +1,6 @@
 """The suspects of one spout task: held back, emitted alone, or made dead letters.
 
-See `suspects` for the whole mechanism, and for the worker's part of it (`Desk`).
+See `suspects` for the whole mechanism, and for the worker's part of it (`SuspectsHost`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Protocol
 from squall_common.errors import SquallError
 from squall_common.names import DEAD_LETTER_STREAM
 from squall_engine.acking.dead_letters import DeadLetter, sendable
-from squall_engine.acking.docket import Docket, Held, Verdict
+from squall_engine.acking.quarantine import HeldMessage, Quarantine, Verdict
 from squall_engine.core.codec import ValueCodec
 from squall_engine.tasks.in_hand import InHand, key_of
 from squall_engine.tasks.spout import MessageFilter, SpoutTask
 
 COUNTED_MAX = 20_000
 _NEVER = 2**62
-_TELL_MAX = 5  # with more suspects than that, only those suspected again are reported
+_REPORTED_MAX = 5  # with more suspects than that, only those suspected again are reported
 
 
 class MessageSuspectedError(SquallError):
@@ -42,12 +42,12 @@ class Place:
     why: str
 
 
-class Desk(Protocol):
+class SuspectsHost(Protocol):
     """The worker's side, shared by its spouts."""
 
-    docket: Docket
-    lock: AbstractContextManager[Any]  # of the docket; taken after a spout's lock
-    hand: InHand
+    quarantine: Quarantine
+    lock: AbstractContextManager[Any]  # of the quarantine; taken after a spout's lock
+    in_hand: InHand
     codec: ValueCodec
     registry: Any
     places: dict[int, Place]  # by key
@@ -66,11 +66,11 @@ class Desk(Protocol):
 
 
 class SpoutSuspects:
-    """The messages of one spout task. A `MessageFilter` while the docket is open."""
+    """The messages of one spout task. A `MessageFilter` while the quarantine is active."""
 
-    def __init__(self, desk: Desk, task: SpoutTask, limit: int, consumed: bool) -> None:
+    def __init__(self, host: SuspectsHost, task: SpoutTask, limit: int, consumed: bool) -> None:
         """`consumed`: a bolt takes the dead letters."""
-        self._desk = desk
+        self._host = host
         self.task = task
         self._calls = task.calls
         self._limit = limit
@@ -79,27 +79,27 @@ class SpoutSuspects:
         self._inner: MessageFilter | None = None
         self._letters = 0  # in flight
         self._again: deque[_Letter] = deque()
-        self._told: dict[int, int] = {}  # kills of a message that were reported
+        self._reported: dict[int, int] = {}  # kills of a message that were reported
 
     def key_of(self, message_id: Any) -> int:
-        return key_of(self.task.component, message_id, self._desk.registry)
+        return key_of(self.task.component, message_id, self._host.registry)
 
     def begin(self) -> None:
         with self.task.lock:
-            if self.task.replays is not self:
-                self._inner, self.task.replays = self.task.replays, self
-            self._calls.set_tap(self._tap)
+            if self.task.message_filter is not self:
+                self._inner, self.task.message_filter = self.task.message_filter, self
+            self._calls.set_interceptor(self._intercept)
 
     def end(self) -> None:
         with self.task.lock:
-            self._calls.set_tap(None)
+            self._calls.set_interceptor(None)
             if not self._letters:
-                self.task.replays = self._inner
-            self._told.clear()
+                self.task.message_filter = self._inner
+            self._reported.clear()
 
     # -- emitting --
 
-    def _tap(
+    def _intercept(
         self, values: Sequence[Any], message_id: Any, stream: str, task: int | None
     ) -> Sequence[int]:
         """In place of an emit; what is held back was sent to no task yet."""
@@ -107,35 +107,35 @@ class SpoutSuspects:
         if isinstance(message_id, DeadLetter):
             return self._emit(*what, key=None)
         key = self.key_of(message_id)
-        desk = self._desk
-        with desk.lock:
-            verdict = desk.docket.judge(key, self._condemn_at)
+        host = self._host
+        with host.lock:
+            verdict = host.quarantine.judge(key, self._condemn_at)
             if verdict is Verdict.HELD:
-                desk.docket.hold(Held(self, key, self._condemn_at, what, desk.now()))
+                host.quarantine.hold(HeldMessage(self, key, self._condemn_at, what, host.now()))
         if verdict is Verdict.FREE:
             return self._emit(*what, key=key)
         if verdict is Verdict.CONDEMNED:
-            self._bury(key, *what)
+            self._emit_dead_letter(key, *what)
         else:
-            self._tell(key, message_id)
-        desk.wake()
+            self._report(key, message_id)
+        host.wake()
         return ()
 
-    def go(self, held: Held, verdict: Verdict) -> None:
+    def release(self, held: HeldMessage, verdict: Verdict) -> None:
         """A message was held long enough."""
         with self.task.lock:
             if verdict is Verdict.CONDEMNED:
-                self._bury(held.key, *held.what)
+                self._emit_dead_letter(held.key, *held.what)
             else:
                 self._emit(*held.what, key=held.key)
-        self._desk.wake()
+        self._host.wake()
 
     def _emit(
         self, values: Sequence[Any], message_id: Any, stream: str, task: int | None, *,
         key: int | None,
     ) -> Sequence[int]:  # fmt: skip
         calls = self._calls
-        calls.set_tap(None)
+        calls.set_interceptor(None)
         try:
             ids: Sequence[int]
             if task is None:
@@ -143,20 +143,22 @@ class SpoutSuspects:
             else:
                 ids = calls.emit_direct(task, values, message_id, stream)
         finally:
-            calls.set_tap(self._tap)
+            calls.set_interceptor(self._intercept)
         if key is not None:
-            with self._desk.lock:
-                self._desk.hand.note_emit(calls.last_root(), key)
+            with self._host.lock:
+                self._host.in_hand.note_emit(calls.last_root(), key)
         return ids
 
-    def _tell(self, key: int, message_id: Any) -> None:
+    def _report(self, key: int, message_id: Any) -> None:
         """Report a suspect, once for each exit."""
-        desk = self._desk
-        count = desk.docket.count(key)
-        if self._told.get(key) == count or (count < 2 and len(desk.docket.kills) > _TELL_MAX):
+        host = self._host
+        count = host.quarantine.count(key)
+        if self._reported.get(key) == count or (
+            count < 2 and len(host.quarantine.kills) > _REPORTED_MAX
+        ):
             return
-        put_newest(self._told, key, count, COUNTED_MAX)
-        place = desk.places.get(key)
+        put_newest(self._reported, key, count, COUNTED_MAX)
+        place = host.places.get(key)
         where = f" {place.worker} ({place.why})" if place is not None and place.worker else ""
         text = (
             f"message {_shown(message_id)} was in hand when a worker exited unexpectedly{where}, "
@@ -167,32 +169,32 @@ class SpoutSuspects:
                 "; it cannot become a dead letter, because no bolt consumes the stream "
                 f"{DEAD_LETTER_STREAM} of {self.task.component!r}"
             )
-        desk.report(self.task.component, self.task.task, MessageSuspectedError(text))
+        host.report(self.task.component, self.task.task, MessageSuspectedError(text))
 
     # -- dead letters --
 
-    def _bury(
+    def _emit_dead_letter(
         self, key: int, values: Sequence[Any], message_id: Any, stream: str, task: int | None
     ) -> None:
         """Emit the dead letter of a message that was condemned."""
-        desk = self._desk
-        with desk.lock:
-            count = desk.docket.count(key)
-            desk.docket.failed(key)
-            place = desk.places.get(key) or Place(None, "", "")
+        host = self._host
+        with host.lock:
+            count = host.quarantine.count(key)
+            host.quarantine.failed(key)
+            place = host.places.get(key) or Place(None, "", "")
         reason = f"in hand at {count} unexpected worker exits"
         if place.why:
             reason += f"; the last: {place.why}"
-        component = desk.component_of(place.task) if place.task else None
+        component = host.component_of(place.task) if place.task else None
         row = [
             message_id, list(values), stream, reason,
             component, place.task if component else None, place.worker or None, count - 1,
         ]  # fmt: skip
-        letter = _Letter(message_id, sendable(desk.codec, row))
+        letter = _Letter(message_id, sendable(host.codec, row))
         self._emit(letter.row, letter, DEAD_LETTER_STREAM, None, key=None)
         self._letters += 1
         error = MessageSuspectedError(f"message {_shown(message_id)} is a dead letter: {reason}")
-        desk.report(self.task.component, self.task.task, error)
+        host.report(self.task.component, self.task.task, error)
 
     def retry(self) -> bool:
         with self.task.lock:
@@ -213,18 +215,18 @@ class SpoutSuspects:
         for root in roots:
             waiting = self.task.pending.find_message(root)
             if waiting is not None and not isinstance(waiting[0], DeadLetter):
-                self._desk.remember(root, self, waiting[0])
+                self._host.remember(root, self, waiting[0])
 
     def acked(self, message_ids: Iterable[Any]) -> list[Any]:
-        told = []
+        notified = []
         for message_id in message_ids:
             one = message_id
             if isinstance(one, _Letter):
                 self._letters -= 1
                 one = one.message_id
-            told.append(one)
+            notified.append(one)
             self._settled(one.message_id if isinstance(one, DeadLetter) else one, acked=True)
-        return told if self._inner is None else self._inner.acked(told)
+        return notified if self._inner is None else self._inner.acked(notified)
 
     def failed(
         self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
@@ -240,19 +242,19 @@ class SpoutSuspects:
         return others if self._inner is None else self._inner.failed(others, root, lost=lost)
 
     def _settled(self, message_id: Any, *, acked: bool) -> None:
-        desk = self._desk
-        with desk.lock:
-            docket = desk.docket
-            if not docket.kills:
+        host = self._host
+        with host.lock:
+            quarantine = host.quarantine
+            if not quarantine.kills:
                 return
             key = self.key_of(message_id)
             if not acked:
-                docket.failed(key)
-            elif docket.acked(key):
-                desk.free(key)
+                quarantine.failed(key)
+            elif quarantine.acked(key):
+                host.free(key)
             else:
                 return
-        desk.wake()
+        host.wake()
 
     def clear(self) -> None:
         """The spout's process is gone: message ids mean something else from now on."""

@@ -3,11 +3,12 @@
 Every worker records the trees of the tuples that it executes (`in_hand`). When it exits
 unexpectedly, its replacement reads the record and sends it to the workers that have spouts, in a
 KILLED section; spouts know the message of a tree. For spouts that died with their worker, the
-record has the keys of their messages. `docket` decides which messages are suspected, tried and
+record has the keys of their messages. `quarantine` decides which messages are suspected, tried and
 condemned; `spout_suspects` holds back the messages of one spout, emits them and makes their dead
 letters.
 
-While the docket is closed spouts emit past all this; see docs/decisions/0029-messages-that-kill.md.
+While the quarantine is inactive spouts emit past all this; see
+docs/decisions/0029-messages-that-kill.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.names import DEAD_LETTER_STREAM
 from squall_common.topology.model import ComponentKind
 from squall_engine.acking.dead_letters import DeadLetter
-from squall_engine.acking.docket import Docket
+from squall_engine.acking.quarantine import Quarantine
 from squall_engine.acking.spout_suspects import COUNTED_MAX, Place, SpoutSuspects, put_newest
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.sections import KILLED
@@ -39,13 +40,13 @@ log = get_logger(__name__)
 _RECENT_MAX = 20_000  # trees a worker that failed of late, and whose
 # How long bolts wait for the links to the workers with spouts, and then for the report to leave.
 _LINK_SECS = 3.0
-_SPOKEN_SECS = 0.25
+_SENT_SECS = 0.25
 _LOOK_SECS = 0.25  # how often those that are held are looked at
-_UNTOLD_SECS = 5.0  # if this worker exits within this time, its successor sends the report again
+_RESEND_SECS = 5.0  # if this worker exits within this time, its successor sends the report again
 _WHY_CHARS_MAX = 300
 
 
-class _Word(msgspec.Struct, frozen=True, array_like=True):
+class _InHandReport(msgspec.Struct, frozen=True, array_like=True):
     """What a worker had in hand when it ended unexpectedly."""
 
     worker: str  # host:port
@@ -54,7 +55,7 @@ class _Word(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Word).decode
+_decode = msgspec.msgpack.Decoder(_InHandReport).decode
 
 
 class Suspects:
@@ -68,7 +69,7 @@ class Suspects:
         codec: ValueCodec,
         registry: Any,
         options: EngineOptions,
-        hand: InHand,
+        in_hand: InHand,
         *,
         now: Callable[[], float],
         report: Callable[[str, int, BaseException], None],
@@ -80,12 +81,12 @@ class Suspects:
         self.codec = codec
         self.registry = registry
         self._options = options
-        self.hand = hand
+        self.in_hand = in_hand
         self.now = now
         self.report = report
         self.wake = wake
-        self.docket = Docket(2.0 * options.topology.topology_message_timeout_secs)
-        # The docket is the loop's and that of spouts on threads. Taken after a spout's lock.
+        self.quarantine = Quarantine(2.0 * options.topology.topology_message_timeout_secs)
+        # The quarantine is the loop's and that of spouts on threads. Taken after a spout's lock.
         self.lock: AbstractContextManager[Any] = threading.RLock()
         self.spouts: list[SpoutSuspects] = []
         self.places: dict[int, Place] = {}  # by key
@@ -93,11 +94,11 @@ class Suspects:
         self._counted: dict[int, None] = {}  # roots
         self._before = before
         self._emits_before: Mapping[int, int] = {}  # root -> key, of the spouts before ours
-        self._words: list[_Word] = []  # to be said
+        self._reports: list[_InHandReport] = []  # to be said
         self._ready = False
         self._timer: asyncio.TimerHandle | None = None  # while something is held
         self._bolts_wait_until = 0.0
-        self._forget_at: float | None = None  # when what was said is not `untold` any more
+        self._forget_at: float | None = None  # when what was said is not `unreported` any more
 
     def limit_of(self, component_id: str) -> int | None:
         """`topology.max.worker.kills` of a spout; None: off."""
@@ -123,30 +124,30 @@ class Suspects:
         before, self._before = self._before, None
         if before is None:
             return
-        now, docket, hand = self.now(), self.docket, self.hand
+        now, quarantine, in_hand = self.now(), self.quarantine, self.in_hand
         ours = bool(self.spouts)
         for key, (kills, task) in (before.kills or {}).items():
             if ours:
-                docket.kills[key] = kills
+                quarantine.kills[key] = kills
                 self.places[key] = Place(task, "", "")
-                hand.note_kills(key, kills, task)
-        docket.unknown = ours and before.unknown
+                in_hand.note_kills(key, kills, task)
+        quarantine.unknown = ours and before.unknown
         emits = self._emits_before = before.emits or {}
-        held = list(dict.fromkeys((*before.untold, *(before.held if before.counts else ()))))
+        held = list(dict.fromkeys((*before.unreported, *(before.held if before.counts else ()))))
         if before.counts:
             known = [one for one in before.held if ours and one[0] in emits]
             if ours and (before.unrecorded or len(known) < len(before.held)) and not before.careful:
-                docket.unknown = True
+                quarantine.unknown = True
             for root, task in known:
                 place = Place(_signed(task), before.worker, before.why)
                 self._count(emits[root], place, now)
-        if before.counts or docket.kills or docket.unknown:
-            docket.word_came(now)
-            self._open()
-        hand.note_unknown(docket.unknown)
-        hand.note_untold(held)
-        if before.counts or before.untold:
-            self._words.append(_Word(before.worker, before.why, held))
+        if before.counts or quarantine.kills or quarantine.unknown:
+            quarantine.report_arrived(now)
+            self._begin_quarantine()
+        in_hand.note_unknown(quarantine.unknown)
+        in_hand.note_unreported(held)
+        if before.counts or before.unreported:
+            self._reports.append(_InHandReport(before.worker, before.why, held))
             self._bolts_wait_until = now + _LINK_SECS
 
     def ready(self) -> None:
@@ -159,19 +160,19 @@ class Suspects:
         worker as well, and then the report would be lost."""
         return self._bolts_wait_until > 0.0 and self.now() < self._bolts_wait_until
 
-    def _speak(self) -> None:
+    def _send_reports(self) -> None:
         """Say to the workers with spouts what was in hand."""
         slots = self._spout_slots()
-        for word in self._words:
-            section = bytes([KILLED]) + _encode(word)
+        for in_hand_report in self._reports:
+            section = bytes([KILLED]) + _encode(in_hand_report)
             for slot in slots:
                 self._exchange.send(slot, section)
-        self._words.clear()
+        self._reports.clear()
         now = self.now()
-        self._forget_at = now + _UNTOLD_SECS
-        self._bolts_wait_until = now + _SPOKEN_SECS if slots else 0.0
+        self._forget_at = now + _RESEND_SECS
+        self._bolts_wait_until = now + _SENT_SECS if slots else 0.0
         if slots:
-            asyncio.get_running_loop().call_later(_SPOKEN_SECS + 0.001, self.wake)
+            asyncio.get_running_loop().call_later(_SENT_SECS + 0.001, self.wake)
 
     def _spout_slots(self) -> set[Any]:
         routes = self._exchange.routes
@@ -189,27 +190,31 @@ class Suspects:
         """A worker exited unexpectedly."""
         if self.spouts:
             with self.lock:
-                self.docket.lost(self.now())
-            self._open()
+                self.quarantine.lost(self.now())
+            self._begin_quarantine()
 
     def receive(self, section: bytes) -> None:
         """Take a KILLED section. Raises CodecError."""
         try:
-            word = _decode(memoryview(section)[1:])
+            in_hand_report = _decode(memoryview(section)[1:])
         except msgspec.MsgspecError as error:
             raise CodecError(f"cannot read what a lost worker had in hand: {error}") from error
         if not self.spouts:
             return
         now = self.now()
-        ours = [(root, task, key) for root, task in word.held if (key := self._key_of(root))]
+        ours = [
+            (root, task, key) for root, task in in_hand_report.held if (key := self._key_of(root))
+        ]
         with self.lock:
             for root, task, key in ours:
                 if root not in self._counted:
                     put_newest(self._counted, root, None, COUNTED_MAX)
-                    place = Place(_signed(task), word.worker, word.why[:_WHY_CHARS_MAX])
+                    place = Place(
+                        _signed(task), in_hand_report.worker, in_hand_report.why[:_WHY_CHARS_MAX]
+                    )
                     self._count(key, place, now)
-            self.docket.word_came(now)
-        self._open()
+            self.quarantine.report_arrived(now)
+        self._begin_quarantine()
         self.wake()
 
     def _key_of(self, root: int) -> int | None:
@@ -226,9 +231,9 @@ class Suspects:
         return self._emits_before.get(root)
 
     def _count(self, key: int, place: Place, now: float) -> None:
-        self.docket.killed(key, now)
+        self.quarantine.killed(key, now)
         self.places[key] = place
-        self.hand.note_kills(key, self.docket.kills[key], place.task or 0)
+        self.in_hand.note_kills(key, self.quarantine.kills[key], place.task or 0)
 
     def remember(self, root: int, spout: SpoutSuspects, message_id: Any) -> None:
         """A tree has failed; it may turn out to have been in hand somewhere."""
@@ -236,36 +241,36 @@ class Suspects:
 
     # -- turns --
 
-    def _open(self) -> None:
-        self.hand.note_careful(True)
+    def _begin_quarantine(self) -> None:
+        self.in_hand.note_careful(True)
         for spout in self.spouts:
             spout.begin()
 
     def turn(self) -> bool:
         """Once a turn. True when anything was emitted."""
-        if self._words and self._ready:
-            self._speak()
+        if self._reports and self._ready:
+            self._send_reports()
         now = self.now()
         if self._forget_at is not None and now >= self._forget_at:
             self._forget_at = None
-            self.hand.note_untold(())
-        if not self.docket.is_open:
+            self.in_hand.note_unreported(())
+        if not self.quarantine.is_active:
             return False
         worked = False
         while True:
             with self.lock:
-                found = self.docket.next(now)
+                found = self.quarantine.next(now)
             if found is None:
                 break
             held, verdict = found
-            held.spout.go(held, verdict)
+            held.spout.release(held, verdict)
             worked = True
-        if self.docket.held and self._timer is None:
+        if self.quarantine.held and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_LOOK_SECS, self._look)
         with self.lock:
-            closed = self.docket.close_when_due(now)
+            closed = self.quarantine.end_when_due(now)
         if closed:
-            self._close()
+            self._end_quarantine()
         return worked
 
     def component_of(self, task: int) -> str | None:
@@ -284,11 +289,11 @@ class Suspects:
     @property
     def holds_messages(self) -> bool:
         """Whether messages or dead letters wait here to be emitted."""
-        return bool(self.docket.held) or any(spout.has_letters for spout in self.spouts)
+        return bool(self.quarantine.held) or any(spout.has_letters for spout in self.spouts)
 
-    def _close(self) -> None:
-        self.hand.note_careful(False)
-        self.hand.note_unknown(False)
+    def _end_quarantine(self) -> None:
+        self.in_hand.note_careful(False)
+        self.in_hand.note_unknown(False)
         for key in list(self.places):
             self.free(key)
         for spout in self.spouts:
@@ -297,7 +302,7 @@ class Suspects:
     def free(self, key: int) -> None:
         """A message is not a suspect any more."""
         self.places.pop(key, None)
-        self.hand.note_kills(key, 0)
+        self.in_hand.note_kills(key, 0)
 
 
 def _signed(task: int) -> int:

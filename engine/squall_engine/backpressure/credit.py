@@ -95,14 +95,14 @@ class Outflow:
 class Account:
     """A receiver's side: what one worker sends to one task here."""
 
-    __slots__ = ("_due", "load", "received", "taken", "task", "told", "window")
+    __slots__ = ("_due", "granted", "load", "received", "taken", "task", "window")
 
     def __init__(self, task: int, window: int, due: dict[int, Account]) -> None:
         self.task = task
         self.window = window
         self.received = 0
         self.taken = 0
-        self.told = FLOOR_BYTES  # the limit that the sender knows
+        self.granted = FLOOR_BYTES  # the limit that the sender knows
         self.load = 0  # likewise
         self._due = due
 
@@ -115,14 +115,14 @@ class Account:
         """The task has taken `size` bytes out of its inbox."""
         self.taken += size
         # Not for every section, but long before the sender has used up its limit.
-        if self.taken + self.window - self.told >= self.window >> 3:
+        if self.taken + self.window - self.granted >= self.window >> 3:
             self._due[self.task] = self
 
     def grant(self, load: int) -> Grant:
         """The grant to send now. A limit that was granted is never reduced."""
-        self.told = max(self.told, self.taken + self.window)
+        self.granted = max(self.granted, self.taken + self.window)
         self.load = load
-        return Grant(self.task, self.told, load)
+        return Grant(self.task, self.granted, load)
 
 
 class Inflow:
@@ -154,7 +154,7 @@ class Inflow:
         for task, window in self._windows.get(slot, {}).items():
             account = self._account(slot, task)
             account.window = window
-            if account.taken + window > account.told:
+            if account.taken + window > account.granted:
                 due[task] = account
 
     def _account(self, slot: WorkerSlot, task: int) -> Account:

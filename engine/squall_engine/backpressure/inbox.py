@@ -6,7 +6,7 @@ from __future__ import annotations
 from squall_engine.backpressure.credit import Account
 
 
-class Received:
+class EncodedTuples:
     """Tuples of one source for one task, encoded."""
 
     __slots__ = ("_account", "_size", "count", "section")

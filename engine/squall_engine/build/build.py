@@ -16,12 +16,12 @@ from squall_common.errors import SquallError, describe
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import Component, GlobalStreamId, Grouping
-from squall_engine.build.kinds import Fresh, KindHost, make_bolt, make_spout
+from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout
 from squall_engine.core import SHARES_EDGES, Edge, Emitter, Inspector, Ledger, Output, Source
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.core.stats import TaskCounts
 from squall_engine.grouping.routing import Balancers, make_grouper
-from squall_engine.loading import ComponentStartError, feed_of
+from squall_engine.loading import ComponentStartError, invocation_mode_of
 from squall_engine.options import EngineOptions
 from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import asked_to_end
@@ -73,10 +73,10 @@ def build_task(host: BuildHost, task: int) -> Built:
     """Construct the user's object of a task and bind it. Raises ComponentStartError."""
     component = host.plan.component_of(task)
     user = host.callbacks.make_object(component, task)
-    feed = feed_of(user, component.id, task)
+    mode = invocation_mode_of(user, component.id, task)
     conf = component_conf(host.worker_context.conf, component.conf)
     context = TopologyContext(host.worker_context, task, conf)
-    threaded = feed in (
+    threaded = mode in (
         InvocationMode.THREAD,
         InvocationMode.THREAD_BATCH,
         InvocationMode.THREAD_NEXT_TUPLE,
@@ -101,10 +101,10 @@ def build_task(host: BuildHost, task: int) -> Built:
         host.make_counts(),
     )
     options = host.options.of(component.id)
-    fresh = Fresh(host, feed, parts, user, options, emitter, ledger, context)
-    built: Task = make_spout(fresh) if host.plan.is_spout(task) else make_bolt(fresh)
+    new = NewTask(host, mode, parts, user, options, emitter, ledger, context)
+    built: Task = make_spout(new) if host.plan.is_spout(task) else make_bolt(new)
     built.user = user
-    if feed in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
+    if mode in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
         try:
             user.attach(built, conf, options, context, host.now)
         except SquallError as error:

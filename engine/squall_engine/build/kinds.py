@@ -15,7 +15,7 @@ from squall_common.component.collector import BoltCollector, SpoutCollector
 from squall_common.component.component import Spout
 from squall_common.component.context import TopologyContext
 from squall_common.config.options.typed import TopologyOptions
-from squall_engine.acking.dead_letters import Blame, Replays
+from squall_engine.acking.dead_letters import DeadLetters, FailureRecorder
 from squall_engine.acking.suspects import Suspects
 from squall_engine.core import (
     CarefulCalls,
@@ -64,17 +64,17 @@ class KindHost(Host, Protocol):
 
     plan: Plan
     callbacks: EngineCallbacks
-    replays: Replays | None
-    hand: InHand | None
+    dead_letters: DeadLetters | None
+    in_hand: InHand | None
     suspects: Suspects | None
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class NewTask:
     """The parts of a task that exist before its kind matters."""
 
     host: KindHost
-    feed: InvocationMode
+    mode: InvocationMode
     parts: TaskParts
     user: Any  # the component's object, or what runs it as a child process: of any class
     options: TopologyOptions
@@ -83,12 +83,12 @@ class Fresh:
     context: TopologyContext
 
     @property
-    def blame(self) -> Blame | None:
+    def recorder(self) -> FailureRecorder | None:
         """Notes why tuples fail here; None without `topology.max.replays`."""
-        replays = self.host.replays
-        if replays is None:
+        dead_letters = self.host.dead_letters
+        if dead_letters is None:
             return None
-        return Blame(replays, self.parts.component, self.parts.task)
+        return FailureRecorder(dead_letters, self.parts.component, self.parts.task)
 
     @property
     def auto_ack(self) -> bool:
@@ -113,43 +113,43 @@ class Fresh:
 # -- spouts --
 
 
-def make_spout(fresh: Fresh) -> SpoutTask:
+def make_spout(new: NewTask) -> SpoutTask:
     """Make a spout's task and bind its component."""
-    return _SPOUTS[fresh.feed](fresh)
+    return _SPOUTS[new.mode](new)
 
 
-def _plain_spout(fresh: Fresh) -> SpoutTask:
-    spout = SpoutTask(fresh.parts)
-    _set_up(fresh, spout)
-    _bind_spout(fresh, spout, spout.collector)
+def _plain_spout(new: NewTask) -> SpoutTask:
+    spout = SpoutTask(new.parts)
+    _set_up(new, spout)
+    _bind_spout(new, spout, spout.collector)
     return spout
 
 
-def _async_spout(fresh: Fresh) -> SpoutTask:
-    spout = AsyncSpout(fresh.parts)
-    _set_up(fresh, spout)
-    _bind_spout(fresh, spout, WakingSpoutCollector(spout.collector, fresh.host.wake))
+def _async_spout(new: NewTask) -> SpoutTask:
+    spout = AsyncSpout(new.parts)
+    _set_up(new, spout)
+    _bind_spout(new, spout, WakingSpoutCollector(spout.collector, new.host.wake))
     return spout
 
 
-def _thread_spout(fresh: Fresh) -> SpoutTask:
-    spout = ThreadSpout(fresh.parts)
-    _set_up(fresh, spout)
-    locked = LockedSpoutCollector(spout.collector, spout.lock, fresh.host.wake)
-    _bind_spout(fresh, spout, locked)
+def _thread_spout(new: NewTask) -> SpoutTask:
+    spout = ThreadSpout(new.parts)
+    _set_up(new, spout)
+    locked = LockedSpoutCollector(spout.collector, spout.lock, new.host.wake)
+    _bind_spout(new, spout, locked)
     return spout
 
 
-def _shell_spout(fresh: Fresh) -> SpoutTask:
+def _shell_spout(new: NewTask) -> SpoutTask:
     from squall_engine.multilang.spout import ShellSpout
 
-    spout = ShellSpout(fresh.parts)
-    _set_up(fresh, spout)
-    fresh.bind(spout.collector)
+    spout = ShellSpout(new.parts)
+    _set_up(new, spout)
+    new.bind(spout.collector)
     return spout
 
 
-_SPOUTS: dict[InvocationMode, Callable[[Fresh], SpoutTask]] = {
+_SPOUTS: dict[InvocationMode, Callable[[NewTask], SpoutTask]] = {
     InvocationMode.NEXT_TUPLE: _plain_spout,
     InvocationMode.ASYNC_NEXT_TUPLE: _async_spout,
     InvocationMode.THREAD_NEXT_TUPLE: _thread_spout,
@@ -157,22 +157,24 @@ _SPOUTS: dict[InvocationMode, Callable[[Fresh], SpoutTask]] = {
 }
 
 
-def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
+def _set_up(new: NewTask, spout: SpoutTask) -> None:
     """Set what all spouts have in common: their calls, and how often they may be asked."""
-    host, options, user = fresh.host, fresh.options, fresh.user
+    host, options, user = new.host, new.options, new.user
     spout.calls = bind_spout(
-        fresh.emitter,
-        fresh.ledger,
+        new.emitter,
+        new.ledger,
         spout.pending,
         host.turn,
         acker=host.plan.acker_of_spout(spout.task),
-        on_error=_reporter(fresh, spout),
+        on_error=_reporter(new, spout),
     )
     spout.collector = spout.calls
-    if host.replays is not None:
-        replays = host.replays.of_spout(spout.component, spout.calls, spout.pending, host.wake)
-        if replays is not None:
-            spout.replays, spout.collector = replays, replays.recording()
+    if host.dead_letters is not None:
+        dead_letters = host.dead_letters.of_spout(
+            spout.component, spout.calls, spout.pending, host.wake
+        )
+        if dead_letters is not None:
+            spout.message_filter, spout.collector = dead_letters, dead_letters.recording()
     if host.suspects is not None:
         host.suspects.of_spout(spout)
     pending_max = options.topology_max_spout_pending
@@ -186,141 +188,141 @@ def _set_up(fresh: Fresh, spout: SpoutTask) -> None:
         if getattr(getattr(user, call), "__func__", None) is not getattr(Spout, call)
     )
     spout.idle_secs_min = options.topology_sleep_spout_wait_strategy_time_ms / 1000
-    spout.dies = fresh.dies
+    spout.dies = new.dies
     spout.on_asking_raised = host.callbacks.on_asking_raised
     spout.downstream = host.plan.downstream_of(spout.component)
 
 
-def _bind_spout(fresh: Fresh, spout: SpoutTask, collector: SpoutCollector) -> None:
-    fresh.bind(collector)
-    object.__setattr__(fresh.user, "_squall_pending", spout.pending)  # as `_bind` sets its own
+def _bind_spout(new: NewTask, spout: SpoutTask, collector: SpoutCollector) -> None:
+    new.bind(collector)
+    object.__setattr__(new.user, "_squall_pending", spout.pending)  # as `_bind` sets its own
 
 
 # -- bolts --
 
 
-def make_bolt(fresh: Fresh) -> BoltTask:
+def make_bolt(new: NewTask) -> BoltTask:
     """Make a bolt's task and bind its component."""
-    return _BOLTS[fresh.feed](fresh)
+    return _BOLTS[new.mode](new)
 
 
-def _plain_bolt(fresh: Fresh) -> BoltTask:
-    return _sync_bolt(fresh) if fresh.auto_anchor else _one_by_one_bolt(fresh)
+def _plain_bolt(new: NewTask) -> BoltTask:
+    return _sync_bolt(new) if new.auto_anchor else _one_by_one_bolt(new)
 
 
-def _sync_bolt(fresh: Fresh) -> BoltTask:
-    host, user, blame = fresh.host, fresh.user, fresh.blame
-    bolt = SyncBolt(fresh.parts)
-    bolt.auto_ack = fresh.auto_ack
+def _sync_bolt(new: NewTask) -> BoltTask:
+    host, user, recorder = new.host, new.user, new.recorder
+    bolt = SyncBolt(new.parts)
+    bolt.auto_ack = new.auto_ack
     bolt.calls = bind_sync_bolt(
-        fresh.emitter,
-        fresh.ledger,
+        new.emitter,
+        new.ledger,
         bolt.counts,
-        user.execute if blame is None else blame.guard(user.execute),
+        user.execute if recorder is None else recorder.guard(user.execute),
         auto_ack=bolt.auto_ack,
-        on_error=_reporter(fresh, bolt, die=fresh.dies),
+        on_error=_reporter(new, bolt, die=new.dies),
         now=host.now,
-        on_outside=bolt.stir,
-        on_settled=_observing(fresh, bolt),
-        hand=None if host.hand is None else host.hand.loop,
+        on_outside=bolt.mark_dirty,
+        on_settled=_observing(new, bolt),
+        in_hand=None if host.in_hand is None else host.in_hand.loop,
     )
     bound: BoltCollector[Tuple] = bolt.calls
-    if blame is not None:
-        bound = blame.noting(bound, settles=False)
-    fresh.bind(bound)
+    if recorder is not None:
+        bound = recorder.recording_fails(bound, settles=False)
+    new.bind(bound)
     return bolt
 
 
-def _column_bolt(fresh: Fresh) -> BoltTask:
-    host, user, blame = fresh.host, fresh.user, fresh.blame
-    bolt = ColumnBolt(fresh.parts)
-    bolt.auto_ack = fresh.auto_ack
-    bolt.hand = host.hand
+def _column_bolt(new: NewTask) -> BoltTask:
+    host, user, recorder = new.host, new.user, new.recorder
+    bolt = ColumnBolt(new.parts)
+    bolt.auto_ack = new.auto_ack
+    bolt.in_hand = host.in_hand
     bolt.calls = ColumnCalls(
-        fresh.emitter,
-        fresh.ledger,
+        new.emitter,
+        new.ledger,
         bolt.counts,
-        user.execute_columns if blame is None else blame.guard_columns(user.execute_columns),
+        user.execute_columns if recorder is None else recorder.guard_columns(user.execute_columns),
         auto_ack=bolt.auto_ack,
-        auto_anchor=fresh.auto_anchor,
+        auto_anchor=new.auto_anchor,
         default_anchors=_must_name(
-            fresh,
+            new,
             "in execute_columns, use emit_columns, or emit(values, anchors=()) for a tuple "
             "without anchors",
         ),
-        on_error=_reporter(fresh, bolt, die=fresh.dies, blame=blame),
-        on_settled=_observing(fresh, bolt, blame),
-        on_outside=bolt.stir,
+        on_error=_reporter(new, bolt, die=new.dies, recorder=recorder),
+        on_settled=_observing(new, bolt, recorder),
+        on_outside=bolt.mark_dirty,
     )
-    fresh.bind(bolt.calls)
+    new.bind(bolt.calls)
     return bolt
 
 
-def _batch_bolt(fresh: Fresh) -> BoltTask:
-    bolt, blame = BatchBolt(fresh.parts), fresh.blame
-    bolt.auto_ack = fresh.auto_ack
-    bolt.calls = _careful_calls(fresh, bolt, blame, _must_name(fresh, _BATCH_RULE))
-    fresh.bind(_noting(bolt.calls, blame))
+def _batch_bolt(new: NewTask) -> BoltTask:
+    bolt, recorder = BatchBolt(new.parts), new.recorder
+    bolt.auto_ack = new.auto_ack
+    bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
+    new.bind(_recording_fails(bolt.calls, recorder))
     return bolt
 
 
-def _one_by_one_bolt(fresh: Fresh) -> BoltTask:
-    bolt, blame = OneByOneBolt(fresh.parts), fresh.blame
-    bolt.auto_ack = fresh.auto_ack
-    bolt.calls = _careful_calls(fresh, bolt, blame, _no_anchors)
-    fresh.bind(_noting(bolt.calls, blame))
+def _one_by_one_bolt(new: NewTask) -> BoltTask:
+    bolt, recorder = OneByOneBolt(new.parts), new.recorder
+    bolt.auto_ack = new.auto_ack
+    bolt.calls = _careful_calls(new, bolt, recorder, _no_anchors)
+    new.bind(_recording_fails(bolt.calls, recorder))
     return bolt
 
 
-def _async_bolt(fresh: Fresh) -> BoltTask:
-    bolt, blame = AsyncBolt(fresh.parts), fresh.blame
-    bolt.auto_ack = fresh.auto_ack
-    bolt.concurrency = fresh.options.topology_bolt_async_concurrency
-    anchors = _current(fresh, CURRENT.get)
-    bolt.calls = _careful_calls(fresh, bolt, blame, anchors, own=bolt.on_settled)
-    fresh.bind(_noting(bolt.calls, blame))
+def _async_bolt(new: NewTask) -> BoltTask:
+    bolt, recorder = AsyncBolt(new.parts), new.recorder
+    bolt.auto_ack = new.auto_ack
+    bolt.concurrency = new.options.topology_bolt_async_concurrency
+    anchors = _current(new, CURRENT.get)
+    bolt.calls = _careful_calls(new, bolt, recorder, anchors, own=bolt.on_settled)
+    new.bind(_recording_fails(bolt.calls, recorder))
     return bolt
 
 
-def _async_batch_bolt(fresh: Fresh) -> BoltTask:
-    bolt, blame = AsyncBatchBolt(fresh.parts), fresh.blame
-    bolt.auto_ack = fresh.auto_ack
-    bolt.concurrency = fresh.options.topology_bolt_async_concurrency
-    bolt.calls = _careful_calls(fresh, bolt, blame, _must_name(fresh, _BATCH_RULE))
-    fresh.bind(_noting(bolt.calls, blame))
+def _async_batch_bolt(new: NewTask) -> BoltTask:
+    bolt, recorder = AsyncBatchBolt(new.parts), new.recorder
+    bolt.auto_ack = new.auto_ack
+    bolt.concurrency = new.options.topology_bolt_async_concurrency
+    bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
+    new.bind(_recording_fails(bolt.calls, recorder))
     return bolt
 
 
-def _thread_bolt(fresh: Fresh) -> BoltTask:
-    bolt = ThreadBolt(fresh.parts)
-    return _on_thread(fresh, bolt, _current(fresh, lambda: bolt.current))
+def _thread_bolt(new: NewTask) -> BoltTask:
+    bolt = ThreadBolt(new.parts)
+    return _on_thread(new, bolt, _current(new, lambda: bolt.current))
 
 
-def _thread_batch_bolt(fresh: Fresh) -> BoltTask:
-    return _on_thread(fresh, ThreadBatchBolt(fresh.parts), _must_name(fresh, _BATCH_RULE))
+def _thread_batch_bolt(new: NewTask) -> BoltTask:
+    return _on_thread(new, ThreadBatchBolt(new.parts), _must_name(new, _BATCH_RULE))
 
 
-def _on_thread(fresh: Fresh, bolt: ThreadBolt, anchors: Anchors) -> BoltTask:
-    blame = fresh.blame
-    bolt.auto_ack = fresh.auto_ack
-    bolt.calls = _careful_calls(fresh, bolt, blame, anchors)
-    noting = _noting(bolt.calls, blame)
-    locked = LockedBoltCollector(noting, bolt.lock, fresh.host.wake)
-    fresh.bind(locked)
+def _on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> BoltTask:
+    recorder = new.recorder
+    bolt.auto_ack = new.auto_ack
+    bolt.calls = _careful_calls(new, bolt, recorder, anchors)
+    recording_fails = _recording_fails(bolt.calls, recorder)
+    locked = LockedBoltCollector(recording_fails, bolt.lock, new.host.wake)
+    new.bind(locked)
     return bolt
 
 
-def _shell_bolt(fresh: Fresh) -> BoltTask:
+def _shell_bolt(new: NewTask) -> BoltTask:
     from squall_engine.multilang.bolt import ShellBolt
 
-    bolt, blame = ShellBolt(fresh.parts), fresh.blame
-    bolt.auto_ack = fresh.auto_ack
-    bolt.calls = _careful_calls(fresh, bolt, blame, _no_anchors)
-    fresh.bind(_noting(bolt.calls, blame))
+    bolt, recorder = ShellBolt(new.parts), new.recorder
+    bolt.auto_ack = new.auto_ack
+    bolt.calls = _careful_calls(new, bolt, recorder, _no_anchors)
+    new.bind(_recording_fails(bolt.calls, recorder))
     return bolt
 
 
-_BOLTS: dict[InvocationMode, Callable[[Fresh], BoltTask]] = {
+_BOLTS: dict[InvocationMode, Callable[[NewTask], BoltTask]] = {
     InvocationMode.SYNC: _plain_bolt,
     InvocationMode.COLUMNS: _column_bolt,
     InvocationMode.BATCH: _batch_bolt,
@@ -333,39 +335,41 @@ _BOLTS: dict[InvocationMode, Callable[[Fresh], BoltTask]] = {
 
 
 def _careful_calls(
-    fresh: Fresh,
+    new: NewTask,
     bolt: BoltTask,
-    blame: Blame | None,
+    recorder: FailureRecorder | None,
     anchors: Anchors,
     *,
     own: OnSettled | None = None,
 ) -> CarefulCalls:
     """The calls of a bolt that may have several tuples in flight. `own` is the task's callback for
     when a tuple was acked or failed."""
-    bolt.hand = fresh.host.hand
+    bolt.in_hand = new.host.in_hand
     return CarefulCalls(
-        fresh.emitter,
-        fresh.ledger,
+        new.emitter,
+        new.ledger,
         bolt.counts,
         default_anchors=anchors,
-        on_error=_reporter(fresh, bolt, die=fresh.dies, blame=blame),
-        on_settled=_observing(fresh, bolt, blame, own),
+        on_error=_reporter(new, bolt, die=new.dies, recorder=recorder),
+        on_settled=_observing(new, bolt, recorder, own),
         # A thread's calls wake the engine themselves, and its buffers are looked at every turn.
-        on_change=None if isinstance(bolt, ThreadBolt) else bolt.stir,
+        on_change=None if isinstance(bolt, ThreadBolt) else bolt.mark_dirty,
     )
 
 
-def _noting(calls: BoltCollector[Tuple], blame: Blame | None) -> BoltCollector[Tuple]:
-    return calls if blame is None else blame.noting(calls, settles=True)
+def _recording_fails(
+    calls: BoltCollector[Tuple], recorder: FailureRecorder | None
+) -> BoltCollector[Tuple]:
+    return calls if recorder is None else recorder.recording_fails(calls, settles=True)
 
 
 def _no_anchors() -> tuple[Tuple, ...]:
     return ()
 
 
-def _current(fresh: Fresh, current: Callable[[], Tuple | None]) -> Anchors:
+def _current(new: NewTask, current: Callable[[], Tuple | None]) -> Anchors:
     """Anchor an emit that names no anchors to the tuple in execution."""
-    if not fresh.auto_anchor:
+    if not new.auto_anchor:
         return _no_anchors
 
     def of_current() -> tuple[Tuple, ...]:
@@ -375,29 +379,32 @@ def _current(fresh: Fresh, current: Callable[[], Tuple | None]) -> Anchors:
     return of_current
 
 
-def _must_name(fresh: Fresh, rule: str) -> Anchors:
+def _must_name(new: NewTask, rule: str) -> Anchors:
     """Refuse an emit that names no anchors, citing this rule: several tuples are in execution."""
-    if not fresh.auto_anchor:
+    if not new.auto_anchor:
         return _no_anchors
 
     def refuse() -> tuple[Tuple, ...]:
-        raise TypeError(f"{fresh.parts.component!r}: {rule}")
+        raise TypeError(f"{new.parts.component!r}: {rule}")
 
     return refuse
 
 
 def _observing(
-    fresh: Fresh, task: BoltTask, blame: Blame | None = None, own: OnSettled | None = None
+    new: NewTask,
+    task: BoltTask,
+    recorder: FailureRecorder | None = None,
+    own: OnSettled | None = None,
 ) -> OnSettled | None:
-    """The function to call when a tuple was acked or failed: for the observer, for blame and for
+    """The function to call when a tuple was acked or failed: for the observer, the recorder and
     the task, as far as they exist."""
     found: list[OnSettled] = []
-    observer = fresh.host.observer
+    observer = new.host.observer
     if observer is not None:
         observed, component, number = observer.settled, task.component, task.task
         found.append(lambda tup, failed: observed(component, number, tup, failed))
-    if blame is not None:
-        found.append(blame.settled)
+    if recorder is not None:
+        found.append(recorder.settled)
     if own is not None:
         found.append(own)
     if len(found) < 2:
@@ -411,17 +418,17 @@ def _observing(
 
 
 def _reporter(
-    fresh: Fresh, task: Task, *, die: bool = False, blame: Blame | None = None
+    new: NewTask, task: Task, *, die: bool = False, recorder: FailureRecorder | None = None
 ) -> Callable[[BaseException], None]:
-    host = fresh.host
+    host = new.host
 
     def report(error: BaseException) -> None:
-        if blame is not None:
-            blame.raised(error)
+        if recorder is not None:
+            recorder.raised(error)
         host.report(task.component, task.task, error)
         if die:
-            if host.hand is not None:
-                host.hand.keep_last()
+            if host.in_hand is not None:
+                host.in_hand.keep_last()
             host.die(error)
 
     return report

@@ -652,7 +652,7 @@ cdef class PendingRoots:
     cdef Py_ssize_t slots_used
     cdef Py_ssize_t free_slot  # -1: none
     cdef uint64_t order  # counts what was put
-    # What the acker has completed and the spout has not been told.
+    # What the acker has completed and the spout was not notified about yet.
     cdef list completed
     cdef PyObject* completed_stream
     cdef Py_ssize_t completed_count
@@ -1744,7 +1744,7 @@ cdef enum Mode:
     OUTSIDE  # no tuple is current
 
 
-cdef Py_ssize_t HAND_WORDS = 16
+cdef Py_ssize_t IN_HAND_WORDS = 16
 
 
 @cython.final
@@ -1783,20 +1783,20 @@ cdef class BoltCalls:
     cdef uint64_t last
     cdef uint64_t merged
     # Where the tree in hand is noted, for whoever comes after this process; NULL: nowhere.
-    cdef uint64_t* hand
+    cdef uint64_t* in_hand
     cdef object hand_owner
     cdef uint64_t task
 
     cdef int hold_several(self, Tuple tup) except -1:
         cdef Py_ssize_t i = 2
         for root in tup.anchors or ():
-            if i < HAND_WORDS:
-                self.hand[i] = root
+            if i < IN_HAND_WORDS:
+                self.in_hand[i] = root
                 i += 1
-        while i < HAND_WORDS:
-            self.hand[i] = 0
+        while i < IN_HAND_WORDS:
+            self.in_hand[i] = 0
             i += 1
-        self.hand[0] = MANY
+        self.in_hand[0] = MANY
         return 0
 
     def emit(self, values, anchors=None, stream=DEFAULT_STREAM):
@@ -1955,8 +1955,8 @@ cdef class BoltCalls:
         self.root = root
         self.axor = 0
         self.mode = PLAIN if root == 0 else (SEVERAL if root == MANY else ONE_ROOT)
-        if self.hand is not NULL:
-            self.hand[0] = root
+        if self.in_hand is not NULL:
+            self.in_hand[0] = root
             if root == MANY:
                 self.hold_several(tup)
         return tup
@@ -1994,8 +1994,8 @@ cdef class BoltCalls:
         self.next_batch()
         self.current = None
         self.last = self.merged = 0
-        if self.hand is not NULL:
-            self.hand[1] = self.task
+        if self.in_hand is not NULL:
+            self.in_hand[1] = self.task
         if not self.auto_ack and self.sample is None:
             self.sampling = True
             self.sample_start = self.now()
@@ -2007,8 +2007,8 @@ cdef class BoltCalls:
                 except Exception as error:
                     self.raised(error)
         finally:
-            if self.hand is not NULL:
-                self.hand[0] = 0
+            if self.in_hand is not NULL:
+                self.in_hand[0] = 0
             self.batch = None
             self.batches = None
             self.current = None
@@ -2030,18 +2030,18 @@ def bind_sync_bolt(
     now,
     on_outside,
     on_settled=None,
-    hand=None,
+    in_hand=None,
 ):
     cdef BoltCalls calls = BoltCalls.__new__(BoltCalls)
     cdef uint64_t[::1] words
-    calls.hand = NULL
+    calls.in_hand = NULL
     calls.task = <uint64_t><int64_t>emitter.task
-    if hand is not None:
-        words = hand
-        if words.shape[0] < HAND_WORDS:
-            raise ValueError(f"hand: {words.shape[0]} words, not {HAND_WORDS}")
+    if in_hand is not None:
+        words = in_hand
+        if words.shape[0] < IN_HAND_WORDS:
+            raise ValueError(f"in_hand: {words.shape[0]} words, not {IN_HAND_WORDS}")
         calls.hand_owner = words
-        calls.hand = &words[0]
+        calls.in_hand = &words[0]
     calls.emitter = emitter
     calls.ledger = ledger
     calls.counts = counts
@@ -2455,11 +2455,11 @@ cdef class SpoutCalls:
     cdef uint64_t emits_end
     cdef Py_ssize_t calls_left
     cdef Py_ssize_t limit
-    cdef object tap  # takes the messages in place of these calls; nearly always None
+    cdef object interceptor  # takes the messages in place of these calls; nearly always None
     cdef uint64_t newest
 
-    def set_tap(self, tap):
-        self.tap = tap
+    def set_interceptor(self, interceptor):
+        self.interceptor = interceptor
 
     def last_root(self):
         return self.newest
@@ -2477,8 +2477,8 @@ cdef class SpoutCalls:
         cdef Edge edge
         cdef uint64_t root, bits
         cdef Output output = self.default
-        if self.tap is not None and message_id is not None:
-            return self.tap(values, message_id, stream, None)
+        if self.interceptor is not None and message_id is not None:
+            return self.interceptor(values, message_id, stream, None)
         if self.one is None or stream is not DEFAULT_STREAM or (message_id is not None and not self.acking):
             return self.emit_any(values, message_id, stream)
         check_values(output, values)
@@ -2500,8 +2500,8 @@ cdef class SpoutCalls:
         return self.send(output, self.emitter.edges(output, values), values, message_id)
 
     def emit_direct(self, task, values, message_id=None, stream=DEFAULT_STREAM):
-        if self.tap is not None and message_id is not None:
-            return self.tap(values, message_id, stream, task)
+        if self.interceptor is not None and message_id is not None:
+            return self.interceptor(values, message_id, stream, task)
         cdef Output output = self.emitter.output(stream, values)
         return self.send(output, self.emitter.direct_edges(output, task), values, message_id)
 
@@ -2539,7 +2539,7 @@ cdef class SpoutCalls:
         cdef uint64_t root, bits
         if message_ids is not None and len(message_ids) != n:
             raise EmitError(f"emit_columns: {len(message_ids)} message ids for {n} tuples")
-        if self.tap is not None and message_ids is not None:
+        if self.interceptor is not None and message_ids is not None:
             for i in range(n):
                 self.emit(rows[i], message_ids[i], stream)
             return

@@ -55,8 +55,7 @@ Settled = dict[int, list[int]]
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of acking, to be told: to spouts, by task, and to the ackers of other workers, by
-    index."""
+    """The results of acking, for spouts, by task, and for the ackers of other workers, by index."""
 
     done: Settled = field(default_factory=dict)
     failed: Settled = field(default_factory=dict)

@@ -5,8 +5,8 @@ Emitting never blocks. Emitted tuples wait in the edges of their task until that
 that share these edges, have run (`outgoing`). Then they go to inboxes of this worker, or to other
 workers as far as their credit allows. Backpressure has two thresholds: an inbox above its *soft*
 one throttles the spouts upstream; above its *hard* one, or without credit, it blocks every task
-that feeds it (`gates`). Both are in tuples; the hard one is also in bytes, by the size of a tuple
-that is sampled now and then. Tasks that do not feed a slow target go on.
+that feeds it (`blocked_tasks`). Both are in tuples; the hard one is also in bytes, by the size of a
+tuple that is sampled now and then. Tasks that do not feed a slow target go on.
 
 A cycle (a strongly connected component) never blocks itself, because it could stop for good: only
 the tasks that feed it wait. A cycle that creates more tuples than it finishes would grow without
@@ -22,13 +22,13 @@ from itertools import groupby
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import WorkerSlot
+from squall_engine.backpressure.blocked_tasks import BlockedTasks
 from squall_engine.backpressure.credit import Allowance, Inflow, Outflow, charge, window_bytes
-from squall_engine.backpressure.gates import Gates
-from squall_engine.backpressure.inbox import Received
+from squall_engine.backpressure.inbox import EncodedTuples
 from squall_engine.backpressure.memory_size import tuple_bytes
 from squall_engine.core import Batch, Edge, Ledger
 from squall_engine.core.sections import addressee
-from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, Waiting, output_groups
+from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, TupleBuffer, output_groups
 from squall_engine.dataflow.remote import SECTION_BYTES_MAX, Exchange
 from squall_engine.plan import Plan
 from squall_engine.tasks.base import Task
@@ -70,24 +70,24 @@ class Flow:
         self.bolts: list[BoltTask] = []  # in the order of a turn
         self.bolt_of: dict[int, BoltTask] = {}
         self.task_of: dict[int, Task] = {}
-        self._exits: list[OutputGroup] = []
-        self._exit_of: dict[Task, OutputGroup] = {}
+        self._groups: list[OutputGroup] = []
+        self._group_of: dict[Task, OutputGroup] = {}
         # In the order of a turn; those that share an output group together.
-        self._spouts_by_exit: list[tuple[OutputGroup, list[SpoutTask]]] = []
-        self._bolts_by_exit: list[tuple[OutputGroup, list[BoltTask]]] = []
+        self._spouts_by_group: list[tuple[OutputGroup, list[SpoutTask]]] = []
+        self._bolts_by_group: list[tuple[OutputGroup, list[BoltTask]]] = []
         self._threaded: list[tuple[ThreadSpout | ThreadBolt, Ledger]] = []
         self._tuples_max = options.topology_executor_receive_buffer_size
         self._budget = options.topology_worker_buffer_bytes
         self._inbox_bytes = _INBOX_BYTES_MIN
         self._outflow = Outflow()
         self._inflow = Inflow()
-        self._gates = Gates({})
-        self._held: dict[OutgoingEdge, OutputGroup] = {}  # something waits for credit there
-        self._swollen: dict[BoltTask, None] = {}  # above the soft mark
+        self._blocked_tasks = BlockedTasks({})
+        self._waiting_for_credit: dict[OutgoingEdge, OutputGroup] = {}
+        self._throttling: dict[BoltTask, None] = {}  # above the soft mark
         self._congested: frozenset[str] = frozenset()
-        self._congested_is_old = False
+        self._congested_is_stale = False
         self.dropped: Counter[str] = Counter()  # tuples of system streams, by stream
-        self.told_load = False  # it was reported to a worker that an inbox here is not empty
+        self.load_reported = False  # it was reported to a worker that an inbox here is not empty
 
     def wire(self, built: list[Built]) -> None:
         """Connect the tasks, once all are made."""
@@ -103,36 +103,40 @@ class Flow:
         for bolt in self.bolts:
             bolt.set_marks(_SOFT_TUPLES, self._tuples_max, self._inbox_bytes)
             bolt.decode = self._decode
-        self._exit_of = output_groups([one.task for one in built], self.bolt_of, self._plan)
-        self._exits = list(dict.fromkeys(self._exit_of.values()))
+        self._group_of = output_groups([one.task for one in built], self.bolt_of, self._plan)
+        self._groups = list(dict.fromkeys(self._group_of.values()))
         for one in built:
             task = one.task
-            if isinstance(task, SlicedBolt) and self._exit_of[task].ways:
+            if isinstance(task, SlicedBolt) and self._group_of[task].outgoing_edges:
                 task.pause = partial(self._pause, task)
             if isinstance(task, ThreadSpout | ThreadBolt):
                 assert one.ledger is not None
                 self._threaded.append((task, one.ledger))
-        of = self._exit_of.__getitem__
-        self._spouts_by_exit = [(exit_, list(some)) for exit_, some in groupby(self.spouts, of)]
-        self._bolts_by_exit = [(exit_, list(some)) for exit_, some in groupby(self.bolts, of)]
-        self._gates = Gates(
+        of = self._group_of.__getitem__
+        self._spouts_by_group = [(group, list(some)) for group, some in groupby(self.spouts, of)]
+        self._bolts_by_group = [(group, list(some)) for group, some in groupby(self.bolts, of)]
+        self._blocked_tasks = BlockedTasks(
             {
-                task.task: [way.task for way in exit_.ways if not (way.inner or way.droppable)]
-                for task, exit_ in self._exit_of.items()
+                task.task: [
+                    outgoing.task
+                    for outgoing in group.outgoing_edges
+                    if not (outgoing.inner or outgoing.droppable)
+                ]
+                for task, group in self._group_of.items()
             }
         )
         self.set_routes({})
 
-    def tap(self, wrap: Callable[[Edge], Waiting | None]) -> None:
+    def wrap_edges(self, wrap: Callable[[Edge], TupleBuffer | None]) -> None:
         """Replace each edge, as the place from which emitted tuples are taken, by what `wrap`
         returns for it (None: the edge itself stays)."""
-        for exit_ in self._exits:
-            with exit_.lock:
-                for way in exit_.ways:
-                    assert isinstance(way.edge, Edge), "tapped once"
-                    tapped = wrap(way.edge)
-                    if tapped is not None:
-                        way.edge = tapped
+        for group in self._groups:
+            with group.lock:
+                for outgoing in group.outgoing_edges:
+                    assert isinstance(outgoing.edge, Edge), "wrapped once"
+                    wrapped = wrap(outgoing.edge)
+                    if wrapped is not None:
+                        outgoing.edge = wrapped
 
     # ---- where the others are ----
 
@@ -140,16 +144,16 @@ class Flow:
         """Set where the tasks of other workers are."""
         self._exchange.set_routes(routes)
         routes = self._exchange.routes
-        for exit_ in self._exits:
-            for way in exit_.ways:
-                if way.target is None:
-                    slot = way.slot = routes.get(way.task)
-                    way.allowance = None
+        for group in self._groups:
+            for outgoing in group.outgoing_edges:
+                if outgoing.target is None:
+                    slot = outgoing.slot = routes.get(outgoing.task)
+                    outgoing.allowance = None
                     if slot is not None:
-                        way.allowance = self._outflow.allowance(slot, way.task)
-                    self._check_allowance(way.task, way.allowance)
-                    if way.rest is not None or len(way.edge):
-                        self._held[way] = exit_
+                        outgoing.allowance = self._outflow.allowance(slot, outgoing.task)
+                    self._check_allowance(outgoing.task, outgoing.allowance)
+                    if outgoing.rest is not None or len(outgoing.edge):
+                        self._waiting_for_credit[outgoing] = group
         sources: dict[WorkerSlot, set[str]] = {}
         for source, slot in routes.items():
             sources.setdefault(slot, set()).add(self._plan.task_to_component[source])
@@ -169,24 +173,24 @@ class Flow:
                 sent.append((task, charge(len(section), count)))
         self._outflow.session_began(slot, sent)
         self._inflow.session_began(slot, sessions)
-        for exit_ in self._exits:
-            for way in exit_.ways:
-                if way.slot == slot:
-                    self._check_allowance(way.task, way.allowance)
+        for group in self._groups:
+            for outgoing in group.outgoing_edges:
+                if outgoing.slot == slot:
+                    self._check_allowance(outgoing.task, outgoing.allowance)
 
     def granted(self, slot: WorkerSlot, grants: Iterable[Grant]) -> None:
         """Another worker has sent grants for its tasks."""
         self._outflow.granted(slot, grants)
-        closed = self._gates.closed
+        closed = self._blocked_tasks.closed_targets
         for grant in grants:
             if grant.task in closed and self._exchange.routes.get(grant.task) == slot:
                 self._check_allowance(grant.task, self._outflow.allowance(slot, grant.task))
 
     def _check_allowance(self, task: int, allowance: Allowance | None) -> None:
         if allowance is not None and allowance.left > 0:
-            self._congested_is_old |= self._gates.open(task)
+            self._congested_is_stale |= self._blocked_tasks.open_target(task)
         else:
-            self._congested_is_old |= self._gates.close(task)
+            self._congested_is_stale |= self._blocked_tasks.close_target(task)
 
     # ---- moving ----
 
@@ -196,29 +200,29 @@ class Flow:
         return (
             not any(bolt.busy for bolt in self.bolts)
             and not any(spout.pending for spout in self.spouts)
-            and not self._held
-            and all(exit_.outbox.is_empty for exit_ in self._exits)
+            and not self._waiting_for_credit
+            and all(group.outbox.is_empty for group in self._groups)
             and self._exchange.is_empty
         )
 
-    def flush(self, exit_: OutputGroup) -> bool:
+    def flush(self, group: OutputGroup) -> bool:
         """Move the tuples that wait in the edges of an output group to their targets. True when
-        something moved. Tuples without credit stay, and are in `_held`."""
+        something moved. Tuples without credit stay, and are in `_waiting_for_credit`."""
         moved = False
-        for way in exit_.outbox.take():
-            target = way.target
+        for outgoing in group.outbox.take():
+            target = outgoing.target
             if target is None:
-                moved |= self._send(exit_, way)
+                moved |= self._send(group, outgoing)
                 continue
-            batch = way.edge.take()
+            batch = outgoing.edge.take()
             n = len(batch)
             if not n:
                 continue
-            if way.droppable and target.local > target.hard:
-                self.dropped[way.stream] += n
+            if outgoing.droppable and target.local > target.hard:
+                self.dropped[outgoing.stream] += n
                 continue
-            if way.inner and target.local > target.hard_max:
-                self._overflow(way, batch)
+            if outgoing.inner and target.local > target.hard_max:
+                self._overflow(outgoing, batch)
                 continue
             target.samples -= 1
             if target.samples <= 0:
@@ -232,63 +236,63 @@ class Flow:
             moved = True
         return moved
 
-    def _send(self, exit_: OutputGroup, way: OutgoingEdge) -> bool:
+    def _send(self, group: OutputGroup, outgoing: OutgoingEdge) -> bool:
         """Send what waits for a task of another worker, as far as the credit allows."""
-        allowance, moved = way.allowance, False
+        allowance, moved = outgoing.allowance, False
         while allowance is not None:
             left = allowance.limit - allowance.sent
-            if left <= 0 and not way.inner:
+            if left <= 0 and not outgoing.inner:
                 break
-            batch = way.rest
+            batch = outgoing.rest
             if batch is None:
-                if not len(way.edge):
+                if not len(outgoing.edge):
                     return moved
-                batch = way.edge.take()
+                batch = outgoing.edge.take()
             n = len(batch)
-            size = way.tuple_bytes
-            room = SECTION_BYTES_MAX if way.inner else min(left, SECTION_BYTES_MAX)
+            size = outgoing.tuple_bytes
+            room = SECTION_BYTES_MAX if outgoing.inner else min(left, SECTION_BYTES_MAX)
             fit = max(1, min(n, room // size, _SECTION_TUPLES_MAX))
-            way.rest = None
+            outgoing.rest = None
             if fit < n:
-                way.rest = batch
+                outgoing.rest = batch
                 batch = batch.take(fit)
-            if way.inner and -left > self._budget:
-                self._overflow(way, batch)
+            if outgoing.inner and -left > self._budget:
+                self._overflow(outgoing, batch)
                 continue
-            assert way.slot is not None
-            used = self._exchange.send_tuples(way.slot, way.task, batch)
+            assert outgoing.slot is not None
+            used = self._exchange.send_tuples(outgoing.slot, outgoing.task, batch)
             allowance.sent += used
-            way.tuple_bytes = max(1, used // fit)
+            outgoing.tuple_bytes = max(1, used // fit)
             moved = True
             if allowance.sent >= allowance.limit:
-                self._congested_is_old |= self._gates.close(way.task)
-        if way.droppable:
-            self._drop(way)
+                self._congested_is_stale |= self._blocked_tasks.close_target(outgoing.task)
+        if outgoing.droppable:
+            self._drop(outgoing)
         elif allowance is None:
-            way.edge.drop_oldest(_UNROUTED_TUPLES_MAX)
-        if way.rest is not None or len(way.edge):
-            self._held[way] = exit_
+            outgoing.edge.drop_oldest(_UNROUTED_TUPLES_MAX)
+        if outgoing.rest is not None or len(outgoing.edge):
+            self._waiting_for_credit[outgoing] = group
         return moved
 
-    def _drop(self, way: OutgoingEdge) -> None:
-        for batch in (way.rest, way.edge.take()):
-            self.dropped[way.stream] += 0 if batch is None else len(batch)
-        way.rest = None
+    def _drop(self, outgoing: OutgoingEdge) -> None:
+        for batch in (outgoing.rest, outgoing.edge.take()):
+            self.dropped[outgoing.stream] += 0 if batch is None else len(batch)
+        outgoing.rest = None
 
-    def _send_held(self) -> bool:
+    def _send_waiting(self) -> bool:
         """Send what waited for credit."""
-        held, self._held = self._held, {}
+        waiting, self._waiting_for_credit = self._waiting_for_credit, {}
         moved = False
-        for way, exit_ in held.items():
-            with exit_.lock:
-                moved |= self._send(exit_, way)
+        for outgoing, group in waiting.items():
+            with group.lock:
+                moved |= self._send(group, outgoing)
         return moved
 
-    def _overflow(self, way: OutgoingEdge, batch: Batch) -> None:
+    def _overflow(self, outgoing: OutgoingEdge, batch: Batch) -> None:
         """Fail tuples of a cycle that exceed the budget."""
         source = batch.source
         cycle = ", ".join(map(repr, self._plan.cycle_of(source.component)))
-        consumer = self._plan.task_to_component[way.task]
+        consumer = self._plan.task_to_component[outgoing.task]
         error = CycleOverflowError(
             f"the cycle of {cycle} makes more tuples than it finishes: {len(batch)} tuple(s) from "
             f"{source.component!r} to {consumer!r} were failed, because "
@@ -303,25 +307,25 @@ class Flow:
         for task, own in self._threaded:
             with task.lock:
                 ledger.merge(own)
-                worked |= self.flush(self._exit_of[task])
+                worked |= self.flush(self._group_of[task])
                 if isinstance(task, ThreadSpout):
                     worked |= task.settle_untracked()
         for spout in self.spouts:
             if not isinstance(spout, ThreadSpout):
                 if spout.emitted_more():
-                    worked |= self.flush(self._exit_of[spout])
+                    worked |= self.flush(self._group_of[spout])
                 worked |= spout.settle_untracked()
         for bolt in self.bolts:
-            if bolt.stirred and not (isinstance(bolt, ThreadBolt) or bolt.holds_back):
-                bolt.stirred = False
-                worked |= self.flush(self._exit_of[bolt])
+            if bolt.dirty and not (isinstance(bolt, ThreadBolt) or bolt.holds_back):
+                bolt.dirty = False
+                worked |= self.flush(self._group_of[bolt])
         return worked
 
     def flush_all(self) -> None:
         """Move what components emitted in open and prepare."""
-        for exit_ in self._exits:
-            with exit_.lock:
-                self.flush(exit_)
+        for group in self._groups:
+            with group.lock:
+                self.flush(group)
 
     def deliver(self, section: bytes, slot: WorkerSlot, sessions: object) -> None:
         """Take tuples from another worker (a TUPLES section). They stay encoded until their task
@@ -335,18 +339,18 @@ class Flow:
             return
         size = charge(len(section), count)
         account = self._inflow.arrived(slot, sessions, task, size)
-        bolt.receive(Received(section, count, size, account))
+        bolt.receive(EncodedTuples(section, count, size, account))
 
     def _decode(self, task: int, section: bytes) -> Batch | None:
         """The tuples of a received section."""
         return self._exchange.decode(section).get(task)
 
-    def tell_senders(self) -> None:
+    def send_grants(self) -> None:
         """Grant what was taken in this turn."""
         if self._transport is not None:
             for slot, accounts in self._inflow.due():
                 grants = [one.grant(self._load(one.task)) for one in accounts]
-                self.told_load |= any(grant.load for grant in grants)
+                self.load_reported |= any(grant.load for grant in grants)
                 self._transport.grant(slot, grants, soon=True)
 
     def _load(self, task: int) -> int:
@@ -367,19 +371,19 @@ class Flow:
                 found[task] = load / LOAD_MAX
         return found
 
-    def tell_loads(self) -> None:
+    def report_loads(self) -> None:
         """Tell the other workers how full our inboxes are, where that has changed: with the next
         frame that goes there anyway."""
         if self._transport is None:
             return
-        self.told_load = False
+        self.load_reported = False
         for slot, accounts in self._inflow.accounts():
             grants = []
             for account in accounts:
                 load = self._load(account.task)
                 if abs(load - account.load) > _LOAD_STEP or (account.load and not load):
                     grants.append(account.grant(load))
-                self.told_load |= account.load > 0
+                self.load_reported |= account.load > 0
             if grants:
                 self._transport.grant(slot, grants, soon=False)
 
@@ -389,43 +393,43 @@ class Flow:
         for bolt in self.bolts:
             for batch in bolt.empty():
                 roots.update(dict.fromkeys(batch.roots()))
-        for exit_ in self._exits:
-            with exit_.lock:
-                for way in exit_.ways:
-                    for rest in (way.rest, way.edge.take()):
+        for group in self._groups:
+            with group.lock:
+                for outgoing in group.outgoing_edges:
+                    for rest in (outgoing.rest, outgoing.edge.take()):
                         if rest is not None:
                             roots.update(dict.fromkeys(rest.roots()))
-                    way.rest = None
+                    outgoing.rest = None
         return list(roots)
 
     # ---- running ----
 
     def run_spouts(self, now: float, deadline: float, *, may_emit: bool) -> bool:
         """Let the spouts emit that may. True if any did."""
-        worked = self._send_held() if self._held else False
-        if self._swollen:
-            for bolt in list(self._swollen):
+        worked = self._send_waiting() if self._waiting_for_credit else False
+        if self._throttling:
+            for bolt in list(self._throttling):
                 self._check_inbox(bolt)
-        if self._congested_is_old:
+        if self._congested_is_stale:
             self._find_congested()
         congested = self._congested
-        for exit_, spouts in self._spouts_by_exit:
+        for group, spouts in self._spouts_by_group:
             waiting = 0
             for spout in spouts:
                 if not spout.active:
                     continue
                 if not may_emit or (congested and not spout.downstream.isdisjoint(congested)):
-                    spout.close_gate()
+                    spout.throttle()
                 elif now >= spout.idle_until and spout.may_emit:
                     before = spout.calls.emitted()
                     if spout.run(deadline):
                         waiting += spout.calls.emitted() - before
                         if waiting >= _FLUSH_TUPLES:
-                            self.flush(exit_)
+                            self.flush(group)
                             waiting = 0
                         worked = True
             if waiting:
-                self.flush(exit_)
+                self.flush(group)
         return worked
 
     def spouts_spoke(self) -> bool:
@@ -438,59 +442,59 @@ class Flow:
     def has_more(self) -> bool:
         """Whether a turn has left work for the next one: tuples in an inbox whose bolt may run, or
         tuples that spouts emitted in ack or fail."""
-        gated = self._gates.gated
+        blocked = self._blocked_tasks.blocked
         for bolt in self.bolts:
-            if bolt.inbox and bolt.task not in gated:
+            if bolt.inbox and bolt.task not in blocked:
                 return True
         return self.spouts_spoke()
 
     def run_bolts(self, deadline: float) -> bool:
         """Run every bolt that has tuples and is not blocked. True if any did anything."""
         worked = False
-        gated = self._gates.gated
-        for exit_, bolts in self._bolts_by_exit:
+        blocked = self._blocked_tasks.blocked
+        for group, bolts in self._bolts_by_group:
             ran, taken = False, 0
             for bolt in bolts:
                 if not bolt.inbox:
                     continue
-                bolt.gated = bolt.task in gated
-                if bolt.gated:
+                bolt.blocked = bolt.task in blocked
+                if bolt.blocked:
                     continue
                 queued = bolt.queued
                 if bolt.run(deadline):
                     ran = worked = True
                     taken += queued - bolt.queued
-                    if taken >= _FLUSH_TUPLES and exit_.on_loop:
-                        self.flush(exit_)
+                    if taken >= _FLUSH_TUPLES and group.on_loop:
+                        self.flush(group)
                         ran, taken = False, 0
-                    if bolt in self._swollen:
+                    if bolt in self._throttling:
                         self._check_inbox(bolt)
-            if ran and exit_.on_loop:
-                self.flush(exit_)
+            if ran and group.on_loop:
+                self.flush(group)
         return worked
 
     def _pause(self, task: Task) -> bool:
         """Between two slices of a bolt: whether it has to stop because a target is full."""
-        self.flush(self._exit_of[task])
-        return task.task in self._gates.gated
+        self.flush(self._group_of[task])
+        return task.task in self._blocked_tasks.blocked
 
     def _check_inbox(self, bolt: BoltTask) -> None:
         waiting = bolt.local
         if waiting > bolt.soft:
-            if bolt not in self._swollen:
-                self._swollen[bolt] = None
-                self._congested_is_old = True
+            if bolt not in self._throttling:
+                self._throttling[bolt] = None
+                self._congested_is_stale = True
             if waiting > bolt.hard:
-                self._gates.close(bolt.task)
-        elif bolt in self._swollen:
-            del self._swollen[bolt]
-            self._gates.open(bolt.task)
-            self._congested_is_old = True
+                self._blocked_tasks.close_target(bolt.task)
+        elif bolt in self._throttling:
+            del self._throttling[bolt]
+            self._blocked_tasks.open_target(bolt.task)
+            self._congested_is_stale = True
 
     def _find_congested(self) -> None:
-        self._congested_is_old = False
+        self._congested_is_stale = False
         component_of = self._plan.task_to_component
         self._congested = frozenset(
-            {bolt.component for bolt in self._swollen}
-            | {component_of[task] for task in self._gates.closed}
+            {bolt.component for bolt in self._throttling}
+            | {component_of[task] for task in self._blocked_tasks.closed_targets}
         )

@@ -15,8 +15,9 @@ from squall_engine.tasks.base import NO_LOCK, Task
 from squall_engine.tasks.bolt import BoltTask
 
 
-class Waiting(Protocol):
-    """Tuples on their way to one task: an edge, or an object in its place (see `Flow.tap`)."""
+class TupleBuffer(Protocol):
+    """Tuples on their way to one task: an edge, or an object in its place (see
+    `Flow.wrap_edges`)."""
 
     def __len__(self) -> int: ...
     def take(self) -> Batch: ...
@@ -32,7 +33,7 @@ class OutgoingEdge:
     )  # fmt: skip
 
     def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
-        self.edge: Waiting = edge
+        self.edge: TupleBuffer = edge
         self.task: int = edge.task
         self.stream: str = edge.source.stream
         self.target = target  # None: on another worker
@@ -48,13 +49,16 @@ class OutgoingEdge:
 class OutputGroup:
     """The outgoing edges of one task, or of several tasks that share them."""
 
-    __slots__ = ("lock", "on_loop", "outbox", "ways")
+    __slots__ = ("lock", "on_loop", "outbox", "outgoing_edges")
 
     def __init__(
-        self, edges: Sequence[Edge], ways: list[OutgoingEdge], lock: AbstractContextManager[Any]
+        self,
+        edges: Sequence[Edge],
+        outgoing_edges: list[OutgoingEdge],
+        lock: AbstractContextManager[Any],
     ) -> None:
-        self.ways = ways
-        self.outbox = Outbox(list(zip(edges, ways, strict=True)))
+        self.outgoing_edges = outgoing_edges
+        self.outbox = Outbox(list(zip(edges, outgoing_edges, strict=True)))
         self.lock = lock  # of the task
         self.on_loop = lock is NO_LOCK
 
@@ -69,9 +73,9 @@ def output_groups(
     for task in tasks:
         edges = [edge for output in task.outputs for edge in output.edges]
         # Tasks that share one edge share all.
-        exit_ = by_edge.get(edges[0]) if edges else None
-        if exit_ is None:
-            ways = [
+        group = by_edge.get(edges[0]) if edges else None
+        if group is None:
+            outgoing_edges = [
                 OutgoingEdge(
                     edge,
                     bolt_of.get(edge.task),
@@ -79,7 +83,7 @@ def output_groups(
                 )
                 for edge in edges
             ]
-            exit_ = OutputGroup(edges, ways, task.lock)
-            by_edge |= dict.fromkeys(edges, exit_)
-        found[task] = exit_
+            group = OutputGroup(edges, outgoing_edges, task.lock)
+            by_edge |= dict.fromkeys(edges, group)
+        found[task] = group
     return found

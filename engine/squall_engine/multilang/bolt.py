@@ -127,7 +127,7 @@ class ShellBolt(AsyncBolt):
     def child_works(self) -> bool:
         return self._open > 0
 
-    def child_said(self, name: str, command: Command) -> None:
+    def child_sent(self, name: str, command: Command) -> None:
         if name == "ack":
             self._ack(command.id)
         elif name == "fail":
@@ -196,12 +196,12 @@ class ShellBolt(AsyncBolt):
             if direct is None and command.need_task_ids is not False:
                 self.shell.answer(ids)
         if unknown:
-            self._tell_unknown(unknown, "an emit was anchored to")
+            self._report_unknown(unknown, "an emit was anchored to")
 
     def _ack(self, tuple_id: object) -> None:
         known = self._given.pop(tuple_id, None) if isinstance(tuple_id, str) else None
         if known is None:
-            self._tell_unknown([tuple_id], "it acked")
+            self._report_unknown([tuple_id], "it acked")
             return
         tup, start = known
         self._settled += 1
@@ -213,7 +213,7 @@ class ShellBolt(AsyncBolt):
     def _fail(self, tuple_id: object) -> None:
         known = self._given.pop(tuple_id, None) if isinstance(tuple_id, str) else None
         if known is None:
-            self._tell_unknown([tuple_id], "it failed")
+            self._report_unknown([tuple_id], "it failed")
             return
         self._fail_given(known[0])
 
@@ -231,7 +231,7 @@ class ShellBolt(AsyncBolt):
         if len(self._refused) > _REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
 
-    def _tell_unknown(self, ids: list[object], what: str) -> None:
+    def _report_unknown(self, ids: list[object], what: str) -> None:
         """Report ids that name no tuple that the child holds. Its emits are sent all the same, but
         are not tracked."""
         wrong = [i for i in ids if not self._was_failed(i)]

@@ -46,7 +46,7 @@ class ShellProgram:
         else:
             self.program = ShellObject(wrapper.shell.command, wrapper.shell.script)
         is_spout = component.kind is ComponentKind.SPOUT
-        self.feed = InvocationMode.SHELL_SPOUT if is_spout else InvocationMode.SHELL_BOLT
+        self.invocation_mode = InvocationMode.SHELL_SPOUT if is_spout else InvocationMode.SHELL_BOLT
         self._task: ShellBolt | ShellSpout | None = None
 
     def _bind(self, calls: Any, context: TopologyContext) -> None:
@@ -118,11 +118,11 @@ class ShellProgram:
 
     def activate(self) -> None:
         assert isinstance(self._task, ShellSpout)
-        self._task.tell("activate")
+        self._task.send_command("activate")
 
     def deactivate(self) -> None:
         assert isinstance(self._task, ShellSpout)
-        self._task.tell("deactivate")
+        self._task.send_command("deactivate")
 
     async def close(self) -> None:
         """End the child, where the task has not done so."""

@@ -63,7 +63,7 @@ class ChildLife:
         self._happened(StartFailed(), now)
         self._pause(now)
 
-    def told_pid(self, now: float) -> bool:
+    def pid_received(self, now: float) -> bool:
         """Its pid came. False when it had come before."""
         self.heard(now)
         before = self.state
@@ -75,7 +75,7 @@ class ChildLife:
         return True
 
     def heard(self, now: float) -> None:
-        """It wrote something. Need not be told while it owes nothing."""
+        """It wrote something. No need to call this while it owes nothing."""
         self._warned = False
         if self._owes_since is not None:
             # A bolt's debt is paid, a spout's is until it has answered.

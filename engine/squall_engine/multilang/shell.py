@@ -81,7 +81,7 @@ class Owner(Protocol):
     def child_emits(self, command: Command) -> None:
         """An emit. May raise ShellError: reported."""
 
-    def child_said(self, name: str, command: Command) -> None:
+    def child_sent(self, name: str, command: Command) -> None:
         """Another command that is not the same for spouts and bolts. May raise ShellError."""
 
     def child_paused(self) -> None:
@@ -130,7 +130,7 @@ class Shell:
         self._answers: list[bytes] = []  # to what is being heard
         self._fault_at = float("-inf")
         self._faults = 0  # not reported
-        self._hearing = False
+        self._handling = False
 
     def __str__(self) -> str:
         pid = "" if self._process is None else f", pid {self._process.pid}"
@@ -163,9 +163,9 @@ class Shell:
                 cwd=setting.cwd,
                 env=setting.env,
                 dies_with_us=setting.dies_with_us,
-                on_output=self._said,
+                on_output=self._received,
                 on_writable=self._writable,
-                on_error_line=self._said_error,
+                on_error_line=self._received_error_line,
                 on_exit=self._exited,
             )
         except (OSError, ValueError) as error:
@@ -314,7 +314,7 @@ class Shell:
         self.outbox.add_urgent(self.serializer.message(message))
         self.life.asked(self._now())
         self._answered = True
-        if not self._hearing:
+        if not self._handling:
             self.flush()
 
     def flush(self) -> None:
@@ -336,8 +336,8 @@ class Shell:
 
     # -- what it says --
 
-    def _said(self, data: bytes) -> None:
-        self._hear(data)
+    def _received(self, data: bytes) -> None:
+        self._handle(data)
         if self._answered:
             self._converse()
 
@@ -356,18 +356,18 @@ class Shell:
             data = process.read_within(secs)
             if not data:
                 break
-            self._hear(data)
+            self._handle(data)
             if perf_counter() >= end:
                 break
 
-    def _hear(self, data: bytes) -> None:
+    def _handle(self, data: bytes) -> None:
         if self._killed_why is not None:
             return
         life = self.life
         if life.owes:
             life.heard(self._now())
         self._answered = False
-        self._hearing = True
+        self._handling = True
         try:
             for message in self._reader.feed(data):
                 try:
@@ -383,7 +383,7 @@ class Shell:
                     log.error("shell_message_unusable", error=error, exc_info=error)
                     self._fault(f"a message cannot be used: {type(error).__name__}: {error}")
         finally:
-            self._hearing = False
+            self._handling = False
         # What it waits for comes first: it works while we do.
         if self._answers:
             self._write_answers()
@@ -412,9 +412,9 @@ class Shell:
     def _dispatch(self, command: Command) -> None:
         name = command.command
         if name == "ack":
-            self._owner.child_said(name, command)
+            self._owner.child_sent(name, command)
         elif name is None:
-            self._told_pid(command.pid)
+            self._pid_received(command.pid)
         elif name == "log":
             self._log_command(command)
         elif name == "error":
@@ -424,13 +424,13 @@ class Shell:
         elif name == "metrics":
             self._metric(command)
         else:
-            self._owner.child_said(name, command)  # type: ignore[arg-type]  # compared there
+            self._owner.child_sent(name, command)  # type: ignore[arg-type]  # compared there
 
-    def _told_pid(self, pid: object) -> None:
+    def _pid_received(self, pid: object) -> None:
         if isinstance(pid, int) and not isinstance(pid, bool) and pid > 0:
             # Another one than that of the process that was started, if a shell is in between.
             self._pids.add(pid)
-        if self.life.told_pid(self._now()):
+        if self.life.pid_received(self._now()):
             log.info(
                 "shell_child_ready",
                 component=self.setting.component,
@@ -467,7 +467,7 @@ class Shell:
                 f"metric {shown(name)}: {error}: {shown(command.params)} is not added"
             ) from error
 
-    def _said_error(self, line: str) -> None:
+    def _received_error_line(self, line: str) -> None:
         log.info(
             "shell_stderr", component=self.setting.component, task=self.setting.task, line=line
         )

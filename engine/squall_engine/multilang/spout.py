@@ -68,7 +68,7 @@ class ShellSpout(AsyncSpout):
             self._queue.append({"command": what, "id": message_id})
         self._advance()
 
-    def tell(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         """`activate` or `deactivate`, if there is a child to send it to; the next child gets it
         when it starts."""
         if self.shell.ready and self._knows_activation:
@@ -134,7 +134,7 @@ class ShellSpout(AsyncSpout):
     def child_works(self) -> bool:
         return False  # it is asked, and waits, or it has answered
 
-    def child_said(self, name: str, command: Command) -> None:
+    def child_sent(self, name: str, command: Command) -> None:
         if name == "sync":
             self._synced()
         else:
@@ -208,8 +208,8 @@ class ShellSpout(AsyncSpout):
         self._idle.set()
         forgotten = len(self.pending)
         self.pending.take(list(self.pending.oldest_first()), self.host.now())
-        if self.replays is not None:
-            self.replays.clear()
+        if self.message_filter is not None:
+            self.message_filter.clear()
         if forgotten:
             error = ShellError(
                 f"{error.message}; {forgotten} message(s) that it had emitted were in flight: "

@@ -14,7 +14,7 @@ log = get_logger("squall_engine")
 _HOLD_WARNING_SECS = 60.0
 
 
-class ErrorLogThrottle:
+class ErrorLog:
     """Errors go to the worker process, all of them, and to the log, the first few of an interval.
     May be used from any thread."""
 

@@ -29,7 +29,7 @@ from squall_engine.plan import Plan
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.spout import SpoutTask
 
-_KEYS_TOLD = 50  # of a grouping, worker and interval
+_KEYS_REPORTED = 50  # of a grouping, worker and interval
 _COUNTS = ("emitted", "transferred", "acked", "failed", "executed")
 
 
@@ -86,7 +86,7 @@ class KeySample:
         return keys, tasks
 
 
-class TappedEdge:
+class SampledEdge:
     """An edge that looks at some of the tuples that are taken from it."""
 
     __slots__ = ("_edge", "_pass", "_sample")
@@ -125,7 +125,7 @@ class TappedEdge:
 
 
 class KeySamples:
-    """Taps the edges of all fields groupings of a worker."""
+    """Observes the edges of all fields groupings of a worker."""
 
     def __init__(self, plan: Plan, rate: float, rng: random.Random) -> None:
         self._plan = plan
@@ -133,8 +133,8 @@ class KeySamples:
         self._rng = rng
         self.samples: dict[tuple[str, str, str], KeySample] = {}
 
-    def tap(self, edge: Edge) -> TappedEdge | None:
-        """For `Engine.tap`."""
+    def observe(self, edge: Edge) -> SampledEdge | None:
+        """For `Engine.wrap_edges`."""
         source = edge.source
         consumer = self._plan.task_to_component[edge.task]
         for component, grouping in self._plan.consumers_of(source.component, source.stream):
@@ -148,7 +148,7 @@ class KeySamples:
                 if sample is None:
                     sample = KeySample(source, consumer, grouping.fields, self._rate, self._rng)
                     self.samples[place] = sample
-                return TappedEdge(edge, sample)
+                return SampledEdge(edge, sample)
         return None
 
     def rows(self, at_ms: int, secs: float) -> Iterable[Row]:
@@ -161,7 +161,7 @@ class KeySamples:
                 at_ms, "keys", sample.name, sample.component, stream=sample.stream, secs=secs,
                 n=keys.total, value=sample.rate, error=keys.error,
             )  # fmt: skip
-            for key, count in keys.top(_KEYS_TOLD):
+            for key, count in keys.top(_KEYS_REPORTED):
                 yield Row(
                     at_ms, "key", sample.name, sample.component, task_of.get(key, 0),
                     stream=sample.stream, secs=secs, n=count, text=key,

@@ -113,7 +113,7 @@ class Registration:
         return not any(pattern.match(name) for pattern in self.blacklist)
 
 
-class _Feed:
+class _ConsumerThread:
     """One consumer and its thread."""
 
     def __init__(
@@ -127,7 +127,7 @@ class _Feed:
         self._report = report
         self._queue: queue.Queue[tuple[TaskInfo, list[DataPoint]] | None] = queue.Queue(_QUEUE_MAX)
         self.dropped = 0
-        self._told = 0
+        self._dropped_reported = 0
         name = f"metrics:{registration.class_path.rpartition('.')[2]}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -135,8 +135,10 @@ class _Feed:
     def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None:
         """Hand over the data points of a task; drop them when the consumer is behind."""
         selected = self._registration.select(points)
-        if self.dropped > self._told:
-            selected.append(DataPoint("__dropped-data-points", self.dropped - self._told))
+        if self.dropped > self._dropped_reported:
+            selected.append(
+                DataPoint("__dropped-data-points", self.dropped - self._dropped_reported)
+            )
         if not selected:
             return
         try:
@@ -146,7 +148,7 @@ class _Feed:
                 log.warning("metrics_dropped", consumer=self._registration.class_path)
             self.dropped += len(selected)
         else:
-            self._told = self.dropped
+            self._dropped_reported = self.dropped
 
     def _run(self) -> None:
         consumer = self._consumer
@@ -178,7 +180,7 @@ class _Feed:
             log.warning("metrics_consumer_stuck", consumer=self._registration.class_path)
 
 
-class Tap(Protocol):
+class MetricsObserver(Protocol):
     """Gets the data points of all tasks, on the loop."""
 
     def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None: ...
@@ -258,19 +260,21 @@ class Metrics:
         *,
         clock: Clock,
         report: Report,
-        tap: Tap | None = None,
+        observer: MetricsObserver | None = None,
     ) -> None:
         """Create the consumers. One that cannot be created is reported, and the others are fed."""
-        self._tap = tap
+        self._observer = observer
         self._built = built
         self._context = context
         self._clock = clock
-        self._feeds: list[_Feed] = []
+        self._threads: list[_ConsumerThread] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due: list[_Due] = []
         for entry in options.topology_metrics_consumer_register:
             try:
-                self._feeds.append(_Feed(Registration.parse(entry), conf, context, report))
+                self._threads.append(
+                    _ConsumerThread(Registration.parse(entry), conf, context, report)
+                )
             except SquallError as error:
                 report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
         self._bucket_secs = options.topology_builtin_metrics_bucket_size_secs
@@ -288,23 +292,23 @@ class Metrics:
         log_dir: Path | None,
         clock: Clock,
         report: Report,
-        tap: Tap | None = None,
+        observer: MetricsObserver | None = None,
     ) -> Metrics | None:
-        """None when the topology has no consumers and there is no tap: then nothing is read."""
-        if not options.topology_metrics_consumer_register and tap is None:
+        """None when the topology has no consumers and no observer: then nothing is read."""
+        if not options.topology_metrics_consumer_register and observer is None:
             return None
         context = ConsumerContext(topology_id, host, port, log_dir)
-        return cls(built, conf, options, context, clock=clock, report=report, tap=tap)
+        return cls(built, conf, options, context, clock=clock, report=report, observer=observer)
 
     @property
     def dropped(self) -> int:
         """Data points that no consumer had time for."""
-        return sum(feed.dropped for feed in self._feeds)
+        return sum(thread.dropped for thread in self._threads)
 
     def start(self) -> None:
         now = self._clock.monotonic()
         for one in self._built:
-            own = TaskMetrics(one)  # a tap alone gets its shell metrics this way
+            own = TaskMetrics(one)  # an observer alone gets its shell metrics this way
             self._due.append(_Due(one, self._bucket_secs, now + self._bucket_secs, own.points))
             for name, (metric, secs) in one.context.metrics.items():
                 every = max(_INTERVAL_SECS_MIN, secs or self._bucket_secs)
@@ -313,7 +317,7 @@ class Metrics:
         self._wait()
 
     def _wait(self) -> None:
-        if self._due and (self._feeds or self._tap is not None):
+        if self._due and (self._threads or self._observer is not None):
             secs = max(0.01, min(due.at for due in self._due) - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(secs, self._on_timer)
 
@@ -337,10 +341,10 @@ class Metrics:
             )  # fmt: skip
             with task.lock:
                 points = due.read()
-            for feed in self._feeds:
-                feed.offer(info, points)
-            if self._tap is not None:
-                self._tap.offer(info, points)
+            for thread in self._threads:
+                thread.offer(info, points)
+            if self._observer is not None:
+                self._observer.offer(info, points)
 
     async def close(self) -> None:
         """Give the consumers what there is since the last interval, and end them."""
@@ -349,15 +353,15 @@ class Metrics:
         try:
             self._read(self._clock.monotonic(), all_of_it=True)
         finally:
-            for feed in self._feeds:
-                feed.stop()
-        if self._feeds:
+            for thread in self._threads:
+                thread.stop()
+        if self._threads:
             await asyncio.to_thread(self._join)
 
     def _join(self) -> None:
         deadline = time.monotonic() + _CLOSE_SECS
-        for feed in self._feeds:
-            feed.join(max(0.0, deadline - time.monotonic()))
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _reader(name: str, metric: Any) -> Callable[[], list[DataPoint]]:

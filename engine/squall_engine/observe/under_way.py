@@ -40,7 +40,7 @@ _COROUTINES_MAX = 8  # of one task, oldest first: one that never ends becomes th
 _ROOTS_MAX = 3
 _MESSAGE_ID_CHARS_MAX = 200
 _TUPLE_NAMES = ("tup", "current")  # what the engine's functions call the tuple in execution
-_TELLING = (SpoutTask.call_user.__code__, SpoutTask.lifecycle.__code__)
+_NOTIFYING = (SpoutTask.call_user.__code__, SpoutTask.lifecycle.__code__)
 
 Frames = list[tuple[FrameType, int]]
 Names = Mapping[int, str]
@@ -123,7 +123,7 @@ class CallsUnderWay:
                 frame = frames.get(task.thread_id)
                 asked = task.asked
                 if asked is None:
-                    yield from _telling(one, frame)
+                    yield from _notifying(one, frame)
                 elif _has_own_limit(one):
                     yield _call(one, "next_tuple", _nothing, (asked,), _of_thread(frame))
 
@@ -192,12 +192,12 @@ class CallsUnderWay:
         return _message_of(root, self._built)
 
 
-def _telling(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
+def _notifying(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
     """ack, fail, activate or deactivate on a spout's own thread."""
     for frame in _chain(innermost):
-        if frame.f_code in _TELLING:
+        if frame.f_code in _NOTIFYING:
             message_id = frame.f_locals.get("message_id")
-            given = _nothing if message_id is None else partial(_told, message_id)
+            given = _nothing if message_id is None else partial(_shown_message, message_id)
             name = str(frame.f_locals.get("what") or "activate or deactivate")
             yield _call(one, name, given, (frame, message_id), _of_thread(innermost))
             return
@@ -333,7 +333,7 @@ def _nothing(names: Names) -> str:
     return ""
 
 
-def _told(message_id: Any, names: Names) -> str:
+def _shown_message(message_id: Any, names: Names) -> str:
     return _message_id(message_id)
 
 

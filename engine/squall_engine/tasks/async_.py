@@ -76,9 +76,9 @@ class AsyncBolt(BoltTask):
         CURRENT.set(tup)
         calls, now = self.calls, self.host.now
         start = now()
-        hand, cells = self.hand, []
-        if hand is not None:
-            cells = [hand.put(root, self.task) for root in trees_of(tup)]
+        in_hand, cells = self.in_hand, []
+        if in_hand is not None:
+            cells = [in_hand.put(root, self.task) for root in trees_of(tup)]
         try:
             await self.user.execute(tup)
         except asyncio.CancelledError as error:
@@ -96,8 +96,8 @@ class AsyncBolt(BoltTask):
                 calls.ack(tup)
                 self.counts.processed(tup.source.key, now() - start)
         finally:
-            if hand is not None:
-                hand.clear_batch(cells)
+            if in_hand is not None:
+                in_hand.clear_batch(cells)
             self.counts.executed_many(tup.source.key, 1, now() - start)
             self._flying.pop(tup, None)
             self.host.wake()
@@ -157,9 +157,9 @@ class AsyncBatchBolt(AsyncBolt):
     async def _execute_batch(self, tuples: list[Tuple]) -> None:
         calls, now = self.calls, self.host.now
         start = now()
-        hand, cells, processed = self.hand, [], 0
-        if hand is not None:
-            cells = hand.put_batch((trees_of(tup) for tup in tuples), self.task)
+        in_hand, cells, processed = self.in_hand, [], 0
+        if in_hand is not None:
+            cells = in_hand.put_batch((trees_of(tup) for tup in tuples), self.task)
         try:
             await self.user.execute_batch(tuples[:])
         except (Exception, asyncio.CancelledError) as error:
@@ -175,8 +175,8 @@ class AsyncBatchBolt(AsyncBolt):
                     if not tup.settled:
                         calls.ack(tup)
         finally:
-            if hand is not None:
-                hand.clear_batch(cells)
+            if in_hand is not None:
+                in_hand.clear_batch(cells)
             self.counts.executed_many(tuples[0].source.key, len(tuples), now() - start, processed)
             for tup in tuples:
                 self._flying.pop(tup, None)
@@ -186,7 +186,7 @@ class AsyncBatchBolt(AsyncBolt):
 class AsyncSpout(SpoutTask):
     """`async def next_tuple()`: never two calls at once. Backpressure stops and resumes it."""
 
-    _GATE_SECS = 0.001
+    _BLOCKED_POLL_SECS = 0.001
 
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)

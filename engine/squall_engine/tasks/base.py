@@ -72,7 +72,7 @@ class Task:
         self.outputs = parts.outputs
         self.counts = parts.counts
         self.user: Any = None  # the user's object, once made
-        self.stirred = False  # it may have emitted, acked ... between two turns
-        self.hand: InHand | None = None  # records what is in hand; not for a SyncBolt
+        self.dirty = False  # it may have emitted, acked ... between two turns
+        self.in_hand: InHand | None = None  # records what is in hand; not for a SyncBolt
         # Held while the task's buffers and counts are used; a real lock only for tasks on threads.
         self.lock: AbstractContextManager[Any] = NO_LOCK

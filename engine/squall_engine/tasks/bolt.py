@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from squall_common.component.collector import BoltCollector
-from squall_engine.backpressure.inbox import Received
+from squall_engine.backpressure.inbox import EncodedTuples
 from squall_engine.core import MANY, Batch, BoltCalls, CarefulCalls, ColumnCalls, Tuple
 from squall_engine.core.drive import run_each
 from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
@@ -39,10 +39,10 @@ class BoltTask(Task):
 
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
-        self.inbox: deque[Batch | Received] = deque()
+        self.inbox: deque[Batch | EncodedTuples] = deque()
         self.queued = 0  # tuples in `inbox`
         self.local = 0  # of them, from tasks of this worker
-        self.gated = False  # blocked: a target that it feeds is full
+        self.blocked = False  # blocked: a target that it feeds is full
         self.decode: Callable[[int, bytes], Batch | None] = _decode_nothing
         # Above `soft` local tuples the spouts that feed it wait, above `hard` all tasks that feed
         # it; a cycle that it is on may fill it up to `hard_max`.
@@ -51,9 +51,9 @@ class BoltTask(Task):
         self._tuple_bytes = 0.0
         self._marks = (1, 1, 1)
 
-    def stir(self) -> None:
+    def mark_dirty(self) -> None:
         """Ask for a turn, because something was done between two turns."""
-        self.stirred = True
+        self.dirty = True
         self.host.wake()
 
     def set_marks(self, soft: int, hard: int, inbox_bytes: int) -> None:
@@ -82,16 +82,16 @@ class BoltTask(Task):
         if batch.source.local:
             self.local += len(batch)
 
-    def receive(self, received: Received) -> None:
+    def receive(self, encoded: EncodedTuples) -> None:
         """Add tuples from another worker to the inbox."""
-        self.inbox.append(received)
-        self.queued += received.count
+        self.inbox.append(encoded)
+        self.queued += encoded.count
 
     def head(self) -> Batch | None:
         """The batch at the head of the inbox, without removing it; None when the inbox is empty."""
         while self.inbox:
             first = self.inbox[0]
-            if not isinstance(first, Received):
+            if not isinstance(first, EncodedTuples):
                 return first
             batch = self.decode(self.task, first.take())
             if batch is not None:
@@ -103,7 +103,7 @@ class BoltTask(Task):
 
     def take(self, limit: int) -> Batch | None:
         """Take at most `limit` tuples of one source; None when there are none, or it is blocked."""
-        if not self.inbox or limit <= 0 or self.gated:
+        if not self.inbox or limit <= 0 or self.blocked:
             return None
         batch = self.head()
         if batch is None:
@@ -248,14 +248,14 @@ class BatchBolt(SlicedBolt):
 
     def work(self, batches: Sequence[Batch], count: int) -> int:
         tuples = take_all(batches, count)
-        hand, cells = self.hand, []
-        if hand is not None:
-            cells = hand.put_batch((trees_of(tup) for tup in tuples), self.task)
+        in_hand, cells = self.in_hand, []
+        if in_hand is not None:
+            cells = in_hand.put_batch((trees_of(tup) for tup in tuples), self.task)
         try:
             return self._execute(tuples, count)
         finally:
-            if hand is not None:
-                hand.clear_batch(cells)
+            if in_hand is not None:
+                in_hand.clear_batch(cells)
 
     def _execute(self, tuples: list[Tuple], count: int) -> int:
         try:
@@ -280,12 +280,12 @@ class ColumnBolt(SlicedBolt):
     auto_ack: bool
 
     def work(self, batches: Sequence[Batch], count: int) -> int:
-        hand, cells = self.hand, []
-        if hand is not None:
-            cells = hand.put_batch((batch.roots() for batch in batches), self.task)
+        in_hand, cells = self.in_hand, []
+        if in_hand is not None:
+            cells = in_hand.put_batch((batch.roots() for batch in batches), self.task)
         try:
             run_each(self.calls.run, batches, count)
         finally:
-            if hand is not None:
-                hand.clear_batch(cells)
+            if in_hand is not None:
+                in_hand.clear_batch(cells)
         return count if self.auto_ack else 0

@@ -13,7 +13,7 @@ that replaces it, and says whether the exit was unexpected.
     LAST          the same: what a bolt raised for, when the worker ends since a bolt has raised
     CELLS         root, task: one for each tuple on a thread or in a coroutine, and for those of a
                   batch; root UNRECORDED: some batch, not known of which tuples
-    UNTOLD        root, task: in hand at the end before, and perhaps not told to the spouts yet
+    UNREPORTED    root, task: in hand at the end before, and perhaps not reported to the spouts yet
     KILLS         key, kills + task << 16: the suspects of the spouts here, and where they were in
                   hand last; a key is a message's (see `key_of`)
     EMITS         root, key: a ring of what the spouts here emitted
@@ -45,9 +45,9 @@ UNRECORDED = 2  # never a root: below the bits that name an acker
 _CAREFUL, _EMITTED, _UNKNOWN = 1, 2, 3
 _LANE = 16
 _LOOP, _LAST, _CELLS = 16, 32, 48
-_CELLS_MAX, _UNTOLD_MAX, _KILLS_MAX, _EMITS_MAX = 1024, 256, 1024, 8192
-_UNTOLD = _CELLS + 2 * _CELLS_MAX
-_KILLS = _UNTOLD + 2 * _UNTOLD_MAX
+_CELLS_MAX, _UNREPORTED_MAX, _KILLS_MAX, _EMITS_MAX = 1024, 256, 1024, 8192
+_UNREPORTED = _CELLS + 2 * _CELLS_MAX
+_KILLS = _UNREPORTED + 2 * _UNREPORTED_MAX
 _EMITS = _KILLS + 2 * _KILLS_MAX
 WORDS = _EMITS + 2 * _EMITS_MAX
 SIZE = 8 * WORDS
@@ -151,10 +151,10 @@ class InHand:
             self._words[_KILLS + 2 * place] = key
         self._words[_KILLS + 2 * place + 1] = min(kills, _KILLS_MASK) | max(task, 0) << _TASK_SHIFT
 
-    def note_untold(self, held: Sequence[tuple[int, int]]) -> None:
-        flat = [word for pair in held[:_UNTOLD_MAX] for word in pair]
-        flat += [0] * (2 * _UNTOLD_MAX - len(flat))
-        self._words[_UNTOLD:_KILLS] = memoryview(array("Q", flat))
+    def note_unreported(self, held: Sequence[tuple[int, int]]) -> None:
+        flat = [word for pair in held[:_UNREPORTED_MAX] for word in pair]
+        flat += [0] * (2 * _UNREPORTED_MAX - len(flat))
+        self._words[_UNREPORTED:_KILLS] = memoryview(array("Q", flat))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Before:
     why: str = ""
     worker: str = ""
     held: tuple[tuple[int, int], ...] = ()  # (root, task) in hand at the end
-    untold: tuple[tuple[int, int], ...] = ()
+    unreported: tuple[tuple[int, int], ...] = ()
     unrecorded: bool = False  # more was in hand
     careful: bool = False  # `emits` is whole, but for what the ring has forgotten
     unknown: bool = False
@@ -194,14 +194,14 @@ class Before:
         words = memoryview(data).cast("Q")
         if words[0] != MAGIC:
             raise ValueError("it does not begin with the magic number")
-        cells = _pairs(words[_CELLS:_UNTOLD])
+        cells = _pairs(words[_CELLS:_UNREPORTED])
         held = [*_lane(words[_LOOP:]), *_lane(words[_LAST:]), *cells]
         return cls(
             counts=counts,
             why=why,
             worker=worker,
             held=tuple(dict.fromkeys(one for one in held if one[0] != UNRECORDED)),
-            untold=tuple(_pairs(words[_UNTOLD:_KILLS])),
+            unreported=tuple(_pairs(words[_UNREPORTED:_KILLS])),
             unrecorded=any(root == UNRECORDED for root, _ in cells),
             careful=words[_CAREFUL] == 1,
             unknown=words[_UNKNOWN] == 1,

@@ -14,11 +14,15 @@ class OneByOneBolt(BatchBolt):
     current: Tuple | None = None
 
     def work(self, batches: Sequence[Batch], count: int) -> int:
-        hand = self.hand
+        in_hand = self.in_hand
         try:
             for tup in take_all(batches, count):
                 self.current = tup
-                cells = [] if hand is None else [hand.put(one, self.task) for one in trees_of(tup)]
+                cells = (
+                    []
+                    if in_hand is None
+                    else [in_hand.put(one, self.task) for one in trees_of(tup)]
+                )
                 try:
                     self.user.execute(tup)
                 except Exception as error:
@@ -28,8 +32,8 @@ class OneByOneBolt(BatchBolt):
                 else:
                     if self.auto_ack and not tup.settled:
                         self.calls.ack(tup)
-                if hand is not None:
-                    hand.clear_batch(cells)
+                if in_hand is not None:
+                    in_hand.clear_batch(cells)
         finally:
             self.current = None
         return count

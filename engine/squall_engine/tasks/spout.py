@@ -56,7 +56,7 @@ class SpoutTask(Task):
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
         self.dies = False  # the worker ends when the user's code raises
         self.on_asking_raised: Callable[[str, int, BaseException], None] | None = None
-        self.replays: MessageFilter | None = None  # with topology.max.replays
+        self.message_filter: MessageFilter | None = None  # with topology.max.replays
         # Called with trees that are about to fail, with topology.max.worker.kills.
         self.on_failing: Callable[[Iterable[int]], None] | None = None
         # The components downstream, for backpressure.
@@ -144,7 +144,7 @@ class SpoutTask(Task):
                     return secs
         return self.WAIT_SECS_MAX
 
-    def close_gate(self) -> None:
+    def throttle(self) -> None:
         """Do not let it emit for now."""
 
     @property
@@ -155,18 +155,18 @@ class SpoutTask(Task):
 
     def acked(self, roots: Iterable[int]) -> None:
         """Notify the spout that these trees are complete."""
-        self._tell("ack", self.pending.take(roots, self.host.now()))
+        self._notify("ack", self.pending.take(roots, self.host.now()))
 
     def failed(self, roots: Iterable[int], *, lost: bool = False) -> None:
         """Notify the spout that these trees failed; `lost`: because a worker was lost."""
         if self.on_failing is not None:
             roots = list(roots)
             self.on_failing(roots)
-        if self.replays is None:
-            self._tell("fail", self.pending.take(roots, self.host.now()))
+        if self.message_filter is None:
+            self._notify("fail", self.pending.take(roots, self.host.now()))
             return
         for root in roots:
-            self._tell("fail", self.pending.take((root,), self.host.now()), root=root, lost=lost)
+            self._notify("fail", self.pending.take((root,), self.host.now()), root=root, lost=lost)
 
     def expire(self, bucket: int) -> bool:
         """Fail the messages that have timed out; True if there were any."""
@@ -176,7 +176,7 @@ class SpoutTask(Task):
         if self.on_failing is not None:
             self.on_failing(roots)
         expired = self.pending.take(roots, self.host.now())
-        self._tell("fail", expired)
+        self._notify("fail", expired)
         return bool(expired.message_ids)
 
     def completed(self) -> bool:
@@ -184,7 +184,7 @@ class SpoutTask(Task):
         taken = self.pending.take_completed(self.host.now())
         if taken is None:
             return False
-        self._tell("ack", taken)
+        self._notify("ack", taken)
         return True
 
     def reset_timeout(self, roots: Iterable[int], bucket: int) -> None:
@@ -200,10 +200,10 @@ class SpoutTask(Task):
         for message_id, stream in untracked:
             found.add(message_id, stream, 0.0)
         untracked.clear()
-        self._tell("ack", found, timed=False)
+        self._notify("ack", found, timed=False)
         return True
 
-    def _tell(
+    def _notify(
         self,
         what: str,
         taken: Taken,
@@ -223,11 +223,11 @@ class SpoutTask(Task):
             self.counts.add(counts, stream, count)
             if acked and timed:
                 self.counts.processed(stream, secs, count)
-        if self.replays is not None:
+        if self.message_filter is not None:
             if acked:
-                message_ids = self.replays.acked(message_ids)
+                message_ids = self.message_filter.acked(message_ids)
             else:
-                message_ids = self.replays.failed(message_ids, root, lost=lost)
+                message_ids = self.message_filter.failed(message_ids, root, lost=lost)
         if self.failed_ids is not None:
             if acked:
                 self.failed_ids.difference_update(map(_key_of, message_ids))

@@ -176,9 +176,9 @@ class ThreadBolt(BoltTask):
         calls, now = self.calls, self.host.now
         start = now()
         self.current = tup
-        hand, cells = self.hand, []
-        if hand is not None:
-            cells = [hand.put(root, self.task) for root in trees_of(tup)]
+        in_hand, cells = self.in_hand, []
+        if in_hand is not None:
+            cells = [in_hand.put(root, self.task) for root in trees_of(tup)]
         try:
             self.user.execute(tup)
         except Exception as error:
@@ -193,8 +193,8 @@ class ThreadBolt(BoltTask):
                     self.counts.processed(tup.source.key, now() - start)
         finally:
             self.current = None
-            if hand is not None:
-                hand.clear_batch(cells)
+            if in_hand is not None:
+                in_hand.clear_batch(cells)
             with self.lock:
                 self.counts.executed_many(tup.source.key, 1, now() - start)
                 self._done += 1
@@ -229,11 +229,11 @@ class ThreadBatchBolt(ThreadBolt):
                     break
                 tuples.append(work)
         self.current = tup  # for reports of calls that do not return
-        now, hand = self.host.now, self.hand
+        now, in_hand = self.host.now, self.in_hand
         start, processed = now(), 0
         cells = []
-        if hand is not None:
-            cells = hand.put_batch((trees_of(one) for one in tuples), self.task)
+        if in_hand is not None:
+            cells = in_hand.put_batch((trees_of(one) for one in tuples), self.task)
         try:
             self.user.execute_batch(tuples[:])
         except Exception as error:
@@ -245,8 +245,8 @@ class ThreadBatchBolt(ThreadBolt):
                 self._settle(tuples, self.calls.ack)
         finally:
             self.current = None
-            if hand is not None:
-                hand.clear_batch(cells)
+            if in_hand is not None:
+                in_hand.clear_batch(cells)
             with self.lock:
                 self._batch = []
                 self.counts.executed_many(tup.source.key, len(tuples), now() - start, processed)
@@ -270,7 +270,7 @@ class ThreadSpout(SpoutTask):
         self._events: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self._event = False  # one of them is in progress
         self._wakeup = threading.Event()
-        self._allowed = False  # by the engine's gates, as of the last turn
+        self._allowed = False  # by backpressure, as of the last turn
         self.asked: object | None = None  # while next_tuple is under way: another one each time
         self._aborted = False
         self._thread = threading.Thread(
@@ -301,7 +301,7 @@ class ThreadSpout(SpoutTask):
             self._wakeup.set()
         return False
 
-    def close_gate(self) -> None:
+    def throttle(self) -> None:
         """Make no more calls for now, because of backpressure."""
         self._allowed = False
 

@@ -11,7 +11,7 @@ fenced transaction, marked *pending*. Every other Nimbus sees that, fetches the 
 checks their hash and announces that it has them. Once there is a second holder (or no other Nimbus
 is alive) the leader removes the pending mark, and only then is the writer answered. If the leader
 dies before that and no Nimbus has the pending version, the version before it counts again: no
-client was ever told that the pending one was stored.
+client ever heard that the pending one was stored.
 
 Every Nimbus *follows* the records, by watches and at regular intervals. It fetches what it lacks
 and deletes what was deleted while it watched. What it holds and ZooKeeper has never heard of, it
@@ -40,7 +40,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import is_key_blob, topology_of_blob
 from squall_common.security.sealing import Receiver, SealError, nimbus_name
-from squall_nimbus.all_topologies import read_storms
+from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore, key_error
 
 log = get_logger(__name__)
@@ -454,9 +454,9 @@ class Replication:
         """Handle blobs that are only on this disk. Return whether their fate is settled."""
         if not keys:
             return True
-        storms = await read_storms(self._state)
-        ended = {i for i, base in storms.bases.items() if base.status is TopologyStatus.KILLED}
-        live = {*storms.bases, *storms.unreadable} - ended
+        topologies = await read_topologies(self._state)
+        ended = {i for i, base in topologies.bases.items() if base.status is TopologyStatus.KILLED}
+        live = {*topologies.bases, *topologies.unreadable} - ended
         done = True
         for key in sorted(keys):
             if key in self._busy or await self._state.blob(key) is not None:

@@ -35,13 +35,13 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.topology.model import Executor, WorkerSlot
-from squall_nimbus.all_topologies import read_storms
+from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.scheduler.lost_nodes import LostNodes
 from squall_nimbus.scheduler.monitor import Beats, Monitor
-from squall_nimbus.scheduler.plan import Plan, Wanted, plan
+from squall_nimbus.scheduler.plan import AssignmentPlan, Wanted, plan
 from squall_nimbus.scheduler.snapshot import Supervisor
-from squall_nimbus.store.catalog import Catalog
+from squall_nimbus.store.topology_store import TopologyStore
 from squall_thrift.off_loop import off_loop_if
 
 log = get_logger(__name__)
@@ -55,7 +55,7 @@ _EXECUTORS_ON_LOOP_MAX = 500
 class _Round:
     """The data that a round has read."""
 
-    storms: dict[str, StormBase]
+    topologies: dict[str, StormBase]
     current: dict[str, Assignment]
     supervisors: tuple[Supervisor, ...]
     unreadable: frozenset[str] = frozenset()  # have an assignment that cannot be read
@@ -66,7 +66,7 @@ class _Round:
     @property
     def is_large(self) -> bool:
         """Whether planning it would block the loop."""
-        executors = sum(sum(base.component_executors.values()) for base in self.storms.values())
+        executors = sum(sum(base.component_executors.values()) for base in self.topologies.values())
         return executors > _EXECUTORS_ON_LOOP_MAX
 
 
@@ -77,20 +77,20 @@ class Assigner:
     def __init__(
         self,
         state: ClusterState,
-        catalog: Catalog,
+        topology_store: TopologyStore,
         monitor: Monitor,
         *,
         clock: Clock,
         master_code_dir: str,
-        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
+        record_event: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
-        """`tell(topology_id, event, text)` adds an event to the history of a topology."""
+        """`record_event(topology_id, event, text)` adds an event to the history of a topology."""
         self._state = state
-        self._catalog = catalog
+        self._topology_store = topology_store
         self._monitor = monitor
         self._clock = clock
         self._master_code_dir = master_code_dir
-        self._tell = tell
+        self._record_event = record_event
         self._lock = asyncio.Lock()
         self._without_code: set[str] = set()  # already logged
         self._lost_nodes = LostNodes()
@@ -101,13 +101,13 @@ class Assigner:
         async with self._lock:
             seen = await self._read()
             self._log_lost_nodes(seen)
-            found = await asyncio.gather(*(self._state.worker_signs(i) for i in seen.storms))
-            seen.beats = dict(zip(seen.storms, found, strict=True))
+            found = await asyncio.gather(*(self._state.worker_signs(i) for i in seen.topologies))
+            seen.beats = dict(zip(seen.topologies, found, strict=True))
             now = self._clock.monotonic()
             offered = {supervisor.id: set(supervisor.ports) for supervisor in seen.supervisors}
-            for topology_id in self._monitor.topologies() - seen.storms.keys():
+            for topology_id in self._monitor.topologies() - seen.topologies.keys():
                 self._monitor.forget(topology_id)
-            for topology_id in seen.storms.keys() - seen.unreadable:
+            for topology_id in seen.topologies.keys() - seen.unreadable:
                 await self._judge_topology(seen, topology_id, offered, now)
             await self._carry_out(seen, await self._plan(seen), fence)
             await self._forget_old_beats(seen, fence)
@@ -121,15 +121,15 @@ class Assigner:
             seen = await self._read()
             if topology_id in seen.unreadable:
                 raise SquallError(f"the assignment of {topology_id} cannot be read")
-            seen.storms[topology_id] = base
+            seen.topologies[topology_id] = base
             round_plan = await self._plan(seen, target=topology_id, spread=spread)
             await self._carry_out(seen, round_plan, fence, target=topology_id)
 
     async def _read(self) -> _Round:
-        storms, assignments, supervisors = await asyncio.gather(
-            read_storms(self._state), self._state.read_assignments(), self._state.supervisors()
+        topologies, assignments, supervisors = await asyncio.gather(
+            read_topologies(self._state), self._state.read_assignments(), self._state.supervisors()
         )
-        await self._catalog.have(storms.bases)
+        await self._topology_store.have(topologies.bases)
         current: dict[str, Assignment] = {}
         unreadable = set()
         for topology_id, found in assignments.items():
@@ -141,7 +141,7 @@ class Assigner:
         self._last = {**current, **last}
         held = {slot for i in unreadable for slot in await self._slots_of(i)}
         return _Round(
-            storms=storms.bases,
+            topologies=topologies.bases,
             current=current,
             unreadable=frozenset(unreadable),
             held=frozenset(held),
@@ -193,20 +193,22 @@ class Assigner:
                 slots=" ".join(sorted({str(placement[executor]) for executor in dead})),
             )
 
-    async def _plan(self, seen: _Round, target: str | None = None, spread: bool = False) -> Plan:
+    async def _plan(
+        self, seen: _Round, target: str | None = None, spread: bool = False
+    ) -> AssignmentPlan:
         return await off_loop_if(seen.is_large, self._make_plan, seen, target, spread)
 
-    def _make_plan(self, seen: _Round, target: str | None, spread: bool) -> Plan:
+    def _make_plan(self, seen: _Round, target: str | None, spread: bool) -> AssignmentPlan:
         wanted = [
             self._wanted(seen, topology_id, base, target=target, spread=spread)
-            for topology_id, base in seen.storms.items()
+            for topology_id, base in seen.topologies.items()
             if topology_id not in seen.unreadable
         ]
         # A topology that runs but cannot be read (or is being removed) keeps its slots.
         wanted += [
             Wanted(topology_id, 1, {}, assignment, fixed=True)
             for topology_id, assignment in sorted(seen.current.items())
-            if topology_id not in seen.storms
+            if topology_id not in seen.topologies
         ]
         return plan(
             seen.supervisors,
@@ -224,7 +226,7 @@ class Assigner:
         component_of: Mapping[Executor, str] = {}
         if not fixed:
             try:
-                component_of = self._catalog.get(topology_id).component_of(base)
+                component_of = self._topology_store.get(topology_id).component_of(base)
                 self._without_code.discard(topology_id)
             except (BlobNotFoundError, SquallError) as error:
                 if topology_id == target:
@@ -245,7 +247,7 @@ class Assigner:
         )
 
     async def _carry_out(
-        self, seen: _Round, round_plan: Plan, fence: Fence, target: str | None = None
+        self, seen: _Round, round_plan: AssignmentPlan, fence: Fence, target: str | None = None
     ) -> None:
         """Store changed assignments, one transaction for each topology; the target's together with
         its StormBase. Raises SquallError if the target's cannot be stored."""
@@ -278,7 +280,7 @@ class Assigner:
             raise SquallError(f"the assignment of {target} cannot be written: {why}") from why
 
     def _changes(
-        self, seen: _Round, round_plan: Plan, topology_id: str, with_base: bool
+        self, seen: _Round, round_plan: AssignmentPlan, topology_id: str, with_base: bool
     ) -> list[Op]:
         ops: list[Op] = []
         if topology_id in round_plan.changed:
@@ -286,7 +288,7 @@ class Assigner:
             path = paths.assignment(topology_id)
             ops.append(SetOp(path, value) if topology_id in seen.current else Create(path, value))
         if with_base:
-            base = codec.encode_storm(seen.storms[topology_id])
+            base = codec.encode_storm_base(seen.topologies[topology_id])
             ops.append(SetOp(paths.storm(topology_id), base))
         check_transaction(ops)
         return ops
@@ -294,7 +296,7 @@ class Assigner:
     async def _carry_out_one(
         self,
         seen: _Round,
-        round_plan: Plan,
+        round_plan: AssignmentPlan,
         topology_id: str,
         ops: list[Op],
         failed: dict[str, Exception],
@@ -348,7 +350,7 @@ class Assigner:
             placed=len(placed),
         )
         dead = seen.dead.get(topology_id)
-        self._tell(
+        self._record_event(
             topology_id,
             "reassigned" if topology_id in seen.current else "assigned",
             f"{len(assignment.executor_slot)} executors on {len(slots)} workers, "

@@ -37,7 +37,7 @@ class _Watched:
     since: float  # when Nimbus put or found it there
     # The last heartbeat seen in the cluster state, and the last received over Thrift.
     zxid: int | None = None
-    told: int | None = None
+    reported_secs: int | None = None
     changed_at: float | None = None  # when either last changed; None: never since it was put there
 
 
@@ -116,8 +116,8 @@ class Monitor:
             watched = known.get(executor)
             if watched is None or (node is not None and watched.slot.node != node):
                 continue
-            if time_secs != watched.told:
-                watched.told, watched.changed_at = time_secs, now
+            if time_secs != watched.reported_secs:
+                watched.reported_secs, watched.changed_at = time_secs, now
 
     def executors(self, topology_id: str) -> int:
         """Return how many executors of a topology are watched: those that have a slot."""

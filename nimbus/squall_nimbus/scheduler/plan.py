@@ -26,7 +26,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AssignmentPlan:
     """The decisions of a round. `assignments` holds every topology that is not fixed."""
 
     assignments: Mapping[str, Assignment]
@@ -42,7 +42,7 @@ def plan(
     master_code_dir: str,
     now_epoch_secs: int,
     held: frozenset[WorkerSlot] = frozenset(),
-) -> Plan:
+) -> AssignmentPlan:
     """Schedule, and make Assignment values from the placements. `held`: slots that must stay
     reserved although no topology here claims them."""
     supervisors, topologies = tuple(supervisors), tuple(topologies)
@@ -92,7 +92,7 @@ def plan(
         placed[wanted.id] = new_here
         if wanted.current is None or assignment != wanted.current:
             changed.add(wanted.id)
-    return Plan(assignments, frozenset(changed), placed)
+    return AssignmentPlan(assignments, frozenset(changed), placed)
 
 
 def _fixed(wanted: Wanted) -> TopologyNeed:

@@ -9,8 +9,8 @@ from squall_nimbus.service.cluster import ClusterCalls
 from squall_nimbus.service.files import FileCalls
 from squall_nimbus.service.lifecycle import LifecycleCalls
 from squall_nimbus.service.liveness import LivenessCalls
-from squall_nimbus.service.settings import SettingsCalls
 from squall_nimbus.service.topologies import TopologyCalls
+from squall_nimbus.service.user_changes import UserChangesCalls
 
 
 class NimbusService(
@@ -19,7 +19,7 @@ class NimbusService(
     BlobCalls,
     ClusterCalls,
     TopologyCalls,
-    SettingsCalls,
+    UserChangesCalls,
     LivenessCalls,
 ):
     """All methods of one Nimbus."""

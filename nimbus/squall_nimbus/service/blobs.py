@@ -64,7 +64,7 @@ class BlobCalls(Calls):
     async def beginCreateBlob(
         self, call: Call, key: str | None, meta: storm.SettableBlobMeta | None
     ) -> str:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         key, meta = needed(key, "key"), needed(meta, "meta")
         self._check_not_of_topology(key)
         replication = meta.replication_factor
@@ -75,7 +75,7 @@ class BlobCalls(Calls):
 
     @operation("beginUpdateBlob")
     async def beginUpdateBlob(self, call: Call, key: str | None) -> str:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         key = needed(key, "key")
         self._check_not_of_topology(key)
         self._allowed(call, key, WRITE)
@@ -90,7 +90,7 @@ class BlobCalls(Calls):
     @operation("finishBlobUpload")
     async def finishBlobUpload(self, call: Call, session: str | None) -> None:
         """Answers once another Nimbus, if there is one, has the blob as well."""
-        fence: Fence = await self.nimbus.desk.require()
+        fence: Fence = await self.nimbus.leader_elector.require()
         await self.nimbus.blob_sessions.finish_upload(
             needed(session, "session"), self.nimbus.replication, fence
         )
@@ -123,7 +123,7 @@ class BlobCalls(Calls):
     async def setBlobMeta(
         self, call: Call, key: str | None, meta: storm.SettableBlobMeta | None
     ) -> None:
-        fence: Fence = await self.nimbus.desk.require()
+        fence: Fence = await self.nimbus.leader_elector.require()
         key, meta = needed(key, "key"), needed(meta, "meta")
         self._check_not_of_topology(key)
         present = self._allowed(call, key, ADMIN)
@@ -150,7 +150,7 @@ class BlobCalls(Calls):
 
     @operation("deleteBlob")
     async def deleteBlob(self, call: Call, key: str | None) -> None:
-        fence: Fence = await self.nimbus.desk.require()
+        fence: Fence = await self.nimbus.leader_elector.require()
         key = needed(key, "key")
         self._allowed(call, key, WRITE)
         used_by = await self._users_of(key)
@@ -163,15 +163,15 @@ class BlobCalls(Calls):
     async def _users_of(self, key: str) -> list[str]:
         """Return the live topologies that need the blob."""
         nimbus = self.nimbus
-        live = {*await nimbus.state.storms(), *nimbus.submitter.submitting}
+        live = {*await nimbus.state.topology_ids(), *nimbus.submitter.submitting}
         own = topology_of_blob(key)
         if own is not None:
             return [own] if own in live else []
-        await nimbus.catalog.have(live)
+        await nimbus.topology_store.have(live)
         return [
             topology_id
-            for topology_id in sorted(live & nimbus.catalog.ids())
-            if key in nimbus.catalog.get(topology_id).blob_keys
+            for topology_id in sorted(live & nimbus.topology_store.ids())
+            if key in nimbus.topology_store.get(topology_id).blob_keys
         ]
 
     @operation("listBlobs")
@@ -199,7 +199,7 @@ class BlobCalls(Calls):
     async def updateBlobReplication(
         self, call: Call, key: str | None, replication: int | None
     ) -> int:
-        fence: Fence = await self.nimbus.desk.require()
+        fence: Fence = await self.nimbus.leader_elector.require()
         key, wanted = needed(key, "key"), needed(replication, "replication")
         if not 1 <= wanted <= _REPLICATION_MAX:
             raise refused(f"replication {wanted} is not between 1 and {_REPLICATION_MAX}")

@@ -90,8 +90,8 @@ class ClusterCalls(Calls):
     async def getTopologyHistory(self, call: Call, user: str | None) -> storm.TopologyHistoryInfo:
         """Live topologies and those that this Nimbus removed; without authentication, every user
         sees all. `user` is never used for anything else (CVE-2021-38294)."""
-        live = await self.nimbus.state.storms()
-        past = self.nimbus.history.ids(int(self.nimbus.clock.time()))
+        live = await self.nimbus.state.topology_ids()
+        past = self.nimbus.finished.ids(int(self.nimbus.clock.time()))
         return storm.TopologyHistoryInfo(topo_ids=sorted({*live, *past}))
 
     @operation("isTopologyNameAllowed")

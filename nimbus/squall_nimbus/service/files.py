@@ -11,7 +11,7 @@ class FileCalls(Calls):
 
     @operation("fileUpload")
     async def beginFileUpload(self, call: Call) -> str:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         return self.nimbus.inbox.begin(client_of(call))
 
     @operation("fileUpload")

@@ -28,7 +28,7 @@ class LifecycleCalls(Calls):
         topology: storm.StormTopology | None,
         options: storm.SubmitOptions | None,
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         inactive = (
             options is not None and options.initial_status == storm.TopologyInitialStatus.INACTIVE
         )
@@ -71,34 +71,34 @@ class LifecycleCalls(Calls):
 
     @operation("killTopology")
     async def killTopology(self, call: Call, name: str | None) -> None:
-        await self.nimbus.desk.require()
-        await self.nimbus.control.handle(needed(name, "name"), Kill())
+        await self.nimbus.leader_elector.require()
+        await self.nimbus.lifecycle.handle(needed(name, "name"), Kill())
 
     @operation("killTopology")
     async def killTopologyWithOpts(
         self, call: Call, name: str | None, options: storm.KillOptions | None
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         wait_secs = options.wait_secs if options is not None else None
         if wait_secs is not None and wait_secs < 0:
             raise refused(f"wait time {wait_secs} s is negative")
-        await self.nimbus.control.handle(needed(name, "name"), Kill(wait_secs))
+        await self.nimbus.lifecycle.handle(needed(name, "name"), Kill(wait_secs))
 
     @operation("activate")
     async def activate(self, call: Call, name: str | None) -> None:
-        await self.nimbus.desk.require()
-        await self.nimbus.control.handle(needed(name, "name"), Activate())
+        await self.nimbus.leader_elector.require()
+        await self.nimbus.lifecycle.handle(needed(name, "name"), Activate())
 
     @operation("deactivate")
     async def deactivate(self, call: Call, name: str | None) -> None:
-        await self.nimbus.desk.require()
-        await self.nimbus.control.handle(needed(name, "name"), Deactivate())
+        await self.nimbus.leader_elector.require()
+        await self.nimbus.lifecycle.handle(needed(name, "name"), Deactivate())
 
     @operation("rebalance")
     async def rebalance(
         self, call: Call, name: str | None, options: storm.RebalanceOptions | None
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         name = needed(name, "name")
         asked = RebalanceOptions()
         if options is not None:
@@ -113,7 +113,7 @@ class LifecycleCalls(Calls):
                 num_executors=options.num_executors or {},
                 topology_conf_overrides=options.topology_conf_overrides,
             )
-        topology_id, base = await self.nimbus.control.find(name)
+        topology_id, base = await self.nimbus.lifecycle.find(name)
 
         def size_of(workers: int | None, executors: Mapping[str, int]) -> list[str]:
             wanted = {**base.component_executors, **executors}
@@ -130,4 +130,4 @@ class LifecycleCalls(Calls):
             lambda overrides: self.nimbus.submitter.blob_problems(overrides, base.owner),
             size_of,
         )
-        await self.nimbus.control.handle(name, Rebalance(checked))
+        await self.nimbus.lifecycle.handle(name, Rebalance(checked))

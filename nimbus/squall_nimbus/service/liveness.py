@@ -66,7 +66,7 @@ class LivenessCalls(Calls):
     async def sendSupervisorWorkerHeartbeats(
         self, call: Call, heartbeats: storm.SupervisorWorkerHeartbeats | None
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         beats = needed(heartbeats, "heartbeats")
         for beat in beats.worker_heartbeats:
             await self._heard(beats.supervisor_id, beat)
@@ -75,16 +75,16 @@ class LivenessCalls(Calls):
     async def sendSupervisorWorkerHeartbeat(
         self, call: Call, heatbeat: storm.SupervisorWorkerHeartbeat | None
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         beat = needed(heatbeat, "heatbeat")
-        if beat.storm_id not in await self.nimbus.state.storms():
+        if beat.storm_id not in await self.nimbus.state.topology_ids():
             raise TopologyNotAliveError(beat.storm_id)
         await self._heard(None, beat)
 
     @operation("processWorkerMetrics")
     async def processWorkerMetrics(self, call: Call, metrics: storm.WorkerMetrics | None) -> None:
         metrics = needed(metrics, "metrics")
-        if metrics.topologyId not in await self.nimbus.state.storms():
+        if metrics.topologyId not in await self.nimbus.state.topology_ids():
             return  # late metrics of a topology that has ended
         self.nimbus.metrics.add(
             metrics.topologyId,

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from squall_common.topology.thrift import to_thrift
 from squall_nimbus.service.base import Calls, needed, operation, refused
-from squall_nimbus.store.catalog import StoredTopology
+from squall_nimbus.store.topology_store import StoredTopology
 from squall_nimbus.views import pages, stats, views
-from squall_nimbus.views.reader import Errors
+from squall_nimbus.views.cluster_reader import Errors
 from squall_nimbus.views.views import TopologyView
 from squall_thrift import codec, storm
 from squall_thrift.authorization import Call
@@ -39,7 +39,7 @@ class TopologyCalls(Calls):
     """Calls that take a topology's id, or its name where the method's name says so."""
 
     async def _id(self, name: str | None) -> str:
-        return (await self.nimbus.control.find(needed(name, "name")))[0]
+        return (await self.nimbus.lifecycle.find(needed(name, "name")))[0]
 
     async def _page(self, topology_id: str | None) -> tuple[TopologyView, StoredTopology]:
         view = await self.nimbus.reader.view(needed(topology_id, "id"))

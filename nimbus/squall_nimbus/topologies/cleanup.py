@@ -26,8 +26,8 @@ from squall_common.names import topology_of_blob
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.scheduler.monitor import Monitor
-from squall_nimbus.store.catalog import Catalog, topology_blob_keys
-from squall_nimbus.topologies.finished import History
+from squall_nimbus.store.topology_store import TopologyStore, topology_blob_keys
+from squall_nimbus.topologies.finished import FinishedTopologies
 from squall_nimbus.topologies.lifecycle_shell import topology_name_of_or_none
 
 log = get_logger(__name__)
@@ -43,20 +43,20 @@ class Cleanup:
     def __init__(
         self,
         state: ClusterState,
-        catalog: Catalog,
+        topology_store: TopologyStore,
         replication: Replication,
         monitor: Monitor,
-        history: History,
+        finished: FinishedTopologies,
         *,
         clock: Clock,
         delay_secs: float,
         submitting: Collection[str],
     ) -> None:
         self._state = state
-        self._catalog = catalog
+        self._topology_store = topology_store
         self._replication = replication
         self._monitor = monitor
-        self._history = history
+        self._finished = finished
         self._clock = clock
         self._delay_secs = delay_secs
         self._submitting = submitting
@@ -65,10 +65,10 @@ class Cleanup:
 
     async def remove(self, topology_id: str, base: StormBase, fence: Fence) -> None:
         """Delete everything of a topology."""
-        self._history.add(topology_id, base.owner, int(self._clock.time()))
+        self._finished.add(topology_id, base.owner, int(self._clock.time()))
         await self._state.remove_assignment(topology_id, guard=fence)
         await self._replication.delete(topology_blob_keys(topology_id), fence)
-        await self._catalog.delete(topology_id)
+        await self._topology_store.delete(topology_id)
         await self._state.remove_topology(topology_id, guard=fence)
         self._monitor.forget(topology_id)
         log.info("topology_removed", topology_id=topology_id)
@@ -82,18 +82,18 @@ class Cleanup:
         """Delete everything that does not belong to a topology."""
         kept = await self._state.topologies_with_state()
         blob_keys = await self._state.blob_keys()
-        with_code = self._catalog.ids() | {
+        with_code = self._topology_store.ids() | {
             found for key in blob_keys if (found := topology_of_blob(key))
         }
         # Read after both: a submit that made something meanwhile has its /storms/ID by now, or is
         # in `submitting`.
         busy = set(self._submitting)
-        live = set(await self._state.storms())
+        live = set(await self._state.topology_ids())
         for topology_id in sorted(kept - live - busy):
             if topology_name_of_or_none(topology_id) is None:
                 continue
             async with _alone(topology_id):
-                if topology_id in self._submitting or await self._state.storm(topology_id):
+                if topology_id in self._submitting or await self._state.storm_base(topology_id):
                     continue
                 await self._state.remove_topology(topology_id, guard=fence)
                 log.info("leftover_state_removed", topology_id=topology_id)
@@ -104,9 +104,9 @@ class Cleanup:
             if now - since < self._delay_secs or topology_id in self._submitting:
                 continue
             async with _alone(topology_id):
-                if await self._state.storm(topology_id) is None:
+                if await self._state.storm_base(topology_id) is None:
                     await self._replication.delete(topology_blob_keys(topology_id), fence)
-                    await self._catalog.delete(topology_id)
+                    await self._topology_store.delete(topology_id)
                     log.info("leftover_code_removed", topology_id=topology_id)
         await self._search_dependencies(blob_keys, live | busy, now, fence)
 
@@ -117,7 +117,7 @@ class Cleanup:
         used: set[str] = set()
         try:
             for topology_id in topologies:
-                used |= self._catalog.get(topology_id).blob_keys
+                used |= self._topology_store.get(topology_id).blob_keys
         except (BlobNotFoundError, SquallError):
             self._unused_since.clear()  # it may use any of them
             return

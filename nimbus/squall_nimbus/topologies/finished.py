@@ -15,7 +15,7 @@ _ENTRIES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryEntry:
+class FinishedTopology:
     """A topology that was removed at `time_secs` (epoch)."""
 
     topology_id: str
@@ -23,19 +23,19 @@ class HistoryEntry:
     time_secs: int
 
 
-class History:
+class FinishedTopologies:
     """The last removed topologies, oldest first; at most 1000, and none older than the age."""
 
     def __init__(self, file: Path, *, age_secs_max: float) -> None:
         self._file = file
         self._age_secs_max = age_secs_max
-        self._entries: dict[str, HistoryEntry] = {}
+        self._entries: dict[str, FinishedTopology] = {}
 
     def open(self) -> None:
         """Read the file; if it cannot be read, start a new one (nothing depends on it)."""
         try:
             entries = json.loads(self._file.read_bytes())
-            self._entries = {e["topology_id"]: HistoryEntry(**e) for e in entries}
+            self._entries = {e["topology_id"]: FinishedTopology(**e) for e in entries}
         except FileNotFoundError:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -47,7 +47,7 @@ class History:
         does not wait for the write."""
         if topology_id in self._entries:
             return
-        self._entries[topology_id] = HistoryEntry(topology_id, owner, now_epoch_secs)
+        self._entries[topology_id] = FinishedTopology(topology_id, owner, now_epoch_secs)
         self._prune(now_epoch_secs)
         data = json.dumps([asdict(entry) for entry in self._entries.values()]).encode()
         try:

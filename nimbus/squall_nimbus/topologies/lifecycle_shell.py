@@ -21,13 +21,13 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import conf_blob_key, curve_blob_key, topology_name_of
 from squall_common.topology.encryption import has_key
-from squall_nimbus.all_topologies import read_storms
+from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.leader import NotTheLeaderError
 from squall_nimbus.scheduler.assigner import Assigner
-from squall_nimbus.store.catalog import Catalog
 from squall_nimbus.store.locks import NamedLocks
+from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.drain import DrainReading, DrainWatch, Verdict
 from squall_nimbus.topologies.lifecycle import (
     Activate,
@@ -67,7 +67,7 @@ _MESSAGE_TIMEOUT_SECS = 30
 
 
 # Events as a topology's history names them.
-_TOLD: dict[type[Event], str] = {
+_HISTORY_EVENTS: dict[type[Event], str] = {
     Activate: "activated",
     Deactivate: "deactivated",
     Rebalance: "rebalance asked for",
@@ -102,7 +102,7 @@ class _Pending:
     task: asyncio.Task[None]
 
 
-class Control:
+class LifecycleShell:
     """Topologies by id, their events in order, their timers.
 
     `remove(topology_id, base, fence)` deletes a topology. `fence()` returns the current leadership
@@ -112,31 +112,31 @@ class Control:
     def __init__(
         self,
         state: ClusterState,
-        catalog: Catalog,
+        topology_store: TopologyStore,
         replication: Replication,
         assigner: Assigner,
         *,
         fence: Callable[[], Awaitable[Fence]],
         remove: Callable[[str, StormBase, Fence], Awaitable[None]],
         tasks: BackgroundTasks,
-        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
+        record_event: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
         self.locks = NamedLocks()  # by topology name
         self._state = state
-        self._catalog = catalog
+        self._topology_store = topology_store
         self._replication = replication
         self._assigner = assigner
         self._fence = fence
         self._remove = remove
         self._tasks = tasks
-        self._tell = tell
+        self._record_event = record_event
         self._pending: dict[str, _Pending] = {}
 
     async def find(self, name: str) -> tuple[str, StormBase]:
         """Return id and base of the live topology of that name. Raises TopologyNotAliveError."""
-        for topology_id in await self._state.storms():
+        for topology_id in await self._state.topology_ids():
             if topology_name_of_or_none(topology_id) == name:
-                base = await self._state.storm(topology_id)
+                base = await self._state.storm_base(topology_id)
                 if base is not None:
                     return topology_id, base
         raise TopologyNotAliveError(name)
@@ -168,12 +168,12 @@ class Control:
 
     async def take_over(self) -> None:
         """Begin a new term: take over what was pending for any topology."""
-        for topology_id in (await read_storms(self._state)).bases:
+        for topology_id in (await read_topologies(self._state)).bases:
             await self._try(topology_id, LeadershipGained())
 
     async def look_after(self) -> None:
         """Repair what an error has left behind: missing starts and timers."""
-        for topology_id, base in (await read_storms(self._state)).bases.items():
+        for topology_id, base in (await read_topologies(self._state)).bases.items():
             state = state_of(base)
             if state is State.STARTING:
                 await self._try(topology_id, MonitorDue())
@@ -203,11 +203,11 @@ class Control:
     ) -> DoRebalance | Remove | None:
         """Decide and carry out; return an event that is due at once."""
         fence = await self._fence()
-        await self._catalog.have([topology_id])
+        await self._topology_store.have([topology_id])
         commands = decide(base, event, message_timeout_secs=self._message_timeout_secs(topology_id))
         due = None
         if isinstance(event, Remove):  # afterwards nothing is known about it
-            self._tell(topology_id, "removed", "")
+            self._record_event(topology_id, "removed", "")
         for command in commands:
             if isinstance(command, Schedule) and command.wait_secs <= 0:
                 self._cancel(topology_id)
@@ -222,8 +222,8 @@ class Control:
                 status=base.status.name,
                 commands=" ".join(type(command).__name__ for command in commands),
             )
-            if type(event) in _TOLD:
-                self._tell(topology_id, _TOLD[type(event)], _details(event))
+            if type(event) in _HISTORY_EVENTS:
+                self._record_event(topology_id, _HISTORY_EVENTS[type(event)], _details(event))
         return due
 
     async def _carry_out(
@@ -231,7 +231,7 @@ class Control:
     ) -> None:
         match command:
             case WriteBase(new_base):
-                await self._state.put_storm(topology_id, new_base, guard=fence)
+                await self._state.put_storm_base(topology_id, new_base, guard=fence)
             case Schedule(event, wait_secs, or_drained):
                 self._schedule(topology_id, event, wait_secs, or_drained=or_drained)
             case Assign(new_base, spread, conf_overrides):
@@ -245,7 +245,7 @@ class Control:
         """Apply overrides, which were checked when the rebalance was asked for. Doing this again
         after a crash gives the same result."""
         try:
-            stored = self._catalog.get(topology_id)
+            stored = self._topology_store.get(topology_id)
         except BlobNotFoundError as error:
             raise SquallError(f"Nimbus does not have the code of {topology_id}") from error
         conf = {**stored.conf, **json.loads(overrides)}
@@ -255,13 +255,13 @@ class Control:
             keys.append(curve_blob_key(topology_id))  # it was submitted without one
         with self._replication.writing(keys):
             if len(keys) > 1:
-                await self._catalog.store_key(topology_id)
-            await self._catalog.store_conf(topology_id, conf)
+                await self._topology_store.store_key(topology_id)
+            await self._topology_store.store_conf(topology_id, conf)
             await self._replication.publish(keys, fence)
 
     def _message_timeout_secs(self, topology_id: str) -> int:
         try:
-            return self._catalog.get(topology_id).message_timeout_secs
+            return self._topology_store.get(topology_id).message_timeout_secs
         except (BlobNotFoundError, SquallError, ValueError, TypeError):
             return _MESSAGE_TIMEOUT_SECS
 

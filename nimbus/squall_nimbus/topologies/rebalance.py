@@ -15,7 +15,7 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.config.schema import TASKS_MAX
 from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_common.names import is_system_id
-from squall_nimbus.store.catalog import StoredTopology
+from squall_nimbus.store.topology_store import StoredTopology
 from squall_nimbus.topologies.submit import parse_conf
 
 # The tasks, owner and name of a topology never change while it lives.

@@ -40,14 +40,14 @@ from squall_nimbus.blobs.access import READ, Caller, check_access
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobStore
 from squall_nimbus.blobs.uploads import Inbox
-from squall_nimbus.store.catalog import (
-    Catalog,
+from squall_nimbus.store.topology_store import (
     StoredTopology,
+    TopologyStore,
     compile_topology,
     topology_blob_keys,
 )
 from squall_nimbus.topologies.lifecycle import MonitorDue
-from squall_nimbus.topologies.lifecycle_shell import Control, TopologyNotAliveError
+from squall_nimbus.topologies.lifecycle_shell import LifecycleShell, TopologyNotAliveError
 from squall_nimbus.topologies.limits import size_problems
 from squall_nimbus.topologies.package_check import PackageChecks
 from squall_thrift import storm
@@ -84,26 +84,26 @@ class Submitter:
     def __init__(
         self,
         state: ClusterState,
-        catalog: Catalog,
+        topology_store: TopologyStore,
         blobs: BlobStore,
         replication: Replication,
         inbox: Inbox,
-        control: Control,
+        lifecycle: LifecycleShell,
         *,
         options: NimbusOptions,
         conf: Mapping[str, Any],
         clock: Clock,
         fence: Callable[[], Awaitable[Fence]],
         submitting: set[str],
-        tell: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
+        record_event: Callable[[str, str, str], None] = lambda topology_id, name, text: None,
     ) -> None:
-        self._tell = tell
+        self._record_event = record_event
         self._state = state
-        self._catalog = catalog
+        self._topology_store = topology_store
         self._blobs = blobs
         self._replication = replication
         self._inbox = inbox
-        self._control = control
+        self._lifecycle = lifecycle
         self._options = options
         self._conf = conf  # below that of each topology
         self._clock = clock
@@ -119,7 +119,7 @@ class Submitter:
         was lost."""
         if (why := topology_name_error(submission.name)) is not None:
             raise InvalidTopologyError(why)
-        async with self._control.locks.hold(submission.name):
+        async with self._lifecycle.locks.hold(submission.name):
             await self.check_name_is_free(submission.name)
             package = self._inbox.finished(submission.package)
             if package is None:
@@ -139,7 +139,7 @@ class Submitter:
             "topology_submitted", topology_id=topology.id, owner=submission.owner,
             status=submission.initial_status.name,
         )  # fmt: skip
-        self._tell(topology.id, "submitted", f"workers={topology.options.topology_workers}")
+        self._record_event(topology.id, "submitted", f"workers={topology.options.topology_workers}")
         await self._start(topology.id)
         return topology.id
 
@@ -147,7 +147,7 @@ class Submitter:
         """Raise TopologyAliveError if it is not; a killed topology keeps its name until it is
         removed."""
         try:
-            await self._control.find(name)
+            await self._lifecycle.find(name)
         except TopologyNotAliveError:
             return
         raise TopologyAliveError(f"{name} already exists on cluster")
@@ -270,7 +270,7 @@ class Submitter:
         keys: Sequence[str],
     ) -> None:
         try:
-            stored = await self._catalog.store(topology, package, submission.owner)
+            stored = await self._topology_store.store(topology, package, submission.owner)
             await self._replication.publish(stored, fence)
             if submission.credentials is not None:
                 credentials = Credentials(dict(submission.credentials), submission.owner)
@@ -284,7 +284,7 @@ class Submitter:
         except Exception as error:
             with contextlib.suppress(StoreError):  # else the search does it
                 await self._replication.delete(keys, fence)
-            await self._catalog.delete(topology.id)
+            await self._topology_store.delete(topology.id)
             if isinstance(error, NodeExistsError):  # leftovers that a search has not found yet
                 raise SquallError(
                     f"state of {topology.id} already exists", hint="Try again."
@@ -295,7 +295,7 @@ class Submitter:
         """Make the assignment, then set the initial status. The topology exists: if this fails, the
         monitor or the next leader does it."""
         try:
-            await self._control.send(topology_id, MonitorDue())
+            await self._lifecycle.send(topology_id, MonitorDue())
         except (StoreError, SquallError) as error:
             log.warning("start_is_pending", topology_id=topology_id, error=error)
 

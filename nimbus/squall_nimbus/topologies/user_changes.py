@@ -20,33 +20,33 @@ from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import EVENTLOGGER_COMPONENT, topology_name_of
 from squall_common.topology.model import WorkerSlot
-from squall_nimbus.topologies.lifecycle_shell import Control
+from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 
 _PROFILE_SECS = 600  # how long a request without an end is valid
 
 
-class Settings:
+class UserChanges:
     """Stored in ZooKeeper, where workers and supervisors see them."""
 
     def __init__(
         self,
         state: ClusterState,
-        control: Control,
+        lifecycle: LifecycleShell,
         *,
         clock: Clock,
         fence: Callable[[], Awaitable[Fence]],
     ) -> None:
         self._state = state
-        self._control = control
+        self._lifecycle = lifecycle
         self._clock = clock
         self._fence = fence
 
     async def resolve(self, id_or_name: str) -> str:
         """Return the id of a live topology; some calls pass either its id or its name. Raises
         TopologyNotAliveError."""
-        if id_or_name in await self._state.storms():
+        if id_or_name in await self._state.topology_ids():
             return id_or_name
-        return (await self._control.find(id_or_name))[0]
+        return (await self._lifecycle.find(id_or_name))[0]
 
     async def debug(self, name: str, component: str, options: DebugOptions) -> None:
         """Sample a component's tuples, or (with no component) the whole topology's. Raises
@@ -56,8 +56,8 @@ class Settings:
             raise SquallError(
                 f"sampling percentage {options.sampling_pct} is not between 0 and 100"
             )
-        async with self._control.locks.hold(name):
-            topology_id, base = await self._control.find(name)
+        async with self._lifecycle.locks.hold(name):
+            topology_id, base = await self._lifecycle.find(name)
             if component and component not in base.component_executors:
                 raise SquallError(f"topology {name!r} has no component {component!r}")
             if options.enable and not base.component_executors.get(EVENTLOGGER_COMPONENT):
@@ -67,14 +67,14 @@ class Settings:
                 )
             fence = await self._fence()
             debug = {**base.component_debug, (component or topology_id): options}
-            await self._state.put_storm(
+            await self._state.put_storm_base(
                 topology_id, replace(base, component_debug=debug), guard=fence
             )
 
     async def set_log_levels(self, id_or_name: str, changes: Mapping[str, LogLevel]) -> None:
         """Change levels of named loggers; those that are not named stay."""
         topology_id = await self.resolve(id_or_name)
-        async with self._control.locks.hold(topology_name_of(topology_id)):
+        async with self._lifecycle.locks.hold(topology_name_of(topology_id)):
             fence = await self._fence()
             stored = await self._state.log_config(topology_id) or LogConfig()
             levels = {
@@ -126,8 +126,8 @@ class Settings:
 
     async def put_credentials(self, name: str, creds: Mapping[str, str], owner: str | None) -> None:
         """Replace a topology's credentials, which are never logged."""
-        async with self._control.locks.hold(name):
-            topology_id, base = await self._control.find(name)
+        async with self._lifecycle.locks.hold(name):
+            topology_id, base = await self._lifecycle.find(name)
             if owner is not None and base.owner and owner != base.owner:
                 raise SquallError(f"{name} is owned by {base.owner}, not by {owner}")
             fence = await self._fence()

@@ -1,3 +1,3 @@
-"""Nimbus' answers: pure functions that turn stored and reported data into Thrift structs; `reader`
-reads the data. Nothing here changes anything.
+"""Nimbus' answers: pure functions that turn stored and reported data into Thrift structs;
+`cluster_reader` reads the data. Nothing here changes anything.
 """

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from squall_common.cluster import convert
 from squall_common.names import is_system_id
 from squall_common.topology.model import ComponentKind, WorkerSlot
-from squall_nimbus.store.catalog import StoredTopology
+from squall_nimbus.store.topology_store import StoredTopology
 from squall_nimbus.views import stats, views
 from squall_nimbus.views.stats import WINDOWS, StreamTotals, Totals
 from squall_nimbus.views.views import Report, TopologyView

@@ -21,7 +21,7 @@ from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon import fast_json
 from squall_common.names import is_system_id
 from squall_common.topology.model import ComponentKind, Executor, WorkerSlot
-from squall_nimbus.store.catalog import StoredTopology
+from squall_nimbus.store.topology_store import StoredTopology
 from squall_nimbus.views import health
 from squall_nimbus.views.redact import redact
 from squall_nimbus.views.stats import StreamTotals, Totals

@@ -73,7 +73,7 @@ def analyse(
         ],
         "hot_keys": _hot_keys(sums),
         "events": [
-            {"at_ms": e.at_ms, "event": e.name, "text": e.text, "place": e.place, "by": e.teller}
+            {"at_ms": e.at_ms, "event": e.name, "text": e.text, "place": e.place, "by": e.reporter}
             for e in sums.events
         ],
         "recoveries": recoveries(sums.events),

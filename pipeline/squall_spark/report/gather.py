@@ -127,7 +127,7 @@ def gather(
             _latencies(rows, sums)
             _workers(rows, sums)
             _keys(rows, sums)
-            _told(rows, sums)
+            _events_and_metrics(rows, sums)
         return sums
     finally:
         everything.unpersist()
@@ -294,13 +294,14 @@ def _keys(rows: DataFrame, sums: Sums) -> None:
     order = Window.partitionBy(*place).orderBy(F.desc("samples"), "text")
     ranked = summed.withColumn("rank", F.row_number().over(order))
     found = ranked.where(F.col("rank") <= _KEYS_MAX).collect()
-    untold = {
-        (row.component, row.stream, row["name"]): int(row.untold) for row in _untold(rows).collect()
+    unreported = {
+        (row.component, row.stream, row["name"]): int(row.unreported)
+        for row in _unreported(rows).collect()
     }
     by_place: dict[tuple[str, str, str], KeySums] = {}
     for row in sorted((row for row in found if row.kind == "keys"), key=lambda row: row["name"]):
         at = (row.component, row.stream, row["name"])
-        error = int(row.error) + untold.get(at, 0)
+        error = int(row.error) + unreported.get(at, 0)
         by_place[at] = KeySums(*at, row.rate, int(row.samples), error)
     for row in sorted((row for row in found if row.kind == "key"), key=lambda row: int(row.rank)):
         of = by_place.get((row.component, row.stream, row["name"]))
@@ -309,7 +310,7 @@ def _keys(rows: DataFrame, sums: Sums) -> None:
     sums.keys = list(by_place.values())
 
 
-def _untold(rows: DataFrame) -> DataFrame:
+def _unreported(rows: DataFrame) -> DataFrame:
     """How many samples of one key the workers of each grouping may have left out: they report only
     the heaviest keys of an interval, so any other key has at most as many as the lightest."""
     from pyspark.sql import functions as F
@@ -320,16 +321,20 @@ def _untold(rows: DataFrame) -> DataFrame:
         rows.where(F.col("kind").isin("key", "keys"))
         .groupBy(*place, "worker", "incarnation", "at_ms")
         .agg(
-            F.sum(F.when(key, F.col("n")).otherwise(0)).alias("told"),
+            F.sum(F.when(key, F.col("n")).otherwise(0)).alias("reported"),
             F.sum(F.when(key, 0).otherwise(F.col("n"))).alias("samples"),
             F.min(F.when(key, F.col("n"))).alias("lightest"),
         )
     )
-    cut = intervals.where(F.col("told") < F.col("samples"))
-    return cut.groupBy(*place).agg(F.sum("lightest").alias("untold")).where("untold is not null")
+    cut = intervals.where(F.col("reported") < F.col("samples"))
+    return (
+        cut.groupBy(*place)
+        .agg(F.sum("lightest").alias("unreported"))
+        .where("unreported is not null")
+    )
 
 
-def _told(rows: DataFrame, sums: Sums) -> None:
+def _events_and_metrics(rows: DataFrame, sums: Sums) -> None:
     """Events, errors, users' metrics, and the numbers of lost rows."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

@@ -69,7 +69,7 @@ class Event:
     name: str
     text: str
     place: str  # host:port, or ""
-    teller: str  # worker, nimbus or supervisor
+    reporter: str  # worker, nimbus or supervisor
 
 
 @dataclass(frozen=True, slots=True)

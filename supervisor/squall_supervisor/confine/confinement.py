@@ -107,8 +107,8 @@ def _wait_executed(reader: int, child: subprocess.Popen[bytes]) -> None:
     poll.register(reader, select.POLLIN)
     if not poll.poll(_STEP_SECS * 1000):
         raise TimeoutError(f"a worker's process did not start within {_STEP_SECS:.0f} s")
-    told = os.read(reader, 65536)
-    if told:
-        number, why = json.loads(told)
+    report = os.read(reader, 65536)
+    if report:
+        number, why = json.loads(report)
         raise OSError(number or 0, why)
     # No message: the exec was done, or the step was killed, which shows as an exit.

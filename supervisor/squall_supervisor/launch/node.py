@@ -44,7 +44,7 @@ class Node:
     command: WorkerCommand = worker_command
     machine: Machine = field(default_factory=Machine)
     # Takes (topology id, event, text, host:port) for the history of a topology.
-    tell: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
+    record_event: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
     # A topology as last read (squall_common.cluster.last_known), for its workers; called in
     # threads.
     last_known: Callable[[str], bytes | None] = lambda topology_id: None

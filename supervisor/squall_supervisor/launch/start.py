@@ -21,7 +21,7 @@ from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.confine.confinement import Confinement, WorkerUser
 from squall_supervisor.confine.ownership import let_in
 from squall_supervisor.confine.users import UserRefusedError, choose_user, environment_of, resolve
-from squall_supervisor.launch.declared import declared_limits
+from squall_supervisor.launch.declared_limits import declared_limits
 from squall_supervisor.launch.environment import import_path, worker_environment
 from squall_supervisor.launch.launcher import WorkerCommand, start_worker, worker_command
 from squall_supervisor.launch.node import Node

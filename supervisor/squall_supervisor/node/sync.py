@@ -88,7 +88,7 @@ class AssignmentSync:
     async def _read_base(self, topology_id: str) -> StormBase | None:
         async with self._reads:
             try:
-                return await self._cluster.storm(topology_id, self._on_change)
+                return await self._cluster.storm_base(topology_id, self._on_change)
             except CorruptStateError as error:
                 log.error("topology_unreadable", topology_id=topology_id, error=error)
                 return None

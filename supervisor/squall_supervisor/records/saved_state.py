@@ -21,7 +21,7 @@ from squall_supervisor.records.state_file import LAUNCHES_RESERVED, LocalState, 
 log = get_logger(__name__)
 
 
-class Memory:
+class SavedState:
     """Owns the local state. Call `save_now` once at the start to make the first numbers safe."""
 
     def __init__(self, file: LocalStateFile, state: LocalState, tasks: BackgroundTasks) -> None:

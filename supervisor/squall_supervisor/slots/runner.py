@@ -30,8 +30,8 @@ from squall_supervisor.launch.worker_process import WorkerProcess
 from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.records.worker_dir import remove_worker_dir
 from squall_supervisor.records.worker_record import WorkerRecord
+from squall_supervisor.slots.describe import history_event, is_trouble
 from squall_supervisor.slots.slot import Slot, Step
-from squall_supervisor.slots.story import is_trouble, told_of
 from squall_supervisor.slots.table import (
     BlobsChanged,
     BlobsFailed,
@@ -56,7 +56,7 @@ from squall_supervisor.slots.table import (
 )
 from squall_supervisor.slots.worker_end import (
     Cause,
-    Heritage,
+    CrashRecord,
     cause_of,
     describe_end,
     describe_overdue,
@@ -117,8 +117,8 @@ class SlotRunner:
         self._topology_id: str | None = None  # that the slot's events are about
         self._looked = False  # whether the files were checked since the worker lived for a while
         self._logged = 0
-        self._kills_told: dict[str, int] = {}  # by worker id
-        self._heritage: Heritage | None = None  # for the next worker
+        self._kills_reported: dict[str, int] = {}  # by worker id
+        self._crash_record: CrashRecord | None = None  # for the next worker
         self._stderr_begin = 0  # of the present worker: what those before it have written
 
     @property
@@ -235,14 +235,14 @@ class SlotRunner:
                 what_happened=step.event,
                 next=step.next.name,
             )
-            self._tell_of(step)
+            self._record_step(step)
         return steps > 0
 
-    def _tell_of(self, step: Step) -> None:
+    def _record_step(self, step: Step) -> None:
         """Record a step of the slot in its topology's history."""
-        what = told_of(step)
+        what = history_event(step)
         if what is not None and self._topology_id is not None:
-            self._node.tell(self._topology_id, *what, self._place)
+            self._node.record_event(self._topology_id, *what, self._place)
         if self.slot.assignment is not None:
             self._topology_id = self.slot.assignment.topology_id
 
@@ -283,7 +283,11 @@ class SlotRunner:
             if topology is None:
                 self._feed(BlobsMissing())
                 return
-            before = None if self._heritage is None else self._heritage.of(assignment.topology_id)
+            before = (
+                None
+                if self._crash_record is None
+                else self._crash_record.of(assignment.topology_id)
+            )
             number = node.launch_numbers.next()
             request = LaunchRequest(node, self.port, assignment, topology, number, before)
             self._stderr_begin = size_of(self._stderr(assignment.topology_id))
@@ -313,7 +317,7 @@ class SlotRunner:
         )
         self._topology_id = assignment.topology_id
         pid = f"pid {process.pid}"
-        node.tell(assignment.topology_id, "worker launched", pid, self._place)
+        node.record_event(assignment.topology_id, "worker launched", pid, self._place)
         self._feed(WorkerLaunched(process.worker_id, record.timeout_secs))
 
     def _log_unexpected(self, event: str, error: Exception) -> None:
@@ -371,9 +375,9 @@ class SlotRunner:
         steps = [*slot.history, exited]
         cause = cause_of(steps, self._beat_of(process))
         worker_dir = self._node.settings.workers_dir / process.worker_id
-        left = Heritage.take(worker_dir, topology_id, cause, status, self._place)
+        left = CrashRecord.take(worker_dir, topology_id, cause, status, self._place)
         if left is not None:  # else it died too early: keep the one before
-            self._heritage = left
+            self._crash_record = left
         return _End(
             topology_id,
             cause,
@@ -405,16 +409,16 @@ class SlotRunner:
         """After a worker's exit; reports an unexpected one, and OOM kills by the kernel."""
         kills = await asyncio.to_thread(self._remove_what_is_left, process)
         if end is not None:
-            self.tell_of_kills(process, limits, end.topology_id, kills)
+            self.report_oom_kills(process, limits, end.topology_id, kills)
             by_kernel = kills > 0 and end.status in (-signal.SIGKILL, None)
             if by_kernel:
                 self._note_exit(end, kills)
                 self._changed()
-            self._tell_of_end(process, end, kills, told=by_kernel or end.cause.told)
-        self._kills_told.pop(process.worker_id, None)
+            self._report_end(process, end, kills, reported=by_kernel or end.cause.reported)
+        self._kills_reported.pop(process.worker_id, None)
 
-    def _tell_of_end(self, process: WorkerProcess, end: _End, kills: int, *, told: bool) -> None:
-        """`told`: the topology's errors already have the reason, with advice."""
+    def _report_end(self, process: WorkerProcess, end: _End, kills: int, *, reported: bool) -> None:
+        """`reported`: the topology's errors already have the reason, with advice."""
         if end.overdue:
             grace_secs = self._node.settings.slot.worker_shutdown_secs
             why = describe_overdue(self._place, end.status, grace_secs)
@@ -440,19 +444,19 @@ class SlotRunner:
             pid=process.pid,
             why=text,
         )
-        if told:
+        if reported:
             return
         suffix = self._node.ends.suffix(end.topology_id, self._now())
         if suffix is not None:
             self._node.trouble(end.topology_id, self.port, text + suffix)
 
-    def tell_of_kills(
+    def report_oom_kills(
         self, process: WorkerProcess, limits: WorkerLimits, topology_id: str, kills: int
     ) -> None:
         """The kernel has killed this many processes of a worker for using too much memory."""
-        if kills <= self._kills_told.get(process.worker_id, 0):
+        if kills <= self._kills_reported.get(process.worker_id, 0):
             return
-        self._kills_told[process.worker_id] = kills
+        self._kills_reported[process.worker_id] = kills
         why = explain_kill(self._place, limits, self._node.settings.memory_margin_mb)
         log.error(
             "worker_over_memory_limit",

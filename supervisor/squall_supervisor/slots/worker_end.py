@@ -13,8 +13,8 @@ from pathlib import Path
 
 from squall_common.daemon.heartbeat_file import Beat, Phase
 from squall_common.daemon.launch_spec import IN_HAND_FILE
+from squall_supervisor.slots.describe import exit_text
 from squall_supervisor.slots.slot import Step
-from squall_supervisor.slots.story import exit_text
 from squall_supervisor.slots.table import (
     GraceOver,
     HeartbeatTimedOut,
@@ -36,11 +36,11 @@ _ERR_LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a worker ended. `asked`: it was asked to end, so this is not an error. `told`: whoever
-    ended it has reported why. `why` is empty if it ended by itself."""
+    """Why a worker ended. `asked`: it was asked to end, so this is not an error. `reported`:
+    whoever ended it has reported why. `why` is empty if it ended by itself."""
 
     asked: bool
-    told: bool = False
+    reported: bool = False
     why: str = ""
 
 
@@ -49,8 +49,10 @@ _ASKED = Cause(asked=True)
 _CAUSES: dict[type, Cause] = {
     RestartRequested: _ASKED,
     HeartbeatTimedOut: Cause(asked=False, why="its supervisor killed it: its heartbeats stopped"),
-    MemoryExceeded: Cause(asked=False, told=True, why="it used more memory than its limit"),
-    MemoryFarExceeded: Cause(asked=False, told=True, why="it used far more memory than its limit"),
+    MemoryExceeded: Cause(asked=False, reported=True, why="it used more memory than its limit"),
+    MemoryFarExceeded: Cause(
+        asked=False, reported=True, why="it used far more memory than its limit"
+    ),
 }
 
 
@@ -128,7 +130,7 @@ def describe_end(
 
 
 @dataclass(frozen=True, slots=True)
-class Heritage:
+class CrashRecord:
     """What a worker leaves to its successor: its `in_hand` file, which only a worker reads, below a
     line about its end (see `LaunchSpec.before_file`)."""
 
@@ -138,7 +140,7 @@ class Heritage:
     @classmethod
     def take(
         cls, worker_dir: Path, topology_id: str, cause: Cause, status: int | None, worker: str
-    ) -> Heritage | None:
+    ) -> CrashRecord | None:
         """Read it from a dead worker's folder; None if it left nothing."""
         data = _last_bytes(worker_dir / IN_HAND_FILE, 0, _IN_HAND_BYTES_MAX)
         if not data.strip(b"\0"):

@@ -35,7 +35,7 @@ class MemoryWatch:
         self._report = report
         self._cgroups = cgroups
         self._guards: dict[ProcessIdentity, MemoryGuard] = {}
-        self._told: set[ProcessIdentity] = set()
+        self._reported: set[ProcessIdentity] = set()
 
     async def look(self) -> None:
         """One look at all of them; call it regularly."""
@@ -50,7 +50,7 @@ class MemoryWatch:
         self._guards = {
             one: self._guards.get(one) or self._guard(runner) for one, runner in watched.items()
         }
-        self._told &= watched.keys()
+        self._reported &= watched.keys()
         if not watched:
             return
         used = await asyncio.to_thread(self._machine.memory_of_workers, list(watched))
@@ -75,7 +75,7 @@ class MemoryWatch:
             if process is not None and assignment is not None:
                 kills = await asyncio.to_thread(self._cgroups.oom_kills, process.worker_id)
                 if runner.process is process:  # else its slot reports it after the exit
-                    runner.tell_of_kills(process, limits, assignment.topology_id, kills)
+                    runner.report_oom_kills(process, limits, assignment.topology_id, kills)
 
     def _kernel_watches(self, process: WorkerProcess) -> bool:
         """A worker that was started before cgroups were switched on has none."""
@@ -100,9 +100,9 @@ class MemoryWatch:
             return  # it ended while we looked
         if not runner.memory_exceeded(used, far=verdict is Verdict.FAR_OVER):
             return
-        if identity in self._told:
+        if identity in self._reported:
             return
-        self._told.add(identity)
+        self._reported.add(identity)
         why = guard.explain(f"{self._settings.hostname}:{runner.port}", used)
         log.error(
             "worker_over_memory_limit",

@@ -154,13 +154,13 @@ class Profiling:
                 "profile_request_failed",
                 topology_id=topology_id, port=port, action=action.name, error=error,
             )  # fmt: skip
-            await self._tell(topology_id, request, error)
+            await self._report_failure(topology_id, request, error)
         except Exception as error:  # a bug of ours; a profile must not end the supervisor
             log.error(
                 "profile_request_crashed",
                 topology_id=topology_id, port=port, action=action.name, error=error, exc_info=error,
             )  # fmt: skip
-            await self._tell(topology_id, request, error)
+            await self._report_failure(topology_id, request, error)
         await self._remove(topology_id, request)
         self._under_way.discard((topology_id, port, action))
         self._wake.set()  # the request may have been made again meanwhile
@@ -321,7 +321,9 @@ class Profiling:
 
     # The end of a request.
 
-    async def _tell(self, topology_id: str, request: ProfileRequest, error: Exception) -> None:
+    async def _report_failure(
+        self, topology_id: str, request: ProfileRequest, error: Exception
+    ) -> None:
         port = request.slot.port
         worker = f"{self._settings.hostname}:{port}"
         message = f"{file_name(request)} of worker {worker}: {error}"

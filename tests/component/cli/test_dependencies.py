@@ -8,7 +8,7 @@ from tests.support.fake_nimbus import fake_nimbus
 from tests.support.wheels import make_wheel
 
 from squall_cli.dependencies import DependencyOptions, prepare_dependencies
-from squall_common.config.load import default_conf
+from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import PackageError
 from squall_common.packaging import resolution
 from squall_common.packaging.platforms import this_platform
@@ -28,13 +28,13 @@ class Project:
         text = f'[project]\nname = "job"\n{more}\n'
         (self.package / "pyproject.toml").write_text(text)
 
-    def prepare(self, conf=None, **options):
+    def prepare(self, client=None, **options):
         """The file names of the wheels that would be shipped."""
         self.runs += 1
         folder = self.folder / f"run-{self.runs}"
         folder.mkdir()
         found = prepare_dependencies(
-            DependencyOptions(**options), self.package, folder / "job.zip", folder, conf
+            DependencyOptions(**options), self.package, folder / "job.zip", folder, client
         )
         return [Path(path).name for path in json.loads(found.get("SQUALL_WHEELS", "[]"))]
 
@@ -68,11 +68,11 @@ def test_a_package_for_another_python_is_refused_before_anything_is_resolved(pro
     project.write('requires-python = ">=3.99"\ndependencies = ["nowhere"]')
     with fake_nimbus() as nimbus:
         nimbus.answers["getSupervisorPlatforms"] = {"a": str(this_platform())}
-        conf = {**default_conf(), **nimbus.conf}
+        client = ClientOptions.read(nimbus.conf)
         with pytest.raises(PackageError, match=r"requires Python >=3\.99; the cluster has Python"):
-            project.prepare(conf)
+            project.prepare(client)
         with pytest.raises(PackageError, match="the cluster has Python"):
-            project.prepare(conf, none=True)
+            project.prepare(client, none=True)
     with pytest.raises(PackageError, match="this machine has Python"):
         project.prepare(None)
 
@@ -80,5 +80,5 @@ def test_a_package_for_another_python_is_refused_before_anything_is_resolved(pro
 def test_a_package_without_requirements_asks_nimbus_for_nothing(project):
     project.write("")
     with fake_nimbus() as nimbus:
-        assert project.prepare({**default_conf(), **nimbus.conf}) == []
+        assert project.prepare(ClientOptions.read(nimbus.conf)) == []
         assert nimbus.calls == []

@@ -46,7 +46,7 @@ async def test_storms_own_calls_answer_a_request(serve: Serve) -> None:
         assert request.func_args == "hello"
         await topology.call("result", request.request_id, "hello!")
         assert await asked == "hello!"
-        assert server.exchange.under_way == 0
+        assert server.broker.under_way == 0
 
 
 async def test_storms_failures_keep_their_kind(serve: Serve) -> None:
@@ -129,7 +129,7 @@ async def test_a_function_without_workers_times_out_and_leaves_nothing(serve: Se
             assert isinstance(error, DRPCError)
             assert error.reason is Reason.SERVER_TIMEOUT
             assert "no worker has taken it" in error.message
-        requests = server.exchange._requests
+        requests = server.broker._requests
         assert len(requests) == 0
         assert requests.waiting_functions == []
 
@@ -141,7 +141,7 @@ async def test_bounds_refuse_at_once(serve: Serve) -> None:
         worker(server) as topology,
     ):
         asked = [asyncio.create_task(client.execute("f", str(i))) for i in range(2)]
-        await until(lambda: server.exchange.under_way == 2)
+        await until(lambda: server.broker.under_way == 2)
         with pytest.raises(DRPCError, match="2 requests already wait for function 'f'"):
             await client.execute("f", "one too many")
         for _ in asked:
@@ -173,20 +173,20 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
 async def test_a_caller_that_hangs_up_gives_its_place_back(serve: Serve) -> None:
     async with serve() as server:
         async with call_from(server, "127.0.0.1", "f", "x" * 100_000):
-            await until(lambda: server.exchange.under_way == 1)
-        await until(lambda: server.exchange.under_way == 0)
-        assert server.exchange._requests.waiting_functions == []
+            await until(lambda: server.broker.under_way == 1)
+        await until(lambda: server.broker.under_way == 0)
+        assert server.broker._requests.waiting_functions == []
 
 
 async def test_one_address_leaves_room_for_others(serve: Serve) -> None:
     async with serve(**{"drpc.function.requests.max": 4}) as server, AsyncExitStack() as stack:
         for count in (1, 2):
             await stack.enter_async_context(call_from(server, "127.0.0.2", "f"))
-            await until(lambda count=count: server.exchange.under_way == count)  # type: ignore[misc]
+            await until(lambda count=count: server.broker.under_way == count)  # type: ignore[misc]
         async with call_from(server, "127.0.0.2", "f") as refused:
             assert b"2 requests of 127.0.0.2 already wait for function 'f'" in await answer(refused)
         async with call_from(server, "127.0.0.1", "f"):
-            await until(lambda: server.exchange.under_way == 3)
+            await until(lambda: server.broker.under_way == 3)
 
 
 async def test_the_bytes_of_all_requests_are_bounded(serve: Serve) -> None:
@@ -194,11 +194,11 @@ async def test_the_bytes_of_all_requests_are_bounded(serve: Serve) -> None:
         serve(**{"drpc.requests.bytes.max": 200_000}) as server,
         call_from(server, "127.0.0.2", "f", "x" * 90_000),
     ):
-        await until(lambda: server.exchange.under_way == 1)
+        await until(lambda: server.broker.under_way == 1)
         async with call_from(server, "127.0.0.2", "g", "x" * 20_000) as refused:
             assert b"of 127.0.0.2 with 90049 bytes of arguments" in await answer(refused)
         async with call_from(server, "127.0.0.1", "g", "x" * 90_000):
-            await until(lambda: server.exchange.under_way == 2)
+            await until(lambda: server.broker.under_way == 2)
             async with call_from(server, "127.0.0.3", "g", "x" * 30_000) as refused:
                 assert b"requests with 180098 bytes of arguments" in await answer(refused)
 
@@ -208,9 +208,9 @@ async def test_a_request_does_not_wait_for_a_worker_that_hung_up(serve: Serve) -
         gone = worker(server)
         await gone.connect()
         fetching = asyncio.create_task(gone.call("fetchRequests", "f", 1, 5000, None, 0))
-        await until(lambda: server.exchange._fetching)
+        await until(lambda: server.broker._fetching)
         fetching.cancel()  # ends its connection
-        await until(lambda: not server.exchange._fetching)
+        await until(lambda: not server.broker._fetching)
         async with worker(server) as other:
             asked = asyncio.create_task(client.execute("f", "x"))
             await other.call("result", (await fetch(other, "f")).request_id, "y")
@@ -233,7 +233,7 @@ async def test_an_invalid_function_name_is_refused(serve: Serve, function: str) 
 async def test_a_stopping_server_answers_waiting_callers(serve: Serve) -> None:
     async with serve() as server, AsyncDRPCClient(port=server.callers.port) as client:
         asked = asyncio.create_task(client.execute("f", ""))
-        await until(lambda: server.exchange.under_way)
+        await until(lambda: server.broker.under_way)
         await server.stop()
         with pytest.raises(DRPCError) as caught:
             await asked

@@ -39,10 +39,10 @@ async def ask(
 async def answer_with(server: DrpcServer, function: str) -> str:
     """Answer one request of a function with its arguments, in brackets; return these."""
     async with asyncio.timeout(LONG_SECS):
-        while not (batch := await server.exchange.fetch(function, 1, 1.0)).requests:
+        while not (batch := await server.broker.fetch(function, 1, 1.0)).requests:
             pass
     [request] = batch.requests
-    server.exchange.settle(request.id, f"<{request.args}>")
+    server.broker.settle(request.id, f"<{request.args}>")
     return request.args
 
 
@@ -78,7 +78,7 @@ async def test_failures_have_storms_status(serve: Serve) -> None:
 async def test_a_full_queue_is_503(serve: Serve) -> None:
     async with serve(**{"drpc.requests.max": 1}) as server:
         first = asyncio.create_task(ask(server, "GET /drpc/f/1"))
-        await until(lambda: server.exchange.under_way)
+        await until(lambda: server.broker.under_way)
         status, _, text = await ask(server, "GET /drpc/f/2")
         assert (status, json.loads(text)["error"]) == (503, "BUSY")
         await answer_with(server, "f")
@@ -103,7 +103,7 @@ async def test_bad_requests_are_refused(
         answer = await ask(server, line, body, *headers)
         assert answer[0] == status
         assert json.loads(answer[2]).keys() == {"error", "errorMessage"}
-        assert server.exchange.under_way == 0
+        assert server.broker.under_way == 0
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_a_page_of_another_site_cannot_call_a_function(
     async with serve() as server:
         status, _, text = await ask(server, line, b"", *headers)
         assert (status, json.loads(text)["error"]) == (403, "Forbidden")
-        assert server.exchange.under_way == 0
+        assert server.broker.under_way == 0
 
 
 async def test_an_image_of_a_page_cannot_call_a_function(serve: Serve) -> None:
@@ -177,9 +177,9 @@ async def test_a_caller_that_hangs_up_is_not_answered(serve: Serve) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", server.http.port)
         writer.write(b"GET /drpc/f/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
         async with asyncio.timeout(LONG_SECS):
-            await until(lambda: server.exchange.under_way)
+            await until(lambda: server.broker.under_way)
             writer.close()
-            await until(lambda: not server.exchange.under_way)
+            await until(lambda: not server.broker.under_way)
 
 
 async def test_a_connection_with_an_incomplete_head_is_closed() -> None:

@@ -54,7 +54,7 @@ async def test_many_requests_are_each_answered_with_their_own(serve: Serve) -> N
 
 async def test_a_storm_server_gets_storms_own_calls(serve: Serve) -> None:
     async with serve() as server, AsyncDRPCClient(port=server.callers.port) as client:
-        plain = ThriftServer(storm.DistributedRPCInvocations, WorkerService(server.exchange))
+        plain = ThriftServer(storm.DistributedRPCInvocations, WorkerService(server.broker))
         await plain.start()
         try:
             async with exclaiming(("127.0.0.1", plain.port)):

@@ -166,7 +166,7 @@ async def test_cluster_state_writes_under_the_leadership(enter: Enter) -> None:
     await state.create_topology("wc-1-1", BASE, guard=old)
     await a.store.set(paths.LEADER_EPOCH, b"another")
     with pytest.raises(NotLeaderError):
-        await state.put_storm("wc-1-1", StormBase("wc", TopologyStatus.KILLED, 1), guard=old)
+        await state.put_storm_base("wc-1-1", StormBase("wc", TopologyStatus.KILLED, 1), guard=old)
     for write in (
         state.remove_topology("wc-1-1", guard=old),
         state.create_topology("x-2-1", BASE, guard=old),
@@ -174,7 +174,7 @@ async def test_cluster_state_writes_under_the_leadership(enter: Enter) -> None:
     ):
         with pytest.raises(NotLeaderError):
             await write
-    assert await state.all_storms() == {"wc-1-1": BASE}
+    assert await state.storm_bases() == {"wc-1-1": BASE}
     assert await state.topologies_with_state() == {"wc-1-1"}
 
 

@@ -63,9 +63,9 @@ def supervisor(hostname: str = "host", uptime_secs: int = 0) -> SupervisorInfo:
 
 
 async def test_an_empty_cluster(state: ClusterState) -> None:
-    assert await state.storms() == []
-    assert await state.storm(ID) is None
-    assert await state.all_storms() == {}
+    assert await state.topology_ids() == []
+    assert await state.storm_base(ID) is None
+    assert await state.storm_bases() == {}
     assert await state.assignments() == []
     assert await state.assignment(ID) is None
     assert await state.supervisors() == {}
@@ -84,26 +84,26 @@ async def test_an_empty_cluster(state: ClusterState) -> None:
 async def test_starting_twice_is_fine(servers: Ensemble, state: ClusterState) -> None:
     second = ClusterState(await servers.open())
     await second.start()
-    assert await second.storms() == []
+    assert await second.topology_ids() == []
 
 
 async def test_a_topology_is_created_once_and_changed(state: ClusterState) -> None:
     await state.create_topology(ID, BASE)
-    assert await state.storms() == [ID]
-    assert await state.storm(ID) == BASE
+    assert await state.topology_ids() == [ID]
+    assert await state.storm_base(ID) == BASE
     with pytest.raises(NodeExistsError):
         await state.create_topology(ID, BASE)
     active = StormBase("wc", TopologyStatus.ACTIVE, 1)
-    await state.put_storm(ID, active)
-    assert await state.all_storms() == {ID: active}
+    await state.put_storm_base(ID, active)
+    assert await state.storm_bases() == {ID: active}
 
 
 async def test_a_removed_topology_is_not_brought_back_by_a_late_write(state: ClusterState) -> None:
     await state.create_topology(ID, BASE)
     await state.remove_topology(ID)
     with pytest.raises(NoNodeError):
-        await state.put_storm(ID, BASE)
-    assert await state.storms() == []
+        await state.put_storm_base(ID, BASE)
+    assert await state.topology_ids() == []
 
 
 async def test_removal_leaves_nothing(state: ClusterState) -> None:
@@ -121,7 +121,7 @@ async def test_removal_leaves_nothing(state: ClusterState) -> None:
     await state.create_topology(other, BASE)
     await state.remove_topology(ID)
     assert await state.topologies_with_state() == {other}
-    assert await state.storms() == [other]
+    assert await state.topology_ids() == [other]
 
 
 async def eventually_beats(state: ClusterState, count: int) -> None:
@@ -152,7 +152,7 @@ async def test_half_done_removals_are_found(state: ClusterState) -> None:
     for steps in (0, 1, 1):  # assignment; heartbeats; errors
         with pytest.raises(Crash):
             await state.remove_topology(ID, guard=CrashAfter(steps))
-        assert await state.storms() == [ID]
+        assert await state.topology_ids() == [ID]
         assert await state.topologies_with_state() == {ID}
     await state.remove_topology(ID)
     assert await state.topologies_with_state() == set()
@@ -174,8 +174,8 @@ async def test_the_watch_of_an_unknown_topology_waits_for_it(
 ) -> None:
     reader = await other_state(servers)
     appeared, listed = Watched(), Watched()
-    assert await reader.storm(ID, appeared) is None
-    assert await reader.storms(listed) == []
+    assert await reader.storm_base(ID, appeared) is None
+    assert await reader.topology_ids(listed) == []
     await state.create_topology(ID, BASE)
     assert await appeared.wait() == paths.storm(ID)
     assert await listed.wait() == paths.STORMS
@@ -366,9 +366,9 @@ async def test_damaged_values_raise_with_their_path(state: ClusterState, garbage
     await state.store.create(paths.assignment(ID), garbage)
     await state.store.create(paths.supervisor("s"), garbage)
     with pytest.raises(CorruptStateError, match=f"/storms/{ID}"):
-        await state.storm(ID)
+        await state.storm_base(ID)
     with pytest.raises(CorruptStateError, match=f"/storms/{ID}"):
-        await state.all_storms()
+        await state.storm_bases()
     with pytest.raises(CorruptStateError, match=f"/assignments/{ID}"):
         await state.assignment(ID)
     assert await state.supervisors() == {}
@@ -376,7 +376,7 @@ async def test_damaged_values_raise_with_their_path(state: ClusterState, garbage
     assert isinstance(unreadable, CorruptStateError)
     assert await state.all_assignments() == {}
     assert not issubclass(CorruptStateError, StoreError)
-    assert await state.storms() == [ID]
+    assert await state.topology_ids() == [ID]
 
 
 async def test_one_damaged_node_does_not_hide_other_heartbeats() -> None:

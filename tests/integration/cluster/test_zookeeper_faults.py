@@ -319,7 +319,7 @@ async def test_start_can_be_cancelled(own_zookeeper: DevZooKeeper) -> None:
     assert zookeeper_threads() == []
     await own_zookeeper.start()
     state = await connect(conf)
-    assert await state.storms() == []
+    assert await state.topology_ids() == []
     assert state.store.session_timeout_secs == 2.0
     await state.close()
 

@@ -30,7 +30,7 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import TopologyStatus
 from squall_common.config.options.typed import ClientOptions, NimbusOptions
 from squall_common.errors import NimbusError
-from squall_nimbus.store.catalog import topology_blob_keys
+from squall_nimbus.store.topology_store import topology_blob_keys
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient, ThriftTransportError
 from squall_thrift.messages import ThriftApplicationError
@@ -111,7 +111,7 @@ def nimbuses(conf, start, tmp_path: Path) -> Nimbuses:  # noqa: F811
 
 
 async def runs(state: ClusterState, name: str) -> bool:  # noqa: F811
-    for base_id, base in (await state.all_storms()).items():
+    for base_id, base in (await state.storm_bases()).items():
         if base.name == name:
             assigned = await state.assignment(base_id)
             return base.status is TopologyStatus.ACTIVE and assigned is not None
@@ -128,7 +128,7 @@ async def test_a_submit_is_accepted_soon_after_the_leader_was_killed(
     first = await nimbuses.add()
     second, third = await nimbuses.add(), await nimbuses.add()
     await nimbuses.submit("before")
-    (topology_id,) = await state.storms()
+    (topology_id,) = await state.topology_ids()
     placed = await state.assignment(topology_id)
 
     async def everywhere() -> bool:
@@ -170,10 +170,10 @@ async def test_pending_kills_and_rebalances_survive_the_leader(
     first.kill()
 
     async def done() -> bool:
-        storms = await state.all_storms()
-        if [base.name for base in storms.values()] != ["rebalanced"]:
+        bases = await state.storm_bases()
+        if [base.name for base in bases.values()] != ["rebalanced"]:
             return False
-        ((topology_id, base),) = storms.items()
+        ((topology_id, base),) = bases.items()
         assigned = await state.assignment(topology_id)
         return (
             base.status is TopologyStatus.ACTIVE
@@ -183,7 +183,7 @@ async def test_pending_kills_and_rebalances_survive_the_leader(
         )
 
     await eventually(done, "one is gone, the other is spread anew", 30.0)
-    (topology_id,) = await state.storms()
+    (topology_id,) = await state.topology_ids()
     stored = json.loads(await nimbuses.call("getTopologyConf", topology_id))
     assert stored["topology.message.timeout.secs"] == 7
 
@@ -248,12 +248,12 @@ async def _outcomes(
         assert leader.ended()[0] == -signal.SIGKILL, step
 
         async def whole(name: str = name) -> bool:
-            storms = await state.all_storms()
-            keys = {key for i in storms for key in topology_blob_keys(i)}
+            bases = await state.storm_bases()
+            keys = {key for i in bases for key in topology_blob_keys(i)}
             return (
-                await state.topologies_with_state() == set(storms)
+                await state.topologies_with_state() == set(bases)
                 and set(await state.blob_keys()) == keys
-                and all([await runs(state, base.name) for base in storms.values()])
+                and all([await runs(state, base.name) for base in bases.values()])
             )
 
         await eventually(whole, f"whole or gone, killed at {step}", 30.0)
@@ -296,7 +296,7 @@ async def test_a_kill_is_finished_by_the_next_leader_if_one_dies_at_any_step(
 
         async def gone() -> bool:
             return not (
-                await state.storms()
+                await state.topology_ids()
                 or await state.blob_keys()
                 or await state.topologies_with_state()
             )
@@ -314,7 +314,7 @@ async def test_a_rebalance_is_finished_by_the_next_leader_if_one_dies_at_any_ste
     await register(state)
     leader = await nimbuses.add(REBALANCE_STEPS[0])
     await nimbuses.submit("t")
-    (topology_id,) = await state.storms()
+    (topology_id,) = await state.topology_ids()
     outcomes = {}
     for number, step in enumerate(REBALANCE_STEPS):
         async with client(leader):  # it leads
@@ -337,7 +337,10 @@ async def test_a_rebalance_is_finished_by_the_next_leader_if_one_dies_at_any_ste
         await dies(leader, step, "rebalance", "t", options)
 
         async def agree(workers: int = workers, number: int = number, step: str = step) -> bool:
-            base, assigned = await state.storm(topology_id), await state.assignment(topology_id)
+            base, assigned = (
+                await state.storm_base(topology_id),
+                await state.assignment(topology_id),
+            )
             if base is None or assigned is None or base.status is not TopologyStatus.ACTIVE:
                 return False
             conf = json.loads(await nimbuses.call("getTopologyConf", topology_id))  # noqa: F811
@@ -428,8 +431,8 @@ async def test_a_leader_that_was_paused_and_continues_writes_nothing(
         new_session = await session_of(cluster, first)
 
         async def settled() -> bool:
-            storms = await cluster.all_storms()
-            return [(s.name, s.status) for s in storms.values()] == [
+            bases = await cluster.storm_bases()
+            return [(s.name, s.status) for s in bases.values()] == [
                 ("stays", TopologyStatus.ACTIVE)
             ]
 

@@ -155,10 +155,10 @@ async def test_submit_assign_kill_and_nothing_is_left(conf, start, state, tmp_pa
         began = time.monotonic()
         await one.call("submitTopology", "wordcount", handle, '{"topology.workers": 2}', topology())
         took = time.monotonic() - began
-        (topology_id,) = await state.storms()
+        (topology_id,) = await state.topology_ids()
         assignment, _ = await state.assignment(topology_id)
         assert len(assignment.slots()) == 2
-        assert (await state.storm(topology_id)).status is TopologyStatus.ACTIVE
+        assert (await state.storm_base(topology_id)).status is TopologyStatus.ACTIVE
         assert took < 5  # far above what it takes; the assignment does not wait for a timer
         print(f"submit took {took * 1000:.0f} ms")
         info = await one.call("getClusterInfo")
@@ -183,8 +183,8 @@ async def test_a_nimbus_killed_between_kill_and_remove_is_finished_by_the_next(
     async with client(nimbus) as one:
         await one.call("submitTopology", "wordcount", await upload(one), "{}", topology())
         await one.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=2))
-        (topology_id,) = await state.storms()
-        assert (await state.storm(topology_id)).status is TopologyStatus.KILLED
+        (topology_id,) = await state.topology_ids()
+        assert (await state.storm_base(topology_id)).status is TopologyStatus.KILLED
         nimbus.kill()
     second = await start(conf).ready()
 
@@ -210,7 +210,7 @@ async def test_a_restarted_nimbus_leads_without_waiting_for_its_own_ghost(
     await register(state)
     async with client(first) as one:
         await one.call("submitTopology", "wordcount", await upload(one), "{}", topology())
-        (topology_id,) = await state.storms()
+        (topology_id,) = await state.topology_ids()
         first.kill()
     second = await start(conf).ready()
     async with client(second) as one:
@@ -248,7 +248,7 @@ async def test_a_dead_supervisors_executors_are_moved(conf, start, state) -> Non
     try:
         async with client(nimbus) as one:
             await one.call("submitTopology", "wordcount", await upload(one), "{}", topology())
-            (topology_id,) = await state.storms()
+            (topology_id,) = await state.topology_ids()
             assert {s.node for s in (await state.assignment(topology_id))[0].slots()} == {
                 "sup-lost"
             }

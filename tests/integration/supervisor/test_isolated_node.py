@@ -65,8 +65,8 @@ class _Cluster:
         await asyncio.wait_for(supervisor.wait_ready(), WAIT_SECS)
         await self.node.assign(WORDS, {6700: 1})
         await self.node.wait_running()
-        memory = supervisor._memory
-        await wait_until("neighbours known", lambda: memory.state.neighbours.supervisors)
+        saved_state = supervisor._saved_state
+        await wait_until("neighbours known", lambda: saved_state.state.neighbours.supervisors)
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ async def test_a_supervisor_restarted_on_an_isolated_node_starts_nothing(
     await node.stop()
     node.ensemble.stop()
     supervisor = await cluster.start()
-    assert supervisor._memory.state.neighbours.supervisors
-    assert not supervisor._memory.state.ports
+    assert supervisor._saved_state.state.neighbours.supervisors
+    assert not supervisor._saved_state.state.ports
     cluster.network.cut = False
     node.ensemble.start()
     await node.wait_running()

@@ -133,16 +133,16 @@ async def test_a_peer_with_the_key_gets_in(pair: Pair) -> None:
 async def test_refusals_are_logged_at_intervals(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[str, object]] = []
+    reported: list[dict[str, object]] = []
     monkeypatch.setattr(
         "squall_worker.transport.zmq.log.warning",
-        lambda event, **keys: told.append({"event": event, **keys}),
+        lambda event, **keys: reported.append({"event": event, **keys}),
     )
     for _ in range(3):  # one may be all that a socket tries
         refused = pair.b.transport.drops.refused
         with pushing(pair.b.port):
             await wait_until(lambda before=refused: pair.b.transport.drops.refused > before)
-    (one,) = told
+    (one,) = reported
     assert one["event"] == "connection_refused"
     assert "storm.bind.host" in str(one["what_to_do"])
 

@@ -145,7 +145,7 @@ async def check_heartbeats(cluster: Cluster, one: WorkerProcess, two: WorkerProc
     spout = next(e for e in cluster.executors if cluster.task_to_component[e.task_start] == "lines")
     slots = {WorkerSlot(NODE, worker.spec.port) for worker in (one, two)}
 
-    async def told() -> bool:
+    async def reported() -> bool:
         beats = await cluster.state.worker_beats(TOPOLOGY_ID)
         if set(beats) != slots:
             return False
@@ -155,7 +155,7 @@ async def check_heartbeats(cluster: Cluster, one: WorkerProcess, two: WorkerProc
         assert isinstance(stats.specific, SpoutStats)
         return stats.specific.acked.get(":all-time", {}).get("default") == LINES
 
-    await wait_until(told, 10, "statistics in ZooKeeper")
+    await wait_until(reported, 10, "statistics in ZooKeeper")
     beats = await cluster.state.worker_beats(TOPOLOGY_ID)
     executors = [e for slot in slots for e in beats[slot][0].executor_stats]
     assert sorted(executors) == sorted(cluster.executors)
@@ -329,12 +329,12 @@ async def test_errors_of_components_reach_zookeeper_throttled(
     worker = cluster.launch(port)
     await worker.wait_running()
 
-    async def told() -> bool:
+    async def reported() -> bool:
         errors = await cluster.state.errors(TOPOLOGY_ID, "bolt")
         # Each is written to the list first, then as the last.
         return len(errors) == 3 and await cluster.state.last_error(TOPOLOGY_ID, "bolt") is not None
 
-    await wait_until(told, 10, "three errors")
+    await wait_until(reported, 10, "three errors")
     last = await cluster.state.last_error(TOPOLOGY_ID, "bolt")
     assert last is not None
     assert "ValueError: bad line" in last.error

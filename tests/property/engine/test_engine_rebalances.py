@@ -213,7 +213,7 @@ def check(moves: Any, seed: int, lose: float, repeat: float, delay_secs: float) 
         while len(OUTSIDE.done) < MESSAGES and cluster.clock.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # virtual time
         await asyncio.sleep(80)  # longer than anything is kept
-        kept = sum(len(engine._desk) for engine in cluster.engines.values())
+        kept = sum(len(engine._coordinator) for engine in cluster.engines.values())
         await cluster.stop()
         assert not OUTSIDE.violations
         assert OUTSIDE.done == set(range(MESSAGES))

@@ -11,12 +11,12 @@ def fails_are_acks() -> None:
     """A worker's spouts hear of a tree that failed as if it had been acked."""
     from squall_engine.tasks.spout import SpoutTask
 
-    tell = SpoutTask._tell
+    notify = SpoutTask._notify
 
-    def told(self: Any, kind: str, *rest: Any, **more: Any) -> None:
-        tell(self, "ack" if kind == "fail" else kind, *rest, **more)  # type: ignore[arg-type]
+    def inverted(self: Any, kind: str, *rest: Any, **more: Any) -> None:
+        notify(self, "ack" if kind == "fail" else kind, *rest, **more)  # type: ignore[arg-type]
 
-    SpoutTask._tell = told  # type: ignore[method-assign]
+    SpoutTask._notify = inverted  # type: ignore[method-assign]
 
 
 def never_isolated() -> None:

@@ -37,7 +37,7 @@ class Keys(Spout):
     def open(self, conf: Any, context: Any) -> None:
         self.next = self.count if self.file.exists() else 0
         self.acked = self.failed = 0
-        self.tell()
+        self.report()
 
     def next_tuple(self) -> None:
         if self.next < self.count:
@@ -46,13 +46,13 @@ class Keys(Spout):
 
     def ack(self, msg_id: Any) -> None:
         self.acked += 1
-        self.tell()
+        self.report()
 
     def fail(self, msg_id: Any) -> None:
         self.failed += 1
-        self.tell()
+        self.report()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         if (self.acked + self.failed) % 100 == 0:
             self.file.write_text(f"{self.acked} {self.failed}")
 

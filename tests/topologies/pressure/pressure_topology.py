@@ -43,7 +43,7 @@ class Fast(Spout):
         self.calls += 1
         if self.calls % _EVERY == 0 or self.ended:
             self.ended = (self.folder / "end").exists()
-            self.tell()
+            self.report()
         if self.again:
             number = self.again.popleft()
         elif self.ended or (
@@ -55,7 +55,7 @@ class Fast(Spout):
             self.next += 1
         self.emit([number, LOAD], message_id=number if self.acked else None)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         (self.folder / self.name).write_text(str(self.next))
         (self.folder / f"{self.name}.acked").write_text(str(self.acks))
 
@@ -82,15 +82,15 @@ class Seen(Bolt):
     def prepare(self, conf: Any, context: Any) -> None:
         self.file = self.folder / context.this_component_id
         self.numbers: set[int] = set()
-        self.told = 0.0
+        self.reported_at = 0.0
 
     def see(self, number: int) -> None:
         self.numbers.add(number)
-        if time.monotonic() - self.told > 0.2:
-            self.tell()
+        if time.monotonic() - self.reported_at > 0.2:
+            self.report()
 
-    def tell(self) -> None:
-        self.told = time.monotonic()
+    def report(self) -> None:
+        self.reported_at = time.monotonic()
         if self.numbers:
             whole = len(self.numbers) == max(self.numbers) + 1
             self.file.write_text(f"{len(self.numbers)} {'whole' if whole else 'gaps'}")
@@ -99,7 +99,7 @@ class Seen(Bolt):
 class Healthy(Seen):
     def execute(self, tup: Any) -> None:
         if tup.is_tick:
-            self.tell()
+            self.report()
         else:
             self.see(tup[0])
 
@@ -107,7 +107,7 @@ class Healthy(Seen):
 class StuckCoroutine(Seen):
     async def execute(self, tup: Any) -> None:
         if tup.is_tick:
-            self.tell()
+            self.report()
             return
         while not (self.folder / "go").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.2)
@@ -119,7 +119,7 @@ class StuckThread(Seen):
 
     def execute(self, tup: Any) -> None:
         if tup.is_tick:
-            self.tell()
+            self.report()
             return
         while not (self.folder / "go").exists():
             time.sleep(0.05)

@@ -18,7 +18,7 @@ from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
 from squall_common.topology.system import validate_topology
-from squall_thrift.event_log import EventLog
+from squall_thrift.logs import EventLogger
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_log_line_is_an_event_with_its_keys(log_file: Path) -> None:
 
 
 def test_the_thrift_package_logs_by_keys_as_all_others(log_file: Path) -> None:
-    EventLog("squall_thrift.x").warning("call_refused", peer="10.0.0.1:9", error="a b")
+    EventLogger("squall_thrift.x").warning("call_refused", peer="10.0.0.1:9", error="a b")
     line = log_file.read_text()
     assert line.endswith('WARNING squall_thrift.x call_refused peer=10.0.0.1:9 error="a b"\n')
 

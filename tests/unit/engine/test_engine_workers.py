@@ -150,14 +150,14 @@ def test_a_spout_waits_while_a_peer_is_behind():
     ) as cluster:
         (end, other) = (cluster.network.ends[slot] for slot in cluster.slots)
         (spout,) = spouts(cluster)
-        allowances = [a for out in cluster.engines[0]._flow._exits for a in out.ways]
-        for way in allowances:
-            way.allowance.sent = way.allowance.limit
-            cluster.engines[0]._flow._check_allowance(way.task, way.allowance)
+        allowances = [a for out in cluster.engines[0]._flow._groups for a in out.outgoing_edges]
+        for outgoing in allowances:
+            outgoing.allowance.sent = outgoing.allowance.limit
+            cluster.engines[0]._flow._check_allowance(outgoing.task, outgoing.allowance)
         before = spout.calls.emitted()
         cluster.run_for(1)
         assert spout.calls.emitted() - before <= 256  # what the turn under way had
-        grants = [Grant(way.task, 1 << 40, 0) for way in allowances]
+        grants = [Grant(outgoing.task, 1 << 40, 0) for outgoing in allowances]
         end.listener.granted(cluster.slots[1], grants)
         cluster.run_until(lambda: spout.counts.acked.get("default") == len(LINES))
         assert other.sent_bytes > 0

@@ -61,10 +61,10 @@ async def _too_large(nimbus: LocalNimbus, poisoned: str, monkeypatch: pytest.Mon
 
     found = await nimbus.state.assignment(poisoned)
     assert found is not None
-    base = await nimbus.state.storm(poisoned)
+    base = await nimbus.state.storm_base(poisoned)
     assert base is not None
     await nimbus.state.put_assignment(poisoned, replace(found[0], owner="poisoned"))
-    await nimbus.state.put_storm(poisoned, replace(base, num_workers=2, owner="poisoned"))
+    await nimbus.state.put_storm_base(poisoned, replace(base, num_workers=2, owner="poisoned"))
     monkeypatch.setattr(codec, "encode_assignment", padded)
 
 
@@ -97,7 +97,7 @@ async def nimbus(tmp_path, clock):
 
 async def look(nimbus: LocalNimbus) -> None:
     """One whole round of Nimbus' loop."""
-    await nimbus.state.storms()  # an answer: the term is fresh at this time
+    await nimbus.state.topology_ids()  # an answer: the term is fresh at this time
     await nimbus.nimbus._look()
 
 
@@ -124,7 +124,7 @@ async def test_it_does_not_affect_a_healthy_topology(
     before = await slots(nimbus, healthy)
     assert before
     assert not before & held, "the poisoned one keeps its slot"
-    base = await nimbus.state.storm(healthy)
+    base = await nimbus.state.storm_base(healthy)
     assert base is not None
     assert base.status is TopologyStatus.ACTIVE
 
@@ -183,7 +183,7 @@ async def test_a_new_leader_takes_over_despite_it(tmp_path, monkeypatch, poison:
                 return healthy not in await new.state.topologies_with_state()
 
             await eventually(gone, "the healthy one is removed by the next leader")
-            assert poisoned in await new.state.storms()
+            assert poisoned in await new.state.topology_ids()
         await supervisor.close()
 
 

@@ -11,7 +11,7 @@ from squall_common.daemon.clock import ManualClock
 from squall_common.errors import SquallError
 from squall_nimbus.blobs.sessions import Sessions
 from squall_nimbus.store.locks import NamedLocks
-from squall_nimbus.topologies.finished import History
+from squall_nimbus.topologies.finished import FinishedTopologies
 from squall_nimbus.views.redact import HIDDEN, redact
 
 
@@ -85,24 +85,24 @@ def test_values_of_known_keys_are_shown() -> None:
 
 
 def test_a_history_that_cannot_be_written_does_not_stop_a_removal(tmp_path: Path) -> None:
-    history = History(tmp_path / "nimbus" / "history.json", age_secs_max=100)
-    history.open()
+    finished = FinishedTopologies(tmp_path / "nimbus" / "history.json", age_secs_max=100)
+    finished.open()
     (tmp_path / "nimbus").rmdir()
     (tmp_path / "nimbus").write_bytes(b"in the way")
-    history.add("a-1-1", "me", 1_000)
-    assert history.ids(1_000) == ["a-1-1"]
+    finished.add("a-1-1", "me", 1_000)
+    assert finished.ids(1_000) == ["a-1-1"]
 
 
 def test_history_survives_a_restart_and_ages(tmp_path: Path) -> None:
-    def opened() -> History:
-        history = History(tmp_path / "nimbus" / "history.json", age_secs_max=100)
-        history.open()
-        return history
+    def opened() -> FinishedTopologies:
+        finished = FinishedTopologies(tmp_path / "nimbus" / "history.json", age_secs_max=100)
+        finished.open()
+        return finished
 
-    history = opened()
-    history.add("a-1-1", "me", 1_000)
-    history.add("b-2-2", None, 1_050)
-    history.add("a-1-1", "me", 1_060)  # a removal that was done twice
+    finished = opened()
+    finished.add("a-1-1", "me", 1_000)
+    finished.add("b-2-2", None, 1_050)
+    finished.add("a-1-1", "me", 1_060)  # a removal that was done twice
     assert opened().ids(1_090) == ["a-1-1", "b-2-2"]
     assert opened().ids(1_110) == ["b-2-2"]
 
@@ -111,20 +111,20 @@ def test_history_is_bounded(tmp_path: Path) -> None:
     file = tmp_path / "history.json"
     entries = [{"topology_id": f"t-{i}-1", "owner": None, "time_secs": 5} for i in range(1_200)]
     file.write_text(json.dumps(entries))
-    history = History(file, age_secs_max=100)
-    history.open()
-    history.add("new-1-1", None, 6)
-    assert len(history.ids(6)) == 1_000
-    assert history.ids(6)[-1] == "new-1-1"
+    finished = FinishedTopologies(file, age_secs_max=100)
+    finished.open()
+    finished.add("new-1-1", None, 6)
+    assert len(finished.ids(6)) == 1_000
+    assert finished.ids(6)[-1] == "new-1-1"
 
 
 def test_an_unreadable_history_is_started_again(tmp_path: Path) -> None:
     file = tmp_path / "history.json"
     file.write_bytes(b"{torn")
-    history = History(file, age_secs_max=100)
-    history.open()
-    history.add("a-1-1", None, 5)
-    assert history.ids(5) == ["a-1-1"]
+    finished = FinishedTopologies(file, age_secs_max=100)
+    finished.open()
+    finished.add("a-1-1", None, 5)
+    assert finished.ids(5) == ["a-1-1"]
 
 
 async def test_a_name_is_held_by_one_at_a_time_in_order() -> None:

@@ -219,7 +219,7 @@ def test_submitting_inside_a_running_loop_works_from_a_thread():
     assert asyncio.run(main()) == 300
 
 
-class Replays(Spout):
+class DeadLetters(Spout):
     """Emits two messages, and replays those that fail, the first one only."""
 
     outputs = ["n"]
@@ -249,7 +249,7 @@ class FailsOnce(Bolt):
 
 def test_a_message_that_a_replay_saves_has_not_failed_for_good():
     builder = TopologyBuilder()
-    builder.spout("numbers", Replays())
+    builder.spout("numbers", DeadLetters())
     builder.bolt("once", FailsOnce()).shuffle("numbers")
     with LocalCluster() as cluster:
         cluster.submit_topology("a", {}, builder.build())

@@ -6,18 +6,21 @@ import pytest
 
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.errors import ConfigError
-from squall_worker.settings import Settings
+from squall_worker.settings import WorkerSettings
 
 
-def settings(conf: dict[str, Any]) -> Settings:
-    return Settings.of(WorkerOptions.read(conf))
+def settings(conf: dict[str, Any]) -> WorkerSettings:
+    return WorkerSettings.of(WorkerOptions.read(conf))
 
 
 def test_defaults_are_storms() -> None:
     found = settings({})
     assert (found.bind_host, found.beat_secs, found.report_secs) == ("127.0.0.1", 1, 3)
     assert (found.refresh_secs, found.stop_secs) == (10, 2.5)
-    assert Settings.backlog_bytes_max(TopologyOptions(topology_worker_buffer_bytes=65536)) == 524288
+    assert (
+        WorkerSettings.backlog_bytes_max(TopologyOptions(topology_worker_buffer_bytes=65536))
+        == 524288
+    )
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "node-1"])

@@ -1,3 +1,3 @@
 """A worker's knowledge of its cluster: `view` reads assignments, `placement` says which task is
-where, `peers` and `membership` keep the links to the other workers, `presence` notices when this
-node has lost its place. May import `transport`."""
+where, `peers` and `membership` keep the links to the other workers, `pause_detector` notices when
+this node has lost its place. May import `transport`."""

@@ -32,8 +32,8 @@ log = get_logger(__name__)
 _WITHOUT_ZOOKEEPER_SECS = 1.0
 _POLL_SECS = 1.0
 # How often a wait is logged while it lasts, and when for the first time.
-_SAY_SECS = 5.0
-_SAY_FIRST_SECS = 1.0
+_LOG_SECS = 5.0
+_LOG_FIRST_SECS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FirstReader:
 
     async def _from_zookeeper(self, connected: Awaitable[None]) -> FirstReading:
         await connected
-        said_at = self._now() + _SAY_FIRST_SECS
+        logged_at = self._now() + _LOG_FIRST_SECS
         while True:
             self._changed.clear()
             reason: object = "the slot has no executors"
@@ -90,8 +90,8 @@ class FirstReader:
                     return FirstReading(placement)
             except StoreError as error:
                 reason = error
-            if self._now() >= said_at:
-                said_at = self._now() + _SAY_SECS
+            if self._now() >= logged_at:
+                logged_at = self._now() + _LOG_SECS
                 log.warning("waiting_for_assignment", slot=self._slot, reason=reason)
             try:
                 await asyncio.wait_for(self._changed.wait(), _POLL_SECS)

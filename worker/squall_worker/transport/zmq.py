@@ -242,7 +242,7 @@ class ZmqTransport:
         self._disconnect(peer)
         self._gone_counts.add(peer.link.counts)
         log.info("peer_removed", peer=slot, dropped_bytes=peer.link.backlog_bytes)
-        self._tell_dropped(peer.link.queued())
+        self._report_dropped(peer.link.queued())
 
     def _connect(self, peer: Peer, address: Address) -> None:
         now = self._clock.monotonic()
@@ -285,7 +285,7 @@ class ZmqTransport:
         """See `Transport.send`. Raises ValueError for a section above SECTION_BYTES_MAX."""
         to = self._peers.get(peer) or self._add(peer)
         if not to.link.queue(sections, credited):
-            self._tell_dropped(sections[credited:])
+            self._report_dropped(sections[credited:])
         self._pump(to)
 
     def drain(self, limit_bytes: int) -> list[Arrival]:
@@ -431,7 +431,7 @@ class ZmqTransport:
             else:
                 log.info("link_event", link=event)
                 if isinstance(event, Replaced):
-                    self._tell_dropped(event.dropped)
+                    self._report_dropped(event.dropped)
                 if self._on_event is not None:
                     self._on_event(event)
         self._watch_deadline(link)
@@ -441,7 +441,7 @@ class ZmqTransport:
             self._settled.set()
         return woke
 
-    def _tell_dropped(self, sections: Sequence[bytes]) -> None:
+    def _report_dropped(self, sections: Sequence[bytes]) -> None:
         if sections and self._on_dropped is not None:
             self._on_dropped(sections)
 
@@ -560,7 +560,7 @@ class ZmqTransport:
         graceful = drain_secs > 0
         settled = await self._wait_settled(drain_secs) if graceful else self._is_settled()
         if graceful:
-            self._say_goodbye()
+            self._send_goodbye()
         self._change(SocketsClosed())
         self._set_timer(float("inf"))
         for peer in self._peers.values():
@@ -594,7 +594,7 @@ class ZmqTransport:
                 await asyncio.wait_for(self._settled.wait(), left)
         return True
 
-    def _say_goodbye(self) -> None:
+    def _send_goodbye(self) -> None:
         for peer in self._standing():
             frame = peer.link.goodbye()
             if frame is not None and peer.connection is not Connection.NONE:

@@ -57,12 +57,12 @@ def bind_sync_bolt(
     now: Callable[[], float],
     on_outside: Callable[[], None],
     on_settled: Callable[[Tuple, bool], None] | None = None,
-    hand: memoryview | None = None,
+    in_hand: memoryview | None = None,
 ) -> BoltCalls:
     """For a plain `execute` with `auto_anchor`. `on_error(error)` gets what `execute` raises,
     `on_settled(tup, failed)` of every ack and fail (for the test kit), and `on_outside()` is called
     after each call that is made while no tuple is executed: there is something for a turn to do.
-    `hand` are words in which the tree of the current tuple is noted (see `in_hand`)."""
+    `in_hand` are words in which the tree of the current tuple is noted (see `in_hand`)."""
     made, xors = ledger.counts, ledger.xors
     bits = emitter.next_bits
     default = emitter.outputs.get(DEFAULT_STREAM)
@@ -233,8 +233,8 @@ def bind_sync_bolt(
         local = batch.source.local
         failed_before = counts.failed.get(key, 0)
         odd = False
-        if hand is not None:
-            hand[1] = emitter.task
+        if in_hand is not None:
+            in_hand[1] = emitter.task
         tuples = iter(batch.take(count).tuples)
         try:
             while True:
@@ -247,10 +247,10 @@ def bind_sync_bolt(
                             balance = 0
                             root = current.root
                             odd = root == MANY
-                            if hand is not None:
-                                hand[0] = root
-                        if odd and hand is not None:
-                            _hold_several(hand, current)
+                            if in_hand is not None:
+                                in_hand[0] = root
+                        if odd and in_hand is not None:
+                            _hold_several(in_hand, current)
                         execute(current)
                         if odd:
                             if not settled:
@@ -274,8 +274,8 @@ def bind_sync_bolt(
     def run_manual(batch: Batch, count: int) -> None:
         nonlocal balance, current, odd, root, sample, sample_start, settled
         taken = batch.take(count).tuples
-        if hand is not None:
-            hand[1] = emitter.task
+        if in_hand is not None:
+            in_hand[1] = emitter.task
         if sample is None:
             sample = taken[0]
             sample_start = now()
@@ -289,11 +289,11 @@ def bind_sync_bolt(
                                 made[root] = made.get(root, 0) + balance
                             balance = 0
                             root = current.root
-                            if hand is not None:
-                                hand[0] = root
+                            if in_hand is not None:
+                                in_hand[0] = root
                         odd = root == MANY
-                        if odd and hand is not None:
-                            _hold_several(hand, current)
+                        if odd and in_hand is not None:
+                            _hold_several(in_hand, current)
                         settled = False
                         execute(current)
                     break
@@ -312,8 +312,8 @@ def bind_sync_bolt(
         root = UNANCHORED
         odd = True
         settled = False
-        if hand is not None:
-            hand[0] = 0
+        if in_hand is not None:
+            in_hand[0] = 0
 
     if on_settled is not None:
         plain_execute = execute
@@ -343,12 +343,12 @@ def bind_sync_bolt(
     )
 
 
-def _hold_several(hand: memoryview, tup: Tuple) -> None:
+def _hold_several(in_hand: memoryview, tup: Tuple) -> None:
     """Note the trees of a tuple that has several."""
-    roots = list(tup.anchors or ())[: len(hand) - 2]
-    for at, root in enumerate([*roots, *[0] * (len(hand) - 2 - len(roots))], 2):
-        hand[at] = root
-    hand[0] = MANY
+    roots = list(tup.anchors or ())[: len(in_hand) - 2]
+    for at, root in enumerate([*roots, *[0] * (len(in_hand) - 2 - len(roots))], 2):
+        in_hand[at] = root
+    in_hand[0] = MANY
 
 
 def _no_pick(key: Any) -> Pair:
@@ -425,13 +425,13 @@ class CarefulCalls:
     def ack(self, tup: Tuple) -> None:
         self._settle(tup, "ack")
         self._counts.add(self._counts.acked, tup.source.key)
-        self._tell(tup, False)
+        self._notify_settled(tup, False)
 
     def fail(self, tup: Tuple) -> None:
         self._settle(tup, "fail")
         self._ledger.fails += roots_of((tup,))
         self._counts.add(self._counts.failed, tup.source.key)
-        self._tell(tup, True)
+        self._notify_settled(tup, True)
 
     def reset_timeout(self, tup: Tuple) -> None:
         if tup.settled:
@@ -446,7 +446,7 @@ class CarefulCalls:
         tup.settled = True
         settle_roots(self._ledger, tup)
 
-    def _tell(self, tup: Tuple, failed: bool) -> None:
+    def _notify_settled(self, tup: Tuple, failed: bool) -> None:
         if self._on_settled is not None:
             self._on_settled(tup, failed)
         if self._on_change is not None:

@@ -21,7 +21,7 @@ from squall_engine.core.values import (
 )
 
 Emit = Callable[..., Sequence[int]]
-Tap = Callable[[Sequence[Any], Any, str, int | None], Sequence[int]]
+Interceptor = Callable[[Sequence[Any], Any, str, int | None], Sequence[int]]
 _ROOT_BITS = 64 - ACKER_INDEX_BITS
 
 
@@ -49,9 +49,9 @@ class SpoutCalls:
     run: Callable[[Callable[[], Any], int, int | None], None]
     # Messages that are acked without an acker (acking is off): (message id, stream).
     untracked: list[tuple[Any, str]]
-    # set_tap(tap): have tap(values, message_id, stream, task) called in place of emit and, with a
-    # task, of emit_direct, for whatever has a message id; None ends it.
-    set_tap: Callable[[Tap | None], None]
+    # set_interceptor(call): have call(values, message_id, stream, task) called in place of emit
+    # and, with a task, of emit_direct, for whatever has a message id; None ends it.
+    set_interceptor: Callable[[Interceptor | None], None]
     last_root: Callable[[], int]  # of the message that was emitted last
 
 
@@ -75,12 +75,12 @@ def bind_spout(
     untracked: list[tuple[Any, str]] = []
     counts, xors, inits = ledger.counts, ledger.xors, ledger.inits
     emitted = 0
-    tap: Tap | None = None
+    interceptor: Interceptor | None = None
     newest = 0
 
-    def set_tap(new: Tap | None) -> None:
-        nonlocal tap
-        tap = new
+    def set_interceptor(new: Interceptor | None) -> None:
+        nonlocal interceptor
+        interceptor = new
 
     def new_root() -> int:
         while True:
@@ -93,8 +93,8 @@ def bind_spout(
         values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
         nonlocal emitted, newest
-        if tap is not None and message_id is not None:
-            return tap(values, message_id, stream, None)
+        if interceptor is not None and message_id is not None:
+            return interceptor(values, message_id, stream, None)
         if stream is not DEFAULT_STREAM or (acker is None and message_id is not None):
             return emit(values, message_id, stream)
         if len(values) != arity:
@@ -123,16 +123,16 @@ def bind_spout(
     def emit(
         values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
-        if tap is not None and message_id is not None:
-            return tap(values, message_id, stream, None)
+        if interceptor is not None and message_id is not None:
+            return interceptor(values, message_id, stream, None)
         output = emitter.output(stream, values)
         return send(output, emitter.edges(output, values), values, message_id)
 
     def emit_direct(
         task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
-        if tap is not None and message_id is not None:
-            return tap(values, message_id, stream, task)
+        if interceptor is not None and message_id is not None:
+            return interceptor(values, message_id, stream, task)
         output = emitter.output(stream, values)
         return send(output, emitter.direct_edges(output, task), values, message_id)
 
@@ -192,6 +192,6 @@ def bind_spout(
         emitted=lambda: emitted,
         run=run,
         untracked=untracked,
-        set_tap=set_tap,
+        set_interceptor=set_interceptor,
         last_root=lambda: newest,
     )

@@ -30,8 +30,8 @@ class Trees:
         return len(self._local_trees) + sum(map(len, self._tables.values()))
 
     def attach(self, task: int, pending: PendingRoots) -> None:
-        """`task` is a spout of this worker that may be told of its roots without the engine: then
-        they are in no `Outcome` but in `PendingRoots.take_completed`. (The compiled core does.)"""
+        """Let `task`, a spout of this worker, learn of its roots without the engine: then they are
+        in no `Outcome` but in `PendingRoots.take_completed`. (The compiled core does so.)"""
 
     def settle(self) -> Outcome | None:
         """Work in what the tasks did to the trees since the last time. None: nothing."""
@@ -45,10 +45,10 @@ class Trees:
             self._done[next(iter(self._done))] += sum(map(len, settled.done.values()))
         if settled.acks or settled.fails or settled.resets:
             for index in range(self._ackers):
-                self._tell_acker(index, settled, outcome)
+                self._notify_acker(index, settled, outcome)
         return outcome
 
-    def _tell_acker(self, index: int, settled: Settlement, outcome: Outcome) -> None:
+    def _notify_acker(self, index: int, settled: Settlement, outcome: Outcome) -> None:
         acks, inits = settled.acks, settled.inits
         fails, resets = settled.fails, settled.resets
         if self._ackers > 1:

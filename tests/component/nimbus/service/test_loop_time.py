@@ -120,7 +120,7 @@ async def _run(folder: Path) -> None:
         await asyncio.sleep(0)
         watch_loop()
         try:
-            await nimbus.nimbus.assigner.judge(nimbus.nimbus.desk.leadership())
+            await nimbus.nimbus.assigner.judge(nimbus.nimbus.leader_elector.leadership())
             for method, *args in honest:
                 assert await call(method, *args) is MessageType.REPLY, method
             for method, *args in refused:

@@ -114,9 +114,9 @@ class World:
                 self.alive[root] -= 1
 
     def end_turn(self, worker: Worker) -> None:
-        self._told(worker.trees.settle(worker.ledger))
+        self._record(worker.trees.settle(worker.ledger))
 
-    def _told(self, settled: Settlement) -> None:
+    def _record(self, settled: Settlement) -> None:
         for roots in settled.done.values():
             self._done(roots)
         for roots in settled.failed.values():

@@ -175,7 +175,7 @@ class Pair:
         for _, accounts in self.into.due():
             self.grants.append([account.grant(0) for account in accounts])
 
-    def tell(self) -> None:
+    def deliver_grants(self) -> None:
         self.rng.shuffle(self.grants)
         for grants in self.grants[: self.rng.randint(0, len(self.grants))]:
             if self.rng.random() < 0.5:
@@ -184,13 +184,13 @@ class Pair:
 
     def repeat(self) -> None:
         for _, accounts in self.into.accounts():
-            self.out.granted("peer", [Grant(a.task, a.told, 0) for a in accounts])
+            self.out.granted("peer", [Grant(a.task, a.granted, 0) for a in accounts])
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(
     st.integers(0, 2**32),
-    st.lists(st.sampled_from(["send", "send", "take", "tell", "restart"]), max_size=60),
+    st.lists(st.sampled_from(["send", "send", "take", "deliver_grants", "restart"]), max_size=60),
     st.integers(1, 5),
     st.sampled_from([0, 100_000, 10**8]),
 )
@@ -203,8 +203,8 @@ def test_credit_is_never_beyond_the_window_and_always_comes_back(
         for task in pair.tasks:
             allowance = pair.out.allowance("peer", task)
             account = pair.into.arrived("peer", pair.session, task, 0)
-            assert allowance.limit <= max(account.told, FLOOR_BYTES)
-            assert account.told <= max(FLOOR_BYTES, account.taken + pair.window)
+            assert allowance.limit <= max(account.granted, FLOOR_BYTES)
+            assert account.granted <= max(FLOOR_BYTES, account.taken + pair.window)
     while pair.waiting:
         pair.take()
     pair.repeat()

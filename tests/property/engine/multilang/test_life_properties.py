@@ -21,7 +21,7 @@ class Shell(RuleBasedStateMachine):
         super().__init__()
         self.now = 100.0
         self.process = False
-        self.told_pid = self.killed = self.stopped = False
+        self.pid_received = self.killed = self.stopped = False
         self.silent_ticks = 0  # in a row, while it owed something and no time was missed
 
     @initialize(beats=st.booleans())
@@ -32,7 +32,7 @@ class Shell(RuleBasedStateMachine):
     def _start(self) -> None:
         assert not self.process
         self.life.started(self.now)
-        self.process, self.told_pid, self.killed = True, False, False
+        self.process, self.pid_received, self.killed = True, False, False
         self.silent_ticks = 0
 
     @rule(secs=st.sampled_from([0.1, 1.0, 1.0, 1.0, 2.0]), works=st.booleans())
@@ -52,7 +52,7 @@ class Shell(RuleBasedStateMachine):
             self.killed = True
             self.life.killed(self.now)
         elif do is Do.BEAT:
-            assert self.told_pid
+            assert self.pid_received
             assert self.life.owes
         if self.process and not self.killed and self.life.owes:
             self.silent_ticks += secs >= 1.0
@@ -67,9 +67,9 @@ class Shell(RuleBasedStateMachine):
     @precondition(lambda self: self.process)
     @rule()
     def tells_pid(self) -> None:
-        first = self.life.told_pid(self.now)
-        assert first == (not self.told_pid and not self.killed and not self.stopped)
-        self.told_pid |= first
+        first = self.life.pid_received(self.now)
+        assert first == (not self.pid_received and not self.killed and not self.stopped)
+        self.pid_received |= first
         self.silent_ticks = 0
 
     @precondition(lambda self: self.process and not self.life.beats)

@@ -12,20 +12,20 @@ FOLDER = Path(os.environ["FOLDER"])
 class Stuck(BasicBolt):
     def initialize(self, conf, context):
         self.numbers = set()
-        self.told = 0.0
+        self.reported_at = 0.0
 
     def process(self, tup):
         while not (FOLDER / "go").exists():
             time.sleep(0.05)
         self.numbers.add(tup.values[0])
-        if time.monotonic() - self.told > 0.2:
-            self.tell()
+        if time.monotonic() - self.reported_at > 0.2:
+            self.report()
 
     def process_tick(self, tup):
-        self.tell()
+        self.report()
 
-    def tell(self):
-        self.told = time.monotonic()
+    def report(self):
+        self.reported_at = time.monotonic()
         if self.numbers:
             whole = len(self.numbers) == max(self.numbers) + 1
             (FOLDER / "child").write_text(f"{len(self.numbers)} {'whole' if whole else 'gaps'}")

@@ -72,10 +72,10 @@ Decode = Callable[[str, bytes], Any]
 Encode = Callable[[Any], bytes]
 
 VALUES: list[tuple[Encode, Decode, Any]] = [
-    (codec.encode_storm, codec.decode_storm, StormBase("wc", TopologyStatus.ACTIVE, 2)),
+    (codec.encode_storm_base, codec.decode_storm_base, StormBase("wc", TopologyStatus.ACTIVE, 2)),
     (
-        codec.encode_storm,
-        codec.decode_storm,
+        codec.encode_storm_base,
+        codec.decode_storm_base,
         StormBase(
             name="wörd",
             status=TopologyStatus.KILLED,
@@ -91,13 +91,13 @@ VALUES: list[tuple[Encode, Decode, Any]] = [
         ),
     ),
     (
-        codec.encode_storm,
-        codec.decode_storm,
+        codec.encode_storm_base,
+        codec.decode_storm_base,
         StormBase("wc", TopologyStatus.REBALANCING, 1, action_options=REBALANCE),
     ),
     (
-        codec.encode_storm,
-        codec.decode_storm,
+        codec.encode_storm_base,
+        codec.decode_storm_base,
         StormBase("wc", TopologyStatus.REBALANCING, 1, action_options=RebalanceOptions()),
     ),
     (codec.encode_assignment, codec.decode_assignment, Assignment("/nimbus/wc")),
@@ -316,14 +316,14 @@ def test_a_cut_value_names_its_path(encode: Encode, decode: Decode, value: Any) 
 )
 def test_damaged_bytes_raise_and_say_why(data: bytes, why: str) -> None:
     with pytest.raises(CorruptStateError, match=why):
-        codec.decode_storm("/p", data)
+        codec.decode_storm_base("/p", data)
 
 
 def test_a_gzip_bomb_is_refused() -> None:
     bomb = gzip.compress(bytes(UNZIPPED_BYTES_MAX + 1))
     assert len(bomb) < 100_000
     with pytest.raises(CorruptStateError, match="more than"):
-        codec.decode_storm("/p", bomb)
+        codec.decode_storm_base("/p", bomb)
 
 
 @pytest.mark.parametrize("ends", [(1,), (1, 2, 3), (4, 3), (-1, -1)])

@@ -343,14 +343,14 @@ async def test_a_daemon_adds_events_only_for_topologies_with_a_history(tmp_path:
     daemon = DaemonHistory(
         str(tmp_path / "h"), name="nimbus h:1", clock=SystemClock(), topology_conf=confs.__getitem__
     )
-    daemon.tell("off-1-1", "submitted")
-    daemon.tell("gone-1-1", "submitted")
+    daemon.record_event("off-1-1", "submitted")
+    daemon.record_event("gone-1-1", "submitted")
     await daemon.close()
     assert not (tmp_path / "h").exists()
-    daemon.tell(ID, "submitted", "workers=1")
-    daemon.tell(ID, "worker exited", "killed", "h:6700")
+    daemon.record_event(ID, "submitted", "workers=1")
+    daemon.record_event(ID, "worker exited", "killed", "h:6700")
     del confs[ID]
-    daemon.tell(ID, "removed")  # it is known
+    daemon.record_event(ID, "removed")  # it is known
     await daemon.close()
     rows = rows_in(tmp_path / "h")
     assert [(r["name"], r["text"], r["stream"]) for r in rows] == [
@@ -371,7 +371,7 @@ async def test_a_rebalance_may_switch_a_history_on_and_off(tmp_path: Path) -> No
     )
     for on in (False, True, False, True):
         confs[ID] = {"topology.history.enable": on}
-        daemon.tell(ID, "rebalanced", f"history {on}")
+        daemon.record_event(ID, "rebalanced", f"history {on}")
     await daemon.close()
     assert [r["text"] for r in rows_in(tmp_path / "h")] == ["history True"] * 2
 
@@ -392,7 +392,7 @@ async def test_a_configuration_that_cannot_be_read_is_logged_and_ends_no_daemon(
         clock=SystemClock(),
         topology_conf=damaged,
     )
-    daemon.tell(ID, "assigned")
+    daemon.record_event(ID, "assigned")
     await daemon.close()
     assert warned == ["history_of_topology_unknown"]
     assert not (tmp_path / "h").exists()

@@ -301,7 +301,7 @@ def test_without_a_limit_or_a_consumer_a_message_is_replayed_forever(
         engines.run_until(all_done(1))
         assert LOG["fail"] == ["m0"] * 20
         assert "letter" not in LOG
-        assert all(engine.replays is None for engine in engines.engines)
+        assert all(engine.dead_letters is None for engine in engines.engines)
 
 
 def test_failures_caused_by_a_lost_worker_do_not_count() -> None:

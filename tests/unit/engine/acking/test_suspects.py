@@ -133,7 +133,7 @@ class Killing:
     def _replace(self, index: int, before: Before | None) -> Any:
         cluster = self.cluster
         buffer = self.hands[index] = bytearray(SIZE)
-        cluster.in_hand = {"hand": InHand(buffer), "before": before}
+        cluster.in_hand = {"in_hand": InHand(buffer), "before": before}
         by_worker, prepared = cluster._made_of
         engine = cluster._make(index, by_worker[index], prepared)
         cluster.engines[index] = engine
@@ -291,41 +291,41 @@ def test_spouts_run_freely_again_when_suspicion_ends() -> None:
     with killing.cluster:
         killing.run()
         (watched,) = killing.cluster.engines[0].suspects.spouts
-        assert watched.task.replays is watched
+        assert watched.task.message_filter is watched
         killing.cluster.run_for(1000)
-        assert watched.task.replays is None
-        assert killing.cluster.engines[0].hand.careful is False
+        assert watched.task.message_filter is None
+        assert killing.cluster.engines[0].in_hand.careful is False
 
 
 def test_the_next_worker_can_read_what_was_in_hand() -> None:
     buffer = bytearray(SIZE)
-    hand = InHand(buffer)
-    hand.loop[1], hand.loop[0] = 7, 1 << 20
-    cell = hand.put(2 << 20, 8)
-    hand.clear(hand.put(3 << 20, 9))
-    hand.note_kills(77, 2, 5)
-    hand.note_kills(78, 1, 5)
-    hand.note_kills(78, 0)
-    hand.note_careful(True)
-    hand.note_emit(2 << 20, 77)
-    hand.note_untold([(4 << 20, 1)])
+    in_hand = InHand(buffer)
+    in_hand.loop[1], in_hand.loop[0] = 7, 1 << 20
+    cell = in_hand.put(2 << 20, 8)
+    in_hand.clear(in_hand.put(3 << 20, 9))
+    in_hand.note_kills(77, 2, 5)
+    in_hand.note_kills(78, 1, 5)
+    in_hand.note_kills(78, 0)
+    in_hand.note_careful(True)
+    in_hand.note_emit(2 << 20, 77)
+    in_hand.note_unreported([(4 << 20, 1)])
     found = Before.parse(bytes(buffer), True, "why", "n:1")
     assert set(found.held) == {(1 << 20, 7), (2 << 20, 8)}
-    assert found.untold == ((4 << 20, 1),)
+    assert found.unreported == ((4 << 20, 1),)
     assert found.kills == {77: (2, 5)}
     assert found.emits == {2 << 20: 77}
     assert (found.careful, found.unknown, found.unrecorded) == (True, False, False)
-    hand.clear(cell)
-    hand.loop[0] = 0
+    in_hand.clear(cell)
+    in_hand.loop[0] = 0
     assert Before.parse(bytes(buffer), True, "", "").held == ()
-    hand.note_careful(False)
-    hand.clear_batch(hand.put_batch([[5 << 20]], 3))
-    cells = hand.put_batch([[5 << 20]], 3)
+    in_hand.note_careful(False)
+    in_hand.clear_batch(in_hand.put_batch([[5 << 20]], 3))
+    cells = in_hand.put_batch([[5 << 20]], 3)
     assert Before.parse(bytes(buffer), True, "", "").unrecorded
-    hand.clear_batch(cells)
-    hand.put(6 << 20, 3)
-    hand.keep_last()
-    hand.clear(0)
+    in_hand.clear_batch(cells)
+    in_hand.put(6 << 20, 3)
+    in_hand.keep_last()
+    in_hand.clear(0)
     assert (6 << 20, 3) in Before.parse(bytes(buffer), True, "", "").held
 
 
@@ -337,11 +337,11 @@ def test_a_record_that_no_worker_has_written_is_refused(data: bytes) -> None:
 
 
 def test_running_out_of_cells_is_not_an_error() -> None:
-    hand = InHand(bytearray(SIZE))
-    cells = [hand.put(number << 16, 1) for number in range(1, 2000)]
+    in_hand = InHand(bytearray(SIZE))
+    cells = [in_hand.put(number << 16, 1) for number in range(1, 2000)]
     assert cells[-1] == -1
-    hand.clear_batch(cells)
-    assert hand.put(1 << 16, 1) >= 0
+    in_hand.clear_batch(cells)
+    assert in_hand.put(1 << 16, 1) >= 0
 
 
 def test_a_key_is_the_same_in_every_process_and_for_equal_ids() -> None:

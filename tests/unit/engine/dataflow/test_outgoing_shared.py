@@ -150,8 +150,8 @@ def test_emits_of_several_tasks_go_in_one_batch():
     builder.bolt("sink", c.Collect()).shuffle("relay")
     with EngineCluster(builder.build(), 1, {"topology.acker.executors": 1}) as cluster:
         flow = cluster.engines[0]._flow
-        exits = {id(flow._exit_of[task]) for task in flow.bolts if task.component == "relay"}
-        assert len(exits) == (1 if SHARES_EDGES else RELAYS)
+        groups = {id(flow._group_of[task]) for task in flow.bolts if task.component == "relay"}
+        assert len(groups) == (1 if SHARES_EDGES else RELAYS)
         cluster.run_until(through)
         assert sorted(row[2][0] for row in c.LOG["collected"]) == list(range(COUNT))
 

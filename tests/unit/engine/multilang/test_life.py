@@ -34,7 +34,7 @@ def seconds(life: ChildLife, start: int, end: int) -> list[tuple[int, Do]]:
 
 def test_a_bolt_gets_a_heartbeat_a_second() -> None:
     life = bolt()
-    life.told_pid(0.0)
+    life.pid_received(0.0)
     for now in range(1, 5):
         assert life.tick(float(now)) is Do.BEAT
         life.heard(now + 0.1)
@@ -42,13 +42,13 @@ def test_a_bolt_gets_a_heartbeat_a_second() -> None:
 
 def test_no_second_heartbeat_before_the_first_is_answered() -> None:
     life = bolt()
-    life.told_pid(0.0)
+    life.pid_received(0.0)
     assert seconds(life, 1, 12) == [(1, Do.BEAT), (11, Do.KILL)]
 
 
 def test_any_message_answers_a_heartbeat() -> None:
     life = bolt()
-    life.told_pid(0.0)
+    life.pid_received(0.0)
     life.tick(1.0)
     life.heard(9.0)
     assert life.silent_secs(10.0) == 0.0
@@ -62,7 +62,7 @@ def test_a_child_that_never_sends_its_pid_is_killed() -> None:
 def test_a_spout_owes_only_the_answer_to_a_command() -> None:
     life = ChildLife(timeout_secs=10.0, beats=False)
     life.started(0.0)
-    life.told_pid(0.0)
+    life.pid_received(0.0)
     assert seconds(life, 1, 50) == []
     life.asked(50.0)
     assert seconds(life, 51, 58) == []
@@ -76,7 +76,7 @@ def test_a_spout_owes_only_the_answer_to_a_command() -> None:
 
 def test_a_pause_of_the_worker_does_not_count_as_silence_of_the_child() -> None:
     life = bolt()
-    life.told_pid(0.0)
+    life.pid_received(0.0)
     assert life.tick(1.0) is Do.BEAT
     assert life.tick(500.0) is Do.NOTHING
     assert life.tick(501.0) is Do.NOTHING
@@ -85,7 +85,7 @@ def test_a_pause_of_the_worker_does_not_count_as_silence_of_the_child() -> None:
 
 def test_a_silence_is_warned_about_once_at_half_of_the_timeout() -> None:
     life = bolt()
-    life.told_pid(0.0)
+    life.pid_received(0.0)
     life.tick(1.0)
     assert [now for now in range(2, 11) if life.warns(float(now))] == [6]
 
@@ -156,7 +156,7 @@ def test_every_state_of_a_child_has_a_way_in_and_stopped_has_no_way_out() -> Non
 
 def test_a_second_child_is_refused_with_the_events_that_led_there() -> None:
     life = bolt()
-    life.told_pid(1.0)
+    life.pid_received(1.0)
     with pytest.raises(IllegalEventError) as caught:
         life.started(2.0)
     told = str(caught.value)

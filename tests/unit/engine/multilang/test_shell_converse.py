@@ -54,7 +54,7 @@ class Owner:
     def child_emits(self, command: Any) -> None:
         self.shell.answer((3,))
 
-    def child_said(self, name: str, command: Any) -> None:
+    def child_sent(self, name: str, command: Any) -> None:
         assert name == "ack"
         self.tuples -= 1
 
@@ -86,7 +86,7 @@ def spoken(
     shell: Any = Shell(setting, JsonSerializer(), owner, {}, handler, beats=True, now=lambda: 0.0)
     owner.shell = shell
     shell._process = child
-    shell._said(says)
+    shell._received(says)
 
 
 def test_the_end_of_one_tuple_of_several_is_no_reason_to_leave(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_useless_message_does_not_affect_others(
         def broken(owner: Owner, name: str, command: Any) -> None:
             raise AssertionError("of ours")
 
-        monkeypatch.setattr(Owner, "child_said", broken)
+        monkeypatch.setattr(Owner, "child_sent", broken)
     child = Child()
     spoken(child, tuples=1, tmp_path=tmp_path, says=says + b"\nend\n" + EMIT)
     assert child.heard == [b"[3]\nend\n"]

@@ -6,7 +6,7 @@ import pytest
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import ManualClock
-from squall_engine.observe.error_log import ErrorLogThrottle
+from squall_engine.observe.error_log import ErrorLog
 
 
 def test_the_log_gets_the_first_errors_of_an_interval_and_the_worker_all(
@@ -17,7 +17,7 @@ def test_the_log_gets_the_first_errors_of_an_interval_and_the_worker_all(
     options = TopologyOptions(
         topology_max_error_report_per_interval=2, topology_error_throttle_interval_secs=5.0
     )
-    complaints = ErrorLogThrottle(clock.monotonic, lambda c, t, e: reported.append(str(e)), options)
+    complaints = ErrorLog(clock.monotonic, lambda c, t, e: reported.append(str(e)), options)
     for _ in range(2):
         for n in range(4):
             complaints.report("split", 3, ValueError(f"bad line {n}"))
@@ -35,7 +35,7 @@ def error_of_import(module: str) -> ModuleNotFoundError:
 
 def test_a_missing_package_says_how_to_ship_it() -> None:
     reported: list[BaseException] = []
-    throttle = ErrorLogThrottle(
+    throttle = ErrorLog(
         lambda: 0.0, lambda component, task, error: reported.append(error), TopologyOptions()
     )
     error = error_of_import("not_installed_anywhere")
@@ -49,10 +49,19 @@ def test_a_missing_package_says_how_to_ship_it() -> None:
 
 
 def test_a_cause_that_is_a_missing_package_is_found_and_other_errors_stay() -> None:
-    throttle = ErrorLogThrottle(lambda: 0.0, None, TopologyOptions())
+    throttle = ErrorLog(lambda: 0.0, None, TopologyOptions())
     outer, other = RuntimeError("no model"), ImportError("cannot import name 'x'")
     outer.__cause__ = error_of_import("not_installed_anywhere.sub")
     for error in (outer, other):
         throttle.report("split", 3, error)
     assert "not_installed_anywhere" in outer.__notes__[0]
     assert not hasattr(other, "__notes__")
+
+
+def test_a_circle_of_causes_is_looked_at_once() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    reported: list[str] = []
+    log = ErrorLog(lambda: 0.0, lambda c, t, error: reported.append(str(error)), TopologyOptions())
+    log.report("split", 3, one)
+    assert reported == ["one"]

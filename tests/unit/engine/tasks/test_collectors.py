@@ -17,7 +17,7 @@ from squall_common.component.collector import (
     SpoutCollector,
     calls_of,
 )
-from squall_engine.acking.dead_letters import NotingCollector, RecordingCollector
+from squall_engine.acking.dead_letters import FailureRecordingCollector, RecordingCollector
 from squall_engine.tasks.async_ import WakingSpoutCollector
 from squall_engine.tasks.thread import LockedBoltCollector, LockedSpoutCollector
 
@@ -38,8 +38,8 @@ def recording(inner: Any) -> Any:
     return RecordingCollector(inner, {})
 
 
-def noting(inner: Any) -> Any:
-    return NotingCollector(inner, lambda fail, tup: fail(tup))
+def recording_fails(inner: Any) -> Any:
+    return FailureRecordingCollector(inner, lambda fail, tup: fail(tup))
 
 
 WRAPPERS: list[tuple[Callable[[Any], Any], type[Any]]] = [
@@ -47,7 +47,7 @@ WRAPPERS: list[tuple[Callable[[Any], Any], type[Any]]] = [
     (locked_bolt, BoltCollector),
     (waking, SpoutCollector),
     (recording, SpoutCollector),
-    (noting, BoltCollector),
+    (recording_fails, BoltCollector),
 ]
 
 

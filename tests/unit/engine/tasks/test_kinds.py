@@ -175,7 +175,7 @@ class Waits(Spout):
     calls = 0
 
     def __init__(self):
-        self.told = []
+        self.notified = []
 
     async def next_tuple(self):
         self.calls += 1
@@ -184,7 +184,7 @@ class Waits(Spout):
         self.emit([1], message_id=1)
 
     def ack(self, msg_id):
-        self.told.append(msg_id)
+        self.notified.append(msg_id)
 
 
 def test_an_async_spout_that_waits_is_notified_of_its_acks():
@@ -193,7 +193,7 @@ def test_an_async_spout_that_waits_is_notified_of_its_acks():
     with TopologyTest(topology, objects={"numbers": spout}) as test:
         test.run_for(1)
         assert spout.calls == 2
-        assert spout.told == [1]
+        assert spout.notified == [1]
 
 
 class AsksWhenWoken(Spout):
@@ -281,8 +281,8 @@ def test_a_stall_fails_no_tuple_whose_acks_are_in_transit(monkeypatch):
                 cluster.clock.advance(300)
 
         monkeypatch.setattr(spout, "next_tuple", stall)
-        told = ("acked", "failed")
-        cluster.run_until(lambda: sum(len(c.LOG.get(what, ())) for what in told) == 30, 5_000)
+        notified = ("acked", "failed")
+        cluster.run_until(lambda: sum(len(c.LOG.get(what, ())) for what in notified) == 30, 5_000)
         assert not stalls
         assert "failed" not in c.LOG
 

@@ -37,8 +37,8 @@ def idle_topology():
 def whole_turns(engine):
     """Counts the whole turns of an engine, from now on."""
     turns = []
-    settle = engine._desk.settle
-    engine._desk.settle = lambda: turns.append(1) or settle()
+    settle = engine._coordinator.settle
+    engine._coordinator.settle = lambda: turns.append(1) or settle()
     return turns
 
 
@@ -149,7 +149,7 @@ def test_a_thread_that_wakes_the_worker_gets_a_whole_turn_even_if_a_short_one_is
         engine = cluster.engines[0]
 
         async def wake():
-            engine._why &= ~int(TurnReason.STIRRED)
+            engine._why &= ~int(TurnReason.ACTIVITY)
             engine._call_turn()
             assert engine._scheduled
             turns = whole_turns(engine)

@@ -173,7 +173,7 @@ async def test_a_rebalance_gives_a_key_to_a_topology_that_has_none(tmp_path) -> 
             await nimbus.call("rebalance", "one", options)
 
             async def done() -> bool:
-                return nimbus.nimbus.catalog.get(topology_id).conf.get(CURVE) == mode
+                return nimbus.nimbus.topology_store.get(topology_id).conf.get(CURVE) == mode
 
             await eventually(done, f"{CURVE} is {mode}")
 
@@ -192,8 +192,8 @@ async def test_without_curve_a_submit_is_refused(nimbus, monkeypatch) -> None:
     monkeypatch.setattr("zmq.has", lambda feature: False)
     with pytest.raises(ThriftApplicationError, match="without CURVE"):
         await nimbus.submit("one")
-    assert nimbus.nimbus.catalog.ids() == set()
-    assert await nimbus.state.storms() == []
+    assert nimbus.nimbus.topology_store.ids() == set()
+    assert await nimbus.state.topology_ids() == []
     await nimbus.submit("one", conf={CURVE: False})
 
 

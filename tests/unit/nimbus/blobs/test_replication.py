@@ -15,7 +15,7 @@ from squall_common.cluster.memory import MemoryEnsemble
 from squall_common.cluster.values import BlobMeta, TopologyStatus
 from squall_common.names import is_key_blob
 from squall_nimbus.blobs.store import BlobNotFoundError
-from squall_nimbus.store.catalog import topology_blob_keys
+from squall_nimbus.store.topology_store import topology_blob_keys
 from squall_thrift import storm
 
 META = storm.SettableBlobMeta(acl=[])
@@ -197,20 +197,20 @@ async def test_a_leader_without_the_code_deletes_nothing_and_fetches_it(cluster:
     assignment = await first.state.assignment(topology_id)
     cluster.peers.cut.add(first.port)
     second = await cluster.nimbus("b")
-    await first.nimbus.desk.close()  # a steps down, and lives
+    await first.nimbus.leader_elector.close()  # a steps down, and lives
     await second.leads()
-    fence = second.nimbus.desk.leadership()
+    fence = second.nimbus.leader_elector.leadership()
     for _ in range(3):
         await second.nimbus.cleanup.search(fence)
         await second.nimbus.assigner.judge(fence)
-    assert topology_id in await second.state.storms()
+    assert topology_id in await second.state.topology_ids()
     assert await second.state.assignment(topology_id) == assignment
     assert {*topology_blob_keys(topology_id)} <= {*await second.state.blob_keys()}
     cluster.peers.cut.clear()
     await second.call(
         "rebalance", "wc", storm.RebalanceOptions(wait_secs=0, num_executors={"count": 1})
     )
-    assert second.nimbus.catalog.get(topology_id).id == topology_id
+    assert second.nimbus.topology_store.get(topology_id).id == topology_id
     await supervisor.close()
 
 
@@ -233,9 +233,9 @@ async def test_the_whole_cluster_comes_back_after_a_cold_restart(cluster: Cluste
     await second.crash()
     await first.crash()
     again = await (await cluster.nimbus("b")).leads()  # the one that did not lead
-    assert again.nimbus.catalog.get(topology_id).id == topology_id
+    assert again.nimbus.topology_store.get(topology_id).id == topology_id
     assert again.nimbus.blobs.read("words") == b"1"
-    assert (await again.state.storm(topology_id)).status is TopologyStatus.ACTIVE
+    assert (await again.state.storm_base(topology_id)).status is TopologyStatus.ACTIVE
     third = await cluster.nimbus("c")
     await has(third, "words", b"1")
 
@@ -264,7 +264,7 @@ async def test_a_lost_record_of_a_live_topology_is_rewritten(cluster: Cluster) -
         return {*topology_blob_keys(topology_id)} <= {*await first.state.blob_keys()}
 
     await eventually(back, "the records are there")
-    assert first.nimbus.catalog.get(topology_id).id == topology_id
+    assert first.nimbus.topology_store.get(topology_id).id == topology_id
 
 
 async def half_written(first: LocalNimbus, key: str, data: bytes) -> None:
@@ -387,21 +387,21 @@ async def test_a_leader_that_dies_at_any_write_of_a_submit_leaves_all_or_nothing
             await second.leads()
 
             async def whole(second: LocalNimbus = second) -> bool:
-                storms = await second.state.all_storms()
-                for topology_id, base in storms.items():
+                bases = await second.state.storm_bases()
+                for topology_id, base in bases.items():
                     assigned = await second.state.assignment(topology_id)
                     if base.status is not TopologyStatus.ACTIVE or assigned is None:
                         return False
-                    if second.nimbus.catalog.get(topology_id).id != topology_id:
+                    if second.nimbus.topology_store.get(topology_id).id != topology_id:
                         return False
-                keys = {key for i in storms for key in topology_blob_keys(i)}
+                keys = {key for i in bases for key in topology_blob_keys(i)}
                 return (
-                    await second.state.topologies_with_state() == set(storms)
+                    await second.state.topologies_with_state() == set(bases)
                     and set(await second.state.blob_keys()) == keys
                 )
 
             await eventually(whole, f"whole or gone after {writes} writes")
-            outcomes.append(len(await second.state.storms()))
+            outcomes.append(len(await second.state.topology_ids()))
             if not outcomes[-1]:
                 await second.submit("wc")
             await supervisor.close()

@@ -27,8 +27,8 @@ async def nimbus(tmp_path, clock):
 
 async def judge(nimbus: LocalNimbus) -> None:
     """One round."""
-    await nimbus.state.storms()  # an answer: the term is fresh at this time
-    leadership = nimbus.nimbus.desk.leadership()
+    await nimbus.state.topology_ids()  # an answer: the term is fresh at this time
+    leadership = nimbus.nimbus.leader_elector.leadership()
     assert leadership is not None
     await nimbus.nimbus.assigner.judge(leadership)
 

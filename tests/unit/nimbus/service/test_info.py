@@ -331,5 +331,5 @@ async def test_the_submitter_is_the_connections_user(nimbus) -> None:
     conf = json.loads(await nimbus.call("getTopologyConf", topology_id))
     assert conf["topology.submitter.user"] == "anonymous"
     assert conf["topology.submitter.principal"] is None
-    base = await nimbus.state.storm(topology_id)
+    base = await nimbus.state.storm_base(topology_id)
     assert (base.owner, base.principal) == ("anonymous", None)

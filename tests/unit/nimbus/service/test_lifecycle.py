@@ -29,7 +29,7 @@ async def nimbus(tmp_path: Path):
 
 
 async def base(nimbus: LocalNimbus, topology_id: str):
-    return await nimbus.state.storm(topology_id)
+    return await nimbus.state.storm_base(topology_id)
 
 
 async def test_a_submitted_topology_is_assigned_and_active_when_the_call_returns(nimbus) -> None:
@@ -80,7 +80,7 @@ async def test_of_two_submits_of_one_name_at_once_one_is_refused(nimbus) -> None
     refused = [r for r in results if isinstance(r, storm.AlreadyAliveException)]
     assert len(refused) == 2
     assert refused[0].msg == "twice already exists on cluster"
-    assert len(await nimbus.state.storms()) == 1
+    assert len(await nimbus.state.topology_ids()) == 1
 
 
 async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None:
@@ -152,7 +152,7 @@ async def test_an_invalid_submit_is_refused_and_leaves_nothing(
             "submitTopology", name, handle if location is None else location, conf, topology()
         )
     assert says in caught.value.msg
-    assert await nimbus.state.storms() == []
+    assert await nimbus.state.topology_ids() == []
     assert (await nimbus.call("listBlobs", "")).keys == []
     assert list((tmp_path / "nimbus" / "stormdist").iterdir()) == []
 
@@ -215,10 +215,10 @@ async def test_the_limits_of_the_administrator_hold(tmp_path) -> None:
         with pytest.raises(storm.InvalidTopologyException, match="asks for 6 executors"):
             await nimbus.submit(executors=4)
         topology_id = await nimbus.submit(executors=2)
-        stored = await nimbus.state.storm(topology_id)
+        stored = await nimbus.state.storm_base(topology_id)
         with pytest.raises(storm.InvalidTopologyException, match="asks for 2 workers"):
             await nimbus.call("rebalance", "wordcount", storm.RebalanceOptions(num_workers=2))
-        assert await nimbus.state.storm(topology_id) == stored
+        assert await nimbus.state.storm_base(topology_id) == stored
 
 
 async def test_a_topology_that_only_a_jvm_could_run_is_refused_by_name(nimbus) -> None:
@@ -257,7 +257,7 @@ async def test_a_topology_that_only_a_jvm_could_run_is_refused_by_name(nimbus) -
             setattr(wrong, name, value)
         with pytest.raises(storm.InvalidTopologyException, match=says):
             await nimbus.call("submitTopology", "wc", await nimbus.upload(), "{}", wrong)
-    assert await nimbus.state.storms() == []
+    assert await nimbus.state.topology_ids() == []
 
 
 async def test_a_topology_may_have_blanks_in_its_name(nimbus) -> None:
@@ -267,7 +267,7 @@ async def test_a_topology_may_have_blanks_in_its_name(nimbus) -> None:
     assert (conf["storm.id"], conf["topology.name"]) == (topology_id, "my topology")
     await nimbus.call("rebalance", "my topology", storm.RebalanceOptions(wait_secs=0))
     await nimbus.call("killTopologyWithOpts", "my topology", storm.KillOptions(wait_secs=0))
-    assert await nimbus.state.storms() == []
+    assert await nimbus.state.topology_ids() == []
 
 
 @pytest.mark.skipif(
@@ -280,7 +280,7 @@ async def test_a_history_that_could_not_be_written_is_refused_with_the_reason(tm
             await nimbus.submit(conf={"topology.history.enable": True})
         assert "storm.history.dir mars://x cannot be used here" in caught.value.msg
         assert "fsspec must know mars://" in caught.value.msg
-        assert await nimbus.state.storms() == []
+        assert await nimbus.state.topology_ids() == []
         await nimbus.submit(conf={"topology.history.enable": False})  # who asks for none has one
 
 
@@ -318,7 +318,7 @@ async def test_a_package_that_no_supervisor_would_unpack_is_refused_at_submit(
         await nimbus.submit(handle=await nimbus.upload(package))
     assert "the package cannot be unpacked" in caught.value.msg
     assert why in caught.value.msg
-    assert await nimbus.state.storms() == []
+    assert await nimbus.state.topology_ids() == []
 
 
 async def test_a_killed_topology_keeps_its_name_during_the_wait_and_leaves_nothing(
@@ -345,9 +345,9 @@ async def test_a_killed_topology_keeps_its_name_during_the_wait_and_leaves_nothi
 async def test_a_kill_without_wait_is_done_when_it_returns(nimbus) -> None:
     await nimbus.submit()
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
-    assert await nimbus.state.storms() == []
+    assert await nimbus.state.topology_ids() == []
     again = await nimbus.submit()
-    assert again in await nimbus.state.storms()
+    assert again in await nimbus.state.topology_ids()
 
 
 async def report_drained(nimbus: LocalNimbus, topology_id: str, work: int = 5) -> int | None:
@@ -402,7 +402,7 @@ async def test_a_second_kill_restarts_the_wait(nimbus) -> None:
     await nimbus.submit()
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=3600))
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
-    assert await nimbus.state.storms() == []
+    assert await nimbus.state.topology_ids() == []
 
 
 async def test_an_event_that_the_state_does_not_allow_is_refused_by_name(nimbus) -> None:
@@ -521,8 +521,8 @@ async def test_a_kill_ends_a_rebalance_that_waits(nimbus) -> None:
     await nimbus.submit()
     await nimbus.call("rebalance", "wordcount", storm.RebalanceOptions(wait_secs=3600))
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
-    assert await nimbus.state.storms() == []
-    assert not nimbus.nimbus.control._pending
+    assert await nimbus.state.topology_ids() == []
+    assert not nimbus.nimbus.lifecycle._pending
 
 
 async def test_a_pending_kill_and_rebalance_survive_a_crash(tmp_path) -> None:
@@ -542,11 +542,11 @@ async def test_a_pending_kill_and_rebalance_survive_a_crash(tmp_path) -> None:
                 return killed not in await second.state.topologies_with_state()
 
             async def rebalanced() -> bool:
-                return (await second.state.storm(moved)).num_workers == 2
+                return (await second.state.storm_base(moved)).num_workers == 2
 
             await eventually(removed, "the killed topology is removed by the next leader")
             await eventually(rebalanced, "the rebalance is done by the next leader")
-            assert (await second.state.storm(moved)).status is TopologyStatus.ACTIVE
+            assert (await second.state.storm_base(moved)).status is TopologyStatus.ACTIVE
             keys = (await second.call("listBlobs", "")).keys
             assert {key.rpartition("-")[0] for key in keys} == {moved}
         await supervisor.close()
@@ -563,7 +563,7 @@ async def test_a_start_left_pending_by_a_crash_is_finished_by_the_next_leader(tm
         first.nimbus.assigner.assign = dies
         with pytest.raises(ConnectionAbortedError):
             await first.submit()
-        (topology_id,) = await first.state.storms()
+        (topology_id,) = await first.state.topology_ids()
         stored = await base(first, topology_id)
         assert stored.status is TopologyStatus.INACTIVE
         assert stored.prev_status is TopologyStatus.ACTIVE
@@ -593,7 +593,7 @@ async def test_a_rebalance_waits_if_the_code_is_gone_and_nimbus_survives(
     )
     monkeypatch.setattr("squall_nimbus.topologies.lifecycle_shell._RETRY_SECS", 0.01)
     await nimbus.call("rebalance", "wordcount", options)
-    real = nimbus.nimbus.catalog.get
+    real = nimbus.nimbus.topology_store.get
     asked = 0
 
     def gone(topology_id: str) -> Any:
@@ -601,7 +601,7 @@ async def test_a_rebalance_waits_if_the_code_is_gone_and_nimbus_survives(
         asked += 1
         raise BlobNotFoundError(topology_id)
 
-    monkeypatch.setattr(nimbus.nimbus.catalog, "get", gone)
+    monkeypatch.setattr(nimbus.nimbus.topology_store, "get", gone)
 
     async def tried_often() -> bool:
         return nimbus.nimbus.crashed.done() or asked > 20
@@ -609,7 +609,7 @@ async def test_a_rebalance_waits_if_the_code_is_gone_and_nimbus_survives(
     await eventually(tried_often, "the rebalance is tried again and again")
     assert not nimbus.nimbus.crashed.done()
     assert (await base(nimbus, topology_id)).status is TopologyStatus.REBALANCING
-    monkeypatch.setattr(nimbus.nimbus.catalog, "get", real)
+    monkeypatch.setattr(nimbus.nimbus.topology_store, "get", real)
 
     async def rebalanced() -> bool:
         return (await base(nimbus, topology_id)).status is TopologyStatus.ACTIVE

@@ -48,7 +48,7 @@ async def settled(nimbus: LocalNimbus) -> dict[str, TopologyStatus]:
 
     async def consistent() -> bool:
         found.clear()
-        for topology_id, base in (await nimbus.state.all_storms()).items():
+        for topology_id, base in (await nimbus.state.storm_bases()).items():
             found[topology_id] = base.status
             assignment = await nimbus.state.assignment(topology_id)
             if base.status is not TopologyStatus.ACTIVE or base.prev_status is not None:
@@ -57,8 +57,8 @@ async def settled(nimbus: LocalNimbus) -> dict[str, TopologyStatus]:
                 return False
         return (
             await nimbus.state.topologies_with_state() == set(found)
-            and nimbus.nimbus.catalog.ids() == set(found)
-            and all(len(nimbus.nimbus.catalog.get(i).task_to_component) == 4 for i in found)
+            and nimbus.nimbus.topology_store.ids() == set(found)
+            and all(len(nimbus.nimbus.topology_store.get(i).task_to_component) == 4 for i in found)
             and {key for key in await nimbus.state.blob_keys() if is_key_blob(key)}
             == {key for key in nimbus.nimbus.blobs.all_keys() if is_key_blob(key)}
             == {curve_blob_key(i) for i in found}
@@ -149,13 +149,13 @@ async def test_a_leader_that_was_replaced_writes_nothing(tmp_path: Path) -> None
     async with LocalNimbus(tmp_path / "a") as first:
         await first.leads()
         topology_id = await first.submit("wc")
-        term = first.nimbus.desk.leadership()
+        term = first.nimbus.leader_elector.leadership()
         assert term is not None
         # Another has won, and this one has not heard of it.
         await first.store.set("/leader-epoch", b"other")
         with pytest.raises(Exception, match="no longer the leader"):
             await first.call("deactivate", "wc")
-        assert (await first.state.storm(topology_id)).status is TopologyStatus.ACTIVE
+        assert (await first.state.storm_base(topology_id)).status is TopologyStatus.ACTIVE
         with pytest.raises(StoreError):
             await term.transaction([])
 
@@ -165,11 +165,11 @@ async def test_state_that_cannot_be_read_deletes_nothing(tmp_path: Path) -> None
         await nimbus.leads()
         topology_id = await nimbus.submit("wc")
         await nimbus.store.set(f"/storms/{topology_id}", b"\x00garbage")
-        term = nimbus.nimbus.desk.leadership()
+        term = nimbus.nimbus.leader_elector.leadership()
         await nimbus.nimbus.cleanup.search(term)
         await nimbus.nimbus.cleanup.search(term)
         assert topology_id in await nimbus.state.topologies_with_state()
-        assert nimbus.nimbus.catalog.get(topology_id).id == topology_id
+        assert nimbus.nimbus.topology_store.get(topology_id).id == topology_id
 
 
 async def test_leftovers_are_removed(tmp_path: Path) -> None:
@@ -185,6 +185,6 @@ async def test_leftovers_are_removed(tmp_path: Path) -> None:
             return await nimbus.state.topologies_with_state() == {
                 live,
                 "not an id",
-            } and nimbus.nimbus.catalog.ids() == {live}
+            } and nimbus.nimbus.topology_store.ids() == {live}
 
         await eventually(clean, "the leftovers are removed")

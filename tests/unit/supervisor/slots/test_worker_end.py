@@ -80,10 +80,10 @@ def test_a_worker_that_is_killed_because_it_does_not_stop_in_time_is_reported() 
 
 def test_a_worker_ended_for_trouble_is_an_error_with_the_reason() -> None:
     silent = ends(-9, RELAUNCH, HeartbeatTimedOut())
-    assert (silent.asked, silent.told) == (False, False)
+    assert (silent.asked, silent.reported) == (False, False)
     assert "heartbeats stopped" in silent.why
     memory = ends(0, RELAUNCH, MemoryExceeded(5))
-    assert (memory.asked, memory.told) == (False, True)
+    assert (memory.asked, memory.reported) == (False, True)
 
 
 def test_of_two_endings_the_last_one_counts() -> None:
@@ -157,11 +157,11 @@ def test_only_the_stack_of_the_crashed_thread_is_shown(tmp_path: Path) -> None:
 
 def test_a_crash_loop_is_reported_a_few_times_and_says_so() -> None:
     reports = EndReports(limit=3, secs=300.0)
-    told = [reports.suffix("t", now) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
-    assert told[:2] == ["", ""]
-    assert told[2] is not None
-    assert "within 300 s" in told[2]
-    assert told[3:] == [None, None]
+    reported = [reports.suffix("t", now) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
+    assert reported[:2] == ["", ""]
+    assert reported[2] is not None
+    assert "within 300 s" in reported[2]
+    assert reported[3:] == [None, None]
     assert reports.suffix("other", 16.0) == ""
     later = reports.suffix("t", 301.0)
     assert later is not None

@@ -21,7 +21,7 @@ async def test_an_oom_kill_is_reported_once_even_if_the_worker_exits_meanwhile(
         process=SimpleNamespace(worker_id="w1"),
         limits=NO_LIMITS,
         slot=SimpleNamespace(assignment=SimpleNamespace(topology_id="t-1")),
-        tell_of_kills=lambda process, limits, topology_id, kills: told.append(process.worker_id),
+        report_oom_kills=lambda process, limits, topology_id, kills: told.append(process.worker_id),
     )
 
     def oom_kills(worker_id: str) -> int:

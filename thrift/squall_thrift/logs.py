@@ -10,10 +10,10 @@ import logging
 from typing import Any
 
 
-class EventLog:
+class EventLogger:
     """The events of one module.
 
-    log = EventLog(__name__)
+    log = EventLogger(__name__)
     log.info("thrift_server_started", service="Nimbus", port=6627)
     """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from squall_cli.reports import ReportOrder, run_report
+from squall_cli.history_report import ReportOrder, run_report
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id
@@ -22,7 +22,7 @@ _FORMAT = 1
 AGE_SECS_MAX = 3600.0
 
 
-class AdviceError(SquallError):
+class RecommendationError(SquallError):
     """A report that cannot be applied."""
 
 
@@ -53,21 +53,21 @@ class Recommendation:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Read a report. Raises AdviceError if the file is not one of ours."""
+    """Read a report. Raises RecommendationError if the file is not one of ours."""
     try:
         report = json.loads(path.read_bytes())
     except OSError as error:
-        raise AdviceError(
+        raise RecommendationError(
             f"cannot read the report {path}: {error.strerror or error}",
             hint="storm spark report TOPOLOGY --json FILE writes one; --from-report without a file "
             "makes a new one",
         ) from error
     except (ValueError, RecursionError) as error:
-        raise AdviceError(f"{path} is not JSON: {error}") from error
+        raise RecommendationError(f"{path} is not JSON: {error}") from error
     if not isinstance(report, dict) or "advice" not in report:
-        raise AdviceError(f"{path} is not a report of `storm spark report --json`")
+        raise RecommendationError(f"{path} is not a report of `storm spark report --json`")
     if report.get("format") != _FORMAT:
-        raise AdviceError(
+        raise RecommendationError(
             f"{path} is a report from another version of squall (format {report.get('format')}; "
             f"this one reads {_FORMAT})"
         )
@@ -84,8 +84,8 @@ def recommendation_of(
     force: bool,
 ) -> Recommendation:
     """The changes that the report recommends to a topology as it runs now, with at most as many
-    executors as tasks, and the components it cannot judge. Raises AdviceError for a report about
-    another topology or, unless forced, an old one."""
+    executors as tasks, and the components it cannot judge. Raises RecommendationError for a report
+    about another topology or, unless forced, an old one."""
     try:
         about = str(report["topology"]["id"])
         age_secs = now_secs - float(report["to_ms"]) / 1000
@@ -101,14 +101,14 @@ def recommendation_of(
             for one in report["advice"]
         ]
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise AdviceError(f"the report is damaged: {error!r}") from error
+        raise RecommendationError(f"the report is damaged: {error!r}") from error
     if about != topology_id:
-        raise AdviceError(
+        raise RecommendationError(
             f"the report is about {about}, but {topology_id} is running",
             hint="make a new report: --from-report without a file",
         )
     if age_secs > AGE_SECS_MAX and not force:
-        raise AdviceError(
+        raise RecommendationError(
             f"the report's data ends {age_secs / 3600:.1f} hours ago; the load may have changed",
             hint="--from-report without a file makes a new report; --force applies this one",
         )

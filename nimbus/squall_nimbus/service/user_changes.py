@@ -6,12 +6,12 @@ from squall_common.cluster import convert
 from squall_common.cluster.values import DebugOptions, ProfileAction
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.service.base import Calls, needed, operation
-from squall_nimbus.views.reader import Errors
+from squall_nimbus.views.cluster_reader import Errors
 from squall_thrift import storm
 from squall_thrift.authorization import Call
 
 
-class SettingsCalls(Calls):
+class UserChangesCalls(Calls):
     """Sampling, log levels, profiling, credentials."""
 
     @operation("debug")
@@ -23,32 +23,34 @@ class SettingsCalls(Calls):
         enable: bool | None,
         samplingPercentage: float | None,
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         options = DebugOptions(
             bool(enable), 10.0 if samplingPercentage is None else samplingPercentage
         )
-        await self.nimbus.settings.debug(needed(name, "name"), component or "", options)
+        await self.nimbus.user_changes.debug(needed(name, "name"), component or "", options)
 
     @operation("setLogConfig")
     async def setLogConfig(
         self, call: Call, name: str | None, config: storm.LogConfig | None
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         changes = convert.from_log_config(needed(config, "config")).levels
-        await self.nimbus.settings.set_log_levels(needed(name, "name"), changes)
+        await self.nimbus.user_changes.set_log_levels(needed(name, "name"), changes)
 
     @operation("getLogConfig")
     async def getLogConfig(self, call: Call, name: str | None) -> storm.LogConfig:
-        return convert.to_log_config(await self.nimbus.settings.log_config(needed(name, "name")))
+        return convert.to_log_config(
+            await self.nimbus.user_changes.log_config(needed(name, "name"))
+        )
 
     @operation("setWorkerProfiler")
     async def setWorkerProfiler(
         self, call: Call, id: str | None, profileRequest: storm.ProfileRequest | None
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         request = needed(profileRequest, "profileRequest")
         node = request.nodeInfo
-        await self.nimbus.settings.profile(
+        await self.nimbus.user_changes.profile(
             needed(id, "id"),
             [WorkerSlot(node.node, port) for port in sorted(node.port)],
             ProfileAction(int(request.action)),
@@ -71,7 +73,7 @@ class SettingsCalls(Calls):
         }
         # Clients name a worker by its supervisor's id or by its host.
         slots |= {WorkerSlot(view.host(slot), slot.port) for slot in slots}
-        pending = await self.nimbus.settings.pending_profiles(
+        pending = await self.nimbus.user_changes.pending_profiles(
             view.id, slots, ProfileAction(int(needed(action, "action")))
         )
         return [convert.to_profile_request(one) for one in pending]
@@ -80,8 +82,8 @@ class SettingsCalls(Calls):
     async def uploadNewCredentials(
         self, call: Call, name: str | None, creds: storm.Credentials | None
     ) -> None:
-        await self.nimbus.desk.require()
+        await self.nimbus.leader_elector.require()
         creds = needed(creds, "creds")
-        await self.nimbus.settings.put_credentials(
+        await self.nimbus.user_changes.put_credentials(
             needed(name, "name"), creds.creds, creds.topoOwner
         )

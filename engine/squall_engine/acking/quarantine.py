@@ -9,7 +9,7 @@ was in hand at as many exits as its limit is condemned.
 After a loss, no trial begins before it is known what was in hand then. Otherwise the next trial
 could run into the same exit, and a message could be tried once more than its limit.
 
-While nothing has happened the docket is *closed*, and costs nothing.
+While nothing has happened the quarantine is *inactive*, and costs nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 # Suspicion ends when nothing was in hand at any exit for this long.
-OPEN_SECS = 900.0
+ACTIVE_SECS = 900.0
 # The same after a loss about which nothing was reported (its node is gone as well).
-LOSS_OPEN_SECS = 30.0
+LOSS_ACTIVE_SECS = 30.0
 # How long to wait for the report of what a lost worker had in hand.
-WORD_SECS = 10.0
+REPORT_SECS = 10.0
 SUSPECTS_MAX = 1000
 # A trial waits, so that other messages finish before it. It waits longer the more often the message
 # was in hand, because one that cannot be condemned must not stop the topology.
@@ -40,7 +40,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldMessage:
     """A message that was emitted and waits for its trial."""
 
     spout: Any
@@ -50,34 +50,34 @@ class Held:
     since: float
 
 
-class Docket:
+class Quarantine:
     """The suspects of one worker. After `trial_secs`, a trial no longer delays the next one."""
 
     def __init__(self, trial_secs: float) -> None:
         self.kills: dict[int, int] = {}  # by the message's key
         self.unknown = False  # any message of a spout here may have been in hand once more
-        self.held: deque[Held] = deque()
+        self.held: deque[HeldMessage] = deque()
         self.trial: int | None = None  # the key of the message on trial
         self._trial_secs = trial_secs
         self._trial_ends = 0.0
-        self._word_due: float | None = None  # not None while a loss is not explained
-        self._open_until: float | None = None
+        self._report_due: float | None = None  # not None while a loss is not explained
+        self._active_until: float | None = None
 
     @property
-    def is_open(self) -> bool:
-        return self._open_until is not None
+    def is_active(self) -> bool:
+        return self._active_until is not None
 
     # -- what happened --
 
     def lost(self, now: float) -> None:
         """A worker was lost; the messages that it had in hand are not known yet."""
-        self._word_due = now + WORD_SECS
-        self._open(now, LOSS_OPEN_SECS)
+        self._report_due = now + REPORT_SECS
+        self._extend(now, LOSS_ACTIVE_SECS)
 
-    def word_came(self, now: float) -> None:
+    def report_arrived(self, now: float) -> None:
         """The messages that a lost worker had in hand are known now."""
-        self._word_due = None
-        self._open(now)
+        self._report_due = None
+        self._extend(now)
 
     def killed(self, key: int, now: float) -> int:
         """The message was in hand at an unexpected exit. Returns at how many so far."""
@@ -85,17 +85,17 @@ class Docket:
         if len(self.kills) >= SUSPECTS_MAX:
             del self.kills[next(iter(self.kills))]
         self.kills[key] = kills
-        self._open(now)
+        self._extend(now)
         return self.count(key)
 
-    def _open(self, now: float, secs: float = OPEN_SECS) -> None:
-        self._open_until = max(self._open_until or 0.0, now + secs)
+    def _extend(self, now: float, secs: float = ACTIVE_SECS) -> None:
+        self._active_until = max(self._active_until or 0.0, now + secs)
 
-    def close_when_due(self, now: float) -> bool:
+    def end_when_due(self, now: float) -> bool:
         """True when suspicion has just ended."""
-        if self._open_until is None or now < self._open_until or self.held:
+        if self._active_until is None or now < self._active_until or self.held:
             return False
-        self._open_until = self._word_due = self.trial = None
+        self._active_until = self._report_due = self.trial = None
         self.kills.clear()
         self.unknown = False
         return True
@@ -111,20 +111,20 @@ class Docket:
     def judge(self, key: int, limit: int) -> Verdict:
         if key not in self.kills:
             return Verdict.FREE
-        if self._word_due is None and self.count(key) >= limit:
+        if self._report_due is None and self.count(key) >= limit:
             return Verdict.CONDEMNED
         return Verdict.HELD if len(self.held) < HELD_MAX else Verdict.FREE
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: HeldMessage) -> None:
         self.held.append(held)
 
-    def next(self, now: float) -> tuple[Held, Verdict] | None:
+    def next(self, now: float) -> tuple[HeldMessage, Verdict] | None:
         """A message that waits no longer: it is on trial now, condemned, or not a suspect any
         more."""
-        if self._word_due is not None:
-            if now < self._word_due:
+        if self._report_due is not None:
+            if now < self._report_due:
                 return None
-            self._word_due = None
+            self._report_due = None
         for _ in range(len(self.held)):
             held = self.held.popleft()
             verdict = self.judge(held.key, held.limit)

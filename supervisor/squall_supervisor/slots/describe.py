@@ -37,7 +37,7 @@ def is_trouble(step: Step) -> bool:
     ) and step.state not in (State.KILL, State.KILL_BLOB_UPDATE)
 
 
-def told_of(step: Step) -> tuple[str, str] | None:
+def history_event(step: Step) -> tuple[str, str] | None:
     """Event and text for the history of the slot's topology; None if this step is not recorded."""
     match step.event:
         case WorkerExited(status=status):

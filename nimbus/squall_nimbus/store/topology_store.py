@@ -110,7 +110,7 @@ async def _from_nowhere(keys: Collection[str]) -> None:
     """Fetch nothing, because there is no other Nimbus."""
 
 
-class Catalog:
+class TopologyStore:
     """The topologies whose code this Nimbus has. `ensure(keys)` fetches blobs from others."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A target (a task, here or elsewhere) is *closed* when it takes no more tuples. The tasks here that
 feed it are *blocked*, that is, not run, until it is open again. The caller must report every
-change: the gates only count.
+change: this class only counts.
 
 There is no deadlock: a blocked task waits for a target whose progress depends only on what *it*
 feeds, never on another task's credit or inbox. The caller leaves out feeds within one strongly
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 
-class Gates:
+class BlockedTasks:
     """Closed targets, and the tasks that wait for them."""
 
     def __init__(self, feeds: Mapping[int, Iterable[int]]) -> None:
@@ -24,20 +24,20 @@ class Gates:
         for task, targets in feeds.items():
             for target in set(targets):
                 self._feeders.setdefault(target, []).append(task)
-        self._waits: dict[int, int] = {}  # gated task -> closed targets that it feeds
+        self._waits: dict[int, int] = {}  # blocked task -> closed targets that it feeds
         self._closed: set[int] = set()
 
     @property
-    def gated(self) -> Mapping[int, int]:
+    def blocked(self) -> Mapping[int, int]:
         """The tasks that may not run (and how many targets each waits for)."""
         return self._waits
 
     @property
-    def closed(self) -> frozenset[int]:
+    def closed_targets(self) -> frozenset[int]:
         """The targets that take no more tuples."""
         return frozenset(self._closed)
 
-    def close(self, target: int) -> bool:
+    def close_target(self, target: int) -> bool:
         """Close a target, which takes no more tuples. True when it was open."""
         if target in self._closed:
             return False
@@ -46,7 +46,7 @@ class Gates:
             self._waits[task] = self._waits.get(task, 0) + 1
         return True
 
-    def open(self, target: int) -> bool:
+    def open_target(self, target: int) -> bool:
         """Open a target, which takes tuples again. True when it was closed."""
         if target not in self._closed:
             return False

@@ -27,7 +27,7 @@ class CallRefusedError(Exception):
     """An invalid call, such as one of a function without a name."""
 
 
-class Exchange:
+class RequestBroker:
     """The requests of one server. All methods are called on the running event loop."""
 
     def __init__(self, options: DrpcOptions, *, clock: Clock | None = None) -> None:
@@ -178,4 +178,4 @@ def _check_name(function: str) -> None:
         )
 
 
-__all__ = ["Batch", "BusyError", "CallRefusedError", "Exchange", "failure_exception"]
+__all__ = ["Batch", "BusyError", "CallRefusedError", "RequestBroker", "failure_exception"]

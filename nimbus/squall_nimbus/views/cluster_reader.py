@@ -12,10 +12,10 @@ from squall_common.cluster.values import Assignment, ErrorInfo, StormBase, Super
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import code_blob_key
-from squall_nimbus.all_topologies import read_storms
+from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.store import BlobNotFoundError
-from squall_nimbus.leader import LeaderDesk
-from squall_nimbus.store.catalog import Catalog, StoredTopology
+from squall_nimbus.leader import LeaderElector
+from squall_nimbus.store.topology_store import StoredTopology, TopologyStore
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.views import views
 from squall_nimbus.views.health import Slots
@@ -32,22 +32,22 @@ class Errors(enum.Enum):
     NONE = "none"
 
 
-class Reader:
+class ClusterReader:
     """Every call reads again; nothing is cached."""
 
     def __init__(
         self,
         state: ClusterState,
-        catalog: Catalog,
-        desk: LeaderDesk,
+        topology_store: TopologyStore,
+        leader_elector: LeaderElector,
         *,
         copies: Callable[[str], Awaitable[int]],
         clock: Clock,
     ) -> None:
         """`copies` returns how many Nimbus nodes have a blob."""
         self._state = state
-        self._catalog = catalog
-        self._desk = desk
+        self._topology_store = topology_store
+        self._leader_elector = leader_elector
         self._copies = copies
         self._clock = clock
 
@@ -56,7 +56,7 @@ class Reader:
         # An id is the name of one znode: anything else cannot be an id.
         base = None
         if topology_id and "/" not in topology_id and "\x00" not in topology_id:
-            base = await self._state.storm(topology_id)
+            base = await self._state.storm_base(topology_id)
         if base is None:
             raise TopologyNotAliveError(topology_id)
         return base
@@ -65,11 +65,11 @@ class Reader:
         """Return a live topology's code. Raises TopologyNotAliveError, and SquallError if this
         Nimbus does not have it."""
         await self.base(topology_id)
-        await self._catalog.have([topology_id], retry=True)
+        await self._topology_store.have([topology_id], retry=True)
         try:
-            return self._catalog.get(topology_id)
+            return self._topology_store.get(topology_id)
         except BlobNotFoundError:
-            await self._desk.require()  # another Nimbus has it: name that one
+            await self._leader_elector.require()  # another Nimbus has it: name that one
             raise SquallError(f"Nimbus does not have the code of {topology_id}") from None
 
     async def summary(self, topology_id: str) -> storm.TopologySummary:
@@ -79,7 +79,7 @@ class Reader:
 
     async def summaries(self) -> list[storm.TopologySummary]:
         """Return the summaries of all topologies, oldest first."""
-        return await self._summaries((await read_storms(self._state)).bases)
+        return await self._summaries((await read_topologies(self._state)).bases)
 
     async def _summaries(self, bases: Mapping[str, StormBase]) -> list[storm.TopologySummary]:
         """Assignments are read after `bases`, so that a topology that has just been assigned does
@@ -107,7 +107,7 @@ class Reader:
     ) -> TopologyView:
         stored = None
         try:
-            stored = self._catalog.get(topology_id)
+            stored = self._topology_store.get(topology_id)
         except (BlobNotFoundError, SquallError):
             pass
         now = int(self._clock.time())
@@ -177,7 +177,7 @@ class Reader:
 
     async def leader_summary(self) -> storm.NimbusSummary | None:
         """Return the leader, or None. One that has just won may not have announced itself yet."""
-        leader = await self._desk.leader(wait=True)
+        leader = await self._leader_elector.leader(wait=True)
         if leader is None:
             return None
         for summary in await self.nimbus_summaries():
@@ -188,7 +188,9 @@ class Reader:
 
     async def nimbus_summaries(self) -> list[storm.NimbusSummary]:
         """Return every Nimbus; the election itself says which one leads."""
-        leader, nimbuses = await asyncio.gather(self._desk.leader(), self._state.nimbuses())
+        leader, nimbuses = await asyncio.gather(
+            self._leader_elector.leader(), self._state.nimbuses()
+        )
         now = int(self._clock.time())
         return [
             storm.NimbusSummary(

@@ -14,7 +14,7 @@ neither runs for a session timeout costs a reading of ZooKeeper.
 from __future__ import annotations
 
 
-class Presence:
+class PauseDetector:
     """`seen` may be called from any thread, the rest from one. Times are `Clock.boottime`."""
 
     def __init__(self, away_secs_max: float, now: float) -> None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from squall_common.topology.prepared import PreparedTopology
 
 
-class StoredTopologyError(SquallError):
+class LocalizedTopologyError(SquallError):
     """The topology's code or configuration in stormdist cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTopology:
+class LocalizedTopology:
     """A topology as its workers run it."""
 
     prepared: PreparedTopology
@@ -32,31 +32,31 @@ class StoredTopology:
         return self.prepared.conf
 
 
-def load(stormdist: Path) -> StoredTopology:
-    """Read stormcode.ser and stormconf.ser. Raises StoredTopologyError."""
+def load(stormdist: Path) -> LocalizedTopology:
+    """Read stormcode.ser and stormconf.ser. Raises LocalizedTopologyError."""
     from squall_common.topology.prepared import prepare
 
     try:
         conf = (stormdist / "stormconf.ser").read_bytes()
         prepared = prepare((stormdist / "stormcode.ser").read_bytes(), conf)
     except (OSError, ValueError, KeyError, TypeError, SquallError) as error:
-        raise StoredTopologyError(
+        raise LocalizedTopologyError(
             f"the topology in {stormdist} cannot be read: {describe(error)}",
             hint="The supervisor downloads it again when the folder is removed.",
         ) from error
     environment = stormdist / "environment"
-    return StoredTopology(
+    return LocalizedTopology(
         prepared, stormdist / "code", environment if environment.is_dir() else None
     )
 
 
-def put_on_path(stored: StoredTopology) -> None:
+def put_on_path(localized: LocalizedTopology) -> None:
     """Make the modules of the unpacked package, the modules that it bundles, and its dependencies
     importable before all others, as a script's folder is for a script. Shell components find the
     dependencies, too."""
     from squall_common.packaging.package import import_paths, offer_to_children
 
-    first = import_paths(stored.code_dir, stored.environment)
+    first = import_paths(localized.code_dir, localized.environment)
     sys.path[:] = [*first, *(path for path in sys.path if path not in first)]
-    if stored.environment is not None:
-        offer_to_children(stored.environment)
+    if localized.environment is not None:
+        offer_to_children(localized.environment)

@@ -28,14 +28,14 @@ async def test_sampling_is_refused_if_it_could_have_no_effect(nimbus, topology_i
     plain = await nimbus.submit("plain")
     with pytest.raises(ThriftApplicationError, match=r"no event logger(.|\n)*topology.eventlogger"):
         await nimbus.call("debug", "plain", "", True, 10.0)
-    assert (await nimbus.state.storm(plain)).component_debug == {}
+    assert (await nimbus.state.storm_base(plain)).component_debug == {}
     await nimbus.call("debug", "plain", "", False, 10.0)  # it is off: no untruth
 
 
 async def test_sampling_is_stored_for_a_component_and_for_the_topology(nimbus, topology_id) -> None:
     await nimbus.call("debug", "wordcount", "count", True, 25.0)
     await nimbus.call("debug", "wordcount", "", True, 5.0)
-    assert (await nimbus.state.storm(topology_id)).component_debug == {
+    assert (await nimbus.state.storm_base(topology_id)).component_debug == {
         "count": DebugOptions(True, 25.0),
         topology_id: DebugOptions(True, 5.0),
     }
@@ -44,7 +44,7 @@ async def test_sampling_is_stored_for_a_component_and_for_the_topology(nimbus, t
     page = await nimbus.call("getComponentPageInfo", topology_id, "count", "600", False)
     assert page.debug_options == storm.DebugOptions(enable=True, samplingpct=25.0)
     await nimbus.call("deactivate", "wordcount")
-    assert len((await nimbus.state.storm(topology_id)).component_debug) == 2
+    assert len((await nimbus.state.storm_base(topology_id)).component_debug) == 2
     with pytest.raises(ThriftApplicationError, match="not between 0 and 100"):
         await nimbus.call("debug", "wordcount", "", True, 101.0)
 
@@ -155,5 +155,5 @@ async def test_metrics_are_kept_and_bounded(nimbus, topology_id) -> None:
     await nimbus.call("processWorkerMetrics", metrics("nobody-1-1", 5))
     assert nimbus.nimbus.metrics.points("nobody-1-1") == []
     await nimbus.call("killTopologyWithOpts", "wordcount", storm.KillOptions(wait_secs=0))
-    nimbus.nimbus.metrics.keep(await nimbus.state.storms())
+    nimbus.nimbus.metrics.keep(await nimbus.state.topology_ids())
     assert nimbus.nimbus.metrics.points(topology_id) == []
