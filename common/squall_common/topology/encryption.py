@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.errors import ConfigError
 from squall_common.security.curve import CURVE
 
 
 def has_key(topology_conf: Mapping[str, Any]) -> bool:
     """Whether a topology with this stored configuration was given a key. One that was submitted to
-    a Nimbus that did not know keys does not even have the option."""
-    options = TopologyOptions.read(topology_conf)
-    return CURVE in topology_conf and options.storm_messaging_curve is not False
+    a Nimbus that did not know keys does not even have the option. Never raises: whatever else is
+    wrong with the configuration, and a value that cannot be read asks for a key."""
+    own = {key: value for key, value in topology_conf.items() if key == CURVE}
+    try:
+        return bool(own) and TopologyOptions.read(own).storm_messaging_curve is not False
+    except ConfigError:
+        return True
 
 
 def encrypts(topology_conf: Mapping[str, Any]) -> bool:

@@ -73,7 +73,8 @@ class Environments:
         """The environment of these dependencies, built if it does not exist. It stays while the
         lease is held; a topology that links to it keeps it from then on. Raises PackageError for a
         wheel that is damaged or not a dependency, BlobError, OSError."""
-        key = self.key_of(dependencies)
+        # In a thread: the first call imports what it takes to read wheels.
+        key = await asyncio.to_thread(self.key_of, dependencies)
         lease = Lease(self, key)
         try:
             async with self._locks.setdefault(key, asyncio.Lock()):

@@ -19,3 +19,15 @@ def test_a_worker_encrypts_wherever_it_is_bound_unless_it_is_turned_off(
     conf = {} if mode is None else {CURVE: mode}
     assert encrypts(conf) is expected
     assert has_key(conf) is expected
+
+
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        ({CURVE: "perhaps"}, True),
+        ({CURVE: False, "topology.worker.timeout.secs": 10**400}, False),
+        ({"topology.worker.timeout.secs": 10**400}, False),
+    ],
+)
+def test_a_damaged_configuration_raises_nothing(conf: dict[str, object], expected: bool) -> None:
+    assert has_key(conf) is expected
