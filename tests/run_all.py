@@ -81,9 +81,9 @@ STAGES = (
         ),
         5,
     ),
-    Stage("types", ((sys.executable, "-m", "mypy"),), 35),
-    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 110),
-    Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 75),
+    Stage("types", ((sys.executable, "-m", "mypy"),), 30),
+    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 185),
+    Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 70),
     # What the compiled core replaces, once more in Python.
     Stage(
         "pure",
@@ -94,7 +94,7 @@ STAGES = (
                 *_pytest("-q", "-n", "2", *ENGINE_TESTS),
             ),
         ),
-        45,
+        55,
     ),
     Stage(
         "simulation",
@@ -106,27 +106,27 @@ STAGES = (
                 *_pytest("-q", "-n", "2", "tests/simulation", again=False),
             ),
         ),
-        220,
+        260,
     ),
     # Four at a time: they wait for other processes much of the time.
     Stage(
         "integration",
         (_pytest("-q", *_BY_FILE, "-n", "4", "--durations=10", "tests/integration"),),
-        410,
+        500,
     ),
     Stage(
         "conformance",
         (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/conformance"),),
-        70,
+        65,
     ),
-    Stage("install", (_pytest("-q", "--durations=10", "tests/install"),), 115),
+    Stage("install", (_pytest("-q", "--durations=10", "tests/install"),), 110),
     # A Spark session for each of two processes: it waits often enough.
-    Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 175),
+    Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 210),
     # Two files at a time: one whole cluster, and beside its first part the small ones.
     Stage(
         "chaos",
         (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/chaos", again=False),),
-        375,
+        420,
     ),
     Stage("compose", (_pytest("-v", "-s", "tests/compose"),), 285),
 )
