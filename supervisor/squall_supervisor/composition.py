@@ -81,7 +81,7 @@ async def build_supervisor(
     state = await asyncio.to_thread(_load_state, settings, clock)
     saved_state = SavedState(LocalStateFile(settings.state_file), state, tasks)
     last_known = await asyncio.to_thread(_last_known, settings, cluster, clock, machine, tasks)
-    await asyncio.to_thread(saved_state.save_now)
+    await asyncio.to_thread(_save_first, saved_state, settings.state_file)
     errors = TopologyErrors(cluster, settings.hostname, clock, tasks)
     localizer = _build_localizer(settings, blobs, clock, errors, state.supervisor_id)
     await asyncio.to_thread(localizer.prepare)
@@ -221,6 +221,17 @@ def _load_state(settings: SupervisorSettings, clock: Clock) -> LocalState:
     if settings.supervisor_id is not None:
         state = replace(state, supervisor_id=settings.supervisor_id)
     return state
+
+
+def _save_first(saved_state: SavedState, file: Path) -> None:
+    """Write the local state. Raises OSError if there is no file yet, since this node's id would be
+    lost; otherwise a supervisor can take over the workers that run, whatever the disk does."""
+    try:
+        saved_state.save_now()
+    except OSError as error:
+        if not file.exists():
+            raise
+        log.error("local_state_not_written", path=file, error=error)
 
 
 def _recovered(settings: SupervisorSettings, epoch_secs: float) -> LocalState:

@@ -283,7 +283,7 @@ class Supervisor:
             hostname=settings.hostname,
             assignment_id=self.id,
             used_ports=self._slots.used_ports,
-            meta=settings.ports,
+            meta=self._slots.offered_ports,
             scheduler_meta={
                 **settings.scheduler_meta,
                 META_KEY: self._blobs.sealing_key,

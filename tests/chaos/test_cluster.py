@@ -410,7 +410,7 @@ def test_a_disk_is_full(cluster: NetCluster, report: Report) -> None:
     """Its workers die, and so does its supervisor, while nothing can be written: work goes on,
     there or elsewhere, and nobody has to tidy up after."""
     with load(cluster, report, "full disk") as ledger:
-        with cluster.full_disk():
+        with cluster.full_disk() as fill:
             kills = len(cluster.worker_processes(SMALL_DISK))
             ledger.watch(WATCHED)
             for pid in cluster.worker_processes(SMALL_DISK):
@@ -424,9 +424,21 @@ def test_a_disk_is_full(cluster: NetCluster, report: Report) -> None:
             took = ledger.wait_watched(RECOVERY_SECS_MAX)
             report.recovered("full disk, supervisor SIGKILL", took, kills=1)
         cluster.heal()
+        cluster.wait_workers(WORKERS)
+        with cluster.full_disk() as fill:
+            # Now not even what they leave is free for those after them.
+            kills = len(cluster.worker_processes(SMALL_DISK))
+            ledger.watch(WATCHED)
+            for pid in cluster.worker_processes(SMALL_DISK):
+                signal_worker(pid, signal.SIGKILL)
+
+            def moved() -> bool:
+                fill()
+                return ledger.watched_are_done()
+
+            wait_for("the work to move", moved, RECOVERY_SECS_MAX, 0.01)
+            report.recovered("full disk, moved", ledger.wait_watched(1.0), kills=kills)
         # It takes work again.
-        cluster.call("rebalance", "ledger", thrift.RebalanceOptions(wait_secs=0, num_workers=5))
-        cluster.call("rebalance", "ledger", thrift.RebalanceOptions(wait_secs=0, num_workers=6))
         cluster.wait_workers(WORKERS)
         ledger.watch(WATCHED)
         ledger.wait_watched(RECOVERY_SECS_MAX)

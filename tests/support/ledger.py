@@ -170,6 +170,11 @@ class Ledger:
                     )
             return time.monotonic() - self._watched_from
 
+    def watched_are_done(self) -> bool:
+        """Whether the lines of `watch` are all acked."""
+        with self._change:
+            return not self._to_watch and not self._watched
+
     def _note_pause(self) -> None:
         now = time.monotonic()
         self._pause_max_secs = max(self._pause_max_secs, now - self._acked_at)

@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -218,14 +218,19 @@ class NetCluster:
         self.heal()
 
     @contextlib.contextmanager
-    def full_disk(self) -> Iterator[None]:
-        """No byte is left on SMALL_DISK while the block runs."""
+    def full_disk(self) -> Iterator[Callable[[], None]]:
+        """No byte is left on SMALL_DISK when the block begins, nor after a call of what it gets:
+        for what was deleted meanwhile."""
         filler = self._small / "filler"
-        try:
-            with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+
+        def fill() -> None:
+            with filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
                 while file.write(bytes(4096)):
                     assert filler.stat().st_size <= SMALL_DISK_BYTES
-            yield
+
+        try:
+            fill()
+            yield fill
         finally:
             filler.unlink(missing_ok=True)
 

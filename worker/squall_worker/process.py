@@ -352,6 +352,10 @@ class Worker:
             before = Before.read(self.spec.before_file)
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("end_before_not_known", error=error)
+        # It is large; if this worker ends before it has a record of its own, its supervisor still
+        # has what it was given.
+        with contextlib.suppress(OSError):
+            self.spec.before_file.unlink(missing_ok=True)
         try:
             return InHand.at(self.spec.in_hand_file), before
         except OSError as error:

@@ -80,7 +80,7 @@ def start_worker(
     what it starts from without ZooKeeper. Blocks for some fsyncs: call it in a thread.
 
     Raises OSError if any step fails (a full disk, no more processes ...); nothing of the worker is
-    left then.
+    left then. A worker starts without `before` and `last_known` if the disk has no room for them.
     """
     worker_dir = spec.worker_dir
     launch_file = worker_dir / LAUNCH_FILE
@@ -96,13 +96,12 @@ def start_worker(
             link_blobs(worker_dir)
         if key_file is not None:
             write_atomic(spec.key_file, key_file.read_bytes(), mode=0o600)
-        if before is not None:
-            spec.before_file.write_bytes(before)
-        if last_known is not None:
-            spec.last_known_file.write_bytes(last_known)
-            spec.last_known_file.chmod(0o600)
         spec.write(launch_file)
         record.write(worker_dir)
+        # Last, and only if there is room: on a full disk a worker that starts matters more.
+        for file, data in ((spec.last_known_file, last_known), (spec.before_file, before)):
+            if data is not None:
+                _write_if_possible(file, data)
         if confinement.user is not None:
             give_away(worker_dir, confinement.user, keep=_OURS)
         process = machine.start(spec, command(spec, launch_file), environment, confinement)
@@ -116,3 +115,12 @@ def start_worker(
         # It is running; the next supervisor finds it by its arguments.
         log.error("worker_record_not_written", worker_id=spec.worker_id, error=error)
     return process
+
+
+def _write_if_possible(file: Path, data: bytes) -> None:
+    try:
+        file.touch(mode=0o600)
+        file.write_bytes(data)
+    except OSError as error:
+        log.warning("launch_file_left_out", path=file, error=error)
+        file.unlink(missing_ok=True)

@@ -3,12 +3,13 @@
 The file is written in a thread, one write at a time, always with the latest state. Nothing waits
 for it: a launch needs no write for its number (numbers are reserved by the hundred), and what a
 port is to run is also in ZooKeeper. So a full disk does not stop any worker; the write is tried
-again.
+again. Only when the reserved numbers are used up are there no launches until it succeeds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,12 +23,14 @@ log = get_logger(__name__)
 
 
 class SavedState:
-    """Owns the local state. Call `save_now` once at the start to make the first numbers safe."""
+    """Owns the local state. Call `save_now` once at the start to reserve the first numbers."""
 
     def __init__(self, file: LocalStateFile, state: LocalState, tasks: BackgroundTasks) -> None:
         self._file = file
         self._tasks = tasks
         self._last_launch = state.launches_reserved
+        self._reserved = state.launches_reserved  # in the file
+        self._error: OSError | None = None  # of the last write
         self._state = replace(
             state,
             launches_reserved=state.launches_reserved + LAUNCHES_RESERVED,
@@ -41,7 +44,11 @@ class SavedState:
         return self._state
 
     def next(self) -> int:
-        """A launch number that no worker of this node has had before."""
+        """A launch number that no worker of this node has had before. Raises OSError if none is
+        left because the file cannot be written."""
+        if self._last_launch >= self._reserved:
+            self.save()
+            raise self._error or OSError(errno.EAGAIN, "no launch number is reserved yet")
         self._last_launch += 1
         left = self._state.launches_reserved - self._last_launch
         if left < LAUNCHES_RESERVED // 2:
@@ -61,7 +68,7 @@ class SavedState:
     def save_now(self) -> None:
         """Write the file, if it is out of date. Raises OSError."""
         if self._dirty:
-            self._file.save(self._state)
+            self._write(self._state)
             self._dirty = False
 
     def save(self) -> None:
@@ -79,11 +86,19 @@ class SavedState:
         self._dirty = True
         self.save()
 
+    def _write(self, state: LocalState) -> None:
+        try:
+            self._file.save(state)
+        except OSError as error:
+            self._error = error
+            raise
+        self._reserved, self._error = state.launches_reserved, None
+
     async def _save(self) -> None:
         try:
             while self._dirty:
                 self._dirty = False
-                await asyncio.to_thread(self._file.save, self._state)
+                await asyncio.to_thread(self._write, self._state)
         except OSError as error:
             self._dirty = True
             log.error("local_state_not_written", path=self._file.path, error=error)

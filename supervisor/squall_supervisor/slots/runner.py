@@ -31,6 +31,7 @@ from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.records.worker_dir import remove_worker_dir
 from squall_supervisor.records.worker_record import WorkerRecord
 from squall_supervisor.slots.describe import history_event, is_trouble
+from squall_supervisor.slots.disk_room import DiskRoom
 from squall_supervisor.slots.slot import Slot, Step
 from squall_supervisor.slots.table import (
     BlobsChanged,
@@ -99,6 +100,7 @@ class SlotRunner:
         self,
         port: int,
         node: Node,
+        disk_room: DiskRoom,
         *,
         changed: Callable[[], None],
         wait_released: Callable[[str], Awaitable[None]],
@@ -108,6 +110,7 @@ class SlotRunner:
         self.incarnation: Incarnation | None = None  # of the present worker
         self.limits: WorkerLimits = NO_LIMITS  # of the present worker
         self._node = node
+        self._disk_room = disk_room
         self._changed = changed
         self._wait_released = wait_released
         self._localizing: asyncio.Task[Any] | None = None
@@ -261,6 +264,7 @@ class SlotRunner:
             try:
                 await fetch
             except LocalizeError as error:
+                self._disk_room.failed(self.port, error)
                 self._localizing = None
                 self._feed(BlobsFailed(str(error)))
             except Exception as error:  # a bug of ours; the other slots go on
@@ -292,8 +296,10 @@ class SlotRunner:
             request = LaunchRequest(node, self.port, assignment, topology, number, before)
             self._stderr_begin = size_of(self._stderr(assignment.topology_id))
             process = await asyncio.to_thread(start, request)
-        except LaunchError as error:
-            self._launch_failed(assignment, str(error))
+        except (LaunchError, OSError) as error:
+            self._disk_room.failed(self.port, error)
+            why = str(error) if isinstance(error, LaunchError) else describe(error)
+            self._launch_failed(assignment, why)
             return
         except Exception as error:  # a problem of this topology; the other slots go on
             self._log_unexpected("worker_not_launched", error)
@@ -302,6 +308,7 @@ class SlotRunner:
         if self._closed:
             process.close()
             return
+        self._disk_room.launched(self.port)
         record = process.record
         assert record is not None, "this supervisor launched it"
         self.process, self.incarnation, self.limits = process, record.incarnation, record.limits

@@ -15,6 +15,7 @@ from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.records.worker_record import WorkerRecord
 from squall_supervisor.slots.adoption import FoundWorker, plan_adoption
 from squall_supervisor.slots.discovery import find_workers, open_found, remove_left
+from squall_supervisor.slots.disk_room import DiskRoom
 from squall_supervisor.slots.reports import report_of
 from squall_supervisor.slots.runner import SlotRunner
 from squall_supervisor.slots.table import State
@@ -29,15 +30,31 @@ class Slots:
         self._node = node
         self._changed = changed
         self._something_changed = asyncio.Event()
+        settings = node.settings
+        self._disk_room = DiskRoom(
+            (settings.workers_dir, settings.artifacts_dir), node.tasks, changed=self._on_change
+        )
         self.runners = {
-            port: SlotRunner(port, node, changed=self._on_change, wait_released=self._wait_released)
-            for port in node.settings.ports
+            port: SlotRunner(
+                port,
+                node,
+                self._disk_room,
+                changed=self._on_change,
+                wait_released=self._wait_released,
+            )
+            for port in settings.ports
         }
 
     @property
     def used_ports(self) -> tuple[int, ...]:
         """The ports on which a worker is running."""
         return tuple(port for port, runner in self.runners.items() if runner.process is not None)
+
+    @property
+    def offered_ports(self) -> tuple[int, ...]:
+        """The ports that Nimbus may use: all of them unless the disk is full."""
+        idle = [port for port, runner in self.runners.items() if runner.slot.wanted is None]
+        return self._disk_room.offered(self._node.settings.ports, idle)
 
     def reports(self) -> dict[int, SlotReport]:
         """The state of each port that is to run something."""
