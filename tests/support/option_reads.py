@@ -15,11 +15,6 @@ CODE = (
 )  # fmt: skip
 # Reads and merges configurations, and so names keys.
 CONFIG = ROOT / "common" / "squall_common" / "config"
-# Leave out a stored value that is not valid, and go on without it.
-BY_KEY = (
-    ROOT / "supervisor" / "squall_supervisor" / "confine" / "limits.py",
-    ROOT / "supervisor" / "squall_supervisor" / "blobs" / "localizer.py",
-)
 
 # Thrift's structs have such a field as well.
 _ALSO_THRIFTS = {"storm_id"}
@@ -27,7 +22,7 @@ _KEY_OF = {option.field: option.key for option in OPTIONS.values()}
 
 
 def looks_up_by_key(path: Path) -> bool:
-    return any(path.is_relative_to(one) for one in (CONFIG, *BY_KEY))
+    return path.is_relative_to(CONFIG)
 
 
 def options_read(path: Path) -> set[str]:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon import fast_json
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.files import make_dirs, sync_dir, write_atomic
@@ -81,7 +82,9 @@ class LocalTopology:
     def blobs(self) -> list[BlobLink]:
         """The blobs that its workers find in their folders. Nimbus has checked the names; any that
         is invalid nevertheless is left out (CVE-2026-82427)."""
-        links, problems = parse_blob_map(self.conf.get("topology.blobstore.map"))
+        links, problems = parse_blob_map(
+            TopologyOptions.read_valid(self.conf).topology_blobstore_map
+        )
         for problem in problems:
             log.error("blob_left_out", topology_id=self.topology_id, problem=problem)
         return links

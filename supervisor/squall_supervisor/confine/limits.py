@@ -13,19 +13,16 @@ row is drained and restarted; one over twice the limit is killed at the first lo
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from squall_common.topology.model import Executor, Topology
+from squall_common.config.options.typed import TopologyOptions
+from squall_common.topology.model import Executor
 from squall_common.topology.prepared import PreparedTopology
 
 MIB = 1024 * 1024
 
 _ON_HEAP = "topology.component.resources.onheap.memory.mb"
-_OFF_HEAP = "topology.component.resources.offheap.memory.mb"
-_CPU = "topology.component.cpu.pcore.percent"
 _OF_WORKER = "topology.worker.max.heap.size.mb"
 _OF_NODE = "worker.heap.memory.mb"
 
@@ -43,54 +40,68 @@ class WorkerLimits:
 NO_LIMITS = WorkerLimits()
 
 
+# Zero counts as not declared, for a component as for a topology.
+_UNDECLARED = TopologyOptions(
+    topology_component_resources_onheap_memory_mb=0.0,
+    topology_component_resources_offheap_memory_mb=0.0,
+    topology_component_cpu_pcore_percent=0.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """What one task or executor of a component may use; `memory_itself` and `cpu_itself`: the
+    component declares it, not only the topology for all."""
+
+    memory_mb: float
+    cpu_percent: float
+    memory_itself: bool
+    cpu_itself: bool
+
+    @classmethod
+    def of(cls, own: TopologyOptions, shared: TopologyOptions) -> _Declared:
+        on_heap = own.topology_component_resources_onheap_memory_mb
+        off_heap = own.topology_component_resources_offheap_memory_mb
+        cpu = own.topology_component_cpu_pcore_percent
+        return cls(
+            memory_mb=(on_heap or shared.topology_component_resources_onheap_memory_mb)
+            + (off_heap or shared.topology_component_resources_offheap_memory_mb),
+            cpu_percent=cpu or shared.topology_component_cpu_pcore_percent,
+            memory_itself=on_heap > 0 or off_heap > 0,
+            cpu_itself=cpu > 0,
+        )
+
+
 def worker_limits(
     prepared: PreparedTopology | None,
-    conf: Mapping[str, Any],
+    options: TopologyOptions,
     executors: Iterable[Executor],
     *,
     node_memory_mb: float | None,
     cpu_percent_min: float = 0.0,
 ) -> WorkerLimits:
-    """The limits of a worker that runs these executors. `conf` is the topology's; without a
-    `prepared`, only the conf counts. A value that is not a positive number counts as not declared:
-    Nimbus has already refused it, and a worker that cannot be limited still has to run."""
-    memory, key = _positive(conf.get(_OF_WORKER)), _OF_WORKER
+    """The limits of a worker that runs these executors. `options` are the topology's; without a
+    `prepared`, only they count."""
+    memory, key = options.topology_worker_max_heap_size_mb, _OF_WORKER
     cpu = None
     if prepared is not None:
-        topology, tasks = prepared.topology, prepared.task_to_component
+        declared = {
+            # Of the system's own components, other options may be invalid.
+            name: _Declared.of(TopologyOptions.read_valid(one.conf, over=_UNDECLARED), options)
+            for name, one in prepared.topology.components.items()
+        }
+        tasks = prepared.task_to_component
         ranges = list(executors)
-        if memory is None and any(
-            _positive(component.conf.get(name))
-            for component in topology.components.values()
-            for name in (_ON_HEAP, _OFF_HEAP)
-        ):
+        if not memory and any(one.memory_itself for one in declared.values()):
             ours = (tasks[task] for executor in ranges for task in executor.tasks if task in tasks)
-            memory, key = sum(_memory_of_task(topology, conf, one) for one in ours), _ON_HEAP
-        if any(_positive(component.conf.get(_CPU)) for component in topology.components.values()):
+            memory, key = sum(declared[one].memory_mb for one in ours), _ON_HEAP
+        if any(one.cpu_itself for one in declared.values()):
             firsts = (tasks[one.task_start] for one in ranges if one.task_start in tasks)
-            cpu = sum(_declared(topology, conf, one, _CPU) for one in firsts)
+            cpu = sum(declared[one].cpu_percent for one in firsts)
             cpu = max(cpu, cpu_percent_min) or None
     if not memory:
         memory, key = node_memory_mb, _OF_NODE
     return WorkerLimits(memory or None, key if memory else "", cpu)
-
-
-def _memory_of_task(topology: Topology, conf: Mapping[str, Any], component_id: str) -> float:
-    return _declared(topology, conf, component_id, _ON_HEAP) + _declared(
-        topology, conf, component_id, _OFF_HEAP
-    )
-
-
-def _declared(topology: Topology, conf: Mapping[str, Any], component_id: str, key: str) -> float:
-    component = topology.components.get(component_id)
-    own = None if component is None else _positive(component.conf.get(key))
-    return own if own is not None else _positive(conf.get(key)) or 0.0
-
-
-def _positive(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value > 0 else None
 
 
 class Verdict(enum.Enum):

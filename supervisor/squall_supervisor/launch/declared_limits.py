@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.topology.prepared import PreparedTopology, prepare
@@ -14,12 +15,16 @@ log = get_logger(__name__)
 
 
 def declared_limits(
-    topology: LocalTopology, assignment: PortAssignment, settings: SupervisorSettings
+    topology: LocalTopology,
+    options: TopologyOptions,
+    assignment: PortAssignment,
+    settings: SupervisorSettings,
 ) -> WorkerLimits:
-    """The limits of the worker that is to be launched. Reads the topology's code."""
+    """The limits of the worker that is to be launched; `options` are the topology's. Reads its
+    code."""
     return worker_limits(
         _structure(topology),
-        topology.conf,
+        options,
         assignment.executors,
         node_memory_mb=settings.worker_memory_mb,
         cpu_percent_min=settings.worker_cpu_percent_min,

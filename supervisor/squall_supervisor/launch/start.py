@@ -72,7 +72,7 @@ def _record(request: LaunchRequest, options: TopologyOptions) -> WorkerRecord:
         assignment=request.assignment,
         launch=request.number,
         timeout_secs=settings.worker_timeout_of(options),
-        limits=declared_limits(request.topology, request.assignment, settings),
+        limits=declared_limits(request.topology, options, request.assignment, settings),
     )
 
 

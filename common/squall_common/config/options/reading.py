@@ -28,25 +28,42 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         Raises ConfigError that lists all values of the wrong type or range, as `validate_conf`
         does; `where` begins each line.
         """
-        values: dict[str, Any] = {}
-        problems = []
-        for field, key, default, kind, null_is_a_value in _reads(cls):
-            value = conf.get(key)
-            # What Nimbus stores with a topology are mostly defaults: they need no check.
-            if value is default:
-                continue
-            if value is None:
-                if null_is_a_value and key in conf:
-                    values[field] = None
-            elif value == default and type(value) is type(default):
-                continue
-            elif kind.check(value):
-                values[field] = kind.freeze(kind.read(value))
-            else:
-                problems.append(f"{where}: {key} is {show_value(value)}; expected {kind.expected}")
+        values, problems = _values(cls, conf, where)
         if problems:
             raise ConfigError("\n".join(problems))
         return cls(**values)
+
+    @classmethod
+    def read_valid(cls, conf: Mapping[str, Any], *, over: Self | None = None) -> Self:
+        """The values of a configuration that may be damaged. A key that is missing, null or
+        invalid has the value of `over`; without it, its default."""
+        if over is None:
+            return cls(**_values(cls, conf)[0])
+        return msgspec.structs.replace(over, **_values(cls, conf, defaults_count=True)[0])
+
+
+def _values(
+    cls: type[Options], conf: Mapping[str, Any], where: str = "", *, defaults_count: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """By field, the values that a configuration sets (those that are the default only if
+    `defaults_count`), and a line for each that is invalid."""
+    values: dict[str, Any] = {}
+    problems = []
+    for field, key, default, kind, null_is_a_value in _reads(cls):
+        value = conf.get(key)
+        # What Nimbus stores with a topology are mostly defaults: they need no check.
+        if value is default and not defaults_count:
+            continue
+        if value is None:
+            if null_is_a_value and key in conf:
+                values[field] = None
+        elif value == default and type(value) is type(default) and not defaults_count:
+            continue
+        elif kind.check(value):
+            values[field] = kind.freeze(kind.read(value))
+        else:
+            problems.append(f"{where}: {key} is {show_value(value)}; expected {kind.expected}")
+    return values, problems
 
 
 class _Read(NamedTuple):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import Component, ComponentKind, Executor, ShellObject, Topology
 from squall_common.topology.prepared import prepare
 from squall_supervisor.confine.limits import MIB, MemoryGuard, Verdict, WorkerLimits, worker_limits
@@ -34,7 +35,7 @@ def limits(
     node.setdefault("node_memory_mb", None)
     merged = {**CONF, **(conf or {})}
     prepared = None if made is None else prepare(made, merged)
-    return worker_limits(prepared, merged, executors, **node)
+    return worker_limits(prepared, TopologyOptions.read(merged), executors, **node)
 
 
 def test_a_worker_without_declarations_has_no_limit() -> None:
@@ -61,10 +62,16 @@ def test_the_nodes_limit_applies_to_workers_without_declarations() -> None:
     assert limits(made, Executor(1, 1), node_memory_mb=300.0).memory_mb == 129
 
 
-@pytest.mark.parametrize("value", [0, -5, float("nan"), float("inf"), True, "512", None, [1]])
-def test_an_invalid_amount_counts_as_not_declared(value: object) -> None:
-    """Nor do a topology's components: with such a value it cannot be prepared."""
-    assert limits(None, Executor(1, 5), conf={OF_WORKER: value}) == WorkerLimits()
+def test_zero_counts_as_not_declared() -> None:
+    made = topology(bolt={ON_HEAP: 0, OFF_HEAP: 36, CPU: 0})
+    found = limits(made, Executor(1, 2), conf={ON_HEAP: 100.0})
+    assert (found.memory_mb, found.cpu_percent) == (2 * 136, None)
+    assert limits(topology(bolt={ON_HEAP: 0}), Executor(1, 2)) == WorkerLimits()
+
+
+def test_what_a_component_declares_counts_even_if_it_is_the_default() -> None:
+    made = topology(bolt={ON_HEAP: 128.0})
+    assert limits(made, Executor(1, 2), conf={ON_HEAP: 64.0}).memory_mb == 2 * 128
 
 
 def test_cpu_is_by_executor_and_has_a_minimum() -> None:

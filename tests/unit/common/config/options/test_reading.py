@@ -95,3 +95,16 @@ def test_true_is_not_taken_for_the_number_one():
 
 def test_keys_of_other_programs_are_passed_over():
     assert WorkerOptions.read({"ui.port": "x", "mine": {}}) == WorkerOptions()
+
+
+def test_invalid_values_of_a_damaged_configuration_count_as_missing():
+    conf = {"topology.workers": "many", "topology.acker.executors": 3}
+    assert TopologyOptions.read_valid(conf) == TopologyOptions(topology_acker_executors=3)
+
+
+def test_a_configuration_over_options_sets_its_values_even_if_they_are_the_default():
+    below = TopologyOptions(topology_workers=7, topology_acker_executors=2)
+    read = TopologyOptions.read_valid(
+        {"topology.workers": 1, "topology.acker.executors": "x"}, over=below
+    )
+    assert read == TopologyOptions(topology_workers=1, topology_acker_executors=2)
