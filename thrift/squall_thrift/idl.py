@@ -1,7 +1,8 @@
-"""Loads and completes the interface file: structs by value, enums as enums, services as tables.
+"""Loads and completes an interface file: structs by value, enums as enums, services as tables.
 
-thriftpy2 parses `storm.thrift` into classes. They lack three things, which are added here, to the
-classes of this one load (other loads of the same file are not touched):
+thriftpy2 parses `storm.thrift` into classes (beforehand: see `parsed`). They lack three things,
+which are added here, to the classes of this one load (other loads of the same file are not
+touched):
 
 - a struct hashes and compares by its declared fields, so that it can be the key of a map
   (GlobalStreamId, ExecutorInfo, NodeInfo). A struct that is a key must not be changed;
@@ -24,7 +25,7 @@ from typing import Any
 import thriftpy2
 from thriftpy2.thrift import TType
 
-from squall_thrift import wire
+from squall_thrift import parsed, wire
 
 INTERFACE_FILE = Path(__file__).with_name("storm.thrift")
 
@@ -146,15 +147,25 @@ class Interface:
     services: Mapping[str, Service]
 
 
-def load(path: Path = INTERFACE_FILE, module: str = "squall_thrift.storm") -> Interface:
+def load(path: Path, module: str) -> Interface:
     """Load an interface file; its classes get `module` as their module."""
+    return _Loader(parse(path, module).__thrift_meta__, module).interface()
+
+
+def load_parsed(data: parsed.Parsed, module: str) -> Interface:
+    """Load an interface file that was parsed before."""
+    return _Loader(parsed.classes(data), module).interface()
+
+
+def parse(path: Path, module: str) -> ModuleType:
+    """What thriftpy2 makes of an interface file."""
     loaded: ModuleType = thriftpy2.load(str(path), module_name=module.replace(".", "_") + "_thrift")
-    return _Loader(loaded, module).interface()
+    return loaded
 
 
 class _Loader:
-    def __init__(self, loaded: ModuleType, module: str) -> None:
-        self._meta: dict[str, list[Any]] = loaded.__thrift_meta__
+    def __init__(self, meta: dict[str, list[Any]], module: str) -> None:
+        self._meta = meta
         self._module = module
         self._enums = {cls: self._enum(cls) for cls in self._meta["enums"]}
 
@@ -194,8 +205,6 @@ class _Loader:
         for name in cls.thrift_services:
             args = self._struct(getattr(cls, f"{name}_args"), Kind.STRUCT)
             result = self._struct(getattr(cls, f"{name}_result"), Kind.STRUCT)
-            if result.cls.oneway:
-                raise ValueError(f"{cls.__name__}.{name} is oneway, which is not supported")
             returns, throws = None, {}
             for field in result.fields:
                 if field.name == "success":

@@ -1,10 +1,14 @@
-"""Writes `storm.pyi`, the stub of `storm` for type checkers: `python -m squall_thrift.stubs`."""
+"""Writes what follows from `storm.thrift`: `python -m squall_thrift.stubs`.
+
+`storm_parsed.py` is what `storm` makes its classes from, `storm.pyi` is its stub for type checkers.
+"""
 
 from pathlib import Path
 
-from squall_thrift import idl, storm, wire
+from squall_thrift import idl, parsed, wire
 
 STUB_FILE = Path(__file__).with_name("storm.pyi")
+PARSED_FILE = Path(__file__).with_name("storm_parsed.py")
 
 _HEADER = '''\
 """Generated from storm.thrift by `python -m squall_thrift.stubs`: do not edit."""
@@ -15,6 +19,12 @@ from squall_thrift.idl import Interface, Service
 
 INTERFACE: Interface
 '''
+
+_PARSED_HEADER = """\
+# Generated from storm.thrift by `python -m squall_thrift.stubs`: do not edit.
+# ruff: noqa
+# fmt: off
+"""
 
 _SCALARS = {
     wire.BOOL: "bool", wire.BYTE: "int", wire.I16: "int", wire.I32: "int", wire.I64: "int",
@@ -76,5 +86,13 @@ def type_hint(type_: idl.Type, *, key: bool = False) -> str:
             return f"dict[{type_hint(map_key, key=True)}, {type_hint(value)}]"
 
 
+def parsed_text() -> str:
+    """Return the whole `storm_parsed.py`, from the interface file itself."""
+    loaded = idl.parse(idl.INTERFACE_FILE, "squall_thrift.storm")
+    return parsed.source_of(parsed.parsed_of(loaded), _PARSED_HEADER)
+
+
 if __name__ == "__main__":
-    STUB_FILE.write_text(stub_text(storm.INTERFACE), encoding="utf-8")
+    PARSED_FILE.write_text(parsed_text(), encoding="utf-8")
+    interface = idl.load(idl.INTERFACE_FILE, "squall_thrift.storm")
+    STUB_FILE.write_text(stub_text(interface), encoding="utf-8")

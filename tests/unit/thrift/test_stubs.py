@@ -1,6 +1,7 @@
 """The facade and its stub."""
 
 import enum
+import re
 
 from squall_thrift import idl, storm, stubs
 
@@ -8,6 +9,25 @@ from squall_thrift import idl, storm, stubs
 def test_stub_is_up_to_date() -> None:
     """If it is not, run `python -m squall_thrift.stubs`."""
     assert stubs.STUB_FILE.read_text(encoding="utf-8") == stubs.stub_text(storm.INTERFACE)
+
+
+def test_what_was_parsed_is_up_to_date() -> None:
+    """If it is not, run `python -m squall_thrift.stubs`."""
+    assert stubs.PARSED_FILE.read_text(encoding="utf-8") == stubs.parsed_text()
+
+
+def test_a_parsed_file_gives_the_same_interface_as_the_file_itself() -> None:
+    fresh = idl.load(idl.INTERFACE_FILE, "fresh")
+    assert _shown(fresh) == _shown(storm.INTERFACE)
+
+
+def _shown(interface: idl.Interface) -> list[str]:
+    """All that is declared; of classes, their names alone."""
+    declared = [*interface.structs.values(), *interface.services.values()]
+    return [
+        *(f"{name}: {list(cls)}" for name, cls in interface.enums.items()),
+        *(re.sub(r"<(class|enum) '[\w.]+\.(\w+)'>", r"\2", str(one)) for one in declared),
+    ]
 
 
 def test_every_declaration_is_in_the_module() -> None:
