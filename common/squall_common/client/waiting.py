@@ -10,15 +10,22 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from squall_common.client.nimbus import NimbusClient, run_nimbus
 from squall_common.cluster.slot_reports import Condition
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
+from squall_common.names import is_system_id
+
+if TYPE_CHECKING:
+    from squall_thrift.storm import ErrorInfo
 
 _POLL_SECS = 0.25
 # A worker reports why it ended a moment after its supervisor has noticed that it did.
 _ERROR_PATIENCE_SECS = 3.0
+# An error this much older than the newest one is of an earlier end.
+_SAME_STORY_SECS = 30
 
 # These do not pass by waiting.
 _FINAL = frozenset(
@@ -94,35 +101,59 @@ async def _look(nimbus: NimbusClient, name: str) -> Seen:
 
 
 async def _explained(nimbus: NimbusClient, name: str, error: NotRunningError) -> NotRunningError:
-    """The error with the topology's newest error in it, when there is one."""
+    """The error with the reason in it, when the topology has reported one."""
     crashed = any(word in error.message for word in _FINAL)
     deadline = time.monotonic() + (_ERROR_PATIENCE_SECS if crashed else 0.0)
     while True:
-        newest = await _newest_error(nimbus, name)
-        if newest is not None or time.monotonic() >= deadline:
+        found = reason_of(await _errors(nimbus, name))
+        if (found is not None and not found.of_system) or time.monotonic() >= deadline:
             break
         await asyncio.sleep(_POLL_SECS)
-    if newest is None:
+    if found is None:
         return error
-    return NotRunningError(f"{error.message}\n{newest}", hint=f"more: storm get-errors {name}")
+    return NotRunningError(f"{error.message}\n{found.text}", hint=f"more: storm get-errors {name}")
 
 
-async def _newest_error(nimbus: NimbusClient, name: str) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """An error of a topology. `text` begins with its component; `of_system`: it is the report of a
+    worker's end, not of what a component raised."""
+
+    time_secs: int
+    text: str
+    of_system: bool
+
+
+def reason_of(errors: Sequence[Reported]) -> Reported | None:
+    """The error that says best why a topology does not run: the newest that a component has raised
+    lately, since a worker's end only follows from it; otherwise the newest."""
+    if not errors:
+        return None
+    newest = max(one.time_secs for one in errors)
+    return max(
+        (one for one in errors if newest - one.time_secs <= _SAME_STORY_SECS),
+        key=lambda one: (not one.of_system, one.time_secs),
+    )
+
+
+async def _errors(nimbus: NimbusClient, name: str) -> list[Reported]:
+    """The newest error of each component."""
     from squall_thrift import storm
 
     options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ONE)
     try:
         info = await nimbus.call("getTopologyInfoByNameWithOpts", name, options)
     except storm.NotAliveException:
-        return None
-    found = [
-        (error.error_time_secs, component, error)
+        return []
+    return [
+        _reported(component, error)
         for component, errors in (info.errors or {}).items()
         for error in errors
     ]
-    if not found:
-        return None
-    _, component, error = max(found, key=lambda one: (one[0], one[1]))
+
+
+def _reported(component: str, error: ErrorInfo) -> Reported:
     lines = [line.strip() for line in error.error.strip().splitlines() if line.strip()]
     place = f" on {error.host}:{error.port}" if error.host and error.port else ""
-    return f"{component}{place}: {lines[-1] if lines else 'unknown error'}"
+    text = f"{component}{place}: {lines[-1] if lines else 'unknown error'}"
+    return Reported(error.error_time_secs, text, is_system_id(component))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall_common.client.waiting import NotRunningError, Seen, verdict
+from squall_common.client.waiting import NotRunningError, Reported, Seen, reason_of, verdict
 
 
 def test_every_task_runs() -> None:
@@ -32,3 +32,17 @@ def test_a_topology_that_is_killed_meanwhile_will_never_run() -> None:
 def test_a_nimbus_that_does_not_know_is_not_asked_again() -> None:
     with pytest.raises(NotRunningError, match="does not say"):
         verdict("words", Seen("ACTIVE", None), 0.0, 10.0)
+
+
+def test_the_reason_is_what_a_component_raised_rather_than_the_end_of_its_worker() -> None:
+    raised = Reported(100, "db: ValueError: no database here", of_system=False)
+    ended = Reported(101, "__system: worker ended unexpectedly", of_system=True)
+    assert reason_of([raised, ended]) is raised
+    assert reason_of([ended]) is ended
+    assert reason_of([]) is None
+
+
+def test_an_error_of_long_before_is_not_the_reason() -> None:
+    raised = Reported(100, "db: ValueError: no database here", of_system=False)
+    ended = Reported(500, "__system: worker ended unexpectedly", of_system=True)
+    assert reason_of([raised, ended]) is ended
