@@ -188,8 +188,10 @@ class EmbeddedEngine(Engine):
             spout.failed_ids = set()
 
     def failed_messages(self) -> int:
-        """How many messages have failed and were not acked after that, under the same id."""
-        return sum(len(spout.failed_ids or ()) for spout in self._spout_tasks())
+        """How many messages have failed and were not acked after that, under the same id, or are
+        dead letters that no bolt consumes."""
+        unconsumed = 0 if self.dead_letters is None else self.dead_letters.unconsumed.count
+        return unconsumed + sum(len(spout.failed_ids or ()) for spout in self._spout_tasks())
 
     def _spout_tasks(self) -> list[SpoutTask]:
         return [one.task for one in self.built if isinstance(one.task, SpoutTask)]

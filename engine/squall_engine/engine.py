@@ -166,7 +166,9 @@ class Engine:
         self._transport = transport
         self._exchange = Exchange(self.plan, codec, transport, self.reject, self._fail_lost)
         worker = settings.worker or str(settings.slot)
-        self.dead_letters = DeadLetters.of(self.plan, self._exchange, codec, self.options, worker)
+        self.dead_letters = DeadLetters.of(
+            self.plan, self._exchange, codec, self.options, worker, settings.log_dir
+        )
         self.in_hand = in_hand
         self.suspects: Suspects | None = None
         if in_hand is not None:

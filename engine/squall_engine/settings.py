@@ -31,6 +31,7 @@ class EngineSettings:
     times_calls: bool = False  # counts how long each call took, for the history
     code_dir: Path | None = None  # the unpacked package
     pid_dir: Path | None = None  # where shell components note their children
+    log_dir: Path | None = None  # for dead letters that no bolt consumes; None: only the log
     worker: str = ""  # host:port, named in reasons of failures; "": the slot
 
     @cached_property

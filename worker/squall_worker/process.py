@@ -328,6 +328,7 @@ class Worker:
             times_calls=self._history is not None,
             code_dir=localized.code_dir,
             pid_dir=self.spec.pid_dir,
+            log_dir=self.spec.artifacts_dir,
             worker=f"{self.spec.hostname}:{self.spec.port}",
         )
         callbacks = EngineCallbacks(

@@ -304,7 +304,7 @@ def system_topology(topology: Topology, options: TopologyOptions) -> Topology:
     if SYSTEM_COMPONENT in topology.components:
         return topology
     wanted = {s for c in topology.components.values() for s in c.inputs}
-    components = {i: _with_dead_letters(c, wanted) for i, c in topology.components.items()}
+    components = {i: _with_dead_letters(c, wanted, options) for i, c in topology.components.items()}
     ackers, eventloggers = num_ackers(options), num_eventloggers(options)
     if ackers:
         components = {i: _with_acking(c) for i, c in components.items()}
@@ -327,10 +327,16 @@ def system_topology(topology: Topology, options: TopologyOptions) -> Topology:
     )
 
 
-def _with_dead_letters(component: Component, wanted: Collection[GlobalStreamId]) -> Component:
-    """Declares a spout's stream of dead letters if a bolt consumes it. `wanted`: all inputs."""
-    stream = GlobalStreamId(component.id, DEAD_LETTER_STREAM)
-    if component.kind is not ComponentKind.SPOUT or stream not in wanted:
+def _with_dead_letters(
+    component: Component, wanted: Collection[GlobalStreamId], options: TopologyOptions
+) -> Component:
+    """Declares a spout's stream of dead letters if there can be any: a bolt consumes it, or replays
+    are limited. `wanted`: all inputs."""
+    if component.kind is not ComponentKind.SPOUT:
+        return component
+    own = options.read_valid(component.conf, over=options)
+    consumed = GlobalStreamId(component.id, DEAD_LETTER_STREAM) in wanted
+    if not consumed and own.topology_max_replays is None:
         return component
     return replace(component, streams={**component.streams, DEAD_LETTER_STREAM: _DEAD_LETTERS})
 

@@ -4,7 +4,8 @@ With `topology.max.replays` each spout task remembers the values of its messages
 often each failed. A message that fails once more than that is not failed to the spout again, but
 emitted as a *dead letter*. That is a message of its own: tracked by the same acker, and emitted
 again for as long as it fails. Only when it was processed is the spout notified, by `ack` of the
-message. So the source keeps a message until it, or its dead letter, took effect.
+message. So the source keeps a message until it, or its dead letter, took effect. A dead letter that
+no bolt consumes is written to a file (see `unconsumed`) before it is emitted, to nobody.
 
 The reason of a failure is known where it happened; an acker only reports that a tree failed. So the
 task that fails a tree *notes* the reason, and once a turn, before the fails leave, the notes go to
@@ -17,9 +18,11 @@ None of this exists while `topology.max.replays` is not set.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,6 +37,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
 from squall_common.topology.model import ComponentKind
+from squall_engine.acking.unconsumed import UnconsumedLetters, shown
 from squall_engine.core import UNANCHORED, Batch, Columns, PendingRoots, Tuple
 from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
 from squall_engine.core.sections import NOTES
@@ -144,10 +148,13 @@ class SpoutDeadLetters:
         pending: PendingRoots,
         timed_out: Reason,
         wake: Callable[[], None],
+        record: Callable[[Sequence[Any]], bool] | None = None,
     ) -> None:
         """`calls` are the spout's own. `wake` makes the engine take a turn after an emit, which it
-        would not notice for a spout on a thread."""
+        would not notice for a spout on a thread. `record` is called with each dead letter if no
+        bolt consumes them, and returns whether it is kept."""
         self._dead_letters = dead_letters
+        self._record = record
         self._limit = limit
         self._wake = wake
         self._calls = calls
@@ -235,6 +242,8 @@ class SpoutDeadLetters:
             message_id, list(values), stream, reason.text,
             reason.component, reason.task, reason.worker, failing.count - 1,
         ]  # fmt: skip
+        if self._record is not None and not self._record(row):
+            return False
         letter = DeadLetter(message_id, self._dead_letters.sendable(row))
         try:
             self._emit(letter)
@@ -242,6 +251,8 @@ class SpoutDeadLetters:
             log.error("dead_letter_not_made", message_id=message_id, error=error)
             return False
         self._failing.pop(message_id, None)
+        if self._record is not None:
+            return True
         log.warning(
             "dead_letter",
             message_id=message_id,
@@ -287,13 +298,16 @@ class DeadLetters:
         codec: ValueCodec,
         options: EngineOptions,
         worker: str,
+        folder: Path | None = None,
     ) -> None:
-        """`worker` is host:port, for reasons."""
+        """`worker` is host:port, for reasons. `folder` is for dead letters that no bolt
+        consumes."""
         self._plan = plan
         self._exchange = exchange
         self._codec = codec
         self._options = options
         self.worker = worker
+        self.unconsumed = UnconsumedLetters(folder)
         self.spouts: list[SpoutDeadLetters] = []
         self._noted: deque[tuple[Collection[int], Reason]] = deque()  # from any thread
         self._known: dict[int, Reason] = {}
@@ -306,33 +320,32 @@ class DeadLetters:
         codec: ValueCodec,
         options: EngineOptions,
         worker: str,
+        folder: Path | None = None,
     ) -> DeadLetters | None:
         """The notes of a worker; None when no spout of the topology counts failures."""
-        dead_letters = cls(plan, exchange, codec, options, worker)
-        counts = any(
+        dead_letters = cls(plan, exchange, codec, options, worker, folder)
+        if not any(
             dead_letters._limit_of(component) is not None for component in plan.topology.spouts
-        )
-        if options.topology.topology_max_replays is not None and not counts:
+        ):
+            return None
+        if not plan.acker_tasks:
             log.warning(
-                "max_replays_without_effect",
-                why=f"no bolt consumes the stream {DEAD_LETTER_STREAM} of a spout",
+                "max_replays_without_effect", why="without ackers (topology.acker.executors: 0)"
             )
-        return dead_letters if counts and plan.acker_tasks else None
+            return None
+        return dead_letters
 
     def _limit_of(self, component_id: str) -> int | None:
-        """`topology.max.replays` of a spout; None if unset, or if no bolt consumes its dead
-        letters: then its messages are replayed forever, as if there were no limit."""
+        """`topology.max.replays` of a spout; None if unset."""
         component = self._plan.topology.components[component_id]
-        limit = self._options.of(component_id).topology_max_replays
-        if limit is None or component.kind is not ComponentKind.SPOUT:
+        if component.kind is not ComponentKind.SPOUT:
             return None
-        if not self._plan.consumers_of(component_id, DEAD_LETTER_STREAM):
-            return None
-        return limit
+        return self._options.of(component_id).topology_max_replays
 
     def of_spout(
         self,
         component: str,
+        task: int,
         calls: SpoutCollector,
         pending: PendingRoots,
         wake: Callable[[], None],
@@ -343,7 +356,10 @@ class DeadLetters:
             return None
         secs = self._options.topology.topology_message_timeout_secs
         timed_out = Reason(f"timed out: neither ack nor fail within {secs:g} s")
-        found = SpoutDeadLetters(self, limit, calls, pending, timed_out, wake)
+        record = None
+        if not self._plan.consumers_of(component, DEAD_LETTER_STREAM):
+            record = functools.partial(self.unconsumed.record, component, task)
+        found = SpoutDeadLetters(self, limit, calls, pending, timed_out, wake, record)
         self.spouts.append(found)
         return found
 
@@ -437,12 +453,12 @@ def sendable(codec: ValueCodec, row: list[Any]) -> list[Any]:
     if fits(row):
         return row
     message_id, values, *rest = row
-    shown = [value if fits([value]) else _shown(value) for value in values]
-    if not fits([shown]):  # each fits, and together they do not
-        shown = [_shown(value) for value in values]
+    sent = [value if fits([value]) else shown(value, _VALUE_CHARS_MAX) for value in values]
+    if not fits([sent]):  # each fits, and together they do not
+        sent = [shown(value, _VALUE_CHARS_MAX) for value in values]
     if not fits([message_id]):
-        message_id = _shown(message_id)
-    return [message_id, shown, *rest]
+        message_id = shown(message_id, _VALUE_CHARS_MAX)
+    return [message_id, sent, *rest]
 
 
 class FailureRecorder:
@@ -547,12 +563,3 @@ def _put(kept: dict[Any, Any], key: Any, value: Any, size_max: int) -> None:
     if len(kept) >= size_max and key not in kept:
         del kept[next(iter(kept))]
     kept[key] = value
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception as error:
-        text = f"<{type(value).__name__}: its repr failed: {describe(error)}>"
-    cut = "" if len(text) <= _VALUE_CHARS_MAX else f"... ({len(text)} characters)"
-    return text[:_VALUE_CHARS_MAX].encode(errors="replace").decode() + cut

@@ -171,7 +171,7 @@ def _set_up(new: NewTask, spout: SpoutTask) -> None:
     spout.collector = spout.calls
     if host.dead_letters is not None:
         dead_letters = host.dead_letters.of_spout(
-            spout.component, spout.calls, spout.pending, host.wake
+            spout.component, spout.task, spout.calls, spout.pending, host.wake
         )
         if dead_letters is not None:
             spout.message_filter, spout.collector = dead_letters, dead_letters.recording()

@@ -74,7 +74,8 @@ OPTIONS = (
         COUNT,
         None,
         "How often a spout's message may be replayed. If it then fails again, it goes to the "
-        "spout's stream __dead_letter, if a bolt consumes that stream. null: no limit.",
+        "spout's stream __dead_letter, or to the file dead-letters.jsonl beside the worker's log "
+        "if no bolt consumes that stream. null: no limit.",
         scope=TOPOLOGY | COMPONENT,
         readers=WORKER,
         storm=OURS,

@@ -4,8 +4,10 @@ dead letter is delivered before its message ends; what a lost worker failed does
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -292,16 +294,68 @@ class RaisesOften(Bolt):
             raise ValueError("not yet")
 
 
-@pytest.mark.parametrize(("replays", "letters"), [(None, True), (0, False)])
-def test_without_a_limit_or_a_consumer_a_message_is_replayed_forever(
-    replays: int | None, letters: bool
-) -> None:
-    """Nobody would take its dead letter: it would be lost."""
-    with cluster(build(Source(1), RaisesOften(), letters=letters), replays, {}) as engines:
+def test_without_a_limit_a_message_is_replayed_forever() -> None:
+    with cluster(build(Source(1), RaisesOften()), None, {}) as engines:
         engines.run_until(all_done(1))
         assert LOG["fail"] == ["m0"] * 20
         assert "letter" not in LOG
         assert all(engine.dead_letters is None for engine in engines.engines)
+
+
+@pytest.mark.parametrize("source", [Source, BlockingSource])
+def test_a_dead_letter_that_no_bolt_consumes_goes_to_a_file(
+    source: type[Source], tmp_path: Path
+) -> None:
+    topology = build(source(10), Raises(), letters=False)
+    conf = {"topology.max.replays": 2, "topology.acker.executors": 1}
+    with EngineCluster(topology, 1, conf, settings={"log_dir": tmp_path}) as engines:
+        engines.run_until(all_done(10))
+        [engine] = engines.engines
+        assert sorted(LOG["fail"]) == ["m3", "m3", "m8", "m8"]
+        assert engine.failed_messages() == 2
+        [spout] = [one.task for one in engine.built if one.task.component == "source"]
+        emitted = {out.source.stream: out.emitted_total() for out in spout.outputs}
+        assert emitted == {"default": 14, "__dead_letter": 2}
+    lines = (tmp_path / "dead-letters.jsonl").read_text().splitlines()
+    found = sorted((json.loads(line) for line in lines), key=lambda one: one["values"])
+    assert [one["values"] for one in found] == [[3], [8]]
+    assert found[0]["message_id"] == "m3"
+    assert found[0]["reason"] == "ValueError: cannot bear 3"
+    assert (found[0]["spout"], found[0]["component"], found[0]["replays"]) == ("source", "work", 2)
+
+
+class Repairs(Source):
+    """Makes the missing folder at the fifth failure."""
+
+    def fail(self, msg_id: Any) -> None:
+        super().fail(msg_id)
+        assert msg_id not in LOG.get("ack", ())
+        if len(LOG["fail"]) == 5:
+            LOG["folder"][0].mkdir()
+
+
+def test_a_message_whose_dead_letter_cannot_be_written_is_replayed_until_it_can(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "logs"  # not there at first, as if the disk were broken
+    log("folder", folder)
+    builder = TopologyBuilder()
+    builder.spout("source", Repairs(4))
+    builder.bolt("work", Raises()).shuffle("source")
+    conf = {"topology.max.replays": 0, "topology.acker.executors": 1}
+    with EngineCluster(builder.build(), 1, conf, settings={"log_dir": folder}) as engines:
+        engines.run_until(all_done(4))
+    assert LOG["fail"] == ["m3"] * 5
+    [line] = (folder / "dead-letters.jsonl").read_text().splitlines()
+    assert json.loads(line)["values"] == [3]
+
+
+def test_without_ackers_there_are_no_dead_letters(caplog: pytest.LogCaptureFixture) -> None:
+    topology = build(Source(4), Raises(), letters=False)
+    conf = {"topology.max.replays": 0, "topology.acker.executors": 0}
+    with EngineCluster(topology, 1, conf) as engines:
+        engines.run_until(all_done(4))
+    assert "max_replays_without_effect" in caplog.text
 
 
 def test_failures_caused_by_a_lost_worker_do_not_count() -> None:
