@@ -18,6 +18,7 @@ from pathlib import Path
 
 from squall_cli.dependencies import DependencyOptions, prepare_dependencies
 from squall_cli.options import Settings
+from squall_cli.processes import end_with_parent
 from squall_common.config.options.typed import ClientOptions
 from squall_common.packaging.package import build_package
 
@@ -71,7 +72,8 @@ def run_entry(
         argv = [sys.executable, "-P", "-m", program, entry, *arguments]
         sys.stdout.flush()
         sys.stderr.flush()
-        child = subprocess.Popen(argv, env=child_environment)
+        # One left behind would go on submitting, or running a topology that nobody watches.
+        child = subprocess.Popen(argv, env=child_environment, preexec_fn=end_with_parent())
         status = wait_for_child(child)
     return 128 - status if status < 0 else status
 

@@ -7,6 +7,8 @@ import click
 from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, settings_options
 
+_TTL_SECS = 20
+
 
 @click.command("local", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
 @click.argument("package", type=click.Path(path_type=Path))
@@ -16,10 +18,14 @@ from squall_cli.options import Settings, settings_options
     "--local-ttl",
     "local_ttl_secs",
     type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
     metavar="SECS",
-    help="Stop the topology after this many seconds.",
+    help="Stop the topology after this many seconds: by default 20, and no limit with --reload.",
+)
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="Run the topology again whenever a Python, TOML or YAML file of PACKAGE changes, or "
+    "anything in its resources/; until Ctrl-C.",
 )
 @dependency_options
 @settings_options
@@ -28,7 +34,8 @@ def command(
     package: Path,
     entry: str,
     arguments: tuple[str, ...],
-    local_ttl_secs: int,
+    local_ttl_secs: int | None,
+    reload: bool,
     dependencies: DependencyOptions,
 ) -> int:
     """Run a topology in one process, without a cluster.
@@ -38,12 +45,23 @@ def command(
     """
     from squall_cli.entry import run_entry
 
-    return run_entry(
-        package,
-        entry,
-        arguments,
-        settings=settings,
-        mode="local",
-        dependencies=dependencies,
-        local_ttl_secs=local_ttl_secs,
-    )
+    if local_ttl_secs is None and not reload:
+        local_ttl_secs = _TTL_SECS
+
+    def run() -> int:
+        return run_entry(
+            package,
+            entry,
+            arguments,
+            settings=settings,
+            mode="local",
+            dependencies=dependencies,
+            local_ttl_secs=local_ttl_secs,
+        )
+
+    if not reload:
+        return run()
+    from squall_cli.reload import run_reloading, snapshot
+
+    others = () if dependencies.requirements is None else (dependencies.requirements,)
+    return run_reloading(lambda: snapshot(package, *others), run)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -17,8 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+from squall_cli.processes import end_with_parent
 
 BACKOFF_FIRST_SECS = 0.2
 BACKOFF_MAX_SECS = 5.0
@@ -80,13 +78,6 @@ class KeptProcess:
 
     def start(self) -> None:
         """Start the program. Raises OSError when it cannot be started."""
-        keeper = os.getpid()
-
-        def in_child() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != keeper:  # it died between fork and prctl
-                os._exit(1)
-
         with open_output(self.output) as output:
             process = subprocess.Popen(
                 self._argv,
@@ -96,7 +87,7 @@ class KeptProcess:
                 env=self._environment,
                 start_new_session=True,
                 umask=0o077,
-                preexec_fn=in_child,  # the keeper has one thread when it starts children
+                preexec_fn=end_with_parent(),  # the keeper has one thread when it starts children
             )
         try:
             self._pidfd = os.pidfd_open(process.pid)

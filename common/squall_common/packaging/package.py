@@ -132,7 +132,7 @@ def modules_in(code: Path) -> list[str]:
 
 def _pack(source: Path, target: Path) -> Path:
     limits = Limits()
-    files = dict(_files(source))
+    files = dict(package_files(source))
     if not files:
         raise PackageError(f"package {source} is empty")
     if len(files) > limits.entries_max:
@@ -157,8 +157,9 @@ def _pack(source: Path, target: Path) -> Path:
     return target
 
 
-def _files(source: Path) -> Iterator[tuple[str, Path]]:
-    """The files of a folder with their names in the archive."""
+def package_files(source: Path) -> Iterator[tuple[str, Path]]:
+    """The files of a folder with their names in the archive. Raises PackageError for what cannot be
+    packed, and OSError."""
     src = source / "src"
     hoisted = (
         (source / "pyproject.toml").is_file()
