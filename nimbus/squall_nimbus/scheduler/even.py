@@ -5,8 +5,9 @@
 2. Slots are dealt out one at a time, the topology with the fewest workers first, so that topologies
    share what is free. A topology takes its next slot on the supervisor that has the fewest of its
    workers (then the fewest workers of any topology): slots interleave over supervisors.
-3. When there are fewer slots than wanted, a topology runs in fewer workers; if it has any slot, all
-   of its executors are placed.
+3. When there are fewer slots than wanted, a topology runs in fewer workers; if it has any slot of
+   a connected supervisor, all of its executors are placed. Those of a supervisor that is away get
+   no more: their workers may be alive, but nobody would start one.
 4. Executors are dealt to slots in the order of their tasks, so that the executors of a component
    spread over workers. When the number of workers changes, or a rebalance asked for it, every slot
    gets an equal share, and only executors above a slot's share move. Otherwise only executors
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from itertools import groupby
 
 from squall_common.topology.model import Executor, WorkerSlot
@@ -145,7 +146,7 @@ def schedule(snapshot: ClusterSnapshot) -> dict[str, Placement]:
                 load[given_back.node] -= 1
                 if given_back in offered:
                     free.add(given_back)
-    return {topology.need.id: _place(topology) for topology in topologies}
+    return {topology.need.id: _place(topology, offered) for topology in topologies}
 
 
 def _next_slot(topology: _Topology, free: _Free, load: Mapping[str, int]) -> WorkerSlot:
@@ -168,14 +169,14 @@ def _next_slot(topology: _Topology, free: _Free, load: Mapping[str, int]) -> Wor
     )[-1]
 
 
-def _place(topology: _Topology) -> Placement:
-    """Spread executors over the slots that the topology got."""
+def _place(topology: _Topology, offered: Set[WorkerSlot]) -> Placement:
+    """Spread executors over the slots that the topology got and that are `offered`."""
     need, slots = topology.need, topology.slots
-    if not slots:
-        return {}
     chosen = set(slots)
     stay = {executor: slot for executor, slot in topology.live.items() if slot in chosen}
     missing = sorted(need.component_of.keys() - stay.keys())
+    if not chosen & offered:
+        return stay
     if need.spread or len(slots) != topology.slots_before:
         for executor in _above_share(need, stay, slots):
             del stay[executor]
@@ -184,6 +185,9 @@ def _place(topology: _Topology) -> Placement:
         # As many workers as before: new ones take over from the lost ones, the others keep running.
         in_use = set(stay.values())
         slots = [slot for slot in slots if slot not in in_use] or slots
+    # An executor dealt to a supervisor that is away would count as alive until its launch is
+    # overdue, and keep others there for as long.
+    slots = [slot for slot in slots if slot in offered]
     stay.update(_deal(sorted(missing), need.component_of, stay, slots))
     return dict(sorted(stay.items()))
 

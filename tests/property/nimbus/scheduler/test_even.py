@@ -33,15 +33,15 @@ def _check(snapshot: ClusterSnapshot, result: dict[str, Placement]) -> None:
     offered = {slot for s in snapshot.supervisors for slot in s.slots}
     for need in snapshot.topologies:
         placement = result[need.id]
-        assert placement.keys() in (set(), need.component_of.keys())  # whole, or not at all
+        live = need.live_placement()
+        if offered.isdisjoint(placement.values()):  # only what stays where it is
+            assert placement.items() <= live.items()
+        else:
+            assert placement.keys() == need.component_of.keys()
         assert len(set(placement.values())) <= need.num_workers
         for executor, slot in placement.items():
             assert users.setdefault(slot, need.id) == need.id
-            assert (
-                slot in offered
-                or need.live_placement().get(executor)
-                or slot in set(need.live_placement().values())
-            )
+            assert slot in offered or live.get(executor) == slot
     free = offered - users.keys()
     if free:  # every topology is satisfied while there are free slots
         for need in snapshot.topologies:
@@ -68,13 +68,11 @@ def test_any_history_keeps_the_rules(cluster, shapes, data) -> None:
         )
         assert schedule(settled) == result  # and then it rests
         cluster = data.draw(_cluster)
-        there = {s.id for s in cluster}
         needs = []
         for need in snapshot.topologies:
             placement = result[need.id]
-            gone = {s for s in placement.values() if s.node not in there}
-            dying = data.draw(st.sets(st.sampled_from(sorted(set(placement.values())) or [None])))
-            lost = gone | dying
+            # Of a supervisor that is away, too, some workers are alive, or seem so for a while.
+            lost = data.draw(st.sets(st.sampled_from(sorted(set(placement.values())) or [None])))
             dead = frozenset(e for e, s in placement.items() if s in lost)
             spread = data.draw(st.booleans())
             workers = data.draw(st.integers(1, 5)) if spread else need.num_workers

@@ -107,6 +107,27 @@ def test_live_workers_of_a_supervisor_that_is_away_stay() -> None:
     assert run(supervisors(0, 4), need)["t"] == now
 
 
+def test_workers_of_a_lost_node_that_seem_alive_get_no_more_executors() -> None:
+    """Its workers are found dead one by one. Were executors moved from one to the other, each would
+    be new there and seem alive in turn, and none of them would ever leave the node."""
+    slots = map(slot, ["a0", "a0", "a1", "b0", "b0", "b1", "b1"])
+    now = dict(zip(executors(7), slots, strict=True))
+    need = TopologyNeed("t", 4, executors(7), now, frozenset({Executor(1, 1), Executor(2, 2)}))
+    first = run(supervisors(0, 2), need)["t"]
+    assert {e for e in first if first[e].node == "a"} == {Executor(3, 3)}
+    need = TopologyNeed("t", 4, executors(7), first, frozenset({Executor(3, 3)}))
+    assert {s.node for s in run(supervisors(0, 2), need)["t"].values()} == {"b"}
+
+
+def test_executors_wait_while_only_supervisors_that_are_away_are_left() -> None:
+    now = dict(zip(executors(2), map(slot, ["a0", "a1"]), strict=True))
+    need = TopologyNeed("t", 2, executors(2), now, frozenset({Executor(1, 1)}))
+    left = run(supervisors(0), need)["t"]
+    assert left == {Executor(2, 2): slot("a1")}
+    back = run(supervisors(2), TopologyNeed("t", 2, executors(2), left))["t"]
+    assert back == now
+
+
 def test_a_rebalance_to_fewer_workers_frees_slots_and_spreads_evenly() -> None:
     now = dict(zip(executors(4), map(slot, ["a0", "b0", "a1", "b1"]), strict=True))
     placed = run(supervisors(2, 2), TopologyNeed("t", 2, executors(4), now, spread=True))["t"]
