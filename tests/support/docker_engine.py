@@ -58,8 +58,8 @@ COPY ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 RUN ln -sf /usr/bin/python3 /usr/local/bin/python3 && rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 # The image is tried, not measured: to optimise the core would take 35 s of CPU more.
-RUN printf '#!/bin/sh\\nexec gcc "$@" -O0\\n' > /usr/local/bin/quick-cc && chmod +x /usr/local/bin/quick-cc
-ENV CC=/usr/local/bin/quick-cc
+RUN printf '#!/bin/sh\\nexec gcc "$@" -O0\\n' > /usr/bin/quick-cc && chmod +x /usr/bin/quick-cc
+ENV CC=/usr/bin/quick-cc
 """
 _ZOOKEEPER_DOCKERFILE = """\
 FROM squall-test-base
