@@ -37,6 +37,7 @@ from squall_engine.core.known_classes import component_modules
 from squall_engine.engine import Engine, tune_garbage_collector
 from squall_engine.loading import ComponentStartError, make_user_object
 from squall_engine.observe.describe import describe_tasks
+from squall_engine.observe.error_source import source_of
 from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.under_way import CallsUnderWay, CallUnderWay, coroutine_frames
 from squall_engine.settings import EngineCallbacks, EngineSettings
@@ -217,6 +218,11 @@ class EmbeddedEngine(Engine):
     def calls_under_way(self) -> CallsUnderWay:
         """The calls that components are in, for any thread. Call it once the engine has started."""
         return CallsUnderWay(self.built, self.options.topology, self._thread_id)
+
+    def source_of(self, error: BaseException) -> str:
+        """What a component was given when it raised `error`, for an `on_reported` callback:
+        `a tuple of words (task 3), stream default, message id 17`. "" if unknown."""
+        return source_of(error, self.built)
 
     def describe(self, now: float) -> Iterable[str]:
         """One line for each task, for a dump; from any thread. `now` is the engine clock's time."""

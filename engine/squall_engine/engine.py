@@ -59,6 +59,7 @@ from squall_engine.engine_life import EngineEvent, EngineLife, EngineState, Turn
 from squall_engine.grouping.routing import Balancers
 from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLog
+from squall_engine.observe.error_source import source_of
 from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.readings import ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
@@ -134,7 +135,9 @@ class Engine:
             from squall_engine.observe.history_rows import TimedCounts
 
             self.make_counts = TimedCounts
-        self._error_log = ErrorLog(self.now, callbacks.on_reported, options)
+        self._error_log = ErrorLog(
+            self.now, callbacks.on_reported, options, lambda error: source_of(error, self.built)
+        )
         self.report = self._error_log.report
         self.held_loop = self._error_log.held_loop
         self.rng = random.Random(os.urandom(32) if settings.seed is None else settings.seed)

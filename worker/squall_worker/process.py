@@ -226,6 +226,7 @@ class Worker:
         placement = first.placement
         await self._peers.follow(placement)
         engine = self._engine = self._make_engine(localized, placement, transport)
+        self._errors.source_of = engine.source_of
         await engine.start()
         engine.set_routes(placement.routes)
         self._start_metrics(engine)

@@ -12,6 +12,7 @@ import click
 from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import duration, print_json, print_table, printable, say
+from squall_common.topology.error_text import split_source
 
 if TYPE_CHECKING:
     from squall_thrift import storm
@@ -26,6 +27,7 @@ class ErrorGroup:
     first_secs: int
     last_secs: int
     worker: str  # of the newest: host:port, or the host if it does not belong to one worker
+    source: str  # of the newest: what the component was given; "" if unknown
     text: str  # of the newest: a traceback, or a message
 
     @property
@@ -40,7 +42,8 @@ def group_errors(errors: Mapping[str, Sequence[storm.ErrorInfo]]) -> list[ErrorG
     by_place: dict[tuple[str, str], list[storm.ErrorInfo]] = {}
     for component, reported in errors.items():
         for error in reported:
-            by_place.setdefault((component, _place_of(error.error)), []).append(error)
+            text = split_source(error.error)[1]
+            by_place.setdefault((component, _place_of(text)), []).append(error)
     groups = []
     for (component, _), alike in by_place.items():
         newest = max(alike, key=lambda one: one.error_time_secs)
@@ -51,7 +54,7 @@ def group_errors(errors: Mapping[str, Sequence[storm.ErrorInfo]]) -> list[ErrorG
                 min(one.error_time_secs for one in alike),
                 newest.error_time_secs,
                 ":".join(str(part) for part in (newest.host, newest.port) if part),
-                newest.error,
+                *split_source(newest.error),
             )
         )
     return sorted(groups, key=lambda one: (one.component, -one.last_secs, one.text))
@@ -98,6 +101,7 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
                         "first_secs": group.first_secs,
                         "last_secs": group.last_secs,
                         "worker": group.worker,
+                        "source": group.source,
                         "error": group.text,
                     }
                     for group in groups
@@ -124,6 +128,7 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
         ),
     )
     for group in groups:
-        if group.text.strip() != group.headline:
-            click.echo(f"\n{printable(group.component)}:")
+        if group.source or group.text.strip() != group.headline:
+            given = f", on {printable(group.source)}" if group.source else ""
+            click.echo(f"\n{printable(group.component)}{given}:")
             click.echo("\n".join(f"  {line}" for line in printable(group.text).splitlines()))

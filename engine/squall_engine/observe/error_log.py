@@ -23,8 +23,11 @@ class ErrorLog:
         now: Callable[[], float],
         report_error: Callable[[str, int, BaseException], None] | None,
         options: TopologyOptions,
+        source_of: Callable[[BaseException], str] = lambda error: "",
     ) -> None:
+        """`source_of(error)`: what a component was given when it raised, for the log."""
         self._now = now
+        self._source_of = source_of
         # A component that fails with every tuple must not fill the disk.
         self._throttle = ErrorThrottle.of(options)
         self._report_error = report_error
@@ -39,8 +42,14 @@ class ErrorLog:
         throttle = self._throttle
         if throttle.passes(component, self._now()):
             throttle.take_missed(component)
+            given = {"given": source} if (source := self._source_of(error)) else {}
             log.error(
-                "component_error", component=component, task=task, error=error, exc_info=error
+                "component_error",
+                component=component,
+                task=task,
+                **given,
+                error=error,
+                exc_info=error,
             )
         elif throttle.missed(component) == 1:
             log.error("component_errors_not_logged", component=component, secs=throttle.secs)

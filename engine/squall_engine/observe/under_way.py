@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -24,6 +24,15 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_engine.acking.dead_letters import roots_of
 from squall_engine.core import Tuple
+from squall_engine.observe.given import (
+    ROOTS_MAX,
+    Names,
+    describe_batch,
+    describe_message,
+    describe_message_id,
+    describe_tuple,
+    roots_of_batch,
+)
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import SlicedBolt
@@ -37,13 +46,10 @@ _ENGINE = "squall_engine."
 _OURS = ("squall.", "squall_common.", "squall_engine.", "squall_worker.")
 _FRAMES_MAX = 60  # of a stack that is shown
 _COROUTINES_MAX = 8  # of one task, oldest first: one that never ends becomes the oldest
-_ROOTS_MAX = 3
-_MESSAGE_ID_CHARS_MAX = 200
 _TUPLE_NAMES = ("tup", "current")  # what the engine's functions call the tuple in execution
 _NOTIFYING = (SpoutTask.call_user.__code__, SpoutTask.lifecycle.__code__)
 
 Frames = list[tuple[FrameType, int]]
-Names = Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ class CallsUnderWay:
                 tup = task.current
                 if tup is not None:
                     frame = frames.get(task.thread_id)
-                    given = partial(_describe, tup, self._built)
+                    given = partial(describe_tuple, tup, self._built)
                     yield _call(one, task.called, given, (tup,), _of_thread(frame), roots_of(tup))
             elif isinstance(task, ThreadSpout):
                 frame = frames.get(task.thread_id)
@@ -135,7 +141,7 @@ class CallsUnderWay:
             if isinstance(task, AsyncBolt):
                 for tup, flying in list(task._flying.items())[:_COROUTINES_MAX]:
                     frames = _of_coroutine(flying)
-                    given = partial(_describe, tup, self._built)
+                    given = partial(describe_tuple, tup, self._built)
                     yield _call(one, task.called, given, (tup,), frames, roots_of(tup))
             elif isinstance(task, AsyncSpout) and _has_own_limit(one):
                 asking = task._asking
@@ -176,7 +182,7 @@ class CallsUnderWay:
             given = partial(_given, task, ours, tup, built)
             name = users[0].f_code.co_name if users else ours[-1].f_code.co_name
             first = users[0] if users else ours[-1]
-            roots = _roots_of_batch(ours) if tup is None else roots_of(tup)
+            roots = roots_of_batch(_batch_of(ours)) if tup is None else roots_of(tup)
             return _call(one, name, given, (first, tup), _of_thread(innermost, first), roots)
         return None
 
@@ -189,7 +195,7 @@ class CallsUnderWay:
     def message_of(self, root: int) -> str | None:
         """The message of a tree, when it is in flight from a spout of this worker:
         `message id 7`."""
-        return _message_of(root, self._built)
+        return describe_message(root, self._built)
 
 
 def _notifying(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
@@ -219,7 +225,7 @@ def _call(
         task.task,
         f"{user}.{name}",
         given,
-        tuple(roots[:_ROOTS_MAX]),
+        tuple(roots[:ROOTS_MAX]),
         limits,
         holds,
         frames,
@@ -268,11 +274,11 @@ def _given(
     names: Names,
 ) -> str:
     if tup is not None:
-        return _describe(tup, built, names)
+        return describe_tuple(tup, built, names)
     if isinstance(task, SpoutTask):
         for frame in frames:
             if "message_id" in frame.f_locals:
-                return _message_id(frame.f_locals["message_id"])
+                return describe_message_id(frame.f_locals["message_id"])
     elif isinstance(task, SlicedBolt):
         return _given_batch(frames, built, names)
     return ""
@@ -281,9 +287,7 @@ def _given(
 def _given_batch(frames: Sequence[FrameType], built: Sequence[Built], names: Names) -> str:
     tuples = _batch_of(frames)
     if tuples:
-        source = tuples[0].source
-        text = f"{len(tuples)} tuple(s) of {source.component}, stream {source.stream}"
-        return f"{text}, {_messages(_roots_of_batch(frames), built, names)}"
+        return describe_batch(tuples, built, names)
     for frame in reversed(frames):
         key, count = frame.f_locals.get("key"), frame.f_locals.get("n")
         if isinstance(key, tuple) and isinstance(count, int):
@@ -299,53 +303,12 @@ def _batch_of(frames: Sequence[FrameType]) -> list[Tuple]:
     return []
 
 
-def _roots_of_batch(frames: Sequence[FrameType]) -> list[int]:
-    return [root for tup in _batch_of(frames)[: _ROOTS_MAX + 1] for root in roots_of(tup)]
-
-
-def _describe(tup: Tuple, built: Sequence[Built], names: Names) -> str:
-    """Where a tuple is from and which messages it belongs to."""
-    source = tup.source
-    text = f"a tuple of {source.component} (task {source.task}), stream {source.stream}"
-    return f"{text}, {_messages(roots_of(tup), built, names)}"
-
-
-def _messages(roots: Sequence[int], built: Sequence[Built], names: Names) -> str:
-    if not roots:
-        return "unanchored"
-    shown = ", ".join(
-        _message_of(root, built) or names.get(root) or f"tree {root:016x}"
-        for root in roots[:_ROOTS_MAX]
-    )
-    return f"{shown} and others" if len(roots) > _ROOTS_MAX else shown
-
-
-def _message_of(root: int, built: Sequence[Built]) -> str | None:
-    for one in built:
-        if isinstance(one.task, SpoutTask):
-            found = one.task.pending.find_message(root)
-            if found is not None:
-                return _message_id(found[0])
-    return None
-
-
 def _nothing(names: Names) -> str:
     return ""
 
 
 def _shown_message(message_id: Any, names: Names) -> str:
-    return _message_id(message_id)
-
-
-def _message_id(message_id: Any) -> str:
-    message_id = getattr(message_id, "message_id", message_id)  # of a dead letter
-    try:
-        text = repr(message_id)
-    except Exception as error:
-        text = f"({type(error).__name__} in its repr)"
-    if len(text) > _MESSAGE_ID_CHARS_MAX:
-        text = f"{text[:_MESSAGE_ID_CHARS_MAX]}..."
-    return f"message id {text}"
+    return describe_message_id(message_id)
 
 
 def _of_thread(innermost: FrameType | None, first: FrameType | None = None) -> Callable[[], Frames]:

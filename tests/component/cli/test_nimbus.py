@@ -358,6 +358,8 @@ def test_get_errors(nimbus: FakeNimbus, command: Any) -> None:
         )
 
     newest = raised(7, "\x1b[31mno 3", 61, count=40)
+    raised_text = newest.error
+    newest.error = f"On a tuple of words (task 3), stream default, message id 17:\n{raised_text}"
     of_a_node = storm.ErrorInfo(error="no such package", error_time_secs=now - 61, host="h2")
     nimbus.answers["getTopologyInfoByNameWithOpts"] = storm.TopologyInfo(
         id="wordcount-1-1",
@@ -382,7 +384,7 @@ def test_get_errors(nimbus: FakeNimbus, command: Any) -> None:
     assert rows[3][:2] + rows[3][4:] == ["split", "1", "h1:6700", "ValueError: other"]
     assert out.splitlines()[4:10] == [
         "",
-        "split:",
+        "split, on a tuple of words (task 3), stream default, message id 17:",
         "  Traceback (most recent call last):",
         '    File "job.py", line 7, in execute',
         "      work(tup)",
@@ -391,14 +393,15 @@ def test_get_errors(nimbus: FakeNimbus, command: Any) -> None:
     assert "no 1" not in out
     printed = json.loads(command("get-errors", "wordcount", "--json")[1])
     assert printed["Topology Name"] == "wordcount"
-    assert printed["Comp-Errors"] == {"__system": "no such package", "split": newest.error}
+    assert printed["Comp-Errors"] == {"__system": "no such package", "split": raised_text}
     assert printed["errors"][1] == {
         "component": "split",
         "count": 41,
         "first_secs": now - 3661,
         "last_secs": now - 61,
         "worker": "h1:6700",
-        "error": newest.error,
+        "source": "a tuple of words (task 3), stream default, message id 17",
+        "error": raised_text,
     }
 
 

@@ -13,6 +13,7 @@ from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_TASK
+from squall_common.topology.error_text import with_source
 from squall_common.topology.error_throttle import ErrorThrottle
 
 log = get_logger(__name__)
@@ -52,6 +53,8 @@ class ErrorReporter:
         self._clock = clock
         self._send = send
         self.note: Note | None = None  # called as well; from any thread
+        # Returns what a component was given when it raised, "" if unknown.
+        self.source_of: Callable[[BaseException], str] = lambda error: ""
         self._waiting: set[asyncio.Task[None]] = set()
 
     def throttle_by(self, options: TopologyOptions) -> None:
@@ -65,7 +68,8 @@ class ErrorReporter:
         suppressed = self._throttle.take_missed(component)
         if suppressed:
             log.warning("component_errors_not_reported", component=component, errors=suppressed)
-        info = self.record(component, task, report_text(error), count=1 + suppressed)
+        text = with_source(report_text(error), self.source_of(error))
+        info = self.record(component, task, text, count=1 + suppressed)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._start, component, info)
 

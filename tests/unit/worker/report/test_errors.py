@@ -86,3 +86,26 @@ async def test_errors_come_from_any_thread() -> None:
     await asyncio.to_thread(reporter.report, "split", 3, ValueError("bad"))
     await reporter.close(5)
     assert sent == ["split"]
+
+
+async def test_a_report_begins_with_what_the_component_was_given() -> None:
+    sent: list[str] = []
+    asked: list[str] = []
+
+    async def send(component: str, info: ErrorInfo) -> None:
+        sent.append(info.error)
+
+    def source_of(error: BaseException) -> str:
+        asked.append(str(error))
+        return "a tuple of words (task 3), stream default, message id 17"
+
+    reporter = ErrorReporter(host="h", port=1, clock=ManualClock(), send=send)
+    reporter.throttle_by(TopologyOptions(topology_max_error_report_per_interval=1))
+    reporter.source_of = source_of
+    for n in range(2):
+        reporter.report("split", 3, ValueError(f"bad line {n}"))
+    await reporter.close(5)
+    assert sent == [
+        "On a tuple of words (task 3), stream default, message id 17:\nValueError: bad line 0"
+    ]
+    assert asked == ["bad line 0"]  # not for those that are held back
