@@ -68,14 +68,17 @@ class Stuck(Bolt):
         order = pathlib.Path(self.folder, "order")
         if not order.exists():
             return
-        what, order = order.read_text(), order.unlink()
+        what = order.read_text()
+        order.unlink()
         if what == "sleep":
-            self.sleep_on_the_loop()
+            self.sleep_on_the_loop(until=order.exists)
         elif what == "hold":
             self.hold_the_interpreter()
 
-    def sleep_on_the_loop(self):
-        time.sleep(8)
+    def sleep_on_the_loop(self, until):
+        latest = time.monotonic() + 20
+        while not until() and time.monotonic() < latest:
+            time.sleep(0.05)
 
     def hold_the_interpreter(self):
         ctypes.PyDLL(None).usleep(14_000_000)  # PyDLL: with the interpreter's lock

@@ -29,6 +29,9 @@ CONNECTED, SUSPENDED, LOST = (
     ConnectionState.LOST,
 )
 
+# Outlasts a restart of ZooKeeper, which takes several seconds on a busy machine.
+SLOW_RESTART_SECS = 15
+
 Open = Callable[..., ZooKeeperStore]
 
 
@@ -123,7 +126,7 @@ async def test_a_request_that_kazoo_queues_for_later_is_withdrawn(
     """The connection's thread knows of the outage before the loop: what is asked for in between
     lies in kazoo's queue, and would be written when the server is back, long after we have said
     that it failed."""
-    store = open_store(session_timeout_secs=4)
+    store = open_store(session_timeout_secs=SLOW_RESTART_SECS)
     await store.start()
     states = States(store)
     await store.create("/there")
@@ -265,7 +268,7 @@ async def test_a_leader_continues_after_a_short_outage(
     own_zookeeper: DevZooKeeper, open_store: Open
 ) -> None:
     """A restart of ZooKeeper within the session timeout changes nothing: the term continues."""
-    store = open_store(session_timeout_secs=4, operation_timeout_secs=5)
+    store = open_store(session_timeout_secs=SLOW_RESTART_SECS, operation_timeout_secs=5)
     await store.start()
     terms: list[Leadership] = []
     lost: list[bool] = []
