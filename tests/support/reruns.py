@@ -7,7 +7,9 @@ draws. There a failure is a finding.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,15 @@ _NEVER_AGAIN = (_TESTS / "chaos", _TESTS / "simulation")
 
 # Tests whose first run failed, by their id, with the reason.
 _failed_first: dict[str, str] = {}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Send what pytest-rerunfailures asks for at once. Its processes exchange two small messages a
+    test, and TCP would hold the second one back until the first is acknowledged: 40 ms a test."""
+    database = getattr(config, "failures_db", None)
+    with contextlib.suppress(AttributeError):  # it has no socket without xdist
+        database.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # type: ignore[union-attr]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
