@@ -13,8 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = [
     ("spark.driver.memory", "768m"),
     ("spark.sql.shuffle.partitions", "2"),
-    ("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
 ]
+# Every Java here, also of commands, lives for seconds only: the optimizing compiler and more threads
+# to collect garbage cost it a quarter of its time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
