@@ -114,12 +114,17 @@ STAGES = (
         (_pytest("-q", *_BY_FILE, "-n", "4", "--durations=10", "tests/integration"),),
         500,
     ),
+    # The installation is one long file: what waits for pip and clusters runs beside it.
     Stage(
-        "conformance",
-        (_pytest("-v", *_BY_FILE, "-n", "2", "--durations=10", "tests/conformance"),),
-        65,
+        "outside",
+        (
+            _pytest(
+                *("-v", *_BY_FILE, "-n", "3", "--durations=10"),
+                *("tests/install", "tests/conformance"),
+            ),
+        ),
+        160,
     ),
-    Stage("install", (_pytest("-q", "--durations=10", "tests/install"),), 110),
     # A Spark session for each of two processes: it waits often enough.
     Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 210),
     # Two files at a time: one whole cluster, and beside its first part the small ones.

@@ -14,8 +14,8 @@ CONF = [
     ("spark.driver.memory", "768m"),
     ("spark.sql.shuffle.partitions", "2"),
 ]
-# Every Java here, also of commands, lives for seconds only: the optimizing compiler and more threads
-# to collect garbage cost it a quarter of its time.
+# Every Java here, also of commands, lives for seconds only: the optimizing compiler and more
+# threads to collect garbage cost it a quarter of its time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
