@@ -10,7 +10,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
-  bench-memory bench-scale bench-encryption bench-multilang bench-peers bench-spark \
+  bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-peers bench-spark \
   bench-report options chaos soak format clean
 
 help: ## List the commands
@@ -91,6 +91,9 @@ bench-memory: $(BENCH_STAMP) ## Measure the memory of every process while a bolt
 
 bench-scale: $(BENCH_STAMP) ## Scale workers, tasks, bytes and fan-out, to find a cliff
 	$(BIN)/python -m bench scale
+
+bench-scheduling: $(BENCH_STAMP) ## Time a scheduling round of clusters of 100 to 3,000 supervisors
+	$(BIN)/python -m bench scheduling
 
 bench-encryption: $(BENCH_STAMP) ## Measure two workers over TCP, plain and encrypted
 	$(BIN)/python -m bench encryption

@@ -7,6 +7,7 @@
     memory      memory of every process while a bolt is stuck
     encryption  two workers over TCP, plain and encrypted
     scale       workers, tasks, sizes and fan-out
+    scheduling  a scheduling round of clusters of 100 to 3,000 supervisors
     multilang   one shell bolt against bare pipes
     peers       other systems on the same lines
 
@@ -41,6 +42,7 @@ SUBJECTS = {
     "memory": ("bench.memory", 1),
     "encryption": ("bench.encryption", 7),
     "scale": ("bench.scale", 3),
+    "scheduling": ("bench.scheduling", 5),
     "multilang": ("bench.shell", 3),
     "peers": ("bench.peers", 3),
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.treewalk import read_each
 from squall_common.cluster.values import StormBase
 from squall_common.daemon.logs import get_logger
 
@@ -24,10 +24,10 @@ class AllTopologies:
 async def read_topologies(state: ClusterState) -> AllTopologies:
     """Read /storms. Raises the store's errors."""
     ids = await state.topology_ids()
-    found = await asyncio.gather(*(state.storm_base(i) for i in ids), return_exceptions=True)
+    found = await read_each(ids, state.storm_base)
     bases: dict[str, StormBase] = {}
     unreadable = set()
-    for topology_id, one in zip(ids, found, strict=True):
+    for topology_id, one in found.items():
         if isinstance(one, CorruptStateError):
             log.error("topology_unreadable", topology_id=topology_id, error=one.message)
             unreadable.add(topology_id)

@@ -38,6 +38,7 @@ from squall_common.cluster.store import (
     Store,
     Watcher,
 )
+from squall_common.cluster.treewalk import read_each
 from squall_common.cluster.values import (
     Assignment,
     BlobHolder,
@@ -505,9 +506,9 @@ class ClusterState:
     ) -> dict[str, _T | CorruptStateError]:
         """What `read` gives for each name, without those that are gone; damaged ones are logged.
         Raises the first other error."""
-        found = await asyncio.gather(*(read(name) for name in names), return_exceptions=True)
+        found = await read_each(names, read)
         values: dict[str, _T | CorruptStateError] = {}
-        for name, one in zip(names, found, strict=True):
+        for name, one in found.items():
             if isinstance(one, CorruptStateError):
                 log.error("value_unreadable", path=one.path, error=one.reason)
                 values[name] = one

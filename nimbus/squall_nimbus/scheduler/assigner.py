@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from squall_common.cluster import codec, paths
 from squall_common.cluster.codec import CorruptStateError
@@ -30,6 +31,7 @@ from squall_common.cluster.store import (
     check_transaction,
 )
 from squall_common.cluster.store import Set as SetOp
+from squall_common.cluster.treewalk import read_each
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
@@ -51,7 +53,7 @@ _EXECUTORS_SHOWN = 50
 _EXECUTORS_ON_LOOP_MAX = 500
 
 
-@dataclass(slots=True)
+@dataclass
 class _Round:
     """The data that a round has read."""
 
@@ -63,9 +65,9 @@ class _Round:
     beats: dict[str, Beats] = field(default_factory=dict)
     dead: dict[str, frozenset[Executor]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def is_large(self) -> bool:
-        """Whether planning it would block the loop."""
+        """Whether planning it would block the loop. Asked when all topologies are there."""
         executors = sum(sum(base.component_executors.values()) for base in self.topologies.values())
         return executors > _EXECUTORS_ON_LOOP_MAX
 
@@ -101,14 +103,18 @@ class Assigner:
         async with self._lock:
             seen = await self._read()
             self._log_lost_nodes(seen)
-            found = await asyncio.gather(*(self._state.worker_signs(i) for i in seen.topologies))
-            seen.beats = dict(zip(seen.topologies, found, strict=True))
-            now = self._clock.monotonic()
-            offered = {supervisor.id: set(supervisor.ports) for supervisor in seen.supervisors}
+            for topology_id, beats in (
+                await read_each(seen.topologies, self._state.worker_signs)
+            ).items():
+                if isinstance(beats, BaseException):
+                    raise beats
+                seen.beats[topology_id] = beats
             for topology_id in self._monitor.topologies() - seen.topologies.keys():
                 self._monitor.forget(topology_id)
-            for topology_id in seen.topologies.keys() - seen.unreadable:
-                await self._judge_topology(seen, topology_id, offered, now)
+            # Other users of the monitor meanwhile only record that an executor is alive.
+            now = self._clock.monotonic()
+            seen.dead = await off_loop_if(seen.is_large, self._find_dead, seen, now)
+            self._log_dead(seen)
             await self._carry_out(seen, await self._plan(seen), fence)
             await self._forget_old_beats(seen, fence)
 
@@ -172,25 +178,25 @@ class Assigner:
             return (await self._state.worker_signs(topology_id)).keys()
         return set(known.executor_slot.values())
 
-    async def _judge_topology(
-        self, seen: _Round, topology_id: str, offered: Mapping[str, Set[int]], now: float
-    ) -> None:
-        assignment = seen.current.get(topology_id)
-        placement = assignment.executor_slot if assignment else {}
-
-        def look() -> frozenset[Executor]:
+    def _find_dead(self, seen: _Round, now: float) -> dict[str, frozenset[Executor]]:
+        offered = {supervisor.id: set(supervisor.ports) for supervisor in seen.supervisors}
+        found = {}
+        for topology_id in seen.topologies.keys() - seen.unreadable:
+            assignment = seen.current.get(topology_id)
+            placement = assignment.executor_slot if assignment else {}
             self._monitor.observe(topology_id, placement, seen.beats[topology_id], now)
-            return self._monitor.dead(topology_id, offered, now)
+            if dead := self._monitor.dead(topology_id, offered, now):
+                found[topology_id] = dead
+        return found
 
-        # Other users of the monitor meanwhile only record that an executor is alive.
-        dead = await off_loop_if(len(placement) > _EXECUTORS_ON_LOOP_MAX, look)
-        if dead:
-            seen.dead[topology_id] = dead
+    def _log_dead(self, seen: _Round) -> None:
+        for topology_id, dead in sorted(seen.dead.items()):
+            slots = {seen.current[topology_id].executor_slot[executor] for executor in dead}
             log.warning(
                 "executors_dead",
                 topology_id=topology_id,
                 executors=_show(dead),
-                slots=" ".join(sorted({str(placement[executor]) for executor in dead})),
+                slots=" ".join(sorted(map(str, slots))),
             )
 
     async def _plan(

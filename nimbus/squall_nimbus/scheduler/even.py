@@ -7,7 +7,7 @@
    workers (then the fewest workers of any topology): slots interleave over supervisors.
 3. When there are fewer slots than wanted, a topology runs in fewer workers; if it has any slot of
    a connected supervisor, all of its executors are placed. Those of a supervisor that is away get
-   no more: their workers may be alive, but nobody would start one.
+   no more: their workers may be alive, but no new one would start there.
 4. Executors are dealt to slots in the order of their tasks, so that the executors of a component
    spread over workers. When the number of workers changes, or a rebalance asked for it, every slot
    gets an equal share, and only executors above a slot's share move. Otherwise only executors
@@ -15,100 +15,54 @@
 
 Moving an executor restarts two workers, so nothing moves merely for a tidier layout.
 
-A round of 10,000 executors takes well under a second: choosing a slot compares supervisors rather
-than slots, and placing an executor compares the tops of two heaps rather than all slots. (Task
-numbers of a component are contiguous, so in the order of tasks each component comes once.)
+A round costs about as much as there are executors and slots: `free_slots` finds the next slot
+without a look at all supervisors, placing an executor compares the tops of two heaps rather than
+all slots, and a topology that needs nothing is recognized at once. (Task numbers of a component are
+contiguous, so in the order of tasks each component comes once.)
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import groupby
 
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.scheduler.free_slots import Chooser, FreeSlots
 from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Placement, TopologyNeed
-
-
-class _SlotsByNode:
-    """A set of slots from which the first one of each supervisor can be taken."""
-
-    def __init__(self, slots: Iterable[WorkerSlot] = ()) -> None:
-        self._heaps: dict[str, list[WorkerSlot]] = {}
-        self._members: set[WorkerSlot] = set()
-        for slot in slots:
-            self.add(slot)
-
-    def __contains__(self, slot: WorkerSlot) -> bool:
-        return slot in self._members
-
-    def __bool__(self) -> bool:
-        return bool(self._members)
-
-    def add(self, slot: WorkerSlot) -> None:
-        self._members.add(slot)
-        heapq.heappush(self._heaps.setdefault(slot.node, []), slot)
-
-    def firsts(self) -> Iterable[WorkerSlot]:
-        """Yield the first slot of each supervisor that has any."""
-        return (heap[0] for heap in self._heaps.values())
-
-    def take(self, slot: WorkerSlot) -> None:
-        """Remove a slot that `firsts` returned."""
-        heap = self._heaps[slot.node]
-        heapq.heappop(heap)
-        if not heap:
-            del self._heaps[slot.node]
-        self._members.remove(slot)
-
-    def rest(self) -> set[WorkerSlot]:
-        return self._members
 
 
 class _Topology:
     """One topology while slots are being dealt out."""
 
-    def __init__(self, need: TopologyNeed, order: int, taken: Collection[WorkerSlot]) -> None:
+    def __init__(self, need: TopologyNeed, order: int, taken: Set[WorkerSlot]) -> None:
         self.need = need
         self.order = order
-        # A slot runs one topology: if two claim it, the earlier one keeps it.
-        self.live = {e: slot for e, slot in need.live_placement().items() if slot not in taken}
-        self.kept: list[WorkerSlot] = sorted(set(self.live.values()))
         # A worker without an executor would do nothing.
         self.wanted = min(max(need.num_workers, 1), len(need.component_of))
-        self.slots_before = len(set(need.placement.values()))
-        stays = not need.spread and len(self.kept) <= self.wanted
-        self.slots: list[WorkerSlot] = list(self.kept) if stays else []
-        # The slots that it holds now and may choose again.
-        self.reserved = _SlotsByNode(() if stays else self.kept)
-        self.per_node = Counter(slot.node for slot in self.slots)
+        before = set(need.placement.values())
+        self.slots_before = len(before)
+        self.is_settled = (
+            not need.spread
+            and not need.dead
+            and len(before) == self.wanted
+            and need.placement.keys() == need.component_of.keys()
+            and before.isdisjoint(taken)
+        )
+        # A slot runs one topology: if two claim it, the earlier one keeps it.
+        self.live = (
+            need.placement
+            if self.is_settled
+            else {e: slot for e, slot in need.live_placement().items() if slot not in taken}
+        )
+        self.kept = before if self.is_settled else set(self.live.values())
+        self.stays = not need.spread and len(self.kept) <= self.wanted
+        self.slots: list[WorkerSlot] = sorted(self.kept) if self.stays else []
 
-    def take(self, slot: WorkerSlot) -> None:
-        self.slots.append(slot)
-        self.per_node[slot.node] += 1
-
-
-class _Free:
-    """The slots that any topology may have: those where nothing died just now, and suspect ones."""
-
-    def __init__(self, slots: Iterable[WorkerSlot], suspect: Collection[WorkerSlot]) -> None:
-        self._suspect = suspect
-        self.good, self.bad = _SlotsByNode(), _SlotsByNode()
-        for slot in slots:
-            self.add(slot)
-
-    def __bool__(self) -> bool:
-        return bool(self.good) or bool(self.bad)
-
-    def _part(self, slot: WorkerSlot) -> _SlotsByNode:
-        return self.bad if slot in self._suspect else self.good
-
-    def add(self, slot: WorkerSlot) -> None:
-        self._part(slot).add(slot)
-
-    def take(self, slot: WorkerSlot) -> None:
-        self._part(slot).take(slot)
+    @property
+    def is_hungry(self) -> bool:
+        return len(self.slots) < self.wanted
 
 
 def schedule(snapshot: ClusterSnapshot) -> dict[str, Placement]:
@@ -120,58 +74,69 @@ def schedule(snapshot: ClusterSnapshot) -> dict[str, Placement]:
     for order, need in enumerate(snapshot.topologies):
         topology = _Topology(need, order, held)
         topologies.append(topology)
-        held.update(topology.kept)
+        held |= topology.kept
+    if all(topology.is_settled for topology in topologies):
+        return {topology.need.id: dict(topology.live) for topology in topologies}
     offered = {slot for supervisor in snapshot.supervisors for slot in supervisor.slots}
+    _deal_slots(snapshot, topologies, held, offered)
+    return {topology.need.id: _place(topology, offered) for topology in topologies}
+
+
+def _deal_slots(
+    snapshot: ClusterSnapshot,
+    topologies: Sequence[_Topology],
+    held: Set[WorkerSlot],
+    offered: Set[WorkerSlot],
+) -> None:
+    """Give slots to the topologies that want more, one at a time."""
     suspect = {
         need.placement[executor]
         for need in snapshot.topologies
         for executor in need.dead
         if executor in need.placement
     }
-    free = _Free(offered - held, suspect)
-    load = Counter(slot.node for slot in held)
-    hungry = [t for t in topologies if len(t.slots) < t.wanted]
-    while served := [t for t in hungry if free or t.reserved]:
-        topology = min(served, key=lambda t: (len(t.slots), t.order))
-        slot = _next_slot(topology, free, load)
-        if slot in topology.reserved:
-            topology.reserved.take(slot)
-        else:
-            free.take(slot)
-            load[slot.node] += 1
-        topology.take(slot)
-        if len(topology.slots) == topology.wanted:  # the rest is free for others
-            hungry.remove(topology)
-            for given_back in topology.reserved.rest():
-                load[given_back.node] -= 1
-                if given_back in offered:
-                    free.add(given_back)
-    return {topology.need.id: _place(topology, offered) for topology in topologies}
-
-
-def _next_slot(topology: _Topology, free: _Free, load: Mapping[str, int]) -> WorkerSlot:
-    """Return the best next slot: one where nothing died just now; on the supervisor with the fewest
-    of this topology's workers; then one of its own; then on the least loaded supervisor."""
-    per_node = topology.per_node
-
-    def keys(
-        slots: _SlotsByNode, suspect: bool, others: bool
-    ) -> Iterable[tuple[bool, int, bool, int, WorkerSlot]]:
-        for slot in slots.firsts():
-            yield suspect, per_node[slot.node], others, load.get(slot.node, 0), slot
-
-    return min(
-        (
-            *keys(topology.reserved, suspect=False, others=False),
-            *keys(free.good, suspect=False, others=True),
-            *keys(free.bad, suspect=True, others=True),
+    free = FreeSlots(offered - held, suspect, Counter(slot.node for slot in held))
+    choosers = {
+        topology.order: Chooser(
+            free,
+            Counter(slot.node for slot in topology.slots),
+            () if topology.stays else topology.kept,
+            wanted=topology.wanted,
+            supervisors=len(snapshot.supervisors),
         )
-    )[-1]
+        for topology in topologies
+        if topology.is_hungry
+    }
+    # The topology with the fewest workers first. Those that find no slot wait until one is given
+    # back.
+    turns = [(len(topologies[order].slots), order) for order in choosers]
+    heapq.heapify(turns)
+    waiting: list[tuple[int, int]] = []
+    while turns:
+        turn = heapq.heappop(turns)
+        order = turn[1]
+        topology, chooser = topologies[order], choosers[order]
+        slot = chooser.take()
+        if slot is None:
+            waiting.append(turn)
+            continue
+        topology.slots.append(slot)
+        if topology.is_hungry:
+            heapq.heappush(turns, (len(topology.slots), order))
+            continue
+        for rest in list(chooser.reserved.rest()):
+            free.give_back(rest, offered=rest in offered)
+        if free:
+            for turn in waiting:
+                heapq.heappush(turns, turn)
+            waiting.clear()
 
 
 def _place(topology: _Topology, offered: Set[WorkerSlot]) -> Placement:
     """Spread executors over the slots that the topology got and that are `offered`."""
     need, slots = topology.need, topology.slots
+    if topology.is_settled:
+        return dict(topology.live)
     chosen = set(slots)
     stay = {executor: slot for executor, slot in topology.live.items() if slot in chosen}
     missing = sorted(need.component_of.keys() - stay.keys())

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from bench import encryption, latency, memory, plots, scale
+from bench import encryption, latency, memory, plots, scale, scheduling
 
 from squall_common.security.curve import CURVE
 
@@ -86,3 +86,15 @@ def test_the_cost_of_encryption_is_measured_in_pairs(monkeypatch):
     (table,) = encryption.tables(report)
     assert table.rows[0][1:4] == ["1.00", "3.00", "3.00x (2.00-4.00)"]
     assert len(encryption.tables(encryption.take(1))[0].rows) == 3
+
+
+def test_a_scheduling_round_is_timed_and_judged_at_a_thousand_supervisors(monkeypatch):
+    small = [scheduling.Case("supervisors_5", 5)]
+    monkeypatch.setattr(scheduling, "cases", lambda: small)
+    report = scheduling.take(1)
+    assert report["cases"]["supervisors_5"].keys() == {
+        "supervisors", "new_ms", "unchanged_ms", "lost_ms",
+    }  # fmt: skip
+    row = {"supervisors": 1_000, "new_ms": 299.0, "unchanged_ms": 31.0, "lost_ms": 5.0}
+    (table,) = scheduling.tables({"pairs": 1, "cases": {"one": row}})
+    assert table.rows[0][-1] == "yes and NO"

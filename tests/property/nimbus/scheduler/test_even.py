@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.effort import examples
 
 from squall_common.topology.model import Executor, WorkerSlot
-from squall_nimbus.scheduler.even import schedule
+from squall_nimbus.scheduler.even import _deal_slots, _Topology, schedule
 from squall_nimbus.scheduler.snapshot import ClusterSnapshot, Placement, Supervisor, TopologyNeed
 
 
@@ -113,3 +113,79 @@ def test_live_workers_are_untouched_when_lost_ones_can_be_replaced(
     for executor, slot in before.items():
         if executor not in dead:
             assert after[executor] == slot
+
+
+def _slots_by_the_rules(snapshot: ClusterSnapshot) -> list[list[WorkerSlot]]:
+    """The slots of each topology, in the order in which it took them: every choice looks at all
+    topologies and all slots."""
+    topologies, held = _topologies(snapshot)
+    offered = {slot for supervisor in snapshot.supervisors for slot in supervisor.slots}
+    free = offered - held
+    suspect = {n.placement[e] for n in snapshot.topologies for e in n.dead if e in n.placement}
+    load = Counter(slot.node for slot in held)
+    slots = [list(t.slots) for t in topologies]
+    reserved = [set() if t.stays else set(t.kept) for t in topologies]
+    hungry = [i for i, t in enumerate(topologies) if len(slots[i]) < t.wanted]
+    while served := [i for i in hungry if free or reserved[i]]:
+        one = min(served, key=lambda i: (len(slots[i]), i))
+        own = Counter(slot.node for slot in slots[one])
+
+        def key(slot: WorkerSlot, one: int = one, own: Counter[str] = own) -> tuple:
+            others = slot not in reserved[one]
+            return others and slot in suspect, own[slot.node], others, load[slot.node], slot
+
+        slot = min(free | reserved[one], key=key)
+        if slot in reserved[one]:
+            reserved[one].remove(slot)
+        else:
+            free.remove(slot)
+            load[slot.node] += 1
+        slots[one].append(slot)
+        if len(slots[one]) == topologies[one].wanted:
+            hungry.remove(one)
+            for back in reserved[one]:
+                load[back.node] -= 1
+            free |= reserved[one] & offered
+    return slots
+
+
+def _topologies(snapshot: ClusterSnapshot) -> tuple[list[_Topology], set[WorkerSlot]]:
+    held = set(snapshot.held)
+    topologies = []
+    for order, need in enumerate(snapshot.topologies):
+        topologies.append(_Topology(need, order, held))
+        held |= topologies[-1].kept
+    return topologies, held
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.integers(1, 12), st.lists(st.integers(1, 14), min_size=1, max_size=6), st.data())
+def test_slots_are_those_of_the_written_rules(nodes, workers, data) -> None:
+    """Topologies with workers on few supervisors and on nearly all, slots in use, given back, held
+    by others, and suspect."""
+
+    def cluster() -> tuple[Supervisor, ...]:
+        ports = data.draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes))
+        return tuple(
+            Supervisor(f"s{i:02}", f"h{i}", tuple(range(6700, 6700 + n)))
+            for i, n in enumerate(ports)
+        )
+
+    needs = [TopologyNeed(f"t{i}", n, _executors([n, 2])) for i, n in enumerate(workers)]
+    for _ in range(3):
+        supervisors = cluster()
+        slots = [slot for supervisor in supervisors for slot in supervisor.slots]
+        held = data.draw(st.sets(st.sampled_from(slots), max_size=3)) if slots else set()
+        snapshot = ClusterSnapshot(supervisors, tuple(needs), frozenset(held))
+        topologies, in_use = _topologies(snapshot)
+        _deal_slots(snapshot, topologies, in_use, set(slots))
+        assert [t.slots for t in topologies] == _slots_by_the_rules(snapshot)
+        placements = schedule(snapshot)
+        needs = []
+        for need in snapshot.topologies:
+            placement = placements[need.id]
+            lost = data.draw(st.sets(st.sampled_from(sorted(set(placement.values())) or [None])))
+            dead = frozenset(e for e, slot in placement.items() if slot in lost)
+            wanted = data.draw(st.integers(1, 14))
+            spread = data.draw(st.booleans())
+            needs.append(TopologyNeed(need.id, wanted, need.component_of, placement, dead, spread))

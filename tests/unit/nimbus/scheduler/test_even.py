@@ -1,6 +1,8 @@
 """The even scheduler: the expectations of a Storm user, case by case."""
 
+import sys
 from collections import Counter
+from dataclasses import replace
 
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.scheduler.even import schedule
@@ -207,3 +209,37 @@ def test_the_busier_supervisor_is_spared() -> None:
         TopologyNeed("new", 1, executors(1)),
     )
     assert {s.node for s in placed["new"].values()} == {"b"}
+
+
+def _calls(snapshot: ClusterSnapshot) -> int:
+    """How many functions a round calls: its work, the same on every machine."""
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        schedule(snapshot)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_work_grows_with_the_cluster_and_not_with_its_square() -> None:
+    def fresh(n: int) -> ClusterSnapshot:
+        there = tuple(Supervisor(f"s{i:04}", f"h{i}", (6700, 6701, 6702)) for i in range(n))
+        return ClusterSnapshot(
+            there, tuple(TopologyNeed(f"t{i}", 2, executors(3)) for i in range(n))
+        )
+
+    def settled(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        placed = schedule(snapshot)
+        needs = tuple(replace(need, placement=placed[need.id]) for need in snapshot.topologies)
+        return replace(snapshot, topologies=needs)
+
+    small, large = fresh(50), fresh(400)
+    assert _calls(large) < 1.5 * 8 * _calls(small)
+    assert _calls(settled(large)) < _calls(large) / 5  # nothing to do
