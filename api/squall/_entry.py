@@ -11,6 +11,8 @@ the package. The parent passes everything else in environment variables:
     SQUALL_CLIENT_OVERRIDES   the options set by -c, JSON (optional): they override the topology's
                               conf
     SQUALL_LOCAL_TTL          in local mode, how many seconds the topologies run (optional)
+    SQUALL_LOCAL_WORKERS      in local mode, how many worker processes run each topology (optional:
+                              without it, this process runs them)
     SQUALL_WAIT               on a cluster, how many seconds to wait until they run (optional)
     SQUALL_ENVIRONMENT        the package's dependencies, installed (optional;
                               squall_common.packaging.dependencies)
@@ -58,6 +60,7 @@ from squall_common.packaging.package import (
 )
 
 if TYPE_CHECKING:
+    from squall._workers import LocalWorkers
     from squall.local import LocalCluster
     from squall_common.topology.model import Topology
 
@@ -65,6 +68,7 @@ ARCHIVE_VARIABLE = "STORM_JAR"
 CONF_VARIABLE = "SQUALL_CLIENT_CONF"
 OVERRIDES_VARIABLE = "SQUALL_CLIENT_OVERRIDES"
 LOCAL_TTL_VARIABLE = "SQUALL_LOCAL_TTL"
+LOCAL_WORKERS_VARIABLE = "SQUALL_LOCAL_WORKERS"
 WAIT_VARIABLE = "SQUALL_WAIT"
 ENVIRONMENT_VARIABLE = "SQUALL_ENVIRONMENT"
 WHEELS_VARIABLE = "SQUALL_WHEELS"
@@ -246,23 +250,38 @@ def _wait_running(session: Session, limit_secs: float) -> None:
         print(f"every task of topology {name!r} is running", file=sys.stderr)
 
 
-def _print_counts(cluster: LocalCluster) -> int:
+def _print_counts(cluster: LocalCluster | LocalWorkers) -> int:
     """Print the counts of each component, and its last errors. Returns how many messages of spouts
     failed for good."""
-    failed = 0
+    failed_of_all = 0
     for name in cluster.names():
-        for component, counts in sorted(cluster.totals(name).items()):
+        totals, failed, errors = _findings(cluster, name)
+        for component, counts in sorted(totals.items()):
             shown = ", ".join(f"{what} {count}" for what, count in counts.items())
             print(f"{name}: {component}: {shown}", file=sys.stderr)
-        failed += cluster.failed_messages(name)
-        errors = Counter(
-            f"{name}: {one.component}: last errors: {type(one.error).__name__}: {one.error}"
-            for one in cluster.errors(name)
-        )
-        for shown, count in list(errors.items())[-3:]:
+        failed_of_all += failed
+        for (component, error), count in list(errors.items())[-3:]:
             times = f" ({count} times)" if count > 1 else ""
-            print(_printable(f"{shown}{times}"), file=sys.stderr)
-    return failed
+            print(_printable(f"{name}: {component}: last errors: {error}{times}"), file=sys.stderr)
+    return failed_of_all
+
+
+def _findings(
+    cluster: LocalCluster | LocalWorkers, name: str
+) -> tuple[dict[str, dict[str, int]], int, Counter[tuple[str, str]]]:
+    """A topology's counts by component, its failed messages, and how often each of its errors, a
+    component and a line, was reported."""
+    from squall.local import LocalCluster
+
+    errors: Counter[tuple[str, str]] = Counter()
+    if isinstance(cluster, LocalCluster):
+        for one in cluster.errors(name):
+            errors[one.component, f"{type(one.error).__name__}: {one.error}"] += 1
+        return cluster.totals(name), cluster.failed_messages(name), errors
+    totals, failed = cluster.counts(name)
+    for reported in cluster.errors(name):
+        errors[reported.component, reported.headline] += reported.count
+    return totals, failed, errors
 
 
 def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
@@ -273,6 +292,7 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
         raise SquallError(f"{MODE_VARIABLE} is {mode!r}; expected cluster or {other}")
     given = env.get(CONF_VARIABLE)
     environment = env.get(ENVIRONMENT_VARIABLE)
+    workers = env.get(LOCAL_WORKERS_VARIABLE)
     conf: dict[str, Any] = json.loads(given) if given else default_conf()
     return Session(
         mode=cast(Any, mode),
@@ -281,6 +301,7 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
         conf=conf,
         overrides=json.loads(env.get(OVERRIDES_VARIABLE) or "{}"),
         environment=Path(environment) if environment else None,
+        local_workers=int(workers) if workers else None,
         wheels=tuple(Path(path) for path in json.loads(env.get(WHEELS_VARIABLE) or "[]")),
     )
 

@@ -1,4 +1,4 @@
-"""Submitting a topology to a cluster, or running it in this process, depending on how the program
+"""Submitting a topology to a cluster, or running it on this machine, depending on how the program
 was started.
 
 `storm jar` and `storm local` run a package's entry point through `squall._entry`, which begins a
@@ -37,6 +37,7 @@ from squall_common.topology.model import Topology
 from squall_common.topology.system import validate_topology
 
 if TYPE_CHECKING:
+    from squall._workers import LocalWorkers
     from squall.local import LocalCluster
     from squall_common.client.nimbus import NimbusClient
 
@@ -51,7 +52,9 @@ class Session:
     conf: Mapping[str, Any]  # the client's configuration
     overrides: Mapping[str, Any] = field(default_factory=dict)  # -c key=value
     submitted: list[str] = field(default_factory=list)  # names
-    local_cluster: LocalCluster | None = None  # not None once something runs in local mode
+    # Not None once something runs in local mode.
+    local_cluster: LocalCluster | LocalWorkers | None = None
+    local_workers: int | None = None  # processes for each topology; None: in this process
     environment: Path | None = None  # the package's dependencies, installed
     wheels: tuple[Path, ...] = ()  # the same, for the cluster
     location: str | None = None  # Nimbus' handle for the package, once uploaded
@@ -77,7 +80,7 @@ def submit_topology(
     *,
     initial_status: Literal["ACTIVE", "INACTIVE"] = "ACTIVE",
 ) -> None:
-    """Run a topology: on the cluster under `storm jar`, in this process under `storm local`.
+    """Run a topology: on the cluster under `storm jar`, on this machine under `storm local`.
 
     `conf` holds options by their names (`{"topology.workers": 4}`), and keys of your own, which
     components find in the `conf` of `open` and `prepare`; `-c` on the command line overrides it.
@@ -97,7 +100,7 @@ def submit_topology(
             "submit_topology was called in a program that neither `storm jar` nor `storm local` "
             "started",
             hint="storm jar FOLDER MODULE, to run it on the cluster; "
-            "storm local FOLDER MODULE, to run it in one process",
+            "storm local FOLDER MODULE, to run it on this machine",
         )
     merged = _check(name, conf, topology, session, initial_status)
     recorded = [r for r in recorded_in(topology) if r not in session.checked]
@@ -224,7 +227,7 @@ def _name_taken(name: str) -> NimbusError:
     )
 
 
-# ---- In this process ----
+# ---- On this machine ----
 
 
 def _run_locally(
@@ -234,8 +237,21 @@ def _run_locally(
     topology: Topology,
     initial_status: str,
 ) -> None:
-    from squall.local import LocalCluster
-
     if session.local_cluster is None:
-        session.local_cluster = LocalCluster(conf=session.conf, code_dir=session.code)
+        session.local_cluster = _local_cluster(session)
     session.local_cluster.submit_topology(name, conf, topology, initial_status=initial_status)
+
+
+def _local_cluster(session: Session) -> LocalCluster | LocalWorkers:
+    if session.local_workers is None:
+        from squall.local import LocalCluster
+
+        return LocalCluster(conf=session.conf, code_dir=session.code)
+    from squall._workers import LocalWorkers
+
+    return LocalWorkers(
+        session.local_workers,
+        session.conf,
+        code_dir=session.code,
+        environment=session.environment,
+    )

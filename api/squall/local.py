@@ -59,7 +59,6 @@ class _Running:
 
     id: str
     options: TopologyOptions
-    task_to_component: Mapping[int, str]
     engine: EmbeddedEngine
     active: bool
     errors: list[LocalError] = field(default_factory=list)
@@ -136,7 +135,6 @@ class LocalTopologies:
         running = _Running(
             topology_id,
             options,
-            prepared.task_to_component,
             engine,
             active=False,
             errors=errors,
@@ -184,24 +182,7 @@ class LocalTopologies:
     def totals(self, name: str) -> dict[str, dict[str, int]]:
         """All-time counts by component: emitted, transferred, acked and failed, and for bolts also
         executed. System components are left out."""
-        running = self._find(name)
-        totals: dict[str, dict[str, int]] = {}
-        for executor, stats in running.engine.stats().items():
-            component = running.task_to_component[executor.task_start]
-            if component.startswith("__"):
-                continue
-            mine = totals.setdefault(component, {})
-            counts: dict[str, Any] = {
-                "emitted": stats.emitted,
-                "transferred": stats.transferred,
-                "acked": stats.specific.acked,
-                "failed": stats.specific.failed,
-            }
-            if hasattr(stats.specific, "executed"):
-                counts["executed"] = stats.specific.executed
-            for what, windows in counts.items():
-                mine[what] = mine.get(what, 0) + sum(windows.get(":all-time", {}).values())
-        return totals
+        return self._find(name).engine.totals()
 
     def failed_messages(self, name: str) -> int:
         """How many messages of its spouts failed, and were not acked by a replay under the same

@@ -32,6 +32,7 @@ def run_entry(
     mode: str,
     dependencies: DependencyOptions | None = None,
     local_ttl_secs: int | None = None,
+    local_workers: int | None = None,
     wait_secs: int | None = None,
     program: str = "squall._entry",
     environment: Mapping[str, str] | None = None,
@@ -67,6 +68,8 @@ def run_entry(
         }
         if local_ttl_secs is not None:
             child_environment["SQUALL_LOCAL_TTL"] = str(local_ttl_secs)
+        if local_workers is not None:
+            child_environment["SQUALL_LOCAL_WORKERS"] = str(local_workers)
         if wait_secs is not None:
             child_environment["SQUALL_WAIT"] = str(wait_secs)
         argv = [sys.executable, "-P", "-m", program, entry, *arguments]

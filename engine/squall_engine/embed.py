@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
+from squall_common.names import is_system_id
 from squall_common.topology.model import Executor, Topology
 from squall_common.topology.serialization import Registry
 from squall_engine.build.build import on_thread
@@ -176,6 +177,27 @@ class EmbeddedEngine(Engine):
     def emitted_tuples(self) -> int:
         """How many tuples the spouts and bolts have emitted so far."""
         return sum(out.emitted_total() for one in self.built for out in one.task.outputs)
+
+    def totals(self) -> dict[str, dict[str, int]]:
+        """All-time counts by component: emitted, transferred, acked and failed, and for bolts also
+        executed. System components are left out."""
+        totals: dict[str, dict[str, int]] = {}
+        for executor, stats in self.stats().items():
+            component = self.plan.task_to_component[executor.task_start]
+            if is_system_id(component):
+                continue
+            counts: dict[str, Any] = {
+                "emitted": stats.emitted,
+                "transferred": stats.transferred,
+                "acked": stats.specific.acked,
+                "failed": stats.specific.failed,
+            }
+            if hasattr(stats.specific, "executed"):
+                counts["executed"] = stats.specific.executed
+            mine = totals.setdefault(component, {})
+            for what, windows in counts.items():
+                mine[what] = mine.get(what, 0) + sum(windows.get(":all-time", {}).values())
+        return totals
 
     def failed_tuples(self) -> int:
         """How many tuples the bolts have failed so far."""

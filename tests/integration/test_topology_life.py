@@ -242,7 +242,7 @@ def test_many_submits_and_kills_leave_nothing_behind(cluster: DevCluster) -> Non
         wait_empty("znodes", lambda: cluster.znodes() - before_znodes)
         wait_empty("files", lambda: daemon_files(cluster) - before_files, 60)
         slots = [port for s in cluster.state()["supervisors"] for port in s["slots"]]
-        from squall_cli.dev.ports import port_is_free
+        from squall_common.daemon.ports import port_is_free
 
         assert all(map(port_is_free, slots))
 

@@ -15,7 +15,7 @@ from tests.support.devcluster import STORM, DevCluster, environment, wait_for
 from tests.support.ledger import Ledger, text
 from tests.support.submit import submit_ledger
 
-from squall_cli.dev.ports import free_ports
+from squall_common.daemon.ports import free_ports
 
 pytestmark = pytest.mark.integration
 

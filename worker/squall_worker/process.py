@@ -50,8 +50,8 @@ from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
 from squall_worker.settings import WorkerSettings
 from squall_worker.transport.push import Address, Sockets
 from squall_worker.transport.zmq import ZmqTransport, new_sockets
-from squall_worker.watch.messages import answer_questions, ask_aside
-from squall_worker.watch.watchdog import Watchdog, dump_when_silent, send_aside
+from squall_worker.watch.messages import Ask, answer_questions, ask_aside
+from squall_worker.watch.watchdog import Send, Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
     from squall_engine.embed import Before, EmbeddedEngine, InHand, Metrics
@@ -97,10 +97,12 @@ class Worker:
         heartbeats: Callable[..., HeartbeatThread] = HeartbeatThread,
         sockets: Callable[[], Sockets] = new_sockets,
         refuses: Callable[[Address, float], Awaitable[bool]] = refuses,
+        send: Send | None = None,
+        ask: Ask | None = None,
     ) -> None:
         """`state` has not been started; by default it is the ZooKeeper that the daemon's conf
-        names. A simulation passes the factories of its heartbeats and its sockets, and its
-        `refuses`."""
+        names, which the watchdog's `send` and `ask` reach through sessions of their own. A
+        simulation passes the factories of its heartbeats and its sockets, and its `refuses`."""
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self._options = WorkerOptions.read(spec.daemon_conf)
@@ -140,8 +142,8 @@ class Worker:
             self._loop,
             self._clock,
             record=self._errors.record,
-            send=send_aside(self._options, spec.topology_id),
-            ask=ask_aside(self._options, spec.topology_id),
+            send=send or send_aside(self._options, spec.topology_id),
+            ask=ask or ask_aside(self._options, spec.topology_id),
         )
         self._dumps = Dumps(
             spec.worker_dir,

@@ -66,8 +66,8 @@ def command(
     import asyncio
 
     from squall_cli.dev.plan import check_ports, default_data_dir, make_plan
-    from squall_cli.dev.ports import free_ports as choose_free_ports
-    from squall_cli.dev.ports import port_is_free
+    from squall_common.daemon.ports import free_ports as choose_free_ports
+    from squall_common.daemon.ports import port_is_free
 
     hold_standard_streams()
     plan = make_plan(

@@ -1,4 +1,4 @@
-"""`storm local`: run a topology in one process, without a cluster."""
+"""`storm local`: run a topology on this machine, without a cluster."""
 
 from pathlib import Path
 
@@ -22,6 +22,13 @@ _TTL_SECS = 20
     help="Stop the topology after this many seconds: by default 20, and no limit with --reload.",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=64),
+    metavar="N",
+    help="Run each topology in N worker processes, which send each other tuples over TCP and are "
+    "started again when they end, as on a cluster.",
+)
+@click.option(
     "--reload",
     is_flag=True,
     help="Run the topology again whenever a Python, TOML or YAML file of PACKAGE changes, or "
@@ -35,13 +42,15 @@ def command(
     entry: str,
     arguments: tuple[str, ...],
     local_ttl_secs: int | None,
+    workers: int | None,
     reload: bool,
     dependencies: DependencyOptions,
 ) -> int:
-    """Run a topology in one process, without a cluster.
+    """Run a topology on this machine, without a cluster.
 
-    PACKAGE, ENTRY and ARGS are the same as for `storm jar`; options come before PACKAGE. The exit
-    status is 1 if a message failed and no replay of it, with the same message id, succeeded.
+    It runs in one process, or with --workers in several. PACKAGE, ENTRY and ARGS are the same as
+    for `storm jar`; options come before PACKAGE. The exit status is 1 if a message failed and no
+    replay of it, with the same message id, succeeded.
     """
     from squall_cli.entry import run_entry
 
@@ -57,6 +66,7 @@ def command(
             mode="local",
             dependencies=dependencies,
             local_ttl_secs=local_ttl_secs,
+            local_workers=workers,
         )
 
     if not reload:

@@ -20,10 +20,10 @@ import yaml
 from squall_cli.daemons import daemon_argv, write_daemon_conf
 from squall_cli.dev import guardian
 from squall_cli.dev.plan import DevPlan, SupervisorPlan
-from squall_cli.dev.ports import LOOPBACK
 from squall_cli.dev.process import KeptProcess, describe_status, open_output
 from squall_cli.dev.ready import registered_supervisors, wait_listening, wait_nimbus, wait_zookeeper
 from squall_common.daemon.files import write_atomic
+from squall_common.daemon.ports import LOOPBACK
 from squall_common.daemon.run import CONF_VARIABLE
 from squall_common.errors import ConfigError, SquallError
 

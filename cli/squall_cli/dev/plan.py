@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from squall_cli.dev.ports import LOOPBACK
 from squall_common.config.options.typed import ClientOptions
+from squall_common.daemon.ports import LOOPBACK
 from squall_common.errors import ConfigError, SquallError
 
 ZOOKEEPER_PORT = 2181

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from squall_cli.dev.plan import DevPlan
-from squall_cli.dev.ports import LOOPBACK
+from squall_common.daemon.ports import LOOPBACK
 
 _POLL_SECS = 0.05
 

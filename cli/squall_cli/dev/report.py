@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from squall_cli.dev.plan import DevPlan
-from squall_cli.dev.ports import LOOPBACK
 from squall_cli.output import console
+from squall_common.daemon.ports import LOOPBACK
 
 
 def print_report(plan: DevPlan, state: dict[str, Any]) -> None:

@@ -67,6 +67,10 @@ def get_logger(name: str) -> Logger:
 
 
 class _Formatter(logging.Formatter):
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         # (Those of squall_thrift, which cannot use `Logger`, come as an attribute.)
@@ -75,15 +79,18 @@ class _Formatter(logging.Formatter):
             message = "".join(
                 c if c.isprintable() else c.encode("unicode_escape").decode() for c in message
             )
-        line = f"{stamp}.{int(record.msecs):03d} {record.levelname:<5} {record.name} {message}"
+        stamp = f"{self._prefix}{stamp}.{int(record.msecs):03d}"
+        line = f"{stamp} {record.levelname:<5} {record.name} {message}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
 
 
-def set_up_logging(file: Path | None = None, *, level: int = logging.INFO) -> None:
-    """Send all log lines to `file` (appended, its folder made; turned over at 100 MiB, to
-    `file.1` ... `file.9`), or to stderr when None."""
+def set_up_logging(
+    file: Path | None = None, *, level: int = logging.INFO, prefix: str = ""
+) -> None:
+    """Send all log lines, each with `prefix` before it, to `file` (appended, its folder made;
+    turned over at 100 MiB, to `file.1` ... `file.9`), or to stderr when None."""
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(sys.stderr)
@@ -92,7 +99,7 @@ def set_up_logging(file: Path | None = None, *, level: int = logging.INFO) -> No
         handler = logging.handlers.RotatingFileHandler(
             file, encoding="utf-8", maxBytes=_FILE_BYTES_MAX, backupCount=_OLD_FILES_MAX
         )
-    handler.setFormatter(_Formatter())
+    handler.setFormatter(_Formatter(prefix))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)

@@ -13,7 +13,7 @@ import pytest
 
 from squall_cli.dev.cluster import DevCluster
 from squall_cli.dev.plan import DevPlan, check_ports, default_data_dir, make_plan
-from squall_cli.dev.ports import LOOPBACK
+from squall_common.daemon.ports import LOOPBACK
 from squall_common.errors import ConfigError, SquallError
 
 

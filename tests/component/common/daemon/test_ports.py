@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from squall_cli.dev.plan import DevPlan, check_ports, make_plan
-from squall_cli.dev.ports import LOOPBACK, free_ports, port_is_free
+from squall_common.daemon.ports import LOOPBACK, free_ports, port_is_free
 from squall_common.errors import SquallError
 
 

@@ -1,0 +1,377 @@
+"""`storm local --workers`: runs topologies in worker processes on this machine, without a cluster.
+
+Each is a `python -m squall_worker.local`, the worker of a cluster with its cluster state in memory.
+This module does what Nimbus and a supervisor do: it deals the executors to the workers, writes the
+files that a worker starts from, and starts a worker again that ended. Tuples between workers are
+encoded and travel over TCP, so errors appear that a single process cannot show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from squall_common.cluster.last_known import LastKnown
+from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
+from squall_common.config.for_workers import worker_conf
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.config.options.typed import TopologyOptions, WorkerOptions
+from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
+from squall_common.daemon.ports import LOOPBACK, free_ports
+from squall_common.errors import SquallError
+from squall_common.names import make_topology_id
+from squall_common.security.curve import CurveKey
+from squall_common.topology.encryption import has_key
+from squall_common.topology.model import Executor, Topology, WorkerSlot
+from squall_common.topology.prepared import prepare
+from squall_common.topology.system import validate_topology
+from squall_common.topology.thrift import to_thrift
+from squall_thrift.codec import to_bytes
+
+_NODE = "local"
+_START_SECS = 60.0
+_ANSWER_SECS = 2.0
+# A worker that ends so soon so often in a row will not get far.
+_SHORT_LIFE_SECS = 10.0
+_SHORT_LIVES_MAX = 3
+_STOP_MORE_SECS = 2.0  # beyond the worker's own limit, which it keeps itself
+_ERRORS_KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedError:
+    """An error of a component, as text: its traceback, with the message at the end."""
+
+    component: str
+    text: str
+    count: int  # errors that it stands for
+
+    @property
+    def headline(self) -> str:
+        """The last line, which names the error."""
+        lines = [line for line in self.text.splitlines() if line.strip()]
+        return lines[-1].strip() if lines else ""
+
+
+def deal(executors: Sequence[Executor], slots: Sequence[WorkerSlot]) -> dict[Executor, WorkerSlot]:
+    """Deal executors to slots by turns. Slots beyond the executors get none."""
+    return {executor: slots[i % len(slots)] for i, executor in enumerate(sorted(executors))}
+
+
+class LocalWorkers:
+    """Topologies in `workers` processes each. Methods that take a topology's `name` raise KeyError
+    if it was not submitted here; `shutdown` ends everything."""
+
+    def __init__(
+        self,
+        workers: int,
+        conf: Mapping[str, Any] | None = None,
+        *,
+        code_dir: Path,
+        environment: Path | None = None,
+    ) -> None:
+        """`conf` overrides the defaults; `code_dir` is the unpacked package and `environment` has
+        its dependencies installed."""
+        self._workers = workers
+        self._conf = {**default_conf(), **(conf or {})}
+        self._code_dir = code_dir
+        self._environment = environment
+        self._running: dict[str, _Running] = {}
+        self._submitted = 0
+
+    def submit_topology(
+        self,
+        name: str,
+        conf: Mapping[str, Any],
+        topology: Topology,
+        *,
+        initial_status: str = "ACTIVE",
+    ) -> str:
+        """Check and start a topology; returns its id once the tasks of every worker run. Raises
+        SquallError if the name is in use, the topology or conf is invalid, or a worker does not
+        start."""
+        if name in self._running:
+            raise SquallError(f"topology {name!r} is already running", hint="kill it first")
+        stored = normalize_topology_conf(
+            {**conf, "topology.workers": self._workers},
+            self._conf,
+            name=name,
+            components=topology.component_confs,
+        )
+        validate_topology(topology, TopologyOptions.read(stored))
+        self._submitted += 1
+        running = _Running(
+            make_topology_id(name, self._submitted, int(time.time())),
+            StormBase(name, TopologyStatus[initial_status], self._workers),
+            daemon_conf={
+                **worker_conf(self._conf),
+                "storm.bind.host": LOOPBACK,
+                "storm.local.hostname": LOOPBACK,
+            },
+        )
+        self._running[name] = running
+        try:
+            running.start(topology, stored, self._workers, self._code_dir, self._environment)
+        except BaseException:
+            self._running.pop(name).stop()
+            raise
+        return running.topology_id
+
+    def names(self) -> list[str]:
+        """The names of the running topologies, sorted."""
+        return sorted(self._running)
+
+    def counts(self, name: str) -> tuple[dict[str, dict[str, int]], int]:
+        """All-time counts by component, as `LocalTopologies.totals` has them, and how many messages
+        of spouts failed for good. A worker that was started again counts from its start; one that
+        does not answer within 2 s is left out, with a warning."""
+        return self._running[name].counts()
+
+    def errors(self, name: str) -> list[ReportedError]:
+        """The errors that its components reported, oldest first (the last 1,000)."""
+        return list(self._running[name].errors)
+
+    def wait(self, secs: float | None = None) -> None:
+        """Wait for `secs` (None: until interrupted). Starts workers again that end; raises
+        SquallError for one that ends again and again."""
+        deadline = None if secs is None else time.monotonic() + secs
+        while self._running and (deadline is None or time.monotonic() < deadline):
+            for running in self._running.values():
+                running.start_ended_again()
+            time.sleep(0.05)
+
+    def shutdown(self) -> None:
+        """Stop every topology: workers get their usual time to finish. Idempotent."""
+        while self._running:
+            self._running.popitem()[1].stop()
+
+
+class _Running:
+    """One topology: its folder and its workers."""
+
+    def __init__(self, topology_id: str, base: StormBase, *, daemon_conf: dict[str, Any]) -> None:
+        self.topology_id = topology_id
+        self.errors: list[ReportedError] = []
+        self._base = base
+        self._daemon_conf = daemon_conf
+        self._stop_secs = WorkerOptions.read(daemon_conf).supervisor_worker_shutdown_sleep_secs
+        self._folder = tempfile.TemporaryDirectory(prefix="squall-local-")
+        self._workers: list[_Worker] = []
+
+    def start(
+        self,
+        topology: Topology,
+        conf: Mapping[str, Any],
+        workers: int,
+        code_dir: Path,
+        environment: Path | None,
+    ) -> None:
+        executors = prepare(topology, conf).executors
+        if len(executors) < workers:
+            workers = len(executors)
+            _say(f"{self._base.name} has {workers} executors, so it gets {workers} workers")
+        slots = [WorkerSlot(_NODE, port) for port in free_ports(workers)]
+        assignment = Assignment("", {_NODE: LOOPBACK}, deal(executors, slots))
+        known = LastKnown(assignment, self._base).serialize()
+        root = Path(self._folder.name)
+        stormdist = root / "stormdist"
+        stormdist.mkdir()
+        (stormdist / "stormcode.ser").write_bytes(to_bytes(to_thrift(topology)))
+        (stormdist / "stormconf.ser").write_text(json.dumps(dict(conf)))
+        (stormdist / "code").symlink_to(code_dir)
+        if environment is not None:
+            (stormdist / "environment").symlink_to(environment)
+        key = CurveKey.make(self.topology_id).to_bytes() if has_key(conf) else None
+        for number, slot in enumerate(slots, 1):
+            spec = LaunchSpec(
+                topology_id=self.topology_id,
+                supervisor_id=_NODE,
+                hostname=LOOPBACK,
+                port=slot.port,
+                worker_id=f"worker {number}",
+                incarnation=Incarnation(1, 1),
+                stormdist=stormdist,
+                worker_dir=root / f"worker-{number}",
+                artifacts_dir=root / f"logs-{number}",
+                daemon_conf=self._daemon_conf,
+            )
+            for folder in (spec.worker_dir, spec.pid_dir, spec.artifacts_dir):
+                folder.mkdir()
+            spec.last_known_file.write_bytes(known)
+            if key is not None:
+                spec.key_file.touch(mode=0o600)
+                spec.key_file.write_bytes(key)
+            self._workers.append(_Worker(spec, self.errors))
+        self._wait_running()
+
+    def _wait_running(self) -> None:
+        deadline = time.monotonic() + _START_SECS
+        for worker in self._workers:
+            if worker.running.wait(max(0.0, deadline - time.monotonic())):
+                continue
+            worker.stop(0)
+            raise SquallError(
+                f"{worker.name} did not start within {_START_SECS:.0f} s", hint="see its log above"
+            )
+        for worker in self._workers:
+            if worker.has_ended:
+                raise self._failure(f"{worker.name} {worker.how_it_ended} before its tasks ran")
+
+    def _failure(self, message: str) -> SquallError:
+        """With the last error that components reported."""
+        if self.errors:
+            message += f": {self.errors[-1].component}: {self.errors[-1].headline}"
+        return SquallError(message, hint="see its log above")
+
+    def start_ended_again(self) -> None:
+        for worker in self._workers:
+            if not worker.has_ended:
+                continue
+            if worker.short_lives >= _SHORT_LIVES_MAX:
+                raise self._failure(f"{worker.name} ended {worker.short_lives} times in a row")
+            _say(f"{worker.name} {worker.how_it_ended}; starting it again")
+            worker.start()
+
+    def counts(self) -> tuple[dict[str, dict[str, int]], int]:
+        totals: dict[str, dict[str, int]] = {}
+        failed = 0
+        for worker in self._workers:
+            worker.ask()
+        deadline = time.monotonic() + _ANSWER_SECS
+        for worker in self._workers:
+            answer = worker.answer(deadline)
+            if answer is None:
+                _say(f"{worker.name} does not answer: its counts are left out")
+                continue
+            failed += answer["failed"]
+            for component, counts in answer["totals"].items():
+                mine = totals.setdefault(component, {})
+                for what, count in counts.items():
+                    mine[what] = mine.get(what, 0) + count
+        return totals, failed
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.signal(signal.SIGTERM)
+        deadline = time.monotonic() + self._stop_secs + _STOP_MORE_SECS
+        for worker in self._workers:
+            worker.stop(max(0.0, deadline - time.monotonic()))
+        self._folder.cleanup()
+
+
+class _Worker:
+    """One worker process; a thread reads what it says."""
+
+    def __init__(self, spec: LaunchSpec, errors: list[ReportedError]) -> None:
+        self.name = spec.worker_id
+        self.running = threading.Event()  # its tasks run, or it has ended
+        self.short_lives = 0  # in a row
+        self._spec = spec
+        self._launch = 0
+        self._errors = errors
+        self.start()
+
+    def start(self) -> None:
+        """Start it; again once it has ended."""
+        self._launch += 1
+        spec = replace(self._spec, incarnation=Incarnation(1, self._launch))
+        launch_file = spec.worker_dir / "launch.json"
+        spec.write(launch_file)
+        self._began = time.monotonic()
+        self._answered = threading.Event()
+        self._answer: dict[str, Any] | None = None
+        self._ours, its = socket.socketpair()
+        with its:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "squall_worker.local",
+                    str(launch_file),
+                    str(its.fileno()),
+                ],
+                pass_fds=[its.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._listener = threading.Thread(target=self._listen, args=(self._ours,), daemon=True)
+        self._listener.start()
+
+    @property
+    def has_ended(self) -> bool:
+        if self._process.poll() is None:
+            return False
+        if self._began:  # noticed for the first time
+            short = time.monotonic() - self._began < _SHORT_LIFE_SECS
+            self.short_lives = self.short_lives + 1 if short else 0
+            self._began = 0.0
+        return True
+
+    @property
+    def how_it_ended(self) -> str:
+        status = self._process.returncode
+        if status is not None and status < 0:
+            return f"was ended by {signal.Signals(-status).name}"
+        return f"exited with status {status}"
+
+    def _listen(self, control: socket.socket) -> None:
+        for message in _messages(control):
+            if "error" in message:
+                self._errors.append(
+                    ReportedError(message["component"], message["error"], message["count"])
+                )
+                del self._errors[:-_ERRORS_KEPT]
+            elif "totals" in message:
+                self._answer = message
+                self._answered.set()
+            else:
+                self.running.set()
+        self._process.wait()
+        control.close()
+        self.running.set()
+        self._answered.set()
+
+    def ask(self) -> None:
+        """Ask for its counts."""
+        with contextlib.suppress(OSError):
+            self._ours.sendall(b"counts\n")
+
+    def answer(self, deadline: float) -> dict[str, Any] | None:
+        """Its counts, or None if it does not answer before `deadline` (monotonic)."""
+        self._answered.wait(max(0.0, deadline - time.monotonic()))
+        return self._answer
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def stop(self, secs: float) -> None:
+        """Wait at most `secs` for its end, then kill it."""
+        try:
+            self._process.wait(secs)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.join()
+
+
+def _messages(control: socket.socket) -> Iterator[dict[str, Any]]:
+    """Lines of JSON until the other end closes."""
+    with contextlib.suppress(OSError, ValueError), control.makefile("rb") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _say(text: str) -> None:
+    print(f"local: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,26 @@
+from squall._workers import ReportedError, deal
+from squall_common.topology.model import Executor, WorkerSlot
+
+
+def test_executors_are_dealt_by_turns() -> None:
+    executors = [Executor(n, n) for n in (3, 1, 2, 4, 5)]
+    slots = [WorkerSlot("local", port) for port in (1, 2)]
+    assert deal(executors, slots) == {
+        Executor(1, 1): slots[0],
+        Executor(2, 2): slots[1],
+        Executor(3, 3): slots[0],
+        Executor(4, 4): slots[1],
+        Executor(5, 5): slots[0],
+    }
+
+
+def test_slots_beyond_the_executors_get_none() -> None:
+    slots = [WorkerSlot("local", port) for port in (1, 2, 3)]
+    assert set(deal([Executor(1, 1)], slots).values()) == {slots[0]}
+
+
+def test_the_headline_of_an_error_is_its_last_line() -> None:
+    assert ReportedError("sink", "Traceback:\n  x\nValueError: seven\n\n", 1).headline == (
+        "ValueError: seven"
+    )
+    assert ReportedError("sink", "", 1).headline == ""
