@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from squall_cli.nimbus import ask_nimbus
+from squall_common.client.waiting import Reported, reason_of
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
 
@@ -86,22 +87,15 @@ def problem_of(
     activity: Activity | None,
     errors: Mapping[str, Sequence[storm.ErrorInfo]],
 ) -> Problem:
-    """The reason to show: the newest error that a component or a supervisor reported."""
-    found = [(one, component) for component, some in errors.items() for one in some]
-    if found:
-        newest, component = max(found, key=lambda pair: pair[0].error_time_secs)
-        return Problem(_headline(newest.error), component, newest.error_time_secs)
+    """The reason to show: of what was reported, the cause rather than its effects."""
+    found = reason_of([Reported.of(name, one) for name, some in errors.items() for one in some])
+    if found is not None:
+        return Problem(found.line, found.component, found.time_secs)
     if (summary.health or "") not in _WELL:
         return Problem(summary.sched_status or summary.health or "")
     if activity is not None and activity.failed:
         return Problem("messages failed or timed out, and no component reported an error")
     return Problem("a worker ended unexpectedly")
-
-
-def _headline(error: str) -> str:
-    """The last line of a traceback, which names the error."""
-    lines = [line for line in error.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
 
 
 def read_topologies(

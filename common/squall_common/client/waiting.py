@@ -116,12 +116,31 @@ async def _explained(nimbus: NimbusClient, name: str, error: NotRunningError) ->
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """An error of a topology. `text` begins with its component; `of_system`: it is the report of a
-    worker's end, not of what a component raised."""
+    """An error that a component, or a supervisor for a worker, reported."""
 
     time_secs: int
-    text: str
-    of_system: bool
+    component: str
+    line: str  # the last one, which names the error
+    place: str = ""  # host:port of the worker, if known
+
+    @classmethod
+    def of(cls, component: str, error: ErrorInfo) -> Reported:
+        """An error as Nimbus gives it."""
+        lines = [line.strip() for line in error.error.splitlines() if line.strip()]
+        place = f"{error.host}:{error.port}" if error.host and error.port else ""
+        line = lines[-1] if lines else "unknown error"
+        return cls(error.error_time_secs, component, line, place)
+
+    @property
+    def text(self) -> str:
+        """The error with where it occurred."""
+        place = f" on {self.place}" if self.place else ""
+        return f"{self.component}{place}: {self.line}"
+
+    @property
+    def of_system(self) -> bool:
+        """Whether it reports a worker's end, and not what a component raised."""
+        return is_system_id(self.component)
 
 
 def reason_of(errors: Sequence[Reported]) -> Reported | None:
@@ -146,14 +165,7 @@ async def _errors(nimbus: NimbusClient, name: str) -> list[Reported]:
     except storm.NotAliveException:
         return []
     return [
-        _reported(component, error)
+        Reported.of(component, error)
         for component, errors in (info.errors or {}).items()
         for error in errors
     ]
-
-
-def _reported(component: str, error: ErrorInfo) -> Reported:
-    lines = [line.strip() for line in error.error.strip().splitlines() if line.strip()]
-    place = f" on {error.host}:{error.port}" if error.host and error.port else ""
-    text = f"{component}{place}: {lines[-1] if lines else 'unknown error'}"
-    return Reported(error.error_time_secs, text, is_system_id(component))

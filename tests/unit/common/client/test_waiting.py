@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall_common.client.waiting import NotRunningError, Reported, Seen, reason_of, verdict
+from squall_thrift.storm import ErrorInfo
 
 
 def test_every_task_runs() -> None:
@@ -35,14 +36,20 @@ def test_a_nimbus_that_does_not_know_is_not_asked_again() -> None:
 
 
 def test_the_reason_is_what_a_component_raised_rather_than_the_end_of_its_worker() -> None:
-    raised = Reported(100, "db: ValueError: no database here", of_system=False)
-    ended = Reported(101, "__system: worker ended unexpectedly", of_system=True)
+    raised = Reported(100, "db", "ValueError: no database here")
+    ended = Reported(101, "__system", "worker ended unexpectedly")
     assert reason_of([raised, ended]) is raised
     assert reason_of([ended]) is ended
     assert reason_of([]) is None
 
 
 def test_an_error_of_long_before_is_not_the_reason() -> None:
-    raised = Reported(100, "db: ValueError: no database here", of_system=False)
-    ended = Reported(500, "__system: worker ended unexpectedly", of_system=True)
+    raised = Reported(100, "db", "ValueError: no database here")
+    ended = Reported(500, "__system", "worker ended unexpectedly")
     assert reason_of([raised, ended]) is ended
+
+
+def test_an_error_is_shown_by_its_last_line_and_place() -> None:
+    error = ErrorInfo("Traceback:\n  x = 1\nValueError: x\n\n", 7, host="a", port=6700)
+    assert Reported.of("db", error).text == "db on a:6700: ValueError: x"
+    assert Reported.of("db", ErrorInfo("", 7)).text == "db: unknown error"
