@@ -143,14 +143,22 @@ def _pack(source: Path, target: Path) -> Path:
     total = 0
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(files):
-            data = files[name].read_bytes()
+            try:
+                data = files[name].read_bytes()
+                executable = files[name].stat().st_mode & 0o111
+            except FileNotFoundError:
+                continue  # removed meanwhile, as the journal of a database is
+            except OSError as error:
+                raise PackageError(
+                    f"{files[name]} cannot be read: {error.strerror}",
+                    hint=f"{IGNORE_FILE} can leave files out of the package",
+                ) from error
             total += len(data)
             if total > limits.total_bytes_max:
                 raise PackageError(
                     f"package {source} holds more than {limits.total_bytes_max} bytes"
                 )
             info = zipfile.ZipInfo(name, _ZIP_TIME)
-            executable = files[name].stat().st_mode & 0o111
             info.external_attr = (stat.S_IFREG | (_EXECUTABLE if executable else _PLAIN)) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, data)

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 
 from squall_common.errors import PackageError
+from squall_common.packaging import package
 from squall_common.packaging.package import build_package, code_paths, modules_in, unpack_package
 
 
@@ -177,4 +178,23 @@ def test_a_stormignore_that_leaves_nothing_is_an_error(folder, tmp_path):
 def test_a_stormignore_that_is_not_text_is_an_error(folder, tmp_path):
     (folder / ".stormignore").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PackageError, match=r"\.stormignore is not a text file"):
+        build_package(folder, tmp_path / "out")
+
+
+def _also_packs(monkeypatch, path):
+    """As if `path` had been in the folder when its files were listed."""
+    listed = package.package_files
+    monkeypatch.setattr(
+        package, "package_files", lambda source: [*listed(source), (path.name, path)]
+    )
+
+
+def test_a_file_that_is_removed_while_a_folder_is_packed_is_left_out(folder, tmp_path, monkeypatch):
+    _also_packs(monkeypatch, folder / "clicks.db-journal")
+    assert names(build_package(folder, tmp_path / "out")) == ["jobs/daily.py", "wordcount.py"]
+
+
+def test_a_file_that_cannot_be_read_is_named(folder, tmp_path, monkeypatch):
+    _also_packs(monkeypatch, folder / "jobs")  # reading a folder fails, also for root
+    with pytest.raises(PackageError, match="jobs cannot be read: Is a directory"):
         build_package(folder, tmp_path / "out")
