@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from squall_common.component.groupings import CustomGrouping as CustomGrouping
     from squall_common.component.replaying import ReplayingSpout as ReplayingSpout
     from squall_common.component.state import KeyValueState as KeyValueState
-    from squall_common.component.state import StatefulBolt as StatefulBolt
+    from squall_common.component.stateful import StatefulBolt as StatefulBolt
     from squall_common.component.tuples import Tuple as Tuple
     from squall_common.errors import ConfigError as ConfigError
     from squall_common.errors import InvalidTopologyError as InvalidTopologyError
@@ -47,7 +47,7 @@ _EXPORTS = {
     "ShellSpout": "squall_common.component.component",
     "Spout": "squall_common.component.component",
     "SquallError": "squall_common.errors",
-    "StatefulBolt": "squall_common.component.state",
+    "StatefulBolt": "squall_common.component.stateful",
     "Stream": "squall_common.component.component",
     "TopologyBuilder": "squall._builder",
     "TopologyContext": "squall_common.component.context",

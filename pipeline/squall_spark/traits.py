@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from squall_common.component.component import Bolt, Spout
-from squall_common.component.state import StatefulBolt
+from squall_common.component.stateful import StatefulBolt
 from squall_common.errors import PackageError
 from squall_common.topology.model import Component, PythonObject, Topology
 from squall_common.topology.serialization import load_class

@@ -4,7 +4,7 @@ packages"."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from squall_engine.embed import EmbeddedEngine
@@ -56,6 +56,20 @@ def imports(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def module_imports(file: Path, known: Collection[str]) -> set[str]:
+    """Which of the `known` modules a file imports. `from package import module` imports the module,
+    and a name that is none, the package."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.add(name if name in known else node.module)
+    return found.intersection(known)
+
+
 def room_of(module: str, package: str) -> str:
     """The room of a module: the folder below its package, or the module itself beside the rooms."""
     folder = next(ROOT / name for name, packed in PACKAGES.items() if packed == package)
@@ -86,6 +100,16 @@ def test_rooms_of_a_package_import_each_other_in_one_direction() -> None:
             # A package's own __init__ re-exports what its rooms offer.
             if room != package:
                 arrows.setdefault(room, set()).update(targets - {room, package})
+        assert circles(arrows) == []
+
+
+def test_modules_of_a_package_import_each_other_in_one_direction() -> None:
+    """Imports for types alone and late ones count, too."""
+    for package in BELOW:
+        files = dict(modules(package))
+        arrows = {
+            module: module_imports(file, files.keys()) - {module} for module, file in files.items()
+        }
         assert circles(arrows) == []
 
 
