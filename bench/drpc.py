@@ -44,10 +44,11 @@ from squall_engine.embed import (
     EngineSettings,
     tune_garbage_collector,
 )
-from squall_thrift import codec, messages, storm
-from squall_thrift.authorization import PUBLIC, Call, permission
-from squall_thrift.messages import MessageType
-from squall_thrift.server import ThriftServer
+from squall_thrift import codec, storm
+from squall_thrift.protocol import messages
+from squall_thrift.protocol.messages import MessageType
+from squall_thrift.serving.authorization import PUBLIC, Call, permission
+from squall_thrift.serving.server import ThriftServer
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENTS = 200

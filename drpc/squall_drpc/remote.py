@@ -19,7 +19,7 @@ from squall_drpc.batches import INVOCATIONS, Settlement
 from squall_drpc.requests import Failure, Outcome, Reason, Request
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
-from squall_thrift.messages import ApplicationErrorType
+from squall_thrift.protocol.messages import ApplicationErrorType
 
 log = get_logger(__name__)
 

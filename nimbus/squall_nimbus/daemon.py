@@ -36,7 +36,7 @@ from squall_nimbus.composition import build_nimbus
 from squall_nimbus.service import NimbusService
 from squall_nimbus.service.limits import LIMITS
 from squall_thrift import storm
-from squall_thrift.server import InsecureListenerError, ThriftServer
+from squall_thrift.serving.server import InsecureListenerError, ThriftServer
 
 log = get_logger(__name__)
 

@@ -45,7 +45,7 @@ from squall_supervisor.records.state_file import (
 from squall_supervisor.records.worker_record import read_launch
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import FirstCrash, Parts, Supervisor
-from squall_thrift.server import ThriftServer
+from squall_thrift.serving.server import ThriftServer
 
 log = get_logger(__name__)
 

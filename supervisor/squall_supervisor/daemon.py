@@ -21,7 +21,7 @@ from squall_supervisor.node.lock import NodeLock
 from squall_supervisor.node.root import root_warning
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import Supervisor
-from squall_thrift.server import InsecureListenerError
+from squall_thrift.serving.server import InsecureListenerError
 
 log = get_logger(__name__)
 

@@ -8,8 +8,8 @@ from squall_common.cluster.convert import to_assignment
 from squall_common.cluster.values import Assignment
 from squall_common.daemon.logs import get_logger
 from squall_thrift import storm
-from squall_thrift.authorization import Call, permission
-from squall_thrift.throttle import Throttle
+from squall_thrift.serving.authorization import Call, permission
+from squall_thrift.serving.throttle import Throttle
 
 log = get_logger(__name__)
 

@@ -49,7 +49,7 @@ from squall_supervisor.watch.log_files import clean_up_logs
 from squall_supervisor.watch.memory import MemoryWatch
 from squall_supervisor.watch.profiling import Profiling
 from squall_thrift import storm
-from squall_thrift.server import ThriftServer
+from squall_thrift.serving.server import ThriftServer
 
 log = get_logger(__name__)
 

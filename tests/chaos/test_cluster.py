@@ -42,7 +42,7 @@ from squall_common.client.nimbus import NimbusClient
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
 from squall_thrift import storm as thrift
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 # Far above what any of them takes: on a busy machine 44 kills take minutes.
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(STORM_SECS + 450)]

@@ -21,8 +21,8 @@ from squall_common.errors import NimbusError
 from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.blobs.store import BlobMeta
 from squall_thrift import storm
-from squall_thrift.authorization import Call
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
+from squall_thrift.serving.authorization import Call
 
 Address = tuple[str, int]
 Write = Callable[[bytes], Awaitable[None]]

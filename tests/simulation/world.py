@@ -41,7 +41,7 @@ from squall_nimbus.service import NimbusService
 from squall_supervisor.blobs.nimbus import NimbusBlobs
 from squall_supervisor.composition import build_supervisor
 from squall_thrift import storm
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
 from squall_worker.process import EXIT_NOT_OURS, Worker
 
 NIMBUS_PORT = 6627

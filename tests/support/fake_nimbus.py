@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from squall_thrift import storm
-from squall_thrift.authorization import PUBLIC, permission
-from squall_thrift.server import ThriftServer
+from squall_thrift.serving.authorization import PUBLIC, permission
+from squall_thrift.serving.server import ThriftServer
 
 
 class FakeNimbus:

@@ -27,7 +27,7 @@ from squall_nimbus.composition import build_nimbus
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
 from squall_thrift import codec, storm
-from squall_thrift.authorization import Call
+from squall_thrift.serving.authorization import Call
 
 
 def package() -> bytes:

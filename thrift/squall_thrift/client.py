@@ -9,8 +9,13 @@ import contextlib
 from types import TracebackType
 from typing import Any, Self
 
-from squall_thrift import codec, frames, idl, messages
-from squall_thrift.messages import ApplicationErrorType, MessageType, ThriftApplicationError
+from squall_thrift import codec, idl
+from squall_thrift.protocol import frames, messages
+from squall_thrift.protocol.messages import (
+    ApplicationErrorType,
+    MessageType,
+    ThriftApplicationError,
+)
 from squall_thrift.wire import ProtocolError
 
 __all__ = ["ThriftApplicationError", "ThriftClient", "ThriftTransportError"]

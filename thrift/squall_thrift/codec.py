@@ -3,8 +3,8 @@
 import struct
 from typing import Any, TypeVar
 
-from squall_thrift import decode, encode, scan
-from squall_thrift.encode import Encoded
+from squall_thrift.protocol import decode, encode, scan
+from squall_thrift.protocol.encode import Encoded
 from squall_thrift.wire import MAP, STRUCT, EncodeError, ProtocolError
 
 __all__ = [

@@ -56,7 +56,7 @@ from squall_common.cluster.values import (
 from squall_common.daemon.logs import get_logger
 from squall_common.names import decode_znode
 from squall_common.topology.model import WorkerSlot
-from squall_thrift.off_loop import off_loop
+from squall_thrift.serving.off_loop import off_loop
 
 if TYPE_CHECKING:
     from squall_common.cluster.zookeeper import ZooKeeperOptions

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVarTuple
 import uvloop
 
 from squall_common.daemon.logs import get_logger
-from squall_thrift.processor import OPERATION
+from squall_thrift.serving.processor import OPERATION
 
 log = get_logger(__name__)
 

@@ -33,7 +33,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.security.web_origin import host_error, page_error
 from squall_thrift import storm
-from squall_thrift.authorization import Authorizer, Call, OpenAuthorizer
+from squall_thrift.serving.authorization import Authorizer, Call, OpenAuthorizer
 
 log = get_logger(__name__)
 

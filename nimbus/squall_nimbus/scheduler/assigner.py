@@ -44,7 +44,7 @@ from squall_nimbus.scheduler.monitor import Beats, Monitor
 from squall_nimbus.scheduler.plan import AssignmentPlan, Wanted, plan
 from squall_nimbus.scheduler.snapshot import Supervisor
 from squall_nimbus.store.topology_store import TopologyStore
-from squall_thrift.off_loop import off_loop_if
+from squall_thrift.serving.off_loop import off_loop_if
 
 log = get_logger(__name__)
 

@@ -18,8 +18,8 @@ from squall_nimbus.topologies.lifecycle import NoTransitionError
 from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.topologies.submit import TopologyAliveError
 from squall_thrift import storm
-from squall_thrift.authorization import Call, permission
-from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.serving.authorization import Call, permission
 
 log = get_logger(__name__)
 

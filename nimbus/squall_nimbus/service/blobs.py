@@ -11,7 +11,7 @@ from squall_nimbus.blobs.access import ADMIN, READ, WRITE, Caller, check_access,
 from squall_nimbus.blobs.keys import sealed_key
 from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
 from squall_thrift import storm
-from squall_thrift.authorization import Call
+from squall_thrift.serving.authorization import Call
 
 _REPLICATION_MAX = 1_000
 

@@ -10,8 +10,8 @@ from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.views import views
 from squall_nimbus.views.redact import redact
 from squall_thrift import storm
-from squall_thrift.authorization import Call
-from squall_thrift.off_loop import off_loop_if
+from squall_thrift.serving.authorization import Call
+from squall_thrift.serving.off_loop import off_loop_if
 
 
 class ClusterCalls(Calls):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall_nimbus.service.base import Calls, client_of, needed, operation, refused
-from squall_thrift.authorization import Call
+from squall_thrift.serving.authorization import Call
 
 
 class FileCalls(Calls):

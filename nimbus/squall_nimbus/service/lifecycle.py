@@ -13,7 +13,7 @@ from squall_nimbus.topologies.limits import size_problems
 from squall_nimbus.topologies.rebalance import check_rebalance
 from squall_nimbus.topologies.submit import Submission
 from squall_thrift import storm
-from squall_thrift.authorization import Call
+from squall_thrift.serving.authorization import Call
 
 
 class LifecycleCalls(Calls):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from squall_thrift.frames import FRAME_BYTES_MAX
-from squall_thrift.server import FrameLimits
+from squall_thrift.protocol.frames import FRAME_BYTES_MAX
+from squall_thrift.serving.server import FrameLimits
 
 # A heartbeat has 15 bytes per executor: enough for 10,000 executors on one supervisor.
 _HEARTBEAT_BYTES_MAX: Final = 262_144

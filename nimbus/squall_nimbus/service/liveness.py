@@ -12,8 +12,8 @@ from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.views import views
 from squall_nimbus.views.worker_metrics import MetricPoint
 from squall_thrift import storm
-from squall_thrift.authorization import Call
-from squall_thrift.off_loop import off_loop, off_loop_if
+from squall_thrift.serving.authorization import Call
+from squall_thrift.serving.off_loop import off_loop, off_loop_if
 
 # Some 5 ms.
 _EXECUTORS_ON_LOOP_MAX = 1_000

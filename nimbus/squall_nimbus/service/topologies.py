@@ -12,8 +12,8 @@ from squall_nimbus.views import pages, stats, views
 from squall_nimbus.views.cluster_reader import Errors
 from squall_nimbus.views.views import TopologyView
 from squall_thrift import codec, storm
-from squall_thrift.authorization import Call
-from squall_thrift.off_loop import off_loop_if
+from squall_thrift.serving.authorization import Call
+from squall_thrift.serving.off_loop import off_loop_if
 
 T = TypeVar("T")
 

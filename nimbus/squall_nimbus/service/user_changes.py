@@ -8,7 +8,7 @@ from squall_common.topology.model import WorkerSlot
 from squall_nimbus.service.base import Calls, needed, operation
 from squall_nimbus.views.cluster_reader import Errors
 from squall_thrift import storm
-from squall_thrift.authorization import Call
+from squall_thrift.serving.authorization import Call
 
 
 class UserChangesCalls(Calls):

@@ -51,7 +51,7 @@ from squall_nimbus.topologies.lifecycle import (
     decide,
     state_of,
 )
-from squall_thrift.off_loop import off_loop_if
+from squall_thrift.serving.off_loop import off_loop_if
 
 log = get_logger(__name__)
 

@@ -21,7 +21,7 @@ from squall_nimbus.views import views
 from squall_nimbus.views.health import Slots
 from squall_nimbus.views.views import TopologyView
 from squall_thrift import storm
-from squall_thrift.off_loop import off_loop_if
+from squall_thrift.serving.off_loop import off_loop_if
 
 
 class Errors(enum.Enum):

@@ -13,7 +13,7 @@ from squall_drpc.remote import Address, Answers, Fetcher
 from squall_drpc.requests import Failure, Outcome, Reason, Request
 from squall_drpc.services import WorkerService
 from squall_thrift import storm
-from squall_thrift.server import ThriftServer
+from squall_thrift.serving.server import ThriftServer
 
 from .conftest import Serve, until
 

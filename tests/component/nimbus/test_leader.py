@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.support.nimbus_service import LocalNimbus, topology
 
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 
 @pytest.fixture

@@ -24,10 +24,10 @@ from thriftpy2.transport import (
 )
 
 from squall_thrift import idl, storm
-from squall_thrift.authorization import PUBLIC, Call, permission
 from squall_thrift.client import ThriftApplicationError, ThriftClient
-from squall_thrift.messages import ApplicationErrorType
-from squall_thrift.server import ThriftServer
+from squall_thrift.protocol.messages import ApplicationErrorType
+from squall_thrift.serving.authorization import PUBLIC, Call, permission
+from squall_thrift.serving.server import ThriftServer
 
 PEER: Any = thriftpy2.load(str(idl.INTERFACE_FILE), module_name="interop_peer_thrift")
 

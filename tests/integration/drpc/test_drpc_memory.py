@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.support.devcluster import environment, wait_for
 
 from squall_common.config.load import default_conf
-from squall_thrift import codec, messages, storm
+from squall_thrift import codec, storm
+from squall_thrift.protocol import messages
 
 CALLS = 200
 ARGS_BYTES = 1_000_000

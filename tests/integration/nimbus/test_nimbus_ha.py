@@ -33,7 +33,7 @@ from squall_common.errors import NimbusError
 from squall_nimbus.store.topology_store import topology_blob_keys
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient, ThriftTransportError
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 pytestmark = pytest.mark.integration
 

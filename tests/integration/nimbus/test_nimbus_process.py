@@ -23,7 +23,7 @@ from squall_common.config.load import default_conf
 from squall_common.config.options.typed import NimbusOptions
 from squall_thrift import storm
 from squall_thrift.client import ThriftClient, ThriftTransportError
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 pytestmark = pytest.mark.integration
 

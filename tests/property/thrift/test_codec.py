@@ -10,8 +10,9 @@ from tests.support.effort import examples
 from thriftpy2.protocol.binary import TBinaryProtocol
 from thriftpy2.transport import TMemoryBuffer
 
-from squall_thrift import codec, decode, idl, messages, scan, wire
-from squall_thrift.messages import ApplicationErrorType, MessageType
+from squall_thrift import codec, idl, wire
+from squall_thrift.protocol import decode, messages, scan
+from squall_thrift.protocol.messages import ApplicationErrorType, MessageType
 from squall_thrift.wire import ProtocolError
 
 # Another load of the same file, with thriftpy2's own classes.

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from squall_thrift import codec, scan, storm
+from squall_thrift import codec, storm
+from squall_thrift.protocol import scan
 from squall_thrift.wire import EncodeError, ProtocolError
 
 

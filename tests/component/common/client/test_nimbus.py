@@ -11,7 +11,7 @@ from squall_common.client.nimbus import NimbusClient, run_nimbus
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
 from squall_thrift import storm
-from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
 
 
 def options_for(*seeds, retries=0, **more):

@@ -24,9 +24,10 @@ from squall_common.cluster.values import BoltStats, ExecutorStats, WorkerHeartbe
 from squall_common.daemon.run import watch_loop
 from squall_common.daemon.watched_loop import WatchedLoop
 from squall_nimbus.service.limits import LIMITS
-from squall_thrift import codec, messages, storm
-from squall_thrift.messages import MessageType
-from squall_thrift.server import ThriftServer
+from squall_thrift import codec, storm
+from squall_thrift.protocol import messages
+from squall_thrift.protocol.messages import MessageType
+from squall_thrift.serving.server import ThriftServer
 
 ROOT = Path(__file__).parents[4]
 EXECUTORS = 10_000

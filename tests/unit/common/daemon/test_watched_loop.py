@@ -10,7 +10,7 @@ import pytest
 from squall_common.daemon import watched_loop
 from squall_common.daemon.run import watch_loop
 from squall_common.daemon.watched_loop import WatchedLoop
-from squall_thrift.processor import OPERATION
+from squall_thrift.serving.processor import OPERATION
 
 
 def burn(secs: float) -> None:

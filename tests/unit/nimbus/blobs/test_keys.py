@@ -12,8 +12,8 @@ from squall_common.names import curve_blob_key
 from squall_common.security.curve import CURVE, CurveKey
 from squall_common.security.sealing import META_KEY, Receiver, SealError, supervisor_name
 from squall_thrift import storm
-from squall_thrift.authorization import Call
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
+from squall_thrift.serving.authorization import Call
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from tests.support.nimbus_service import LocalNimbus, eventually
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.names import dependency_key
 from squall_thrift import storm
-from squall_thrift.authorization import Call
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
+from squall_thrift.serving.authorization import Call
 
 META = storm.SettableBlobMeta(
     acl=[storm.AccessControl(type=storm.AccessControlType.USER, name=None, access=7)],

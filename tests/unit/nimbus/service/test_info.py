@@ -10,7 +10,7 @@ from squall_common.cluster.values import BlobHolder, BoltStats, ErrorInfo, Execu
 from squall_common.names import code_blob_key
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_thrift import codec, storm
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 SLOT = WorkerSlot("sup-a", 6700)
 # Components are numbered in the order of their names: __acker 1, count 2 and 3, words 4.

@@ -15,8 +15,8 @@ from squall_common.topology.model import WorkerSlot
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.topologies import submit
 from squall_thrift import storm
-from squall_thrift.authorization import Call
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
+from squall_thrift.serving.authorization import Call
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from tests.support.nimbus_service import LocalNimbus
 
 from squall_common.cluster.values import DebugOptions
 from squall_thrift import storm
-from squall_thrift.messages import ThriftApplicationError
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 
 @pytest.fixture

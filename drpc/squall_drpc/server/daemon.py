@@ -37,7 +37,7 @@ from squall_drpc.broker import RequestBroker
 from squall_drpc.http import DrpcHttp
 from squall_drpc.services import CallerService, WorkerService
 from squall_thrift import storm
-from squall_thrift.server import FrameLimits, InsecureListenerError, ThriftServer
+from squall_thrift.serving.server import FrameLimits, InsecureListenerError, ThriftServer
 
 log = get_logger(__name__)
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from squall_thrift import codec, messages, storm
-from squall_thrift.authorization import PUBLIC, Call, permission
+from squall_thrift import codec, storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient, ThriftTransportError
-from squall_thrift.messages import ApplicationErrorType, MessageType
-from squall_thrift.server import FrameLimits, InsecureListenerError, ThriftServer
+from squall_thrift.protocol import messages
+from squall_thrift.protocol.messages import ApplicationErrorType, MessageType
+from squall_thrift.serving.authorization import PUBLIC, Call, permission
+from squall_thrift.serving.server import FrameLimits, InsecureListenerError, ThriftServer
 
 SERVICE = storm.DistributedRPC
 GUARD_SECS = 10.0  # a test that hangs fails after this

@@ -11,8 +11,9 @@ import pytest
 from squall_drpc import AsyncDRPCClient, DRPCError, Reason
 from squall_drpc.batches import INVOCATIONS, Settlement
 from squall_drpc.daemon import DrpcServer
-from squall_thrift import codec, messages, storm
+from squall_thrift import codec, storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient
+from squall_thrift.protocol import messages
 
 from .conftest import Serve, until
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from squall_thrift import idl, wire
-from squall_thrift.scan import skip_value
+from squall_thrift.protocol.scan import skip_value
 from squall_thrift.wire import ProtocolError
 
 Reader = Callable[[bytes, int], tuple[Any, int]]

@@ -29,14 +29,15 @@ import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from squall_thrift import frames, idl, messages
-from squall_thrift.authorization import Authorizer, Call, OpenAuthorizer
+from squall_thrift import idl
 from squall_thrift.logs import EventLogger
-from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
-from squall_thrift.off_loop import CALLER
-from squall_thrift.processor import Processor, refusal
-from squall_thrift.throttle import Throttle
-from squall_thrift.turns import Key, Turns
+from squall_thrift.protocol import frames, messages
+from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.serving.authorization import Authorizer, Call, OpenAuthorizer
+from squall_thrift.serving.off_loop import CALLER
+from squall_thrift.serving.processor import Processor, refusal
+from squall_thrift.serving.throttle import Throttle
+from squall_thrift.serving.turns import Key, Turns
 from squall_thrift.wire import ProtocolError
 
 log = EventLogger(__name__)

@@ -8,8 +8,8 @@ from squall_drpc import batches
 from squall_drpc.broker import BusyError, CallRefusedError, RequestBroker
 from squall_drpc.requests import Failure, Outcome, Reason
 from squall_thrift import storm
-from squall_thrift.authorization import Call, permission
-from squall_thrift.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
+from squall_thrift.serving.authorization import Call, permission
 
 _NOTHING = storm.DRPCRequest(func_args="", request_id="")
 _FAILED = Failure(Reason.FAILED_REQUEST, "Request failed")  # Storm's own text

@@ -11,17 +11,18 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
-from squall_thrift import codec, idl, messages, storm, wire
-from squall_thrift.authorization import Authorizer, Call, permission_of
+from squall_thrift import codec, idl, storm, wire
 from squall_thrift.logs import EventLogger
-from squall_thrift.messages import (
+from squall_thrift.protocol import messages
+from squall_thrift.protocol.messages import (
     ApplicationErrorType,
     Message,
     MessageType,
     ThriftApplicationError,
 )
-from squall_thrift.off_loop import LARGE_BYTES, off_loop
-from squall_thrift.throttle import Throttle
+from squall_thrift.serving.authorization import Authorizer, Call, permission_of
+from squall_thrift.serving.off_loop import LARGE_BYTES, off_loop
+from squall_thrift.serving.throttle import Throttle
 from squall_thrift.wire import EncodeError, ProtocolError, TooManyPartsError
 
 log = EventLogger(__name__)

@@ -19,7 +19,7 @@ from concurrent.futures import Executor, Future
 from contextvars import ContextVar
 from typing import Any, Final, ParamSpec, TypeVar
 
-from squall_thrift.turns import FairQueue, Key
+from squall_thrift.serving.turns import FairQueue, Key
 
 P = ParamSpec("P")
 T = TypeVar("T")

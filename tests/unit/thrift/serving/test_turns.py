@@ -7,8 +7,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from squall_thrift.off_loop import CALLER, FairExecutor
-from squall_thrift.turns import FairQueue, Turns
+from squall_thrift.serving.off_loop import CALLER, FairExecutor
+from squall_thrift.serving.turns import FairQueue, Turns
 
 
 def test_a_peer_with_many_connections_gets_no_more_than_a_peer_with_one() -> None:

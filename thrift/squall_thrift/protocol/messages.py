@@ -10,7 +10,8 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from squall_thrift import scan, wire
+from squall_thrift import wire
+from squall_thrift.protocol import scan
 from squall_thrift.wire import ProtocolError
 
 _VERSION_1 = 0x80010000

@@ -1,6 +1,6 @@
 """Log lines that a peer can cause at will: one a minute, with a count."""
 
-from squall_thrift.throttle import Throttle
+from squall_thrift.serving.throttle import Throttle
 
 
 def test_one_line_a_minute_of_each_kind_with_the_number_left_out() -> None:
