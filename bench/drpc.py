@@ -84,7 +84,7 @@ async def serve_echo(_: Mapping[str, Any]) -> None:
 
 async def serve_drpc(conf: Mapping[str, Any]) -> None:
     from squall_common.config.options.typed import DrpcOptions
-    from squall_drpc.daemon import DrpcServer
+    from squall_drpc.server.daemon import DrpcServer
 
     server = DrpcServer(DrpcOptions.read(conf))
     await server.start()

@@ -25,11 +25,11 @@ from zmq.utils import z85
 
 from bench import stubs, variants
 from squall_common.config.load import default_conf, normalize_topology_conf
-from squall_common.daemon.launch_spec import Incarnation
 from squall_common.security.curve import CurveKey
 from squall_common.topology.encryption import encrypts
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.prepared import prepare
+from squall_common.worker_files.launch_spec import Incarnation
 
 _POLL_SECS = 0.005
 
@@ -71,7 +71,7 @@ def has_figures(user: Any) -> bool:
 def history_of(conf: Mapping[str, Any]) -> Any:
     """The worker's history, with `topology.history.enable`, in a folder that nothing reads."""
     from squall_common.daemon.clock import SystemClock
-    from squall_common.daemon.launch_spec import LaunchSpec
+    from squall_common.worker_files.launch_spec import LaunchSpec
     from squall_worker.report.history import WorkerHistory
 
     folder = Path(tempfile.gettempdir(), "squall-bench-history")

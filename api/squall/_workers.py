@@ -22,12 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from squall_common.cluster.last_known import LastKnown
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
 from squall_common.config.for_workers import worker_conf
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
-from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.daemon.ports import LOOPBACK, free_ports
 from squall_common.errors import SquallError
 from squall_common.names import make_topology_id
@@ -37,6 +35,8 @@ from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_common.topology.system import validate_topology
 from squall_common.topology.thrift import to_thrift
+from squall_common.worker_files.last_known import LastKnown
+from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
 from squall_thrift.codec import to_bytes
 
 _NODE = "local"

@@ -3,6 +3,7 @@ itself.
 
 Rooms, from the bottom up: `security` and `daemon` (a process and its files), `config`, `topology`
 (the description of a topology), `component` (what users subclass), `cluster` (the state in
-ZooKeeper), `packaging`, `client` (of Nimbus) and `history`. Beside them stand only `errors` and
+ZooKeeper), `worker_files` (between supervisor and worker), `packaging`, `client` (of Nimbus) and
+`history`. Beside them stand only `errors` and
 `names`. Imports `squall_thrift` and nothing above.
 """

@@ -2,7 +2,7 @@
 
 import sys
 
-from squall_drpc.daemon import main
+from squall_drpc.server.daemon import main
 
 if __name__ == "__main__":
     sys.exit(main())

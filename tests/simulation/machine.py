@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.simulation.loop import Process, SimLoop, current_process
 
-from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase
-from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.worker_files.heartbeat_file import Beat, HeartbeatWriter, Phase
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_supervisor.confine.confinement import UNCONFINED, Confinement
 from squall_supervisor.launch.machine import Machine
 from squall_supervisor.launch.worker_process import WorkerProcess

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from tests.simulation.loop import current_process
 from tests.simulation.network import Network
 
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.store import (
     ConnectionLostError,
     ConnectionState,
@@ -26,6 +25,7 @@ from squall_common.cluster.store import (
     check_path,
     check_size,
 )
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 
 _T = TypeVar("_T")
 

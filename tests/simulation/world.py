@@ -33,9 +33,9 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
 from squall_common.config.load import default_conf
 from squall_common.config.options.typed import NimbusOptions
-from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.errors import NimbusError, SquallError
 from squall_common.topology.thrift import to_thrift
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_nimbus.composition import build_nimbus
 from squall_nimbus.service import NimbusService
 from squall_supervisor.blobs.nimbus import NimbusBlobs

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
 from squall_common.config.load import default_conf
 from squall_common.config.options.typed import NimbusOptions

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.store import ConnectionState, NoNodeError, Store
-from squall_common.cluster.zookeeper import ZooKeeperStore
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
+from squall_common.cluster.stores.zookeeper import ZooKeeperStore
 
 
 class Ensemble(Protocol):

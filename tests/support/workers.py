@@ -24,11 +24,11 @@ from typing import Any
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
 from squall_common.config.options.typed import WorkerOptions
-from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
-from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_common.topology.prepared import prepare
 from squall_common.topology.thrift import to_thrift
+from squall_common.worker_files.heartbeat_file import Beat, Phase, read_heartbeat
+from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
 from squall_thrift.codec import to_bytes
 
 NODE = "node-1"

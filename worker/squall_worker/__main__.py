@@ -27,9 +27,9 @@ def main(argv: list[str]) -> int:
     from pathlib import Path
 
     from squall_common.config.options.typed import WorkerOptions
-    from squall_common.daemon.launch_spec import LaunchSpec
     from squall_common.daemon.logs import get_logger, set_up_logging
     from squall_common.errors import SquallError
+    from squall_common.worker_files.launch_spec import LaunchSpec
     from squall_worker.report.printed import bound_printed
 
     try:

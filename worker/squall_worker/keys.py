@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.security.curve import CURVE, CurveKey, is_loopback, require_curve
 from squall_common.topology.encryption import encrypts
+from squall_common.worker_files.launch_spec import LaunchSpec
 
 log = get_logger(__name__)
 

@@ -24,13 +24,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall_common.cluster.last_known import LastKnown
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import ErrorInfo
 from squall_common.config.options.typed import WorkerOptions
-from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.daemon.logs import set_up_logging
+from squall_common.worker_files.last_known import LastKnown
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_worker.cluster.first_reading import FirstReading
 from squall_worker.cluster.view import ClusterView
 from squall_worker.process import Worker

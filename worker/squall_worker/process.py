@@ -29,12 +29,12 @@ from squall_common.cluster.values import ErrorInfo, StormBase, WorkerDrained
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
-from squall_common.daemon.heartbeat_file import Phase
-from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_common.topology.model import WorkerSlot
+from squall_common.worker_files.heartbeat_file import Phase
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses

@@ -59,7 +59,7 @@ from squall_common.topology.model import WorkerSlot
 from squall_thrift.serving.off_loop import off_loop
 
 if TYPE_CHECKING:
-    from squall_common.cluster.zookeeper import ZooKeeperOptions
+    from squall_common.cluster.stores.zookeeper import ZooKeeperOptions
 
 log = get_logger(__name__)
 
@@ -112,7 +112,7 @@ class ClusterState:
     @classmethod
     def of(cls, options: ZooKeeperOptions) -> ClusterState:
         """The state that the `storm.zookeeper.*` options name; not connected yet."""
-        from squall_common.cluster.zookeeper import ZooKeeperStore
+        from squall_common.cluster.stores.zookeeper import ZooKeeperStore
 
         return cls(ZooKeeperStore.of(options))
 

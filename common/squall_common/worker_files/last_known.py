@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from squall_common.cluster import codec
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.values import Assignment, StormBase
-from squall_common.daemon.launch_spec import LAST_KNOWN_FILE
+from squall_common.worker_files.launch_spec import LAST_KNOWN_FILE
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class LaunchSpec:
 
     `stormdist` holds stormcode.ser, stormconf.ser, code/ (the unpacked package, first on sys.path)
     and resources/. `worker_dir` is the working directory and holds `heartbeat` (see
-    `squall_common.daemon.heartbeat_file`), perhaps `curve.key` (see
+    `squall_common.worker_files.heartbeat_file`), perhaps `curve.key` (see
     `squall_common.security.curve`), and `pids/` (one empty file named by pid for each shell child).
     `daemon_conf` is what the supervisor's configuration has for workers
     (`squall_common.config.for_workers`).
@@ -61,8 +61,7 @@ class LaunchSpec:
 
     @property
     def last_known_file(self) -> Path:
-        """What the supervisor last read of the topology (`squall_common.cluster.last_known`), if
-        it could."""
+        """What the supervisor last read of the topology (`last_known`), if it could."""
         return self.worker_dir / LAST_KNOWN_FILE
 
     @property

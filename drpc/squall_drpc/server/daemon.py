@@ -33,9 +33,9 @@ from squall_common.daemon.run import (
 from squall_common.errors import SquallError
 from squall_common.security.web_origin import known_hosts
 from squall_drpc.batches import INVOCATIONS
-from squall_drpc.broker import RequestBroker
-from squall_drpc.http import DrpcHttp
-from squall_drpc.services import CallerService, WorkerService
+from squall_drpc.server.broker import RequestBroker
+from squall_drpc.server.http import DrpcHttp
+from squall_drpc.server.services import CallerService, WorkerService
 from squall_thrift import storm
 from squall_thrift.serving.server import FrameLimits, InsecureListenerError, ThriftServer
 

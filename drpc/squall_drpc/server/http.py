@@ -7,7 +7,7 @@ from collections.abc import Collection
 from aiohttp import web
 
 from squall_common.daemon.web import HttpError, Route, WebServer
-from squall_drpc.broker import BusyError, CallRefusedError, RequestBroker
+from squall_drpc.server.broker import BusyError, CallRefusedError, RequestBroker
 from squall_thrift import storm
 
 # Storm's DRPCExceptionMapper: the status of each kind of failure.

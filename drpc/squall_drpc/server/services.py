@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from squall_drpc import batches
-from squall_drpc.broker import BusyError, CallRefusedError, RequestBroker
 from squall_drpc.requests import Failure, Outcome, Reason
+from squall_drpc.server.broker import BusyError, CallRefusedError, RequestBroker
 from squall_thrift import storm
 from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
 from squall_thrift.serving.authorization import Call, permission

@@ -5,12 +5,12 @@ that nothing ties it to the supervisor, which it outlives. `launch_step` confine
 of the topology runs.
 
     {storm.local.dir}/workers/WORKER_ID/      0700; the worker's working folder, owned by its user
-        launch.json   what the worker reads (squall_common.daemon.launch_spec)
+        launch.json   what the worker reads (squall_common.worker_files.launch_spec)
         last-known.json   for a worker that starts without ZooKeeper
-                          (squall_common.cluster.last_known)
+                          (squall_common.worker_files.last_known)
         curve.key     0600: the topology's key, if it has one (squall_common.security.curve)
         worker.json   the supervisor's notes (worker_record)
-        heartbeat     written by the worker (squall_common.daemon.heartbeat_file)
+        heartbeat     written by the worker (squall_common.worker_files.heartbeat_file)
         in_hand       written by the worker, for the one that replaces it
         in_hand.before   the same file of the worker before it
         pids/         one empty file for each process that the worker starts
@@ -28,8 +28,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from squall_common.daemon.files import make_dirs, write_atomic
-from squall_common.daemon.launch_spec import LAST_KNOWN_FILE, LaunchSpec
 from squall_common.daemon.logs import get_logger
+from squall_common.worker_files.launch_spec import LAST_KNOWN_FILE, LaunchSpec
 from squall_supervisor.blobs.cache import LINKS_FILE
 from squall_supervisor.confine.confinement import UNCONFINED, Confinement
 from squall_supervisor.confine.ownership import give_away, make_own
@@ -49,7 +49,7 @@ WorkerCommand = Callable[[LaunchSpec, Path], list[str]]
 
 
 def worker_command(spec: LaunchSpec, launch_file: Path) -> list[str]:
-    """The command of a worker: see `squall_common.daemon.launch_spec`."""
+    """The command of a worker: see `squall_common.worker_files.launch_spec`."""
     return [
         *worker_interpreter(),
         "-m",

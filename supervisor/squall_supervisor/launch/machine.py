@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_supervisor.confine.confinement import UNCONFINED, Confinement, start_confined
 from squall_supervisor.confine.ownership import owner_of
 from squall_supervisor.launch import memory_use

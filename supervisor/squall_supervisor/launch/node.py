@@ -45,6 +45,6 @@ class Node:
     machine: Machine = field(default_factory=Machine)
     # Takes (topology id, event, text, host:port) for the history of a topology.
     record_event: Callable[[str, str, str, str], None] = lambda topology_id, name, text, place: None
-    # A topology as last read (squall_common.cluster.last_known), for its workers; called in
+    # A topology as last read (squall_common.worker_files.last_known), for its workers; called in
     # threads.
     last_known: Callable[[str], bytes | None] = lambda topology_id: None

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from squall_common.config.for_workers import worker_conf
 from squall_common.config.options.typed import TopologyOptions
-from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.errors import ConfigError, describe
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.confine.confinement import Confinement, WorkerUser
 from squall_supervisor.confine.ownership import let_in

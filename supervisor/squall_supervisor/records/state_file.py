@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.daemon.files import write_atomic
-from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.records.neighbours import NOBODY, Neighbours
 from squall_supervisor.records.worker_record import assignment_from_json, assignment_to_json

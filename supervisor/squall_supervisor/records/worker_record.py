@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.daemon.files import write_atomic
-from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.topology.model import Executor
+from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
 from squall_supervisor.confine.limits import NO_LIMITS, WorkerLimits
 from squall_supervisor.confine.ownership import read_own
 from squall_supervisor.records.assignments import PortAssignment

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from squall_common.daemon.launch_spec import Incarnation
+from squall_common.worker_files.launch_spec import Incarnation
 from squall_supervisor.records.processes import ProcessIdentity
 from squall_supervisor.records.worker_record import WorkerRecord
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from squall_common.cluster.worker_exits import WorkerExit
-from squall_common.daemon.heartbeat_file import Beat, Phase, read_heartbeat
-from squall_common.daemon.launch_spec import Incarnation
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
+from squall_common.worker_files.heartbeat_file import Beat, Phase, read_heartbeat
+from squall_common.worker_files.launch_spec import Incarnation
 from squall_supervisor.blobs.localizer import LocalTopology
 from squall_supervisor.blobs.source import LocalizeError
 from squall_supervisor.confine.limits import NO_LIMITS, WorkerLimits, explain_kill

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall_common.daemon.heartbeat_file import Beat, Phase
-from squall_common.daemon.launch_spec import IN_HAND_FILE
+from squall_common.worker_files.heartbeat_file import Beat, Phase
+from squall_common.worker_files.launch_spec import IN_HAND_FILE
 from squall_supervisor.slots.describe import exit_text
 from squall_supervisor.slots.slot import Step
 from squall_supervisor.slots.table import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from squall_common.config.options.typed import DrpcOptions
-from squall_drpc.daemon import DrpcServer
+from squall_drpc.server.daemon import DrpcServer
 
 Serve = Callable[..., AbstractAsyncContextManager[DrpcServer]]
 

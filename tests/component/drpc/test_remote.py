@@ -11,7 +11,7 @@ import pytest
 from squall_drpc import AsyncDRPCClient, DRPCError
 from squall_drpc.remote import Address, Answers, Fetcher
 from squall_drpc.requests import Failure, Outcome, Reason, Request
-from squall_drpc.services import WorkerService
+from squall_drpc.server.services import WorkerService
 from squall_thrift import storm
 from squall_thrift.serving.server import ThriftServer
 

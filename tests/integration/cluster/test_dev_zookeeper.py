@@ -12,7 +12,7 @@ import pytest
 
 from squall_cli import zookeeper as subject
 from squall_cli.zookeeper import DevZooKeeper, find_classpath, find_java
-from squall_common.cluster.zookeeper import ZooKeeperStore
+from squall_common.cluster.stores.zookeeper import ZooKeeperStore
 from squall_common.errors import SquallError
 
 pytestmark = pytest.mark.integration

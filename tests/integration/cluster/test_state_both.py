@@ -10,7 +10,6 @@ from tests.support.stores import Ensemble, States, Watched, eventually
 
 from squall_common.cluster import paths
 from squall_common.cluster.codec import CorruptStateError
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ERRORS_KEPT, ClusterState
 from squall_common.cluster.store import (
     ConnectionState,
@@ -19,6 +18,7 @@ from squall_common.cluster.store import (
     Op,
     StoreError,
 )
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import (
     Assignment,
     Credentials,

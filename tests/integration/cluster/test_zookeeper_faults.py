@@ -16,10 +16,11 @@ from kazoo.protocol.states import KeeperState
 from tests.support.stores import States, Watched, eventually, value_of
 
 from squall_cli.zookeeper import DevZooKeeper
-from squall_common.cluster import connect, kazoo_link
+from squall_common.cluster import connect
 from squall_common.cluster.leader import LeaderElection, Leadership
 from squall_common.cluster.store import ConnectionLostError, ConnectionState, Create
-from squall_common.cluster.zookeeper import ZooKeeperStore
+from squall_common.cluster.stores import kazoo_link
+from squall_common.cluster.stores.zookeeper import ZooKeeperStore
 
 pytestmark = pytest.mark.integration
 

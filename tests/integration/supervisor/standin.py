@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import Assignment
-from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.names import code_blob_key, conf_blob_key, jar_blob_key
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_supervisor.blobs.source import BlobError
 from squall_supervisor.composition import build_supervisor
 from squall_supervisor.records import processes

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase
-from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.worker_files.heartbeat_file import Beat, HeartbeatWriter, Phase
+from squall_common.worker_files.launch_spec import LaunchSpec
 
 BEAT_SECS = 0.05
 

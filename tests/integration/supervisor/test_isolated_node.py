@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.integration.supervisor.standin import WAIT_SECS, TestNode, wait_until
 
-from squall_common.cluster.memory import MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryStore
 from squall_common.cluster.values import NimbusInfo, SupervisorInfo
 from squall_supervisor.composition import build_supervisor
 from squall_supervisor.node.neighbourhood import connects

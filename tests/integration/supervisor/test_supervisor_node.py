@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.integration.supervisor.standin import CODE, TestNode, package, wait_until
 
-from squall_common.cluster.memory import MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryStore
 from squall_common.config.for_workers import worker_conf
-from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_supervisor.node.kill import kill_workers
 from squall_supervisor.records import processes
 from squall_supervisor.slots.table import State

@@ -30,8 +30,8 @@ from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa
 from squall import TopologyBuilder
 from squall_cli.zookeeper import DevZooKeeper
 from squall_common.cluster.values import SpoutStats, TopologyStatus
-from squall_common.daemon.heartbeat_file import Phase
 from squall_common.topology.model import Executor, Topology, WorkerSlot
+from squall_common.worker_files.heartbeat_file import Phase
 from squall_worker.process import EXIT_FATAL, EXIT_NOT_OURS, EXIT_STOPPED, EXIT_USAGE
 from squall_worker.watch.watchdog import EXIT_STALLED
 

@@ -16,10 +16,10 @@ import zmq
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.validated import validated_transports
 
-from squall_common.daemon.launch_spec import Incarnation
 from squall_common.daemon.story import ContradictionError
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import WorkerSlot
+from squall_common.worker_files.launch_spec import Incarnation
 from squall_worker.transport.frames import FRAME_BYTES_MAX, SECTION_BYTES_MAX, Frame, Kind, Session
 from squall_worker.transport.link_table import Event, Left, Replaced
 from squall_worker.transport.zmq import PortInUseError, ZmqTransport

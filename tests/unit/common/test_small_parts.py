@@ -13,11 +13,11 @@ from squall_common import names
 from squall_common.daemon import logs
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.files import write_atomic
-from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase, read_heartbeat
-from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import Component, ComponentKind, ShellObject, StreamInfo, Topology
 from squall_common.topology.system import validate_topology
+from squall_common.worker_files.heartbeat_file import Beat, HeartbeatWriter, Phase, read_heartbeat
+from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
 from squall_thrift.logs import EventLogger
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.errors import SquallError
 from squall_common.security.curve import CURVE, KEY_FILE, CurveKey
+from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
 from squall_worker.keys import own_key
 
 TOPOLOGY = "wordcount-1-1700000000"

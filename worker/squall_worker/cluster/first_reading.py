@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall_common.cluster.last_known import LastKnown
 from squall_common.cluster.store import StoreError
 from squall_common.cluster.values import StormBase
 from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import WorkerSlot
+from squall_common.worker_files.last_known import LastKnown
 from squall_worker.cluster.placement import Placement, place
 from squall_worker.cluster.view import ClusterView
 

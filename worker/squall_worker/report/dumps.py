@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 
-from squall_common.daemon.dump_request import DumpKind, take
 from squall_common.daemon.files import write_atomic
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.own_memory import memory_bytes
+from squall_common.worker_files.dump_request import DumpKind, take
 
 log = get_logger(__name__)
 

@@ -4,7 +4,7 @@ Once a worker has beaten, its supervisor ends it after the worker timeout; until
 the start timeout, which is much longer. So a worker beats before its large imports, which take a
 quarter of a second on a quiet machine: one that hangs there is replaced soon. For that reason this
 module imports nothing of ours, not even the package that defines the record
-(`squall_common.daemon.heartbeat_file`); a test keeps the two in step.
+(`squall_common.worker_files.heartbeat_file`); a test keeps the two in step.
 """
 
 import os

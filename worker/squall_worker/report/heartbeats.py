@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase
 from squall_common.daemon.logs import get_logger
+from squall_common.worker_files.heartbeat_file import Beat, HeartbeatWriter, Phase
 
 log = get_logger(__name__)
 

@@ -13,12 +13,12 @@ from squall_common.component.metrics import DataPoint, TaskInfo
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.folders import Folder
-from squall_common.daemon.launch_spec import LaunchSpec
 from squall_common.daemon.logs import get_logger
 from squall_common.history.schema import TEXT_CHARS_MAX, Row
 from squall_common.history.settings import HistorySettings, history_url, is_on
 from squall_common.history.writer import HistoryWriter
 from squall_common.names import is_system_id
+from squall_common.worker_files.launch_spec import LaunchSpec
 
 if TYPE_CHECKING:
     from squall_engine.embed import EmbeddedEngine, Recorder

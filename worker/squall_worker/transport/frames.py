@@ -42,8 +42,8 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from squall_common.daemon.launch_spec import Incarnation
 from squall_common.topology.model import WorkerSlot
+from squall_common.worker_files.launch_spec import Incarnation
 from squall_engine.transport import Grant
 
 MAGIC = b"SQ"

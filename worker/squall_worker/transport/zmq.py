@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 import zmq
 
 from squall_common.daemon.clock import Clock, SystemClock
-from squall_common.daemon.launch_spec import Incarnation
 from squall_common.daemon.logs import get_logger
 from squall_common.daemon.story import Story
 from squall_common.errors import SquallError
 from squall_common.security.curve import CurveKey, require_curve
 from squall_common.topology.model import WorkerSlot
+from squall_common.worker_files.launch_spec import Incarnation
 from squall_engine.transport import Arrival, Grant, Listener
 from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,

@@ -31,7 +31,7 @@ from squall_common.cluster.store import (
     check_transaction,
     parent_of,
 )
-from squall_common.cluster.tree import Event, EventKind, Tree
+from squall_common.cluster.stores.tree import Event, EventKind, Tree
 from squall_common.daemon.clock import Clock, SystemClock
 
 _T = TypeVar("_T")

@@ -32,7 +32,6 @@ import kazoo.exceptions as kz
 from kazoo.protocol.states import EventType
 
 from squall_common.cluster import treewalk
-from squall_common.cluster.kazoo_link import KazooLink
 from squall_common.cluster.store import (
     BadVersionError,
     Check,
@@ -54,6 +53,7 @@ from squall_common.cluster.store import (
     check_size,
     check_transaction,
 )
+from squall_common.cluster.stores.kazoo_link import KazooLink
 from squall_common.config.options.typed import NimbusOptions, SupervisorOptions, WorkerOptions
 from squall_common.daemon.logs import get_logger
 

@@ -7,15 +7,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.component.drpc.conftest import Serve, until
 
 from squall_drpc import AsyncDRPCClient, DRPCError, Reason
 from squall_drpc.batches import INVOCATIONS, Settlement
-from squall_drpc.daemon import DrpcServer
+from squall_drpc.server.daemon import DrpcServer
 from squall_thrift import codec, storm
 from squall_thrift.client import ThriftApplicationError, ThriftClient
 from squall_thrift.protocol import messages
-
-from .conftest import Serve, until
 
 LONG_SECS = 30.0
 

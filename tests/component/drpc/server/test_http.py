@@ -6,12 +6,11 @@ import asyncio
 import json
 
 import pytest
+from tests.component.drpc.conftest import Serve, until
 
 from squall_common.daemon.web import Route, WebServer
 from squall_common.errors import SquallError
-from squall_drpc.daemon import DrpcServer
-
-from .conftest import Serve, until
+from squall_drpc.server.daemon import DrpcServer
 
 LONG_SECS = 30.0
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from squall_common.daemon.dump_request import DumpKind
-from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.packaging.blob_map import parse_blob_map
 from squall_common.topology.model import Executor
+from squall_common.worker_files.dump_request import DumpKind
+from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
 from squall_supervisor.blobs.cache import LINKS_FILE
 from squall_supervisor.confine.confinement import UNCONFINED, Confinement
 from squall_supervisor.launch import memory_use

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from squall_common.daemon.heartbeat_file import Phase, read_heartbeat
+from squall_common.worker_files.heartbeat_file import Phase, read_heartbeat
 
 
 def test_nothing_of_ours_is_imported_before_the_first_beat() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.effort import examples
 
-from squall_common.daemon.launch_spec import Incarnation, LaunchSpec
 from squall_common.topology.model import Executor
+from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
 from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.records.neighbours import Neighbours
 from squall_supervisor.records.state_file import (

@@ -6,9 +6,9 @@ import pytest
 
 from squall_common.cluster import codec
 from squall_common.cluster import state as state_module
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import NODE_BYTES_MAX
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import BoltStats, ExecutorStats, SpoutStats, WorkerHeartbeat
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_engine.core.stats import Totals

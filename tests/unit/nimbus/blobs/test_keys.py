@@ -5,8 +5,8 @@ import json
 import pytest
 from tests.support.nimbus_service import LocalNimbus, LocalPeers, eventually
 
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import SupervisorInfo
 from squall_common.names import curve_blob_key
 from squall_common.security.curve import CURVE, CurveKey

@@ -11,7 +11,7 @@ import pytest
 from tests.support.nimbus_service import LocalNimbus, LocalPeers, eventually, topology
 from tests.unit.nimbus.topologies.test_crashes import CONF, Dead, DiesAtWrite, crash
 
-from squall_common.cluster.memory import MemoryEnsemble
+from squall_common.cluster.stores.memory import MemoryEnsemble
 from squall_common.cluster.values import BlobMeta, TopologyStatus
 from squall_common.names import is_key_blob
 from squall_nimbus.blobs.store import BlobNotFoundError

@@ -6,8 +6,8 @@ import pytest
 from tests.support.nimbus_service import eventually
 
 from squall_common.cluster import paths
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import SupervisorInfo
 from squall_supervisor.node.neighbourhood import Neighbourhood
 from squall_supervisor.records.neighbours import NOBODY, Neighbours

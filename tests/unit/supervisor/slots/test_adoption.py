@@ -1,7 +1,7 @@
 """Which of the workers found at a start are taken over."""
 
-from squall_common.daemon.launch_spec import Incarnation
 from squall_common.topology.model import Executor
+from squall_common.worker_files.launch_spec import Incarnation
 from squall_supervisor.records.assignments import PortAssignment
 from squall_supervisor.records.processes import ProcessIdentity
 from squall_supervisor.records.worker_record import WorkerRecord

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from squall_common.cluster.worker_exits import WorkerExit
-from squall_common.daemon.heartbeat_file import Beat, Phase
+from squall_common.worker_files.heartbeat_file import Beat, Phase
 from squall_supervisor.records.exits import EndReports, RecentExits
 from squall_supervisor.slots.slot import Step
 from squall_supervisor.slots.table import (

@@ -12,13 +12,13 @@ import pytest
 from tests.support.nimbus_service import eventually
 
 from squall_common.cluster import paths
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import ProfileAction, ProfileRequest
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import SystemClock
-from squall_common.daemon.dump_request import DumpKind, ask, take
 from squall_common.topology.model import WorkerSlot
+from squall_common.worker_files.dump_request import DumpKind, ask, take
 from squall_supervisor.node.topology_errors import TopologyErrors
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.slots.table import State

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from squall_common.cluster.last_known import LastKnown
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import Assignment, StormBase, TopologyStatus
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_common.worker_files.last_known import LastKnown
 from squall_worker.cluster import first_reading
 from squall_worker.cluster.first_reading import FirstReader, FirstReading
 from squall_worker.cluster.placement import place

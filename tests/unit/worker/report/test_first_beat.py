@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from squall_common.daemon.heartbeat_file import HeartbeatWriter, Phase, read_heartbeat
+from squall_common.worker_files.heartbeat_file import HeartbeatWriter, Phase, read_heartbeat
 from squall_worker.report.first_beat import FirstBeats
 
 

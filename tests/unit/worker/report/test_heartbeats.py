@@ -18,8 +18,8 @@ from squall_common.cluster.values import (
     WorkerHeartbeat,
 )
 from squall_common.daemon.clock import SystemClock
-from squall_common.daemon.heartbeat_file import Phase, read_heartbeat
 from squall_common.topology.model import Executor
+from squall_common.worker_files.heartbeat_file import Phase, read_heartbeat
 from squall_worker.report.heartbeats import HeartbeatThread
 from squall_worker.report.statistics import StatsReport
 

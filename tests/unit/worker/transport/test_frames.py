@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_common.daemon.launch_spec import Incarnation
 from squall_common.topology.model import WorkerSlot
+from squall_common.worker_files.launch_spec import Incarnation
 from squall_engine.transport import LOAD_MAX, Grant
 from squall_worker.transport.frames import (
     FRAME_BYTES_MAX,

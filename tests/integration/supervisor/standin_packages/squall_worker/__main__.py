@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from squall_common.daemon.heartbeat_file import Beat, HeartbeatWriter, Phase
-from squall_common.daemon.launch_spec import LaunchSpec
+from squall_common.worker_files.heartbeat_file import Beat, HeartbeatWriter, Phase
+from squall_common.worker_files.launch_spec import LaunchSpec
 
 topology_id, supervisor_id, port, worker_id, launch_file = sys.argv[1:]
 spec = LaunchSpec.read(Path(launch_file))

@@ -10,9 +10,9 @@ from tests.support.stores import States, Watched, eventually
 
 from squall_common.cluster import paths
 from squall_common.cluster.leader import LeaderElection, Leadership
-from squall_common.cluster.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionLostError, ConnectionState
+from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.daemon.clock import ManualClock
 
 CONNECTED, SUSPENDED, LOST = (
