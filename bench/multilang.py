@@ -9,7 +9,7 @@ alone what costs. Rounds alternate, so that both see the same machine; each pair
 
 Wall time depends on where the kernel puts the two processes: the same bare driver with the same
 child that asks makes 17,000 words a second in one run and 80,000 in the next. CPU time does not, so
-it is told too: microseconds a word, of the driver or the worker (`own`) and of the child.
+it is reported, too: microseconds a word, of the driver or the worker (`own`) and of the child.
 
 Apache Storm 2.8.8 with its own Python splitter, measured on two cores: 1,900 sentences/s and
 15,000 words/s (shared facts of the project).

@@ -75,7 +75,7 @@ def run_entry(
         argv = [sys.executable, "-P", "-m", program, entry, *arguments]
         sys.stdout.flush()
         sys.stderr.flush()
-        # One left behind would go on submitting, or running a topology that nobody watches.
+        # One left behind would go on submitting, or running a topology unwatched.
         child = subprocess.Popen(argv, env=child_environment, preexec_fn=end_with_parent())
         status = wait_for_child(child)
     return 128 - status if status < 0 else status

@@ -1,4 +1,4 @@
-"""What the daemons, the engine and the API share. Nothing here starts a process or a server by
+"""Code that the daemons, the engine and the API share. Nothing here starts a process or a server by
 itself.
 
 Rooms, from the bottom up: `security` and `daemon` (a process and its files), `config`, `topology`

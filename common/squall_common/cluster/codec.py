@@ -33,7 +33,7 @@ UNZIPPED_BYTES_MAX = 32_000_000
 
 
 class CorruptStateError(SquallError):
-    """A value that cannot be read. It is no reason to delete or to replace anything."""
+    """A value that cannot be read. That is not a reason to delete or replace anything."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(

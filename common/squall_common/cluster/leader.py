@@ -2,7 +2,7 @@
 
 Candidates queue as ephemeral sequential nodes under /leader-lock, named and filled as Curator's
 LeaderLatch does it (`_c_UUID-latch-SEQUENCE`, data `host:port`); the first in the queue wins, each
-other one watches the one before it. That alone is no mutual exclusion: a leader may be paused, lose
+other one watches the one before it. That alone cannot rule out two leaders: one may be paused, lose
 its session, and go on to write what its successor has changed. So:
 
 - The winner raises the version of /leader-epoch, which it read *after* it won, in a transaction

@@ -76,7 +76,7 @@ def workerbeat(topology_id: str, slot: WorkerSlot) -> str:
 
 
 def slot_of_workerbeat(name: str) -> WorkerSlot | None:
-    """The slot that a worker's heartbeat node is named for; None when it is no such name."""
+    """The slot that a worker's heartbeat node is named for; None for any other name."""
     node, dash, port = name.rpartition("-")
     if not dash or not node or not port.isdecimal() or not port.isascii():
         return None
@@ -93,7 +93,7 @@ def question(topology_id: str, root: int) -> str:
 
 
 def root_of_question(name: str) -> int | None:
-    """The root that a question's node is named for; None when it is no such name."""
+    """The root that a question's node is named for; None for any other name."""
     return int(name, 16) if _ROOT.fullmatch(name) else None
 
 

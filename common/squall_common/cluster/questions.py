@@ -7,7 +7,7 @@ question goes through the cluster state, by the session that reports the stuck c
     /workerbeats/ID/questions/ROOT    ephemeral; empty, then the answer as text
 
 A question goes with the session of who asks. Workers with spouts watch the list of questions, and
-the one that knows the root writes the answer. Where nobody answers (the tree has failed meanwhile,
+the one that knows the root writes the answer. If no worker answers (the tree has failed meanwhile,
 the worker is from before this was there), who asks goes on without.
 """
 

@@ -270,7 +270,7 @@ class ClusterState:
         return await self._worker_beats(topology_id, codec.decode_signs)
 
     async def undecoded_worker_beats(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
-        """The same for whoever decodes them one by one, where it does not hold the loop."""
+        """The same, for callers that decode them one by one, so that the loop is not held."""
         found = await self._worker_beats(topology_id, UndecodedBeat)
         return {slot: beat for slot, (beat, _) in found.items()}
 

@@ -233,7 +233,7 @@ class TopologyHistory:
 
 @dataclass(frozen=True, slots=True)
 class LocalAssignment:
-    """What one port of a supervisor should run (local state)."""
+    """The work of one port of a supervisor (local state)."""
 
     topology_id: str
     executors: tuple[Executor, ...]

@@ -38,7 +38,7 @@ class WorkerContext:
 
 
 class TopologyContext:
-    """What one task can learn about its topology and worker. The names are those of Storm's
+    """What one task knows about its topology and worker. The names are those of Storm's
     TopologyContext, spelled in Python's style."""
 
     def __init__(self, worker: WorkerContext, task: int, conf: Mapping[str, Any]) -> None:

@@ -89,7 +89,7 @@ def site_conf(
     warn: Callable[[str], None] = _log_warning,
 ) -> tuple[dict[str, Any], str]:
     """The site file's values, and its name for messages. Raises ConfigError when a file that was
-    named is not there, or is no YAML map.
+    named does not exist, or is not a YAML map.
 
     One file is read, as by Storm's commands: a client's `~/.storm/storm.yaml` is read in place of
     the cluster's `$STORM_CONF_DIR/storm.yaml`, not beneath it.

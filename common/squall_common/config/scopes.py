@@ -1,4 +1,4 @@
-"""Which options count for a topology, and where the others are set.
+"""The options that count for a topology, and where the others are set.
 
 An option that is given where it has no effect is refused: `storm.zookeeper.root` on the command
 line of `storm jar` moves nothing, and a person who set `storm.bind.host` there would believe that
@@ -29,7 +29,7 @@ TOPOLOGY_KEYS = frozenset(
 # Read by the command itself, beside how it finds Nimbus (CLIENT_KEYS).
 _COMMAND_KEYS = frozenset({"storm.log.level"})
 
-# What a topology sets in an option's place.
+# The option that a topology sets instead.
 _INSTEAD = {
     "supervisor.worker.timeout.secs": "topology.worker.timeout.secs, or for shell components "
     "topology.subprocess.timeout.secs",

@@ -116,7 +116,7 @@ class WebServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
-            # Whoever has hung up needs no answer.
+            # A caller that has hung up needs no answer.
             handler_cancellation=True,
             # Counts from the connection on, and ends one that sends its head too slowly, too.
             keepalive_timeout=idle_timeout_secs,

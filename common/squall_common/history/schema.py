@@ -119,7 +119,7 @@ def _utf8(text: str) -> str:
 
 def from_parquet(data: bytes, where: str) -> pyarrow.Table:
     """The table of a file, its dictionaries as plain text. Raises OtherVersionError, and
-    pyarrow.ArrowException for what is no Parquet file."""
+    pyarrow.ArrowException for a file that is not a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

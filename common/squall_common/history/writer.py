@@ -1,7 +1,7 @@
 """Writes rows of the history to files, on a thread of its own.
 
-Whoever has rows never waits: they are put into a queue that is bounded in bytes. What does not fit
-is dropped and counted, and the next file says so. The thread writes what has gathered every
+The caller never waits: rows are put into a queue that is bounded in bytes. Rows that do not fit
+are dropped and counted, and the next file says so. The thread writes what has gathered every
 `rotation_secs` (or `rotation_bytes`); a file is written whole, under a name that no other writer
 has. Where the folder cannot be written the rows stay in the queue and are tried again.
 """
@@ -65,7 +65,7 @@ class HistoryWriter:
         self._incarnation = incarnation
         self._clock = clock
         self._rotation_secs = rotation_secs
-        # What fills the queue is written long before it does, whatever is asked for.
+        # Rows that fill the queue are written long before it is full, whatever is asked for.
         self._rotation_bytes = min(rotation_bytes, waiting_bytes_max // 2)
         self._on_trouble = on_trouble
         self._waiting_bytes_max = waiting_bytes_max

@@ -31,7 +31,7 @@ class RequirementsText:
 
 
 def read_requirements(file: Path) -> RequirementsText | None:
-    """What a requirements file says; None if the outcome depends on more than text."""
+    """The contents of a requirements file; None if the outcome depends on more than text."""
     lines: list[str] = []
     waiting, seen = [file], set[Path]()
     while waiting:

@@ -45,8 +45,9 @@ class PythonRequirement:
 
 
 def python_requirements(package: Path, archive: Path) -> list[PythonRequirement]:
-    """What a package asks for: a folder by its pyproject.toml, an archive also by the metadata of
-    the distributions in it. `archive` is the package as it is uploaded. Raises PackageError."""
+    """The Python versions that a package asks for: a folder in its pyproject.toml, an archive also
+    in the metadata of the distributions in it. `archive` is the package as it is uploaded. Raises
+    PackageError."""
     if package.is_dir():
         own = package / "pyproject.toml"
         return pyproject_requirement(own) if own.is_file() else []
@@ -68,7 +69,7 @@ def python_requirements(package: Path, archive: Path) -> list[PythonRequirement]
 
 
 def pyproject_requirement(pyproject: Path) -> list[PythonRequirement]:
-    """What a pyproject.toml asks for, if anything. Raises PackageError."""
+    """The Python versions that a pyproject.toml asks for, if any. Raises PackageError."""
     try:
         return _of_pyproject(pyproject.read_text(), str(pyproject))
     except (OSError, UnicodeDecodeError) as error:

@@ -51,8 +51,8 @@ def project_requirements(pyproject: Path) -> list[str]:
 
 
 def requirements_text(requirements: Path) -> RequirementsText | None:
-    """What a requirements file or a pyproject.toml says; None if a resolution also depends on more
-    than text. Raises PackageError."""
+    """The contents of a requirements file or a pyproject.toml; None if a resolution depends
+    on more than text. Raises PackageError."""
     if requirements.suffix == ".toml":
         return of_lines(project_requirements(requirements))
     return read_requirements(requirements)
@@ -142,7 +142,7 @@ def _run_pip(arguments: list[str], platform: Platform) -> None:
 
 
 def _conflict(printed: str) -> list[str]:
-    """What pip reports about requirements that exclude each other."""
+    """Pip's report about requirements that exclude each other."""
     _, found, after = printed.partition("The conflict is caused by:\n")
     return [line.strip() for line in after.partition("\n\n")[0].splitlines()] if found else []
 

@@ -7,7 +7,8 @@ int of any size. What cannot come back the same is refused here, in the client, 
 
     {"args": ["pg1661.txt", {"!": "bytes", "v": "AP8="}], "kwargs": {}}
 
-Pickle would carry more, but would run code in whoever opens it and break between Python versions.
+Pickle would carry more, but would run code in the process that opens it and break between Python
+versions.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def changes_since_construction(obj: Constructed) -> dict[str, str]:
 
 
 def python_object(obj: Constructed, local: list[type] | None = None) -> PythonObject:
-    """What travels of an object. Raises InvalidTopologyError when its class has no import path or
-    its arguments cannot travel. With `local`, a class without an import path is appended to it
-    instead, and the object can be made in this process only."""
+    """The form in which an object travels. Raises InvalidTopologyError when its class has no import
+    path or its arguments cannot travel. With `local`, a class without an import path is appended to
+    it instead, and the object can be made in this process only."""
     cls = type(obj)
     try:
         class_path = import_path_of(cls)

@@ -21,6 +21,6 @@ def with_source(text: str, source: str) -> str:
 
 
 def split_source(text: str) -> tuple[str, str]:
-    """What the component was given, "" if unknown, and the rest of the text."""
+    """The description of the component's input, "" if unknown, and the rest of the text."""
     found = _FIRST_LINE.match(text)
     return (found[1], text[found.end() :]) if found else ("", text)

@@ -122,7 +122,7 @@ class Topology:
 
     @property
     def component_confs(self) -> dict[str, Mapping[str, Any]]:
-        """What each component has of configuration of its own."""
+        """The configuration of its own that each component has."""
         return {i: c.conf for i, c in self.components.items()}
 
 

@@ -61,7 +61,7 @@ class Registry:
                     continue  # a Java class, of Storm's own clients
                 try:
                     if serializer_path is None:
-                        load_class(path)  # known from now on, whoever sends it
+                        load_class(path)  # known from now on, from any sender
                         continue
                     serializer = load_class(serializer_path)()
                     registry.register(load_class(path), serializer)

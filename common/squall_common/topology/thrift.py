@@ -61,7 +61,7 @@ def to_thrift(topology: Topology) -> storm.StormTopology:
 def from_thrift(struct: storm.StormTopology) -> Topology:
     """A topology from Thrift's struct, which any client may have made. Raises InvalidTopologyError
     that lists what no topology may have: an id that two components share, a union that is not
-    exactly one thing, a `json_conf` that is no JSON object. (`validate_topology` checks the rest.)
+    exactly one thing, a `json_conf` that is not a JSON object. `validate_topology` checks the rest.
     """
     problems: list[str] = []
     components: dict[str, Component] = {}

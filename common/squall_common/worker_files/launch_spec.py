@@ -61,7 +61,7 @@ class LaunchSpec:
 
     @property
     def last_known_file(self) -> Path:
-        """What the supervisor last read of the topology (`last_known`), if it could."""
+        """The supervisor's last reading of the topology (`last_known`), if it has one."""
         return self.worker_dir / LAST_KNOWN_FILE
 
     @property

@@ -5,7 +5,7 @@ often each failed. A message that fails once more than that is not failed to the
 emitted as a *dead letter*. That is a message of its own: tracked by the same acker, and emitted
 again for as long as it fails. Only when it was processed is the spout notified, by `ack` of the
 message. So the source keeps a message until it, or its dead letter, took effect. A dead letter that
-no bolt consumes is written to a file (see `unconsumed`) before it is emitted, to nobody.
+no bolt consumes is written to a file (see `unconsumed`) before it is emitted, without a receiver.
 
 The reason of a failure is known where it happened; an acker only reports that a tree failed. So the
 task that fails a tree *notes* the reason, and once a turn, before the fails leave, the notes go to

@@ -1,4 +1,4 @@
-"""Which messages are suspected of having killed a worker, and which is tried next. Pure.
+"""The messages that are suspected of having killed a worker, and which is tried next. Pure.
 
 A message that was in hand when a worker exited unexpectedly is a *suspect*. When its spout emits it
 again it is held back, and the suspects of a worker's spouts are *tried*: one is emitted, and the

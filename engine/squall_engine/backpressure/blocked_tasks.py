@@ -1,4 +1,4 @@
-"""Which tasks of a worker may run. Pure.
+"""The tasks of a worker that may run. Pure.
 
 A target (a task, here or elsewhere) is *closed* when it takes no more tuples. The tasks here that
 feed it are *blocked*, that is, not run, until it is open again. The caller must report every

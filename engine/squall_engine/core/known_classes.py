@@ -7,7 +7,7 @@ has loaded, by plain dictionaries (a module's `__getattr__` is not asked, a lazy
 A worker may not have loaded a class that is quite in order: its own components need not know the
 module whose dataclass they are sent. So the first unknown name has this process import the modules
 of *all components of the topology*, which the topology declares and which the worker that sent the
-value has loaded. Whoever emits a class has it from there nearly always; for the rest there is
+value has loaded. A worker that emits a class nearly always has it from there; for the rest there is
 `topology.kryo.register`, whose classes are imported at the start.
 
 Turned down: importing those modules at every start (a worker would pay for the libraries of all

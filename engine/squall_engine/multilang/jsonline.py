@@ -107,7 +107,7 @@ class JsonReader:
         return data.replace(b"\r\n", b"\n")
 
     def _look_closely(self, text: bytes, found: list[Message]) -> None:
-        """What lies between two lines `end` is not one message: find those that are in it."""
+        """Find the messages between two lines `end`, when it is not one message."""
         lines = [line for line in text.split(b"\n") if line.strip() not in (b"", b"end")]
         if not lines:
             return

@@ -303,7 +303,7 @@ class Shell:
                 (self.setting.pid_dir / str(pid)).unlink(missing_ok=True)
         self._pids.clear()
 
-    # -- what it is told --
+    # -- messages to the child --
 
     def answer(self, ids: Sequence[int]) -> None:
         """The task ids of an emit; written when everything that it said has been read."""

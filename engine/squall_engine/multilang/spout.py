@@ -200,8 +200,8 @@ class ShellSpout(AsyncSpout):
     # -- when things go wrong, and the end --
 
     def child_gone(self, error: ShellError) -> None:
-        """What it waited to have acked is forgotten: its source kept it and the next child emits
-        it anew. Neither may be mixed up, for many count their ids from 0."""
+        """Forget the messages whose acks it waited for: their source kept them, and the next child
+        emits them anew. They must not be mixed up, as many children count ids from 0."""
         self._queue.clear()
         self._asked = None
         self._lose_patience()

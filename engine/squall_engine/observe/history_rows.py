@@ -152,7 +152,7 @@ class KeySamples:
         return None
 
     def rows(self, at_ms: int, secs: float) -> Iterable[Row]:
-        """What was sampled since the last call."""
+        """The keys sampled since the last call."""
         for sample in self.samples.values():
             keys, task_of = sample.take()
             if not keys.total:
@@ -241,7 +241,7 @@ class Recorder:
         self._cpu_secs = time.process_time()
 
     def read(self) -> list[Row]:
-        """What happened since the last call, or since the beginning."""
+        """The rows since the last call, or since the beginning."""
         now = self._clock.monotonic()
         secs, self._read_at = now - self._read_at, now
         at_ms = int(self._clock.time() * 1000)

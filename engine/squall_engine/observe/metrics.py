@@ -94,7 +94,7 @@ class Registration:
         return consumer
 
     def select(self, points: Iterable[DataPoint]) -> list[DataPoint]:
-        """What the consumer is to have of some data points. Patterns match from the beginning of
+        """The part of some data points that the consumer gets. Patterns match from the beginning of
         a name, as Storm's do."""
         found = []
         for point in points:
@@ -228,7 +228,7 @@ class TaskMetrics:
         return [DataPoint(name, value) for name, value in found.items()] + self._shell_points()
 
     def _shell_points(self) -> list[DataPoint]:
-        """What a child reported: its numbers as the sum of the interval, all else as it came."""
+        """A child's reports: its numbers as the sum of the interval, all else as it came."""
         found = []
         for name, metric in self._shell.items():
             gained = metric.total - self._shell_totals.get(name, 0.0)

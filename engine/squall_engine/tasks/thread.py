@@ -145,7 +145,7 @@ class ThreadBolt(BoltTask):
         return self._work.get()
 
     def _in_hand(self) -> list[Tuple]:
-        """What the thread has taken and not finished."""
+        """The tuples that the thread has taken and not finished."""
         return [self.current] if self.current is not None else []
 
     def give_up(self) -> list[Tuple]:
@@ -359,7 +359,7 @@ class ThreadSpout(SpoutTask):
             try:
                 self.user.next_tuple()
             except Exception as error:
-                self.asked = None  # the wait is no part of it
+                self.asked = None  # the wait is not part of it
                 self.asking_raised(error)
                 self._wakeup.wait(self._ERROR_WAIT_SECS_MAX)
                 continue

@@ -165,7 +165,7 @@ class BlobCache:
             home.mkdir(mode=0o700, exist_ok=True)
             write_atomic(home / "key", link.key.encode())
             target = home / str(number)
-            if target.exists():  # spoiled: whoever runs it keeps its open files
+            if target.exists():  # damaged: workers that run it keep its open files
                 target.rename(self._temporary / f"spoiled-{uuid.uuid4()}")
                 self._sizes.pop(target, None)
             folder.rename(target)

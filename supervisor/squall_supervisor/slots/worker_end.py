@@ -37,7 +37,7 @@ _ERR_LINE_CHARS = 300
 @dataclass(frozen=True, slots=True)
 class Cause:
     """Why a worker ended. `asked`: it was asked to end, so this is not an error. `reported`:
-    whoever ended it has reported why. `why` is empty if it ended by itself."""
+    its cause has been reported. `why` is empty if it ended by itself."""
 
     asked: bool
     reported: bool = False

@@ -1,4 +1,4 @@
-"""The one place that reaches into kazoo: a client that tells what kazoo keeps to itself.
+"""The one place that reaches into kazoo: a client that reports what kazoo keeps to itself.
 
 Three things are needed that kazoo does not offer. When the last answered request was sent, pings
 included (a leader may only act for so long after it). The session timeout as the server granted

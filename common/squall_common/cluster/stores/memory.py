@@ -1,7 +1,7 @@
-"""The store in memory: one ensemble, any number of clients, and every fault at a word.
+"""The store in memory: one ensemble, any number of clients, with fault injection.
 
 `MemoryEnsemble` stands for the servers, `MemoryStore` for one client's session. What the network
-and time do to a client of ZooKeeper is said here by calls: `suspend` and `resume` its connection,
+and time do to a client of ZooKeeper is done here by calls: `suspend` and `resume` its connection,
 `expire` its session, `kill` its process, `stop` and `start` the whole ensemble, lose answers.
 Nothing is random, and time is the event loop's, so a simulation with a virtual clock replays the
 same run each time. The same test suite runs on this and on the real thing.

@@ -200,7 +200,7 @@ class ZooKeeperStore:
         self._closed = True
         self._listeners.clear()
         self._watches.clear()
-        self._connected.set()  # whoever waits for a connection finds the store closed
+        self._connected.set()  # callers that wait for a connection find the store closed
         for timer in (self._deadline, self._watchdog_timer):
             if timer is not None:
                 timer.cancel()
@@ -505,7 +505,7 @@ class ZooKeeperStore:
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:
-                pass  # the loop is closed: there is nobody left to tell
+                pass  # the loop is closed: no listener is left
 
     def _drain(self) -> None:
         self._drain_due = False  # before looking: what comes later wakes us again

@@ -28,7 +28,7 @@ DAEMON, CLIENT, TOPOLOGY, COMPONENT = Scope.DAEMON, Scope.CLIENT, Scope.TOPOLOGY
 
 
 class Reader(enum.Flag):
-    """Which programs read an option."""
+    """The programs that read an option."""
 
     NIMBUS = enum.auto()
     SUPERVISOR = enum.auto()
