@@ -131,7 +131,7 @@ def test_the_memory_of_a_child_process_counts(
     before = supervisor_log(cluster).count("ended by the kernel")
     eater.eat("child", 400)
     wait_for(
-        "the kill to be told",
+        "the kill to be reported",
         lambda: supervisor_log(cluster).count("ended by the kernel") > before,
     )
     eater.wait_counts_on()

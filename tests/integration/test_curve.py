@@ -134,11 +134,11 @@ def _strangers_stay_out(cluster: DevCluster) -> None:
         for _ in range(100):
             sock.send(b"nonsense", zmq.NOBLOCK)
 
-        def told(what: str) -> int:
+        def reported(what: str) -> int:
             return sum(what in log for log in worker_logs(cluster))
 
-        wait_for("both to refuse", lambda: told("connection_refused") == 2, 30)
-        assert told("message_dropped") == 0
+        wait_for("both to refuse", lambda: reported("connection_refused") == 2, 30)
+        assert reported("message_dropped") == 0
     finally:
         sock.close(0)
         context.term()

@@ -129,12 +129,12 @@ def test_a_history_has_every_count_error_and_event(cluster: DevCluster, tmp_path
     assert found["flaky", "failed"] == found["flaky", "error"] == COUNT // 10
     assert not [row for row in rows if row["kind"] == "lost"]
 
-    told = [name for name, _ in events(rows)]
-    assert told[0] == "submitted"
-    assert told.count("worker launched") == 2
-    assert told.count("worker stopped") == 1
+    reported = [name for name, _ in events(rows)]
+    assert reported[0] == "submitted"
+    assert reported.count("worker launched") == 2
+    assert reported.count("worker stopped") == 1
     assert ("worker exited", "killed by SIGKILL") in events(rows)
-    assert {"assigned", "killed", "removed"} <= set(told)
+    assert {"assigned", "killed", "removed"} <= set(reported)
 
     slow = [row for row in rows if row["kind"] == "latency" and row["component"] == "slow"]
     executes = [row for row in slow if row["name"] == "execute"]
@@ -160,23 +160,23 @@ def test_a_rebalance_switches_it_on_and_a_requested_restart_is_recorded_as_one(
     out, history = tmp_path / "out", tmp_path / "data" / "history"
     out.mkdir()
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         return [name for name, _ in events(rows_of(history))]
 
     quick = "supervisor.localizer.update.blob.interval.secs=1"
     with DevCluster.start(tmp_path / "data", slots=1, overrides=[quick]) as cluster:
         submit(cluster, out, **{"topology.history.enable": False})
         wait_for("a message", lambda: told_by(out) != "", 60)
-        assert told() == []
+        assert reported() == []
         cluster.storm("rebalance", "skewed", "-w", "0", "-t", '{"topology.history.enable": true}')
-        wait_for("a worker with a history", lambda: told().count("worker running") == 1, 60)
+        wait_for("a worker with a history", lambda: reported().count("worker running") == 1, 60)
         cluster.storm("profile", "skewed", "--restart")
-        wait_for("the next worker", lambda: told().count("worker running") == 2, 60)
+        wait_for("the next worker", lambda: reported().count("worker running") == 2, 60)
         cluster.storm("kill", "skewed", "-w", "0")
         cluster.wait_gone("skewed")
-        wait_for("the last event", lambda: "removed" in told())
-    assert told().count("worker restart asked for") == 1
-    assert {"rebalanced", "worker exited", "worker launched", "killed"} <= set(told())
+        wait_for("the last event", lambda: "removed" in reported())
+    assert reported().count("worker restart asked for") == 1
+    assert {"rebalanced", "worker exited", "worker launched", "killed"} <= set(reported())
 
 
 def test_a_folder_that_cannot_be_written_does_not_hurt_a_topology(tmp_path: Path) -> None:

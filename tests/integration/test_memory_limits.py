@@ -1,4 +1,4 @@
-"""A topology that eats memory is restarted, is told why, and its neighbour goes on."""
+"""A topology that eats memory is restarted with the reason reported, and its neighbour goes on."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def test_it_is_restarted_with_the_reason_and_its_neighbour_is_not_touched(
     log = supervisor_log(cluster)[logged:]
     assert ("MemoryFarExceeded" in log) == (how == "KillWorker"), log
 
-    def told() -> str | None:
+    def reported() -> str | None:
         said = eater.error()
         return said if said and said in log else None
 
-    said = wait_for("the error to be shown", told)
+    said = wait_for("the error to be shown", reported)
     used = int(said.partition("used ")[2].split()[0])
     least = 2 * 128 + 64 if how == "KillWorker" else mib  # it may have been about to eat more
     assert least < used < mib + 120, said

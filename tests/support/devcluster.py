@@ -40,7 +40,7 @@ def wait_for(
     poll_secs: float = _POLL_SECS,
 ) -> _T:
     """The first result of `probe` that is neither None nor False; AssertionError after the
-    time-out, with the last one."""
+    timeout, with the last one."""
     deadline = time.monotonic() + timeout_secs
     while True:
         result = probe()
@@ -54,7 +54,7 @@ def wait_for(
 def wait_empty(
     what: str, probe: Callable[[], Collection[object]], timeout_secs: float = 30.0
 ) -> None:
-    """Until `probe` gives nothing; AssertionError that lists what is there after the time-out."""
+    """Until `probe` gives nothing; AssertionError that lists what is there after the timeout."""
     deadline = time.monotonic() + timeout_secs
     while left := probe():
         if time.monotonic() >= deadline:

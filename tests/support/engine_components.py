@@ -191,7 +191,7 @@ class Forgetful(Bolt):
 
 
 class Resetting(Bolt):
-    """Keeps the first tuple and resets its time-out on every tick; acks it after `ticks`."""
+    """Keeps the first tuple and resets its timeout on every tick; acks it after `ticks`."""
 
     auto_ack = False
 

@@ -271,7 +271,7 @@ def life(time_secs: int, uptime_secs: int) -> Life | None:
     return Life.of(SimpleNamespace(time_secs=time_secs, uptime_secs=uptime_secs))
 
 
-def test_a_life_is_told_from_the_one_before() -> None:
+def test_a_life_is_distinguished_from_the_one_before() -> None:
     before = life(1000, 10)
     assert not life(1003, 13).follows(before)
     assert not life(1003, 14).follows(before)  # truncated to seconds

@@ -619,10 +619,10 @@ def test_ctrl_c_ends_local_mode(runner):
             if "topology_started" in line:
                 break
         child.send_signal(signal.SIGINT)
-        told = child.stderr.read()
+        reported = child.stderr.read()
         assert child.wait(30) == 128 + signal.SIGINT
-    assert "counts: words: emitted 0" in told
-    assert "Traceback" not in told
+    assert "counts: words: emitted 0" in reported
+    assert "Traceback" not in reported
     assert list(runner.temporary.iterdir()) == []
 
 

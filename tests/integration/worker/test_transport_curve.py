@@ -308,7 +308,7 @@ async def test_without_curve_in_zeromq_there_is_no_transport(
     await Worker(A).transport.close()
 
 
-def test_a_key_shows_itself_to_nobody() -> None:
+def test_a_key_is_never_shown() -> None:
     assert KEY.secret.decode() not in repr(KEY) + str(KEY) + f"{KEY}"
     assert CurveKey.from_bytes(KEY.to_bytes(), TOPOLOGY) == KEY
     secret = json.loads(KEY.to_bytes())["secret"]

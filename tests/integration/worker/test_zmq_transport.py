@@ -311,7 +311,7 @@ async def test_an_old_incarnation_is_not_heard(pair: Pair) -> None:
     assert pair.a.received == [b"now"]
 
 
-async def test_a_session_that_the_assignment_cannot_hold_replaces_nobody(pair: Pair) -> None:
+async def test_a_session_that_the_assignment_cannot_hold_replaces_no_other(pair: Pair) -> None:
     """Whoever reaches the port, or has the key, cannot take a worker's place by a great number."""
     await pair.wait_greeted()
     pair.a.transport.set_peers({B: ("127.0.0.1", pair.to_b.port)}, zxid_max=2**40)
@@ -432,7 +432,7 @@ async def test_a_huge_message_costs_its_sender_the_connection(pair: Pair) -> Non
     assert pair.b.transport.drops.total == 0
 
 
-async def test_raw_bytes_on_the_port_disturb_nobody(pair: Pair) -> None:
+async def test_raw_bytes_on_the_port_are_harmless(pair: Pair) -> None:
     await pair.wait_greeted()
     for payload in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(5000), b"\xff" * 100):
         with socket.create_connection(("127.0.0.1", pair.b.port)) as raw:

@@ -146,15 +146,15 @@ def test_any_component_id_is_one_znode(component: str) -> None:
 
 
 async def test_a_crash_of_a_background_task_is_reported() -> None:
-    told: list[tuple[str, str]] = []
-    tasks = BackgroundTasks(on_crash=lambda name, error: told.append((name, str(error))))
+    reported: list[tuple[str, str]] = []
+    tasks = BackgroundTasks(on_crash=lambda name, error: reported.append((name, str(error))))
 
     async def crash() -> None:
         raise ValueError("broken")
 
     task = tasks.start("crasher", crash())
     await asyncio.wait([task])
-    assert told == [("crasher", "broken")]
+    assert reported == [("crasher", "broken")]
     await tasks.close()
 
 

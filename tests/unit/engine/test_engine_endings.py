@@ -417,7 +417,7 @@ class PreparesWithTheCancelled(Bolt):
 
 
 def test_a_cancellation_in_user_code_is_an_error_of_execute():
-    """The tuple failed and nobody was told why."""
+    """The tuple failed without a reported reason."""
     builder = TopologyBuilder()
     builder.spout("numbers", c.Numbers(2))
     builder.bolt("end", AwaitsTheCancelled()).shuffle("numbers")
@@ -430,7 +430,7 @@ def test_a_cancellation_in_user_code_is_an_error_of_execute():
 
 
 def test_a_cancellation_in_user_code_is_an_error_of_next_tuple():
-    """It was asked again at once, forever, and nobody was told."""
+    """It was asked again at once, forever, without a report."""
     builder = TopologyBuilder()
     builder.spout("numbers", AsksTheCancelled())
     builder.bolt("end", c.Collect()).shuffle("numbers")

@@ -214,14 +214,14 @@ def test_streams_and_direct_streams_reach_their_consumers():
 def test_a_wrong_emit_is_refused_with_the_reason():
     with TopologyTest(numbers_to(c.WrongEmits(), 1)) as test:
         test.run_until_idle()
-        told = c.LOG["told"]
-        assert "1 values [1] for 2 fields" in told[0]
-        assert "expected a list of values" in told[1]
-        assert "expected a list of values" in told[2]
-        assert "did you mean 'direct'?" in told[3]
-        assert "is direct: use emit_direct" in told[4]
-        assert "is not direct" in told[5]
-        assert "anchors are tuples" in told[6]
+        reported = c.LOG["told"]
+        assert "1 values [1] for 2 fields" in reported[0]
+        assert "expected a list of values" in reported[1]
+        assert "expected a list of values" in reported[2]
+        assert "did you mean 'direct'?" in reported[3]
+        assert "is direct: use emit_direct" in reported[4]
+        assert "is not direct" in reported[5]
+        assert "anchors are tuples" in reported[6]
         assert test.acked("numbers") == [0]
 
 

@@ -53,9 +53,9 @@ def test_a_topic_is_read_from_its_beginning() -> None:
 
 def test_a_missing_connector_is_named_with_how_to_get_it() -> None:
     spark = Spark("Failed to find the data source: kafka. Make sure the provider name is correct")
-    with pytest.raises(SquallError, match="no Kafka connector") as told:
+    with pytest.raises(SquallError, match="no Kafka connector") as reported:
         read_stream(spark, source("host:9092/lines"), ("text",))  # type: ignore[arg-type]
-    assert "spark-sql-kafka-0-10_2.13:4.3.0" in (told.value.hint or "")
+    assert "spark-sql-kafka-0-10_2.13:4.3.0" in (reported.value.hint or "")
 
 
 @pytest.mark.parametrize("path", ["host:9092", "host:9092/"])

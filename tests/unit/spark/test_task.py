@@ -81,9 +81,9 @@ def test_local_or_shuffle_stays_in_its_partition() -> None:
     builder.bolt("told", st.Told(), parallelism=2).local_or_shuffle("numbers")
     plan = plan_for(builder)
     assert [stage.moves for stage in plan.stages if stage.component == "told"] == [False]
-    sources, told = plan.tasks_of("numbers"), plan.tasks_of("told")
+    sources, reported = plan.tasks_of("numbers"), plan.tasks_of("told")
     for _, task, source in run_here(plan)["told"]:
-        assert told.index(task) == sources.index(source)
+        assert reported.index(task) == sources.index(source)
 
 
 def test_shuffle_spreads_evenly() -> None:

@@ -54,11 +54,11 @@ def test_a_worker_whose_zeromq_lacks_curve_does_not_start(
 def test_a_topology_from_before_keys_stays_unencrypted_and_logs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     monkeypatch.setattr(
-        "squall_worker.keys.log.warning", lambda event, **keys: told.append(keys["what_to_do"])
+        "squall_worker.keys.log.warning", lambda event, **keys: reported.append(keys["what_to_do"])
     )
     assert own_key(spec(tmp_path), {}, "127.0.0.1") is None
-    assert told == []
+    assert reported == []
     assert own_key(spec(tmp_path), {}, "0.0.0.0") is None
-    assert told == ['storm rebalance NAME -t \'{"storm.messaging.curve": "auto"}\'']
+    assert reported == ['storm rebalance NAME -t \'{"storm.messaging.curve": "auto"}\'']

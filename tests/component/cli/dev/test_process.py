@@ -183,8 +183,8 @@ def _children() -> list[int]:
 async def test_an_exception_of_the_callback_is_not_a_failed_start(tmp_path: Path) -> None:
     """Its message may have gone to a pipe that nobody reads."""
     before = _children()
-    told: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
     def fail(process: KeptProcess) -> None:
         raise BrokenPipeError
@@ -204,4 +204,4 @@ async def test_an_exception_of_the_callback_is_not_a_failed_start(tmp_path: Path
         assert len(_children()) == len(before) + 1
     await kept.stop(5)
     assert _children() == before
-    assert len(told) == 5  # three starts, two ends
+    assert len(reported) == 5  # three starts, two ends

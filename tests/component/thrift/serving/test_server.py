@@ -672,7 +672,7 @@ async def test_a_call_has_its_own_timeout() -> None:
             call = asyncio.create_task(
                 patient.call("execute", "wait", "long", timeout_secs=GUARD_SECS)
             )
-            await asyncio.sleep(0.1)  # longer than the client's own time-out
+            await asyncio.sleep(0.1)  # longer than the client's own timeout
             handler.release.set()
             assert await call == "long"
 

@@ -19,14 +19,14 @@ def source(tmp_path):
 def test_a_package_is_written_where_asked_and_described(source, tmp_path, capsys):
     target = tmp_path / "out.zip"
     assert run(["package", str(source), "-o", str(target), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["package"] == str(target)
-    assert (told["files"], told["unpacked_bytes"]) == (1, 6)
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["package"] == str(target)
+    assert (reported["files"], reported["unpacked_bytes"]) == (1, 6)
     assert zipfile.ZipFile(target).namelist() == ["job.py"]
     first = target.read_bytes()
     assert run(["package", str(source), "-o", str(target)]) == 0
     assert target.read_bytes() == first
-    assert told["sha256"] in capsys.readouterr().out
+    assert reported["sha256"] in capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["job", "out.zip"]
 
 

@@ -103,10 +103,10 @@ def test_the_last_ports_of_a_folder_are_taken_again_when_they_are_free(tmp_path:
 
 def test_an_unwritable_state_file_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     """It is written whenever a daemon ends: a full disk must not keep that daemon away."""
-    told: list[str] = []
-    cluster = DevCluster(plan(data_dir=tmp_path / "gone"), told.append)
+    reported: list[str] = []
+    cluster = DevCluster(plan(data_dir=tmp_path / "gone"), reported.append)
     cluster._write_state()
-    assert told == [
+    assert reported == [
         f"{tmp_path / 'gone' / 'cluster.json'} cannot be written: {os.strerror(errno.ENOENT)}."
     ]
 

@@ -28,7 +28,7 @@ def test_an_event_without_a_row_is_refused_with_the_story() -> None:
         story.step(Light.GREEN, "Crashed", None, 3.0)
 
 
-def test_a_failed_assertion_tells_the_machine_and_what_it_looked_like_before() -> None:
+def test_a_failed_assertion_shows_the_machine_and_its_last_steps() -> None:
     story = Story()
     for machine in ("cars=1", "cars=1", "cars=2"):
         with story.checking(machine):

@@ -138,9 +138,9 @@ def test_a_full_queue_drops_and_counts_and_the_history_says_so(tmp_path: Path) -
 
 
 def test_rows_that_could_not_be_written_are_tried_again(tmp_path: Path) -> None:
-    told: list[Exception] = []
+    reported: list[Exception] = []
     gate = Gate(str(tmp_path), error=OSError(28, "No space left on device"))
-    made = writer(gate, rotation_secs=0.01, on_trouble=told.append)
+    made = writer(gate, rotation_secs=0.01, on_trouble=reported.append)
     made.add(ID, [row(1)])
     assert gate.tries.acquire(timeout=30)
     assert gate.tries.acquire(timeout=30)  # again
@@ -148,7 +148,7 @@ def test_rows_that_could_not_be_written_are_tried_again(tmp_path: Path) -> None:
     made.add(ID, [row(2)])
     assert made.close(30)
     assert sorted(r["at_ms"] for r in rows_in(tmp_path)) == [1, 2]
-    assert [str(one) for one in told] == ["[Errno 28] No space left on device"]  # once a minute
+    assert [str(one) for one in reported] == ["[Errno 28] No space left on device"]  # once a minute
 
 
 def test_an_invalid_row_costs_its_file_and_not_the_writer(tmp_path: Path) -> None:
@@ -163,15 +163,15 @@ def test_an_invalid_row_costs_its_file_and_not_the_writer(tmp_path: Path) -> Non
 def test_without_pyarrow_nothing_is_kept_and_one_warning_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Exception] = []
+    reported: list[Exception] = []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    made = writer(Folder(str(tmp_path)), on_trouble=told.append)
+    made = writer(Folder(str(tmp_path)), on_trouble=reported.append)
     made._thread.join(30)
     made.add(ID, [row(1)])
     assert made.close(30)
-    assert len(told) == 1
-    assert "pyarrow" in str(told[0])
-    assert "squall[history]" in str(told[0])
+    assert len(reported) == 1
+    assert "pyarrow" in str(reported[0])
+    assert "squall[history]" in str(reported[0])
 
 
 def test_a_package_that_breaks_at_its_import_keeps_nothing_and_is_reported(
@@ -180,13 +180,13 @@ def test_a_package_that_breaks_at_its_import_keeps_nothing_and_is_reported(
     def broken(url: str) -> None:
         raise AttributeError("module 'aiobotocore' has no attribute 'session'")
 
-    told: list[Exception] = []
+    reported: list[Exception] = []
     monkeypatch.setattr("squall_common.history.writer.check_available", broken)
-    made = writer(Folder("s3://bucket/h"), on_trouble=told.append)
+    made = writer(Folder("s3://bucket/h"), on_trouble=reported.append)
     made._thread.join(30)
     made.add(ID, [row(1)])
     assert made.close(30)
-    assert [str(one) for one in told] == ["module 'aiobotocore' has no attribute 'session'"]
+    assert [str(one) for one in reported] == ["module 'aiobotocore' has no attribute 'session'"]
     assert made._rows == {}
 
 

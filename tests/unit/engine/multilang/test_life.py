@@ -159,10 +159,10 @@ def test_a_second_child_is_refused_with_the_events_that_led_there() -> None:
     life.pid_received(1.0)
     with pytest.raises(IllegalEventError) as caught:
         life.started(2.0)
-    told = str(caught.value)
-    assert told.startswith("ChildStarted() cannot happen in RUNNING; what led here:")
-    assert "0.000 WAITING --ChildStarted()--> STARTING" in told
-    assert "1.000 STARTING --PidReceived()--> RUNNING" in told
+    reported = str(caught.value)
+    assert reported.startswith("ChildStarted() cannot happen in RUNNING; what led here:")
+    assert "0.000 WAITING --ChildStarted()--> STARTING" in reported
+    assert "1.000 STARTING --PidReceived()--> RUNNING" in reported
     assert life.state is State.RUNNING
 
 

@@ -89,7 +89,7 @@ def spoken(
     shell._received(says)
 
 
-def test_the_end_of_one_tuple_of_several_is_no_reason_to_leave(tmp_path: Path) -> None:
+def test_the_child_is_kept_after_the_end_of_one_tuple_of_several(tmp_path: Path) -> None:
     child = Child(EMIT, ACK, EMIT, EMIT, ACK, EMIT)
     spoken(child, tuples=2, tmp_path=tmp_path)
     assert child.says == [EMIT]  # after its last ack it may say nothing for long
@@ -152,4 +152,4 @@ def test_a_useless_message_does_not_affect_others(
     child = Child()
     spoken(child, tuples=1, tmp_path=tmp_path, says=says + b"\nend\n" + EMIT)
     assert child.heard == [b"[3]\nend\n"]
-    assert [True for told in FAULTS if fault in told] == [True] * bool(fault)
+    assert [True for reported in FAULTS if fault in reported] == [True] * bool(fault)

@@ -366,7 +366,7 @@ def test_an_adopted_worker_goes_on_and_is_distinguished_from_a_hung_one() -> Non
     assert hung.heartbeat(60.0, True, 100.0) == [KillWorker("w2")]
 
 
-def test_an_illegal_event_tells_the_story_and_changes_nothing() -> None:
+def test_an_illegal_event_shows_the_last_steps_and_changes_nothing() -> None:
     slot = running_slot()
     before = (slot.state, slot.worker_id, slot.launching, list(slot.history))
     with pytest.raises(IllegalEventError) as error:

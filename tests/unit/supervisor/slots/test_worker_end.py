@@ -52,7 +52,7 @@ def test_an_end_that_the_supervisor_did_not_cause_is_an_error(status: int | None
     assert not ends(status).asked
 
 
-def test_a_requested_stop_is_not_an_error_whoever_requested_it() -> None:
+def test_a_requested_stop_is_not_an_error_in_any_case() -> None:
     assert ends(0, phase=Phase.STOPPING).asked
     assert ends(4, phase=Phase.STOPPING).asked  # it saw that its slot is another's
     assert not ends(1, phase=Phase.STOPPING).asked  # `die.on.error`, or a start that failed

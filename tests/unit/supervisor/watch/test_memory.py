@@ -16,12 +16,14 @@ async def test_an_oom_kill_is_reported_once_even_if_the_worker_exits_meanwhile(
     tmp_path: Path, ends: bool
 ) -> None:
     """After the exit its slot reports it; one counted by the watch would never be forgotten."""
-    told: list[str] = []
+    reported: list[str] = []
     runner = SimpleNamespace(
         process=SimpleNamespace(worker_id="w1"),
         limits=NO_LIMITS,
         slot=SimpleNamespace(assignment=SimpleNamespace(topology_id="t-1")),
-        report_oom_kills=lambda process, limits, topology_id, kills: told.append(process.worker_id),
+        report_oom_kills=lambda process, limits, topology_id, kills: reported.append(
+            process.worker_id
+        ),
     )
 
     def oom_kills(worker_id: str) -> int:
@@ -34,4 +36,4 @@ async def test_an_oom_kill_is_reported_once_even_if_the_worker_exits_meanwhile(
     machine: Any = None
     runners: Any = {6700: runner}
     await MemoryWatch(runners, machine, settings, lambda *_: None, cgroups).look()
-    assert told == ([] if ends else ["w1"])
+    assert reported == ([] if ends else ["w1"])

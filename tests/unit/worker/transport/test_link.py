@@ -445,8 +445,8 @@ def test_more_grants_than_a_frame_holds_take_several() -> None:
 
 def test_grants_of_the_peer_are_reported_and_the_highest_is_kept() -> None:
     link = greeted()
-    told = frame()._replace(grants=GRANTS)
-    assert link.receive(told, 0.1) == [Granted(PEER, GRANTS)]
+    reported = frame()._replace(grants=GRANTS)
+    assert link.receive(reported, 0.1) == [Granted(PEER, GRANTS)]
     link.receive(frame()._replace(grants=(Grant(3, 900, 0),)), 0.2)
     assert link.granted == {3: GRANTS[0], 4: GRANTS[1]}
 
@@ -518,12 +518,12 @@ def test_a_contradiction_reports_what_led_to_it() -> None:
     link.backlog_bytes = 7
     with pytest.raises(ContradictionError) as caught:
         link.validate()
-    told = str(caught.value)
-    assert "LEFT out=0/0/0 in=0/0 backlog=7" in told
-    assert "0 bytes are unacknowledged" in told
-    assert "UNKNOWN --Began(" in told
-    assert "2.000 STANDING --Left(" in told
-    assert told.index("Began") < told.index("Left(")
+    reported = str(caught.value)
+    assert "LEFT out=0/0/0 in=0/0 backlog=7" in reported
+    assert "0 bytes are unacknowledged" in reported
+    assert "UNKNOWN --Began(" in reported
+    assert "2.000 STANDING --Left(" in reported
+    assert reported.index("Began") < reported.index("Left(")
 
 
 def test_an_impossible_event_does_not_change_a_link() -> None:
