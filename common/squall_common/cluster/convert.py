@@ -133,15 +133,30 @@ def to_assignment(assignment: values.Assignment) -> storm.Assignment:
 
 
 def from_assignment(assignment: storm.Assignment) -> values.Assignment:
+    """Executors and slots that occur many times are one object each: an assignment may be large,
+    and daemons keep it."""
+    executors: dict[tuple[int, ...], Executor] = {}
+    slots: dict[WorkerSlot, WorkerSlot] = {}
+
+    def executor(ends: tuple[int, ...]) -> Executor:
+        found = executors.get(ends)
+        if found is None:
+            found = executors[ends] = _executor(ends)
+        return found
+
+    def slot(info: storm.NodeInfo) -> WorkerSlot:
+        found = from_node_info(info)
+        return slots.setdefault(found, found)
+
     return values.Assignment(
         master_code_dir=assignment.master_code_dir,
         node_host=assignment.node_host or {},
         executor_slot={
-            _executor(ends): from_node_info(info)
+            executor(ends): slot(info)
             for ends, info in (assignment.executor_node_port or {}).items()
         },
         executor_start_time_secs={
-            _executor(ends): secs
+            executor(ends): secs
             for ends, secs in (assignment.executor_start_time_secs or {}).items()
         },
         owner=assignment.owner,

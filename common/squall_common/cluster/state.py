@@ -5,7 +5,8 @@ business and their places are `cluster.paths`'. What cannot be read raises Corru
 its path: it is never taken for absent, so that a damaged node never makes a topology look ended.
 What reads many nodes leaves the damaged ones out, and says so: none keeps the others waiting.
 
-Large values are decoded in a thread, so that the event loop goes on.
+Large values are decoded in a thread, so that the event loop goes on. Assignments, the largest, are
+decoded when they change, not at each reading (see `decoded`).
 
 Writes that only the leader may do take `guard`: the Leadership (see `leader`), through which they
 become transactions that fail once somebody else leads. Without one they are plain transactions.
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from squall_common.cluster import blob_codec, codec, paths
 from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.decoded import DecodedValues
 from squall_common.cluster.store import (
     NODE_BYTES_MAX,
     BadVersionError,
@@ -108,6 +110,7 @@ class ClusterState:
         self.store = store
         self._closed = False
         self._stats_left_out: set[str] = set()  # heartbeats' paths; warned of
+        self._assignments: DecodedValues[Assignment] = DecodedValues()
 
     @classmethod
     def of(cls, options: ZooKeeperOptions) -> ClusterState:
@@ -199,13 +202,17 @@ class ClusterState:
 
     async def assignments(self, watch: Watcher | None = None) -> list[str]:
         """Ids of the topologies that have an assignment, sorted."""
-        return await self._names(paths.ASSIGNMENTS, watch)
+        found = await self._names(paths.ASSIGNMENTS, watch)
+        self._assignments.forget_others([paths.assignment(topology_id) for topology_id in found])
+        return found
 
     async def assignment(
         self, topology_id: str, watch: Watcher | None = None
     ) -> tuple[Assignment, int] | None:
         """Where a topology's executors run, and the zxid that wrote it; None when it has none."""
-        found = await self._read(paths.assignment(topology_id), codec.decode_assignment, watch)
+        found = await self._read(
+            paths.assignment(topology_id), codec.decode_assignment, watch, kept=self._assignments
+        )
         return None if found is None else (found[0], found[1].mzxid)
 
     async def all_assignments(self) -> dict[str, tuple[Assignment, int]]:
@@ -477,8 +484,11 @@ class ClusterState:
         path: str,
         decode: Callable[[str, bytes], _T],
         watch: Watcher | None = None,
+        *,
+        kept: DecodedValues[_T] | None = None,
     ) -> tuple[_T, Stat] | None:
-        """A node's value, or None when it does not exist; either way the watch is set."""
+        """A node's value, or None when it does not exist; either way the watch is set. `kept` has
+        the values that need no decoding, and gets this one."""
         while True:
             try:
                 value, stat = await self.store.get(path, watch)
@@ -486,9 +496,15 @@ class ClusterState:
                 if watch is None or await self.store.exists(path, watch) is None:
                     return None
                 continue  # it was created just now
+            if kept is not None and (before := kept.get(path, value)) is not None:
+                return before, stat
             if decode is UndecodedBeat or codec.plain_size(value) <= _DECODE_HERE_BYTES_MAX:
-                return decode(path, value), stat
-            return await off_loop(decode, path, value), stat
+                decoded = decode(path, value)
+            else:
+                decoded = await off_loop(decode, path, value)
+            if kept is not None:
+                kept.keep(path, value, decoded)
+            return decoded, stat
 
     async def _all(
         self, parent: str, decode: Callable[[str, bytes], _T], watch: Watcher | None

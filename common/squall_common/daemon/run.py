@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -72,9 +73,15 @@ def run_daemon(main: Coroutine[Any, Any, int]) -> int:
 
 
 def watch_loop() -> None:
-    """The daemon has started: from now on say when something holds the loop (`watched_loop`)."""
+    """The daemon has started: from now on say when something holds the loop (`watched_loop`).
+
+    Modules and what else the start has made stay to the end. The garbage collector no longer looks
+    at them, which took 20 ms of every full collection, on whichever thread was running.
+    """
     loop = asyncio.get_running_loop()
     if isinstance(loop, WatchedLoop):  # tests run parts of daemons on other loops
+        gc.collect()
+        gc.freeze()
         loop.watch()
 
 

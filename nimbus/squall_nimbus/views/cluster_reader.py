@@ -33,7 +33,7 @@ class Errors(enum.Enum):
 
 
 class ClusterReader:
-    """Every call reads again; nothing is cached."""
+    """Every call reads again."""
 
     def __init__(
         self,

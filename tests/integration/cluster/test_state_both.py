@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.support.stores import Ensemble, States, Watched, eventually
 
-from squall_common.cluster import paths
+from squall_common.cluster import codec, paths
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.state import ERRORS_KEPT, ClusterState
 from squall_common.cluster.store import (
@@ -179,6 +180,36 @@ async def test_the_watch_of_an_unknown_topology_waits_for_it(
     await state.create_topology(ID, BASE)
     assert await appeared.wait() == paths.storm(ID)
     assert await listed.wait() == paths.STORMS
+
+
+async def test_an_assignment_is_decoded_when_it_changes_and_not_at_each_reading(
+    servers: Ensemble, state: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = []
+
+    def decode(path: str, data: bytes) -> Assignment:
+        decoded.append(path)
+        return real(path, data)
+
+    real = codec.decode_assignment
+    monkeypatch.setattr(codec, "decode_assignment", decode)
+    reader = await other_state(servers)
+    await state.put_assignment(ID, ASSIGNMENT)
+    for _ in range(2):
+        assert {i: one for i, (one, _) in (await reader.all_assignments()).items()} == {
+            ID: ASSIGNMENT
+        }
+    assert decoded == [paths.assignment(ID)]
+    moved = replace(ASSIGNMENT, executor_slot={Executor(1, 1): WorkerSlot("sup-2", 6700)})
+    await state.put_assignment(ID, moved)
+    assert (found := await reader.assignment(ID)) is not None
+    assert found[0] == moved
+    await state.remove_assignment(ID)
+    assert await reader.all_assignments() == {}
+    await state.put_assignment(ID, moved)
+    assert (found := await reader.assignment(ID)) is not None
+    assert found[0] == moved
+    assert len(decoded) == 3  # what is gone is not kept
 
 
 async def test_an_assignment_comes_with_the_zxid_that_wrote_it(
