@@ -20,6 +20,7 @@ import contextlib
 import faulthandler
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from squall_common.cluster.values import ErrorInfo
 from squall_common.config.options.typed import WorkerOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.printing import print_if_possible
 from squall_worker.watch.messages import ASK_SECS, Ask, MessageNames
 from squall_worker.watch.stalls import Notice, StallWatch, Step, counted_secs
 
@@ -155,20 +157,22 @@ class Watchdog:
             self._question = question
         return False
 
-    def _error(self, notice: Notice[CallUnderWay], stack: str) -> tuple[str, ErrorInfo]:
+    def _what(self, notice: Notice[CallUnderWay]) -> str:
         call = notice.call
         what = f"{call.name} of task {call.task} has not returned for {notice.secs:.0f} s"
         given = call.given(self._messages.names)
         what += f", given {given}" if given else ""
+        if notice.step is not Step.STALLED:
+            return f"CallOverdue: {what} (topology.message.timeout.secs)"
+        return f"CallStalled: {what}; its worker is restarted (topology.worker.stall.timeout.secs)"
+
+    def _error(self, notice: Notice[CallUnderWay], stack: str) -> tuple[str, ErrorInfo]:
+        call, what = notice.call, self._what(notice)
         if notice.step is Step.STALLED:
-            what = (
-                f"CallStalled: {what}; its worker is restarted (topology.worker.stall.timeout.secs)"
-            )
             log.error(
                 "call_stalled", component=call.component, task=call.task, what=what, hint=_HINT
             )
         else:
-            what = f"CallOverdue: {what} (topology.message.timeout.secs)"
             log.error("call_overdue", component=call.component, task=call.task, what=what)
         # Like a traceback, this ends with the message: lists show the last line.
         text = f"The stack of the call, the innermost line last:\n{stack.rstrip()}\n{what}"
@@ -188,6 +192,10 @@ class Watchdog:
             components = [notice.call.component for notice, _ in found]
             log.error("error_report_failed", components=components, error=error)
         if ending:
+            # The last line of worker.log.err is the reason that `storm list` shows.
+            for notice, _ in found:
+                if notice.step is Step.STALLED:
+                    print_if_possible(self._what(notice), sys.stderr)
             logging.shutdown()
             self._end(EXIT_STALLED)
 

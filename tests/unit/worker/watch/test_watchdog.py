@@ -217,7 +217,12 @@ def running(spout: Spout, bolt: Bolt, **conf: Any) -> Iterator[Setup]:
     ids=lambda value: value if isinstance(value, str) and "." in value else "",
 )
 def test_a_stuck_call_of_each_kind_is_named_reported_and_ends_the_worker(
-    spout: Spout, bolt: Bolt, component: str, call: str, caplog: pytest.LogCaptureFixture
+    spout: Spout,
+    bolt: Bolt,
+    component: str,
+    call: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with running(spout, bolt) as stuck:
         stuck.let_pass(5)
@@ -239,6 +244,8 @@ def test_a_stuck_call_of_each_kind_is_named_reported_and_ends_the_worker(
         stuck.let_pass(25)
         wait_until(lambda: stuck.ended)
         assert stuck.ended == [EXIT_STALLED]
+        last_line = capsys.readouterr().err.splitlines()[-1]
+        assert last_line.startswith(f"CallStalled: {call} of task ")
         assert "worker is restarted" in stuck.errors[-1][1].splitlines()[-1]
 
 
