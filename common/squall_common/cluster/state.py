@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from squall_common.cluster import blob_codec, codec, paths
@@ -488,7 +489,7 @@ class ClusterState:
         kept: DecodedValues[_T] | None = None,
     ) -> tuple[_T, Stat] | None:
         """A node's value, or None when it does not exist; either way the watch is set. `kept` has
-        the values that need no decoding, and gets this one."""
+        the values that need no decoding."""
         while True:
             try:
                 value, stat = await self.store.get(path, watch)
@@ -496,15 +497,9 @@ class ClusterState:
                 if watch is None or await self.store.exists(path, watch) is None:
                     return None
                 continue  # it was created just now
-            if kept is not None and (before := kept.get(path, value)) is not None:
-                return before, stat
-            if decode is UndecodedBeat or codec.plain_size(value) <= _DECODE_HERE_BYTES_MAX:
-                decoded = decode(path, value)
-            else:
-                decoded = await off_loop(decode, path, value)
-            if kept is not None:
-                kept.keep(path, value, decoded)
-            return decoded, stat
+            if kept is None:
+                return await _decoded(decode, path, value), stat
+            return await kept.of(path, value, partial(_decoded, decode, path, value)), stat
 
     async def _all(
         self, parent: str, decode: Callable[[str, bytes], _T], watch: Watcher | None
@@ -616,3 +611,12 @@ def _sequence_of(name: str) -> int:
 def _profile_path(topology_id: str, request: ProfileRequest) -> str:
     slot = request.slot
     return paths.profilerconfig(topology_id, slot.node, slot.port, request.action.name)
+
+
+def _decoded(decode: Callable[[str, bytes], _T], path: str, value: bytes) -> asyncio.Future[_T]:
+    """Decode a node's value: at once, or a large one in a thread. Raises CorruptStateError."""
+    if decode is UndecodedBeat or codec.plain_size(value) <= _DECODE_HERE_BYTES_MAX:
+        done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        done.set_result(decode(path, value))
+        return done
+    return asyncio.ensure_future(off_loop(decode, path, value))

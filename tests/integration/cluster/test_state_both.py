@@ -10,6 +10,7 @@ import pytest
 from tests.support.stores import Ensemble, States, Watched, eventually
 
 from squall_common.cluster import codec, paths
+from squall_common.cluster import state as cluster_state
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.state import ERRORS_KEPT, ClusterState
 from squall_common.cluster.store import (
@@ -182,8 +183,9 @@ async def test_the_watch_of_an_unknown_topology_waits_for_it(
     assert await listed.wait() == paths.STORMS
 
 
+@pytest.mark.parametrize("on_loop", [True, False], ids=["small", "large"])
 async def test_an_assignment_is_decoded_when_it_changes_and_not_at_each_reading(
-    servers: Ensemble, state: ClusterState, monkeypatch: pytest.MonkeyPatch
+    servers: Ensemble, state: ClusterState, monkeypatch: pytest.MonkeyPatch, on_loop: bool
 ) -> None:
     decoded = []
 
@@ -193,12 +195,14 @@ async def test_an_assignment_is_decoded_when_it_changes_and_not_at_each_reading(
 
     real = codec.decode_assignment
     monkeypatch.setattr(codec, "decode_assignment", decode)
+    if not on_loop:
+        monkeypatch.setattr(cluster_state, "_DECODE_HERE_BYTES_MAX", 0)
     reader = await other_state(servers)
     await state.put_assignment(ID, ASSIGNMENT)
     for _ in range(2):
-        assert {i: one for i, (one, _) in (await reader.all_assignments()).items()} == {
-            ID: ASSIGNMENT
-        }
+        both = await asyncio.gather(reader.all_assignments(), reader.all_assignments())
+        for read in both:
+            assert {i: one for i, (one, _) in read.items()} == {ID: ASSIGNMENT}
     assert decoded == [paths.assignment(ID)]
     moved = replace(ASSIGNMENT, executor_slot={Executor(1, 1): WorkerSlot("sup-2", 6700)})
     await state.put_assignment(ID, moved)
@@ -210,6 +214,11 @@ async def test_an_assignment_is_decoded_when_it_changes_and_not_at_each_reading(
     assert (found := await reader.assignment(ID)) is not None
     assert found[0] == moved
     assert len(decoded) == 3  # what is gone is not kept
+    await state.store.set(paths.assignment(ID), b"damaged")
+    for _ in range(2):
+        with pytest.raises(CorruptStateError):
+            await reader.assignment(ID)
+    assert len(decoded) == 5
 
 
 async def test_an_assignment_comes_with_the_zxid_that_wrote_it(

@@ -1,9 +1,11 @@
 """The loop that says when something holds it."""
 
 import asyncio
+import gc
 import logging
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +13,12 @@ from squall_common.daemon import watched_loop
 from squall_common.daemon.run import watch_loop
 from squall_common.daemon.watched_loop import WatchedLoop
 from squall_thrift.serving.processor import OPERATION
+
+
+@pytest.fixture(autouse=True)
+def garbage_is_looked_for_again() -> Iterator[None]:
+    yield
+    gc.unfreeze()
 
 
 def burn(secs: float) -> None:
@@ -79,3 +87,13 @@ def test_neither_waiting_nor_a_thread_beside_it_holds_the_loop(
     with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=WatchedLoop) as runner:
         runner.run(main())
     assert held(caplog) == []
+
+
+def test_a_collection_does_not_look_at_what_the_start_has_made() -> None:
+    async def main() -> None:
+        watch_loop()
+
+    made = [[] for _ in range(1000)]
+    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+        runner.run(main())
+    assert gc.get_freeze_count() > len(made)
