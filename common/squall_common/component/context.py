@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _Metric = TypeVar("_Metric")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkerContext:
     """The values that the tasks of one worker share."""
 
@@ -35,6 +36,15 @@ class WorkerContext:
     resources: dict[str, Any] = field(default_factory=dict)  # shared by the worker's tasks
     # (component, task): the state of a task; None: in memory.
     open_state: Callable[[str, int], KeyValueState] | None = None
+
+    @cached_property
+    def tasks_of(self) -> Mapping[str, Sequence[int]]:
+        """All tasks of each component, in every worker, sorted: found once for all tasks of this
+        worker, since each of them asks for its own place among them."""
+        found: dict[str, list[int]] = {}
+        for task in sorted(self.task_to_component):
+            found.setdefault(self.task_to_component[task], []).append(task)
+        return found
 
 
 class TopologyContext:
@@ -116,11 +126,7 @@ class TopologyContext:
 
     def component_tasks(self, component_id: str) -> list[int]:
         """All tasks of a component, in every worker, sorted."""
-        return sorted(
-            task
-            for task, component in self._worker.task_to_component.items()
-            if component == component_id
-        )
+        return list(self._worker.tasks_of.get(component_id, ()))
 
     def output_fields(self, component_id: str, stream: str = "default") -> tuple[str, ...]:
         """The fields of a stream. Raises KeyError if the component or stream is not declared."""
