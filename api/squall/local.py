@@ -41,6 +41,7 @@ log = get_logger(__name__)
 _T = TypeVar("_T")
 _SLOT = WorkerSlot("local", 1)
 _POLL_SECS = 0.01
+_THREAD_NAME = "squall local cluster"
 _CALM_SECS = 0.05
 
 
@@ -351,6 +352,13 @@ class LocalCluster:
         loop.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        if threading.current_thread().name == _THREAD_NAME:
+            # It would wait for its own import for good.
+            coroutine.close()
+            raise SquallError(
+                "a module of the topology's components uses a LocalCluster while it is imported",
+                hint='put the code that a program runs behind `if __name__ == "__main__":`',
+            )
         future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
         try:
             return future.result()
@@ -372,7 +380,7 @@ class LocalCluster:
             loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
             self._loop = loop
             self._thread = threading.Thread(
-                target=_run_loop, args=(loop,), name="local-cluster", daemon=True
+                target=_run_loop, args=(loop,), name=_THREAD_NAME, daemon=True
             )
             self._thread.start()
         return self._loop

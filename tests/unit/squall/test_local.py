@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import runpy
+import sys
 import threading
 import time
 from collections import Counter
@@ -256,3 +258,35 @@ def test_a_message_that_a_replay_saves_has_not_failed_for_good():
         cluster.wait_until(lambda: cluster.totals("a")["numbers"]["acked"] == 1)
         assert cluster.totals("a")["numbers"]["failed"] == 2
         assert cluster.failed_messages("a") == 1
+
+
+UNGUARDED = """
+from squall import Spout, TopologyBuilder
+from squall.local import LocalCluster
+
+
+class Words(Spout):
+    outputs = ["word"]
+
+    def next_tuple(self):
+        pass
+
+
+builder = TopologyBuilder()
+builder.spout("words", Words())
+with LocalCluster() as cluster:
+    cluster.submit_topology("words", {}, builder.build())
+"""
+
+
+@pytest.mark.timeout(20)
+def test_a_program_without_a_main_guard_fails_and_names_it(tmp_path, monkeypatch):
+    """The worker imports the program for its components, which would start it again and wait."""
+    program = tmp_path / "unguarded_program.py"
+    program.write_text(UNGUARDED)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(SquallError, match='if __name__ == "__main__":'):
+            runpy.run_path(str(program), run_name="__main__")
+    finally:
+        sys.modules.pop("unguarded_program", None)
