@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from squall import TopologyBuilder
 from squall._workers import LocalWorkers
-from squall_cli.commands.local import command
+from squall_cli.main import storm
 from squall_common.errors import SquallError
 
 CODE = """
@@ -187,8 +187,8 @@ def test_storm_local_with_workers_runs_them_and_reports_what_failed(
             """
         )
     )
-    arguments = ["--workers", "2", "--local-ttl", "3", str(program.code), "main"]
-    result = CliRunner().invoke(command, arguments, standalone_mode=False)
+    arguments = ["local", "--workers", "2", "--local-ttl", "3", str(program.code), "main"]
+    result = CliRunner().invoke(storm, arguments, standalone_mode=False)
     shown = capfd.readouterr().err
     assert result.return_value == 1, (result, shown)
     assert "numbers: numbers: emitted 50, transferred 50, acked 49, failed 1" in shown
