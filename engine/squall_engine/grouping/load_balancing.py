@@ -21,7 +21,7 @@ _RING_MIN, _RING_PLACES_A_TARGET = 1_000, 5
 
 
 class Balance:
-    """The targets of one grouping of one task."""
+    """The targets of one grouping of one task, or of tasks that share their edges."""
 
     def __init__(
         self,
@@ -70,6 +70,10 @@ class Balance:
             return scope
         self._ring = self._lay_out(scope)
         return self._ring
+
+    def draw_ring(self) -> Sequence[int]:
+        """Return the targets to take in turn now, in another order, for another source task."""
+        return self._rng.sample(self._ring, len(self._ring))
 
     def _moves(self, loads: Mapping[int, float]) -> bool:
         mean = sum(loads.get(target, 0.0) for target in self._near) / len(self._near)

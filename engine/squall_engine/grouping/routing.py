@@ -18,6 +18,36 @@ from squall_common.topology.serialization import Registry
 from squall_engine.core import ByFields, Edge, EmitError, Fixed, Grouper, RoundRobin, Source
 from squall_engine.grouping.load_balancing import Balance
 
+# The most places of new rings in one update: some 50 ms. Shuffles beyond that get theirs in the
+# next ones; a worker may have thousands of tasks that shuffle to thousands.
+_PLACES_MAX = 100_000
+
+
+class _Shuffles:
+    """The shuffles of a worker that have the same edges: they share weights, as they see the same
+    loads, but not the order of their targets."""
+
+    def __init__(self, balance: Balance, edges: Sequence[Edge]) -> None:
+        self.all: list[RoundRobin] = []
+        self._balance = balance
+        self._edges = {edge.task: edge for edge in edges}
+        self._next = 0
+        self._due = 0  # how many have an old ring
+
+    def update(self, loads: Mapping[int, float], places_max: float) -> None:
+        ring = self._balance.update(loads)
+        if ring is not None:
+            self._due = len(self.all)
+        places = 0
+        while self._due and places < places_max:
+            if ring is None:
+                ring = self._balance.draw_ring()
+            self.all[self._next].set_ring([self._edges[target] for target in ring])
+            self._next = (self._next + 1) % len(self.all)
+            self._due -= 1
+            places += len(ring)
+            ring = None
+
 
 class Balancers:
     """The load-aware shuffles of a worker."""
@@ -26,23 +56,27 @@ class Balancers:
         self._rng = rng
         self._higher = options.topology_localityaware_higher_bound
         self._lower = options.topology_localityaware_lower_bound
-        self._all: list[tuple[Balance, RoundRobin, dict[int, Edge]]] = []
+        self._groups: dict[tuple[tuple[Edge, ...], bool], _Shuffles] = {}
         self.targets: frozenset[int] = frozenset()
 
     def add(self, shuffle: RoundRobin, edges: Sequence[Edge], near: Collection[int]) -> None:
-        """Add a shuffle, which prefers the edges to `near` if there are any."""
-        if len(edges) > 1:
+        """Add a shuffle, which prefers the edges to `near`, the worker's own tasks, if there are
+        any."""
+        if len(edges) < 2:
+            return
+        key = (tuple(edges), bool(near))
+        group = self._groups.get(key)
+        if group is None:
             targets = [edge.task for edge in edges]
             balance = Balance(targets, near, self._rng, higher=self._higher, lower=self._lower)
-            self._all.append((balance, shuffle, {edge.task: edge for edge in edges}))
+            group = self._groups[key] = _Shuffles(balance, edges)
             self.targets |= set(targets)
+        group.all.append(shuffle)
 
     def update(self, loads: Mapping[int, float]) -> None:
-        """Adapt all shuffles to the loads of their targets, once a second."""
-        for balance, shuffle, edges in self._all:
-            ring = balance.update(loads)
-            if ring is not None:
-                shuffle.set_ring([edges[target] for target in ring])
+        """Adapt the shuffles to the loads of their targets, once a second."""
+        for group in self._groups.values():
+            group.update(loads, _PLACES_MAX / len(self._groups))
 
 
 class Custom:

@@ -83,6 +83,40 @@ def test_a_ring_takes_the_place_of_the_turns():
     assert set(Counter(shuffle.choose([1])[0].task for _ in range(1_000))) == {1, 3}
 
 
+class Rings:
+    """A shuffle that counts the rings that it gets."""
+
+    def __init__(self):
+        self.rings = []
+
+    def set_ring(self, edges):
+        self.rings.append([edge.task for edge in edges])
+
+
+def test_many_tasks_to_many_cost_one_set_of_weights_and_a_bounded_number_of_places():
+    """2,500 tasks that shuffle to 5,000 would take seconds of every second."""
+    source = Source("a", 1, "default", ["x"])
+    edges = [Edge(task, source, local=True) for task in range(1, 2_001)]
+    balancers = Balancers(TopologyOptions(), random.Random(1))
+    shuffles = [Rings() for _ in range(40)]
+    for shuffle in shuffles:
+        balancers.add(shuffle, edges, ())
+    renewed = []
+    for _ in range(5):
+        balancers.update({7: 0.9})
+        renewed.append(sum(len(one.rings) for one in shuffles) - sum(renewed))
+    assert renewed == [11, 11, 11, 11, 11], "11 rings of fewer than 10,000 places"
+    assert all(one.rings for one in shuffles), "in turn"
+    assert len({tuple(one.rings[0]) for one in shuffles}) == 40, "each in an order of its own"
+    first, last = Counter(shuffles[0].rings[0]), Counter(shuffles[0].rings[-1])
+    assert first[7] > last[7]
+    assert first[8] >= 4
+    one = Rings()
+    balancers.add(one, [Edge(task, source, local=True) for task in (1, 2)], ())
+    balancers.update({1: 1.0})
+    assert one.rings, "a large group keeps no other waiting"
+
+
 def shuffled(workers, slow_on, disabled=False):
     """How many tuples of a spout the slow one and the quick one of two tasks have got, after ten
     seconds of more than the slow one can do."""
