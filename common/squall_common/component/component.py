@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from squall_common.component.columns import Columns
 from squall_common.component.constructed import RecordsConstruction
 from squall_common.component.tuples import Tuple
+from squall_common.component.typed import StreamTypes, checking, classes_of
 from squall_common.errors import InvalidTopologyError, SquallError
 
 if TYPE_CHECKING:
@@ -26,12 +27,17 @@ class Stream:
     emitter picks the receiving task: only `emit_direct` can emit on it.
 
         outputs = {"default": ["word"], "errors": Stream(["why"]), "to": Stream(["n"], direct=True)}
+
+    Fields may declare their types, which every emit is then checked against:
+
+        outputs = Stream({"word": str, "count": int, "note": str | None})
     """
 
     fields: tuple[str, ...]
     direct: bool
+    types: Mapping[str, Any] | None = field(init=False, hash=False)  # by field
 
-    def __init__(self, fields: Sequence[str], *, direct: bool = False) -> None:
+    def __init__(self, fields: Sequence[str] | Mapping[str, Any], *, direct: bool = False) -> None:
         if isinstance(fields, str):
             raise InvalidTopologyError(
                 f"Stream({fields!r}): fields must be a list of names",
@@ -39,9 +45,24 @@ class Stream:
             )
         object.__setattr__(self, "fields", tuple(fields))
         object.__setattr__(self, "direct", direct)
+        types = dict(fields) if isinstance(fields, Mapping) else None
+        for name, declared in (types or {}).items():
+            classes_of(declared, name)
+        object.__setattr__(self, "types", types)
 
 
-Outputs = Sequence[str] | Mapping[str, Sequence[str] | Stream]
+Outputs = Sequence[str] | Stream | Mapping[str, Sequence[str] | Stream]
+
+
+def declared_types(outputs: Any) -> dict[str, Mapping[str, Any]]:
+    """The types that `outputs` declares: stream -> field -> type. Streams without any are left
+    out."""
+    streams = outputs if isinstance(outputs, Mapping) else {"default": outputs}
+    return {
+        stream: fields.types
+        for stream, fields in streams.items()
+        if isinstance(fields, Stream) and fields.types
+    }
 
 
 class Component(RecordsConstruction):
@@ -52,6 +73,7 @@ class Component(RecordsConstruction):
     """
 
     #: The output fields, or a dict of streams: `{"default": ["word"], "errors": Stream(["why"])}`.
+    #: A `Stream` may declare types: `Stream({"word": str, "count": int})`.
     outputs: Outputs = ()
     #: Run each task of this component in a separate thread, because it blocks: `next_tuple`,
     #: `execute` or `execute_batch`. Not together with `async def` or `execute_columns`.
@@ -72,6 +94,9 @@ class Component(RecordsConstruction):
         """Give the component its collector, in the worker. The collector's bound methods become
         attributes of the component, so that a call goes straight to them. A method that a subclass
         overrides stays, and reaches the collector through `super()`."""
+        types = declared_types(self.outputs)
+        if types:
+            collector = checking(collector, StreamTypes(context.this_component_id, types))
         # Not through `__dict__` (see `construction.travels`), and past any `__setattr__`.
         set_own = partial(object.__setattr__, self)
         set_own("_collector", collector)
