@@ -19,7 +19,7 @@ from types import FrameType
 from typing import NoReturn
 
 from squall_cli.output import print_error
-from squall_cli.processes import end_with_parent
+from squall_common.daemon.parent import end_with_parent
 from squall_common.errors import PackageError, SquallError
 from squall_common.packaging.package import package_files
 

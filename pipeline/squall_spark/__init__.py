@@ -8,7 +8,8 @@ tuples that a task emits are encoded as a worker would send them, in *sections* 
 each section is one row:
 
     to int          the task that receives it
-    data binary     the tuples, as on the wire between two workers
+    data binary     the tuples, as on the wire between two workers; null in a marker, which only
+                    names the task of its partition
 
 `repartitionById` brings each row to the partition of its task: Spark never sees a single tuple, and
 moves few large rows instead of many small ones.
@@ -16,11 +17,14 @@ moves few large rows instead of many small ones.
     plan        from a topology to stages, or a list of what Spark cannot run        pure
     bindings    --input and --output                                                 pure
     traits      the facts about users' classes that the planner needs
+    before      what can be checked before a JVM is started                          no Spark
     task        runs one task over sections                                          no Spark
+    bad_records     records that cannot be read: skipped, kept, or found             no Spark
     columns     from Python values to typed columns, for files                       pure
     stages      the functions that Spark calls, partition by partition
     session     the Spark session: Java, logs, where the Python is
     batch       builds the data frames of a plan and writes the outputs
+    diagnose    what an error of Spark's means
     entry       the process behind `storm spark run`
 
 Rejected: one row per tuple (three times as slow, and every value would need a column type), pickle

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from squall_common.errors import SquallError
 from squall_spark import datasets
+from squall_spark.bad_records import FAIL, OnBadRecord, keep_broken_files
+from squall_spark.before import already_there
 from squall_spark.bindings import Format
 from squall_spark.columns import TypeGuess
 from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
@@ -22,16 +23,18 @@ from squall_spark.stages import (
     GUESSES_DDL,
     SECTIONS_DDL,
     Code,
+    DataInput,
     bolt_stage,
     bounded_stage,
     data_stage,
     guess_stage,
     write_stage,
 )
-from squall_spark.state import StateAt
+from squall_spark.state.place import StateAt
 from squall_spark.task import TaskSpec
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -53,6 +56,10 @@ class Frames:
     states: Mapping[str, StateAt] = field(default_factory=dict)
     # Replaces the data sets of --input: by component, one data frame for each of its streams.
     data: Mapping[str, Sequence[DataFrame]] = field(default_factory=dict)
+    on_bad: OnBadRecord = FAIL
+    # How many bad records each spout has left out (a task that runs again counts again).
+    left_out: dict[str, Accumulator[int]] = field(default_factory=dict)
+    broken_files: dict[str, int] = field(default_factory=dict)  # left out, by spout
     of: dict[str, DataFrame] = field(default_factory=dict)
     kept: list[DataFrame] = field(default_factory=list)
 
@@ -89,9 +96,18 @@ class Frames:
         ]
         given = self.data.get(stage.component)
         frames = given or [
-            datasets.read(self.spark, source, fields)
+            datasets.read(
+                self.spark, source, fields, self.plan.columns_of(source.stream), self.on_bad
+            )
             for source, (_, fields) in zip(stage.sources, streams, strict=True)
         ]
+        if self.on_bad.keeps_going and not given:
+            self.broken_files[stage.component] = sum(
+                keep_broken_files(
+                    self.on_bad, str(source.stream), frame.inputFiles(), source.format
+                )
+                for source, frame in zip(stage.sources, frames, strict=True)
+            )
         if len(frames) == 1:
             frame = frames[0]
         else:
@@ -109,8 +125,24 @@ class Frames:
             enough = frame.rdd.getNumPartitions() >= tasks
             frame = frame.coalesce(tasks) if enough else frame.repartition(tasks)
         spec = TaskSpec(self.plan, stage.component, from_data=True)
-        sizes = [(stream, len(fields)) for stream, fields in streams]
-        return frame.mapInArrow(data_stage(spec, self.code, sizes), SECTIONS_DDL)
+        inputs = [
+            DataInput(
+                source,
+                fields,
+                tuple(
+                    i
+                    for i, column in enumerate(self.plan.columns_of(source.stream))
+                    if column.required
+                ),
+            )
+            for source, (_, fields) in zip(stage.sources, streams, strict=True)
+        ]
+        left_out = self.left_out.get(stage.component)
+        if self.on_bad.keeps_going and left_out is None:
+            left_out = self.left_out[stage.component] = self.spark.sparkContext.accumulator(0)
+        return frame.mapInArrow(
+            data_stage(spec, self.code, inputs, self.on_bad, left_out), SECTIONS_DDL
+        )
 
     def _bounded(self, stage: Stage) -> DataFrame:
         tasks = len(stage.tasks)
@@ -123,6 +155,11 @@ class Frames:
 
         first, last = stage.tasks[0], stage.tasks[-1]
         parts = [self.of[i].filter(sf.col("to").between(first, last)) for i in stage.inputs]
+        if stage.moves:
+            # A row in each partition, which names its task.
+            markers = self.spark.range(first, last + 1, 1, 1)
+            nothing = sf.lit(None).cast("binary").alias("data")
+            parts.append(markers.select(sf.col("id").cast("int").alias("to"), nothing))
         frame = reduce(lambda a, b: a.union(b), parts)
         if stage.moves:
             frame = frame.repartitionById(len(stage.tasks), sf.col("to") - sf.lit(first))
@@ -159,25 +196,31 @@ class Frames:
         return [stage.component for stage in self.plan.stages if not stage.readers]
 
 
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The outcome of a batch job."""
+
+    written: tuple[Written, ...]
+    left_out: Mapping[str, int]  # bad records, by spout
+
+
 def run_batch(
     spark: SparkSession,
     plan: SparkPlan,
     code: Code | None,
     *,
     overwrite: bool = False,
+    on_bad: OnBadRecord | None = None,
     step: Step = silent,
-) -> list[Written]:
+) -> BatchResult:
     """Run a plan to its end. Raises SquallError: for data, for an output that already exists
     (unless `overwrite`), and with the component's error when a tuple fails."""
     for sink in plan.sinks:
         if not overwrite and _is_there(spark, sink):
-            what = "table" if sink.format is Format.TABLE else "folder"
-            raise SquallError(
-                f"--output {sink.stream}: the {what} {sink.path} already exists",
-                hint="choose another, or replace it: --overwrite",
-            )
-    frames = Frames(spark, plan, code)
-    frames.build()
+            raise already_there(sink)
+    frames = Frames(spark, plan, code, on_bad=on_bad or FAIL)
+    with step("opening the inputs"):
+        frames.build()
     written = []
     try:
         for sink in plan.sinks:
@@ -191,7 +234,11 @@ def run_batch(
                 frames.of[component].write.format("noop").mode("overwrite").save()
     finally:
         frames.release()
-    return written
+    left_out = {
+        component: count.value + frames.broken_files.get(component, 0)
+        for component, count in frames.left_out.items()
+    }
+    return BatchResult(tuple(written), left_out)
 
 
 def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -> None:

@@ -2,74 +2,152 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from glob import has_magic
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
+from squall_spark.bad_records import BAD, COLUMNS, FAIL, FILE, OnBadRecord
+from squall_spark.before import not_there
 from squall_spark.bindings import Format, Source, format_of_path
+from squall_spark.diagnose import innermost
+from squall_spark.traits import Column
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as Column_
     from pyspark.sql import DataFrame, SparkSession
 
 _HIDDEN = ("_", ".")
+_FILES = frozenset({Format.PARQUET, Format.JSON, Format.CSV, Format.TEXT})
+_WITH_BAD_TEXT = frozenset({Format.JSON, Format.CSV})  # Spark gives the text of a bad record
 _FORMATS = "parquet, json, csv, text or table"
 
 
-def read(spark: SparkSession, source: Source, fields: Sequence[str]) -> DataFrame:
-    """A data set with the columns `fields`, in this order. Raises SquallError when it does not
-    exist, cannot be read, or lacks a field."""
+def read(
+    spark: SparkSession,
+    source: Source,
+    fields: Sequence[str],
+    columns: Sequence[Column] = (),
+    on_bad: OnBadRecord = FAIL,
+) -> DataFrame:
+    """A data set with the columns `fields`, in this order, and `bad_records.COLUMNS` if bad records
+    are not an error. `columns` are the types that the spout declares, if any. Raises SquallError
+    when it does not exist, cannot be read, or lacks a field."""
     try:
-        frame = _load(spark, source)
+        frame, format_ = _load(spark, source, fields, columns, on_bad)
     except SquallError:
         raise
     except Exception as error:  # PySpark's own, or Py4J's
         raise unreadable(source, error) from error
-    return select_fields(frame, source, fields)
+    return select_fields(frame, replace(source, format=format_), fields, on_bad)
 
 
-def select_fields(frame: DataFrame, source: Source, fields: Sequence[str]) -> DataFrame:
-    """The spout's fields of a data set. Raises SquallError when it lacks one."""
+def select_fields(
+    frame: DataFrame,
+    source: Source,
+    fields: Sequence[str],
+    on_bad: OnBadRecord = FAIL,
+    *more: Column_,
+) -> DataFrame:
+    """The spout's fields of a data set, then `bad_records.COLUMNS` if bad records are not an error,
+    then `more`. Raises SquallError when it lacks a field."""
+    from pyspark.sql import functions as sf
+
     columns = frame.columns
+    bad = no_bad_records(on_bad)
+    if on_bad.keeps_going and source.format in _FILES:
+        bad[1] = sf.col("_metadata.file_path").alias(FILE)
+        if BAD in columns:
+            bad[0] = sf.col(BAD)
     if source.format is Format.TEXT or source.format is Format.SOCKET:
         if len(fields) != 1:
             raise SquallError(
                 f"{_where(source)}: a line of text is one field; the spout has {len(fields)} "
                 f"({', '.join(fields)})"
             )
-        return frame.select(frame["value"].alias(fields[0]))
+        return frame.select(frame["value"].alias(fields[0]), *bad, *more)
     missing = [field for field in fields if field not in columns]
     if missing:
+        there = [name for name in columns if name != BAD]
         raise SquallError(
             f"{_where(source)}: the data has no field {', '.join(map(repr, missing))}, which the "
-            f"spout emits (it has {', '.join(map(repr, columns)) or 'none'})"
+            f"spout emits (it has {', '.join(map(repr, there)) or 'none'})"
         )
-    return frame.select(*(frame[_quoted(field)].alias(field) for field in fields))
+    return frame.select(*(frame[_quoted(field)].alias(field) for field in fields), *bad, *more)
+
+
+def no_bad_records(on_bad: OnBadRecord) -> list[Column_]:
+    """`bad_records.COLUMNS` of a source that has no bad records; [] if these are errors."""
+    from pyspark.sql import functions as sf
+
+    if not on_bad.keeps_going:
+        return []
+    return [sf.lit(None).cast("string").alias(name) for name in COLUMNS]
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _load(spark: SparkSession, source: Source) -> DataFrame:
+def _load(
+    spark: SparkSession,
+    source: Source,
+    fields: Sequence[str],
+    columns: Sequence[Column],
+    on_bad: OnBadRecord,
+) -> tuple[DataFrame, Format]:
     if source.format is Format.TABLE:
-        return spark.table(source.path)
+        return spark.table(source.path), Format.TABLE
     format_ = source.format or sniff(spark, source)
-    frame: DataFrame = with_options(spark.read, format_).load(source.path)
-    return frame
+    schema = declared_schema(fields, columns)
+    if schema is None and on_bad.keeps_going and format_ in _WITH_BAD_TEXT:
+        schema = inferred_schema(spark, replace(source, format=format_), on_bad)
+    frame: DataFrame = with_options(spark.read, format_, on_bad, schema).load(source.path)
+    return frame, format_
 
 
-def with_options(reader: Any, format_: Format) -> Any:
-    """A reader (of a batch or a stream) set to a format. A damaged record is an error, not a row
-    of nulls."""
+def declared_schema(fields: Sequence[str], columns: Sequence[Column]) -> Any:
+    """Spark's types for declared ones (a StructType); None if there are none, or Spark has none for
+    one of them."""
+    if not columns or any(column.type is None for column in columns):
+        return None
+    from pyspark.sql.types import StructType
+
+    pairs = zip(fields, columns, strict=True)
+    return StructType.fromDDL(", ".join(f"{_quoted(name)} {of.type}" for name, of in pairs))
+
+
+def inferred_schema(spark: SparkSession, source: Source, on_bad: OnBadRecord) -> Any:
+    """The types of the data that is there (a StructType). Reads all of it, if it is JSON or CSV."""
+    assert source.format is not None
+    reader = with_options(spark.read, source.format, FAIL)
+    if on_bad.keeps_going:
+        reader = reader.option("mode", "DROPMALFORMED").option("ignoreCorruptFiles", True)
+    return reader.load(source.path).schema
+
+
+def with_options(reader: Any, format_: Format, on_bad: OnBadRecord, schema: Any = None) -> Any:
+    """A reader (of a batch or a stream) set to a format, and to columns with the types of `schema`.
+    A damaged record is an error, or its text is in the column BAD; never a row of nulls."""
     reader = reader.format(format_.value)
-    if format_ is Format.JSON:
-        return reader.option("mode", "FAILFAST")
     if format_ is Format.CSV:
-        return reader.option("header", True).option("inferSchema", True).option("mode", "FAILFAST")
-    return reader
+        reader = reader.option("header", True)
+        if schema is None:
+            reader = reader.option("inferSchema", True)
+    if on_bad.keeps_going:
+        reader = reader.option("ignoreCorruptFiles", True)
+        if schema is not None and format_ in _WITH_BAD_TEXT:
+            schema = _copy(schema).add(BAD, "string")
+            reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
+    elif format_ in _WITH_BAD_TEXT:
+        reader = reader.option("mode", "FAILFAST")
+    return reader if schema is None else reader.schema(schema)
+
+
+def _copy(schema: Any) -> Any:
+    from pyspark.sql.types import StructType
+
+    return StructType(list(schema.fields))
 
 
 def sniff(spark: SparkSession, source: Source) -> Format:
@@ -94,7 +172,7 @@ def _names_in(spark: SparkSession, source: Source) -> Iterable[str]:
     system = path.getFileSystem(conf)
     found = system.globStatus(path)
     if not found:
-        raise _not_there(source)
+        raise not_there(source)
     names: list[str] = []
     for status in list(found)[:20]:
         if status.isFile():
@@ -120,36 +198,13 @@ def unreadable(source: Source, error: Any) -> SquallError:
     """The error for a data set that could not be opened."""
     condition = error.getCondition() if hasattr(error, "getCondition") else ""
     if condition == "PATH_NOT_FOUND":
-        return _not_there(source)
+        return not_there(source)
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         return SquallError(f"{_where(source)}: there is no such table")
     if condition == "UNABLE_TO_INFER_SCHEMA":
         return SquallError(f"{_where(source)}: there is no data in it")
-    return SquallError(f"{_where(source)}: {first_line(error)}")
-
-
-def _not_there(source: Source) -> SquallError:
-    what = "no file matches" if has_magic(source.path) else "there is no"
-    hint = None
-    if "://" not in source.path:
-        above = Path(source.path).parent
-        while not above.exists():
-            above = above.parent
-        hint = f"there is {above}" if str(above) != "/" else None
-    return SquallError(f"--input {source.stream}: {what} {source.path}", hint=hint)
+    return SquallError(f"{_where(source)}: {innermost(str(error)) or type(error).__name__}")
 
 
 def _where(source: Source) -> str:
     return f"--input {source.stream}={source.path}"
-
-
-_CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] .*")
-
-
-def first_line(error: BaseException) -> str:
-    """The message of an error from Spark, without its stack and plan."""
-    text = str(error)
-    # The innermost error says what happened; the others only say that something failed.
-    named: list[str] = _CONDITION.findall(text)
-    lines = named[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:500] if lines else type(error).__name__

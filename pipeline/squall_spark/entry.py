@@ -8,6 +8,7 @@ The job runs inside `submit_topology`, which returns when the job has ended.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -21,14 +22,15 @@ from squall._submit import Session
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import SquallError
 from squall_common.topology.model import Topology
+from squall_spark.before import check_inputs, check_outputs
+from squall_spark.diagnose import data_sets, explain
 from squall_spark.job import JOB_VARIABLE, Job
 from squall_spark.plan import SparkPlan, make_plan
 from squall_spark.session import check_master, check_requirements, spark_session
+from squall_spark.stream.inputs import Limits
+from squall_spark.stream.lock import checkpoint_lock
+from squall_spark.stream.query import check_stream
 from squall_spark.traits import traits_of
-
-_TASK_ERROR = re.compile(
-    r"squall\w*\.[\w.]*Error: (?P<message>[^\n]*(?:\n(?!\s|Caused|Driver|\tat)[^\n]+)?)"
-)
 
 
 def plan_of(
@@ -64,13 +66,24 @@ def run_on_spark(
             hint=f"{session.submitted[0]!r} has run; let an argument of the entry point pick one",
         )
     plan = plan_of(job, session.conf, name, conf, topology)
+    check_inputs(plan)
+    limits = Limits(job.max_rows, job.max_files, job.max_bytes)
+    if job.streaming:
+        check_stream(plan, limits)
+    elif not job.overwrite:
+        check_outputs(plan.sinks)
     _say(f"running topology {name!r} on Spark at {job.master} (its log: {job.log_file})")
+    with checkpoint_lock(job.checkpoint) if job.checkpoint else contextlib.nullcontext():
+        _run(job, session, plan, limits)
 
+
+def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
     from squall_spark.batch import run_batch
     from squall_spark.progress import Progress
     from squall_spark.stages import code_of
-    from squall_spark.streaming import run_stream, say_batch
+    from squall_spark.stream.query import run_stream, say_batch
 
+    name = plan.name
     with spark_session(
         name, master=job.master, conf=job.spark_conf, log_file=Path(job.log_file)
     ) as spark:
@@ -90,33 +103,57 @@ def run_on_spark(
                         checkpoint=job.checkpoint,
                         trigger_secs=job.trigger_secs,
                         available_now=job.available_now,
+                        limits=limits,
+                        on_bad=job.on_bad(),
                         on_batch_done=say_batch,
+                        step=progress.step,
                     )
                 except (KeyboardInterrupt, SystemExit):
                     _say(f"topology {name!r} is stopped; the same command goes on where it was")
                     raise
                 return
-            written = run_batch(spark, plan, code, overwrite=job.overwrite, step=progress.step)
-        except SquallError:
+            done = run_batch(
+                spark,
+                plan,
+                code,
+                overwrite=job.overwrite,
+                on_bad=job.on_bad(),
+                step=progress.step,
+            )
+        except SquallError as error:
+            cause = error.__cause__
+            if cause is not None and is_of_spark(cause):
+                raise spark_error(cause, job.log_file, plan, otherwise=error) from cause
             raise
         except Exception as error:
-            raise spark_error(error, job.log_file) from error
-    for one in written:
+            raise spark_error(error, job.log_file, plan) from error
+    for one in done.written:
         _say(f"wrote {one.rows} tuples of {str(one.sink.stream)!r} to {one.sink.path}")
+    for spout, count in done.left_out.items():
+        if count:
+            _say(f"left out {count} bad records of {spout!r}")
     _say(f"topology {name!r} has run")
 
 
-def spark_error(error: Exception, log_file: str) -> SquallError:
-    """An error of Spark's as one of ours: what a task raised, without the stacks around it."""
-    text = str(error)
-    if type(error).__module__.startswith(("pyspark", "py4j")):
-        found = _TASK_ERROR.search(text)
-        if found is not None:
-            return SquallError(found["message"].strip(), hint=f"the traceback is in {log_file}")
-        from squall_spark.datasets import first_line
+def is_of_spark(error: BaseException) -> bool:
+    return type(error).__module__.startswith(("pyspark", "py4j"))
 
-        return SquallError(f"Spark: {first_line(error)}", hint=f"see {log_file}")
-    raise error
+
+def spark_error(
+    error: BaseException,
+    log_file: str,
+    plan: SparkPlan | None = None,
+    *,
+    otherwise: SquallError | None = None,
+) -> SquallError:
+    """An error of Spark's as one of ours: the innermost cause, with the file or component. Any
+    other exception is raised. `otherwise` is what is known if that is all."""
+    if not is_of_spark(error):
+        raise error
+    found = explain(error, [] if plan is None else data_sets(plan), log_file)
+    if otherwise is not None and found.message.startswith("Spark: "):
+        return otherwise
+    return found
 
 
 def _say(message: str) -> None:

@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from squall_spark.bad_records import OnBadRecord
 from squall_spark.bindings import Format, Source, Target, parse_input, parse_output
 
 JOB_VARIABLE = "SQUALL_SPARK_JOB"
@@ -36,6 +37,10 @@ class Job:
     checkpoint: str | None = None  # not None when streaming
     trigger_secs: float = 1.0  # streaming: the interval of micro-batches
     available_now: bool = False  # streaming: process the data available now, then end
+    max_rows: int | None = None  # streaming: of a micro-batch, from Kafka
+    max_files: int | None = None  # streaming: of a micro-batch
+    max_bytes: int | None = None  # streaming: of the files of a micro-batch
+    on_bad_record: str = "fail"  # or "skip", or a folder
 
     def sources(self) -> list[Source]:
         """Raises SquallError."""
@@ -46,6 +51,11 @@ class Job:
         """Raises SquallError."""
         targets = [parse_output(text) for text in self.outputs]
         return [replace(t, path=absolute(t.path)) if t.format not in _NAMED else t for t in targets]
+
+    def on_bad(self) -> OnBadRecord:
+        if self.on_bad_record in ("fail", "skip"):
+            return OnBadRecord.parse(self.on_bad_record)
+        return OnBadRecord.parse(absolute(self.on_bad_record))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from squall_common.config.options.typed import TopologyOptions
@@ -36,7 +36,7 @@ from squall_common.topology.model import (
 )
 from squall_common.topology.prepared import prepare
 from squall_spark.bindings import Format, Source, StreamName, Target
-from squall_spark.traits import Traits
+from squall_spark.traits import Column, Traits
 
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
 _TICKS = "topology.tick.tuple.freq.secs"
@@ -86,6 +86,12 @@ class SparkPlan:
     task_to_component: Mapping[int, str]
     stages: tuple[Stage, ...]
     sinks: tuple[Sink, ...]
+    # Of the streams that declare types: for each field.
+    columns: Mapping[StreamName, tuple[Column, ...]] = field(default_factory=dict)
+
+    def columns_of(self, stream: StreamName) -> tuple[Column, ...]:
+        """The declared types of a stream's fields; () if they are not declared."""
+        return self.columns.get(stream, ())
 
     def stage(self, component: str) -> Stage:
         return next(stage for stage in self.stages if stage.component == component)
@@ -133,6 +139,11 @@ def make_plan(
         task_to_component={**tasks, **{sink.task: _sink_id(sink) for sink in sinks}},
         stages=tuple(_stages(topology, tasks, traits, inputs, sinks)),
         sinks=tuple(sinks),
+        columns={
+            StreamName(component, stream): columns
+            for component, has in traits.items()
+            for stream, columns in has.columns.items()
+        },
     )
 
 

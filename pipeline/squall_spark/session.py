@@ -12,12 +12,14 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall_common.daemon.parent import end_with_parent
 from squall_common.errors import SquallError
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def spark_session(
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     settings |= dict(conf)
     builder: Any = SparkSession.builder
-    with _output_to(log_file):
+    with _output_to(log_file), _java_ends_with_us():
         try:
             session = builder.config(map=settings).getOrCreate()
         except Exception as error:
@@ -113,6 +115,33 @@ def spark_session(
     finally:
         with _output_to(log_file), contextlib.suppress(Exception):
             session.stop()
+
+
+@contextlib.contextmanager
+def _java_ends_with_us() -> Iterator[None]:
+    """The JVM that PySpark starts meanwhile is killed when this process dies: it would go on with
+    the job, and with a checkpoint that belongs to the next driver, until it notices."""
+    import pyspark.java_gateway
+
+    gateway: Any = pyspark.java_gateway  # (it does not export its Popen)
+
+    original = gateway.Popen
+
+    def started(*args: Any, preexec_fn: Callable[[], None] | None = None, **kwargs: Any) -> Any:
+        end = end_with_parent(signal.SIGKILL)
+
+        def in_child() -> None:
+            if preexec_fn is not None:
+                preexec_fn()
+            end()
+
+        return original(*args, preexec_fn=in_child, **kwargs)
+
+    gateway.Popen = started
+    try:
+        yield
+    finally:
+        gateway.Popen = original
 
 
 def _not_started(master: str, error: Exception, log_file: Path | None) -> SquallError:

@@ -13,21 +13,28 @@ import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from squall_common.component.state import KeyValueState
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.errors import SquallError, describe
+from squall_common.names import encode_znode
 from squall_common.packaging.package import code_paths, unpack_package
 from squall_engine.embed import section_rows, tune_garbage_collector, value_codec
+from squall_spark.bad_records import COLUMNS, OnBadRecord, Sorter
+from squall_spark.bindings import Source
 from squall_spark.columns import TypeGuess, rows_to_columns
 from squall_spark.plan import Sink, SparkPlan
-from squall_spark.state import StateAt
-from squall_spark.task import Row, TaskRunner, TaskSpec
+from squall_spark.state.owner import CurrentOwner
+from squall_spark.state.place import StateAt
+from squall_spark.task import TaskRunner, TaskSpec
 
 SECTIONS = pa.schema([("to", pa.int32()), ("data", pa.binary())])
 SECTIONS_DDL = "to int, data binary"
@@ -38,6 +45,10 @@ Batches = Iterator[pa.RecordBatch]
 Stage = Callable[[Batches], Batches]
 
 _WRITE_ROWS = 10_000
+
+
+class StageError(SquallError):
+    """An unexpected error in a task; the message names its component or output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,66 +100,128 @@ def _mark(folder: Path, digest: str) -> Path:
 # ---- Tasks ----
 
 
-def data_stage(spec: TaskSpec, code: Code | None, streams: list[tuple[str, int]]) -> Stage:
-    """A spout whose streams come from a data set: record batches of its fields in, sections out.
-    `streams` are (stream, number of fields); with several, the first column is the index."""
+@dataclass(frozen=True, slots=True)
+class DataInput:
+    """A data set that replaces a stream of a spout."""
+
+    source: Source
+    fields: tuple[str, ...]
+    required: tuple[int, ...] = ()  # indexes of the fields that must have a value
+
+
+def data_stage(
+    spec: TaskSpec,
+    code: Code | None,
+    inputs: Sequence[DataInput],
+    on_bad: OnBadRecord,
+    left_out: Any = None,
+) -> Stage:
+    """A spout whose streams come from data sets: record batches of its fields in (and of
+    `bad_records.COLUMNS` if those are left out), sections out. With several, the first column is
+    the index of the input, and the columns of the others are null. `left_out` (an accumulator)
+    counts the bad records."""
 
     def run(batches: Batches) -> Batches:
         tasks = spec.plan.stage(spec.component).tasks
-        with _runner(spec, _partition() % len(tasks), code) as runner:
+        partition = _partition()
+        sorters = [
+            Sorter(
+                str(one.source.stream), one.source.format, one.fields, one.required, on_bad,
+                name=f"{encode_znode(str(one.source.stream))}-{partition}",
+            )
+            for one in inputs
+        ]  # fmt: skip
+        yield from _sections(_markers(spec, partition % len(tasks)))
+        with _runner(spec, partition % len(tasks), code) as runner:
             for batch in batches:
-                for stream, columns in _columns_by_stream(batch, streams):
-                    runner.feed_columns(stream, columns)
+                for index, mine in _by_input(batch, inputs, on_bad):
+                    columns = [_values(column) for column in sorters[index].good(mine)]
+                    runner.feed_columns(inputs[index].source.stream.stream, columns)
                 yield from _sections(runner.take())
             for rows in runner.finish():
                 yield from _sections(rows)
+        for sorter in sorters:
+            sorter.close()
+            if left_out is not None and sorter.left_out:
+                left_out.add(sorter.left_out)
 
-    return run
+    return _named(f"spout {spec.component!r}", run)
 
 
 def bounded_stage(spec: TaskSpec, code: Code | None) -> Stage:
-    """A spout that runs to its own end. The input is ignored."""
+    """A spout that runs to its own end. The input is a row in each partition, the task's index."""
 
     def run(batches: Batches) -> Batches:
-        for _ in batches:
-            pass
-        with _runner(spec, _partition(), code) as runner:
+        (index,) = (index for batch in batches for index in batch.column(0).to_pylist())
+        yield from _sections(_markers(spec, index))
+        with _runner(spec, index, code) as runner:
             for rows in runner.finish():
                 yield from _sections(rows)
 
-    return run
+    return _named(f"spout {spec.component!r}", run)
 
 
 def bolt_stage(spec: TaskSpec, code: Code | None, state: StateAt | None = None) -> Stage:
-    """A bolt: sections in, sections out."""
+    """A bolt: sections and a marker in, sections out."""
 
     def run(batches: Batches) -> Batches:
-        index = _partition()
+        first = next(batch for batch in batches if batch.num_rows)  # there is a marker, at least
+        index = first.column(0)[0].as_py() - spec.plan.stage(spec.component).tasks[0]
+        yield from _sections(_markers(spec, index))
         if code is not None:
             code.paths()  # the state may hold the user's types
-        kept = None
-        if state is not None:
-            plan = spec.plan
-            kept = state.open(index, value_codec(plan.topology, plan.conf, allow_pickle=False))
-        with _runner(spec, index, code, kept) as runner:
-            for batch in batches:
+        kept, owner = (None, None) if state is None else state.open(spec.plan, index)
+        with _runner(spec, index, code, kept, owner) as runner:
+            for batch in chain((first,), batches):
                 for section in batch.column(1):
-                    runner.feed((section.as_py(),))
-                    yield from _sections(runner.take())
+                    if section.is_valid:
+                        runner.feed((section.as_py(),))
+                        yield from _sections(runner.take())
+                        if kept is not None:
+                            kept.relieve()
             for rows in runner.finish():
                 yield from _sections(rows)
         if kept is not None:
             kept.commit()
 
+    return _named(f"bolt {spec.component!r}", run)
+
+
+def _markers(spec: TaskSpec, index: int) -> list[tuple[int, bytes | None]]:
+    """Rows without a section, for the bolts whose tasks are in the partitions of this component's.
+    A bolt knows its task by the first row that it gets, whatever else it gets: Spark's number of
+    the partition is of no use, because it counts on where components are united."""
+    return [
+        (stage.tasks[index], None)
+        for stage in spec.plan.stages
+        if not stage.moves and spec.component in stage.inputs
+    ]
+
+
+def _named(where: str, stage: Stage) -> Stage:
+    """The same, but an unexpected error says where it happened."""
+
+    def run(batches: Batches) -> Batches:
+        try:
+            yield from stage(batches)
+        except SquallError:
+            raise
+        except Exception as error:
+            raise StageError(f"{where}: {describe(error)}") from error
+
     return run
 
 
 def _runner(
-    spec: TaskSpec, index: int, code: Code | None, state: KeyValueState | None = None
+    spec: TaskSpec,
+    index: int,
+    code: Code | None,
+    state: KeyValueState | None = None,
+    owner: CurrentOwner | None = None,
 ) -> TaskRunner:
     _tune_once()
     folder = None if code is None else code.paths()
-    return TaskRunner(spec, index, code_dir=folder, state=state)
+    return TaskRunner(spec, index, code_dir=folder, state=state, owner=owner)
 
 
 @functools.cache
@@ -165,26 +238,26 @@ def _partition() -> int:
     return context.partitionId()
 
 
-def _columns_by_stream(
-    batch: pa.RecordBatch, streams: list[tuple[str, int]]
-) -> Iterator[tuple[str, list[list[Any]]]]:
-    if len(streams) == 1:
-        yield streams[0][0], [_values(column) for column in batch.columns]
+def _by_input(
+    batch: pa.RecordBatch, inputs: Sequence[DataInput], on_bad: OnBadRecord
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    if len(inputs) == 1:
+        yield 0, batch
         return
-    # With several streams: the index of the stream, then the columns of each, null for the others.
     number = batch.column(0)
     first = 1
-    for i, (stream, fields) in enumerate(streams):
-        mine = batch.filter(pa.compute.equal(number, i))
-        yield stream, [_values(mine.column(first + f)) for f in range(fields)]
-        first += fields
+    for index, one in enumerate(inputs):
+        width = len(one.fields) + (len(COLUMNS) if on_bad.keeps_going else 0)
+        mine = batch.filter(pc.equal(number, index))
+        yield index, mine.select(list(range(first, first + width)))
+        first += width
 
 
 def _values(column: pa.Array) -> list[Any]:
     return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
 
 
-def _sections(rows: list[Row]) -> Batches:
+def _sections(rows: Sequence[tuple[int, bytes | None]]) -> Batches:
     if rows:
         to, data = zip(*rows, strict=True)
         yield pa.record_batch(
@@ -233,7 +306,7 @@ def guess_stage(plan: SparkPlan, sink: Sink, code: Code | None) -> Stage:
             count += len(rows)
         yield pa.record_batch([[guess.to_json()], [count]], schema=GUESSES)
 
-    return run
+    return _named(f"--output {sink.stream}", run)
 
 
 def write_stage(plan: SparkPlan, sink: Sink, code: Code | None, schema: pa.Schema) -> Stage:
@@ -245,4 +318,4 @@ def write_stage(plan: SparkPlan, sink: Sink, code: Code | None, schema: pa.Schem
         for rows in Reader(plan, sink).portions(batches):
             yield rows_to_columns(rows, schema)
 
-    return run
+    return _named(f"--output {sink.stream}", run)

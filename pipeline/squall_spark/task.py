@@ -40,6 +40,7 @@ from squall_engine.embed import (
 from squall_engine.transport import Arrival, Grant, Listener
 from squall_spark.hiding import hiding
 from squall_spark.plan import SparkPlan, near_tasks
+from squall_spark.state.owner import CurrentOwner
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
 
@@ -129,15 +130,17 @@ class TaskRunner:
         *,
         code_dir: Path | None = None,
         state: KeyValueState | None = None,
+        owner: CurrentOwner | None = None,
     ) -> None:
         """`index` is the task's among those of its component. `state` is for a StatefulBolt
-        (None: a state in memory)."""
+        (None: a state in memory), which `owner` follows."""
         self._spec = spec
         self._plan = spec.plan
         self._component = spec.component
         self.task = self._plan.stage(spec.component).tasks[index]
         self._code_dir = code_dir
         self._state = state
+        self._owner = owner
         self._transport = _Transport(self._plan.task_to_component)
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._engine: EmbeddedEngine | None = None
@@ -208,6 +211,8 @@ class TaskRunner:
             self._user = DataSpout()
             return self._user
         self._user = make_user_object(component, task)
+        if self._owner is not None:
+            self._owner.follow(self._user)
         return self._user
 
     def _wrap_collector(self, component: str, collector: Any) -> Any:
@@ -335,5 +340,5 @@ class TaskRunner:
             raise self._failed("a tuple failed", cause) from cause
 
     def _failed(self, what: str, cause: BaseException | None) -> TaskFailedError:
-        why = "" if cause is None else f": {describe(cause)}"
+        why = "" if cause is None else f": {' '.join(describe(cause).split())}".rstrip(": ")
         return TaskFailedError(f"component {self._component!r}, task {self.task}: {what}{why}")

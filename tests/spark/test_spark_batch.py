@@ -14,6 +14,7 @@ from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for, run_here
 
 from squall import SquallError, TopologyBuilder
+from squall_spark.bad_records import OnBadRecord
 from squall_spark.batch import run_batch
 from squall_spark.entry import spark_error
 from squall_spark.plan import SparkPlan
@@ -32,7 +33,7 @@ def word_count() -> TopologyBuilder:
 
 def run(spark: Any, plan: SparkPlan) -> dict[str, int]:
     """Rows written by output."""
-    return {str(one.sink.stream): one.rows for one in run_batch(spark, plan, None)}
+    return {str(one.sink.stream): one.rows for one in run_batch(spark, plan, None).written}
 
 
 def write_input(folder: Path, kind: str) -> str:
@@ -165,3 +166,34 @@ def test_an_existing_output_is_not_touched(spark: Any, tmp_path: Path) -> None:
     assert "--overwrite" in caught.value.hint
     run_batch(spark, plan, None, overwrite=True)
     assert pq.read_table(tmp_path / "out").num_rows == len(COUNTS)
+
+
+def test_one_task_reads_from_components_of_different_sizes(spark: Any, tmp_path: Path) -> None:
+    builder = TopologyBuilder()
+    builder.spout("numbers", st.Numbers(20), parallelism=2)
+    target = builder.bolt("told", st.Told())
+    for name, tasks in (("a", 2), ("b", 2), ("c", 1)):
+        builder.bolt(name, st.Doubles(), parallelism=tasks).shuffle("numbers")
+        target.shuffle(name)
+    plan = plan_for(builder, outputs=[f"told={tmp_path}/out"])
+    assert run(spark, plan) == {"told": 60}
+
+
+def test_bad_records_of_a_batch_job_are_named_or_left_out(spark: Any, tmp_path: Path) -> None:
+    lines = ['{"sentence": "the cow"}', '{"sentence": "the', '{"sentence": "moon"}', "[1]"]
+    (tmp_path / "in.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    plan = plan_for(word_count(), [f"sentences={tmp_path}/in.jsonl"], [f"{tmp_path}/out"])
+    with pytest.raises(Exception) as caught:
+        run_batch(spark, plan, None)
+    error = spark_error(caught.value.__cause__ or caught.value, "spark.log", plan)
+    assert error.message.startswith(f"--input sentences: {tmp_path}/in.jsonl, line 2: not JSON: ")
+    on_bad = OnBadRecord.parse(str(tmp_path / "bad"))
+    done = run_batch(spark, plan, None, overwrite=True, on_bad=on_bad)
+    assert done.left_out == {"sentences": 2}
+    letters = [
+        json.loads(line)
+        for file in (tmp_path / "bad").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    assert sorted(one["line"] for one in letters) == [2, 4]
+    assert pq.read_table(tmp_path / "out" / "count").num_rows == 3

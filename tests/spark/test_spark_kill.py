@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -42,17 +43,19 @@ def start(folder: Path, *options: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, cwd=folder, stderr=messages, stdout=messages)
 
 
-def end_all(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """kill -9 of the driver and of what it left."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for child in psutil.Process(process.pid).children():  # the driver: JVM and tasks are below
-            child.kill()
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 of the driver alone. `storm` ends with it; the JVM and its workers have to."""
+    for child in psutil.Process(process.pid).children():
+        child.kill()
     process.wait(timeout=30)
-    # The JVM sees its driver gone and ends, its Python workers with it.
-    deadline = time.monotonic() + 20
-    while (left := processes_of(folder)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for pid in left:
+
+
+def end_all(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """End what a failed test left."""
+    if process.poll() is None:
+        process.kill()
+        process.wait(timeout=30)
+    for pid in processes_of(folder):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)
 
@@ -82,6 +85,12 @@ def test_killing_the_driver_mid_stream_loses_and_repeats_nothing(tmp_path: Path)
             arrive(number)
         # Its output has begun; whether it has been committed, nobody knows.
         wait_until((tmp_path / "out" / "batch=1").exists)
+        second = start(tmp_path)  # at once, without a JVM
+        assert second.wait(timeout=60) == 1
+        assert "--checkpoint" in messages()
+        assert re.search(r"cp is in use by process \d+ on ", messages())
+        kill(first)
+        wait_until(lambda: not processes_of(tmp_path), timeout_secs=20)
     finally:
         end_all(first, tmp_path)
     assert first.returncode != 0

@@ -50,6 +50,10 @@ class Endless(Spout):
         pass
 
 
+class TypedSentences(Endless):
+    outputs = Stream({"sentence": str})
+
+
 class Split(Bolt):
     outputs = ["word"]
     stateless = True
@@ -84,6 +88,22 @@ class RunningCount(StatefulBolt):
         count = self.state.get(tup[0], 0) + 1
         self.state.put(tup[0], count)
         self.emit([tup[0], count])
+
+
+class Totals(StatefulBolt):
+    """Emits each word with the number of all words so far, kept in one list that is changed in
+    place."""
+
+    outputs = ["word", "total"]
+
+    def prepare(self, conf: Mapping[str, Any], context: Any) -> None:
+        if self.state.get("all") is None:
+            self.state.put("all", [0])
+
+    def execute(self, tup: Any) -> None:
+        total = self.state.get("all")
+        total[0] += 1
+        self.emit([tup[0], total[0]])
 
 
 class Told(Bolt):

@@ -109,6 +109,33 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     is_flag=True,
     help="With --streaming: process the available input, then stop.",
 )
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --streaming: bytes of new files in a micro-batch (default: 64 MiB; a file is never "
+    "divided).",
+)
+@click.option(
+    "--max-files",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --streaming: new files in a micro-batch, instead of --max-bytes.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --streaming: Kafka records in a micro-batch (default: 500,000).",
+)
+@click.option(
+    "--on-bad-record",
+    metavar="fail|skip|FOLDER",
+    default="fail",
+    show_default=True,
+    help="For a record that cannot be read: end with an error that names file and line, leave it "
+    "out, or write it to FOLDER with file, line and reason.",
+)
 @settings_options
 def run(
     settings: Settings, package: Path, entry: str, arguments: tuple[str, ...], **options: Any
@@ -123,8 +150,10 @@ def run(
     checkpoint = options["checkpoint"]
     if options["streaming"] and not checkpoint:
         raise click.UsageError("--streaming needs --checkpoint FOLDER")
-    if not options["streaming"] and (checkpoint or options["available_now"]):
-        raise click.UsageError("--checkpoint and --available-now need --streaming")
+    if not options["streaming"]:
+        for name in ("checkpoint", "available_now", "max_bytes", "max_files", "max_rows"):
+            if options[name]:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --streaming")
     if checkpoint and "://" not in checkpoint:
         options["checkpoint"] = os.path.abspath(checkpoint)
     job = {**options, "log_file": os.path.abspath(options["log_file"])}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from squall_cli.processes import end_with_parent
+from squall_common.daemon.parent import end_with_parent
 
 BACKOFF_FIRST_SECS = 0.2
 BACKOFF_MAX_SECS = 5.0

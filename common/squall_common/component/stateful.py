@@ -10,8 +10,8 @@
 
 Each task has its own state, so group the input by the fields of the key. On a cluster the state is
 in memory and is lost with its worker. On a stream on Spark it is kept across micro-batches and
-restarts. Keys and values can have any type that can be emitted. Do not change a value after `put`;
-`put` a new one.
+restarts. Keys and values can have any type that can be emitted. A value that is changed in place
+after `get` or `put` is changed in the state, too, on a cluster and on Spark.
 """
 
 from __future__ import annotations
@@ -30,9 +30,15 @@ if TYPE_CHECKING:
 class StatefulBolt(Bolt):
     """A bolt that keeps its state in `self.state`, which is available from `prepare` on."""
 
+    #: Forget a key when it was not put for so many seconds of real time; None: never. On a stream
+    #: on Spark the time of a put is that of its micro-batch.
+    state_ttl_secs: float | None = None
+
     state: KeyValueState
 
     def _bind(self, collector: BoltCollector[Tuple], context: TopologyContext) -> None:
         super()._bind(collector, context)
         kept = context.open_state()
-        object.__setattr__(self, "state", MemoryState() if kept is None else kept)
+        if kept is None:
+            kept = MemoryState(self.state_ttl_secs)
+        object.__setattr__(self, "state", kept)

@@ -44,6 +44,15 @@ def make_private_dirs(path: Path) -> None:
     os.chmod(path, 0o700)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def sync_dir(path: Path) -> None:
     """Make the names inside a folder durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

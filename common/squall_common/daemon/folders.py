@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
 
-from squall_common.daemon.files import write_atomic
+from squall_common.daemon.files import sync_dir, sync_file, write_atomic
 
 # To read for the folder's group too: people who look at the history need not be a daemon's user.
 _FILE_MODE, _FOLDER_MODE = 0o640, 0o750
@@ -65,6 +67,52 @@ class Folder:
         system, path = self._system()
         found: bytes = system.cat_file(f"{path}/{name}")
         return found
+
+    def read_part(self, name: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start` on, fewer at the end of the file; with a negative `start`
+        the last `-start` bytes, or all of a shorter file."""
+        if self._path is not None:
+            with (self._path / name).open("rb") as file:
+                if start < 0:
+                    start = max(0, file.seek(0, os.SEEK_END) + start)
+                file.seek(start)
+                return file.read(length)
+        system, path = self._system()
+        end = None if start < 0 else start + length
+        found: bytes = system.cat_file(f"{path}/{name}", start=start, end=end)
+        return found
+
+    def adopt(self, name: str, file: Path) -> None:
+        """Move a file of this machine here, in one step, replacing one of that name."""
+        if self._path is None:
+            system, path = self._system()
+            if "file" not in system.protocol:
+                system.makedirs(path, exist_ok=True)
+                system.put_file(str(file), f"{path}/{name}")
+                file.unlink()
+                return
+            place = Path(path)
+        else:
+            place = self._path
+        _make(place)
+        target = place / name
+        try:
+            os.chmod(file, _FILE_MODE)
+            sync_file(file)
+            os.replace(file, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            beside = target.with_name(f".{name}.{os.getpid()}")
+            try:
+                shutil.copyfile(file, beside)
+                os.chmod(beside, _FILE_MODE)
+                sync_file(beside)
+                os.replace(beside, target)
+            finally:
+                beside.unlink(missing_ok=True)
+            file.unlink()
+        sync_dir(place)
 
     def write(self, name: str, data: bytes) -> None:
         """Replace a file in one step."""

@@ -1,0 +1,62 @@
+"""What can be checked of inputs and outputs on this machine, before a JVM is started."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from squall_common.errors import SquallError
+from squall_spark.bindings import Format, Source
+from squall_spark.plan import Sink, SparkPlan
+
+_NOT_FILES = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET})
+
+
+def _is_here(path: str, format_: Format | None) -> bool:
+    return format_ not in _NOT_FILES and "://" not in path and not path.startswith("file:")
+
+
+def check_inputs(plan: SparkPlan) -> None:
+    """Raises SquallError for a missing file or folder on this machine."""
+    for stage in plan.stages:
+        for source in stage.sources:
+            # (Python's patterns have no {a,b}, which Hadoop's have.)
+            if not _is_here(source.path, source.format) or "{" in source.path:
+                continue
+            found = glob.glob(source.path)
+            if not found:
+                raise not_there(source)
+            for path in found[:100]:
+                if not os.access(path, os.R_OK):
+                    raise SquallError(
+                        f"--input {source.stream}: {path} cannot be read: permission denied"
+                    )
+
+
+def check_outputs(sinks: Iterable[Sink]) -> None:
+    """Raises SquallError for an output that is there, on this machine."""
+    for sink in sinks:
+        if _is_here(sink.path, sink.format) and os.path.lexists(sink.path):
+            raise already_there(sink)
+
+
+def already_there(sink: Sink) -> SquallError:
+    what = "table" if sink.format is Format.TABLE else "folder"
+    return SquallError(
+        f"--output {sink.stream}: the {what} {sink.path} already exists",
+        hint="choose another, or replace it: --overwrite",
+    )
+
+
+def not_there(source: Source) -> SquallError:
+    """The error for an input without a file."""
+    what = "no file matches" if glob.has_magic(source.path) else "there is no"
+    hint = None
+    if "://" not in source.path:
+        above = Path(source.path).parent
+        while not above.exists():
+            above = above.parent
+        hint = f"there is {above}" if str(above) != "/" else None
+    return SquallError(f"--input {source.stream}: {what} {source.path}", hint=hint)

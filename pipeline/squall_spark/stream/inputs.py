@@ -1,0 +1,240 @@
+"""The input of a stream: files as they arrive, Kafka, a socket; and how much of it a batch gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from squall_common.errors import SquallError
+from squall_spark import datasets
+from squall_spark.bad_records import BAD, FAIL, OnBadRecord, keep_broken_files
+from squall_spark.bindings import Format, Source
+from squall_spark.plan import SparkPlan, StageKind
+from squall_spark.progress import Step, silent
+from squall_spark.stream.checkpoint import Checkpoint
+from squall_spark.traits import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
+MAX_BYTES = 64 * 1024 * 1024
+MAX_ROWS = 500_000
+_ARRIVED = "arrived"  # when a row's file was written, or its record sent
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one micro-batch gets of each input; None: Squall's default. A file is never
+    divided between two batches."""
+
+    max_rows: int | None = None  # Kafka
+    max_files: int | None = None
+    max_bytes: int | None = None  # files
+
+    def check(self, sources: Iterable[Source]) -> None:
+        """Raises SquallError for a limit that no input has."""
+        formats = {source.format for source in sources}
+        files = formats - {Format.KAFKA, Format.SOCKET}
+        if self.max_rows is not None and Format.KAFKA not in formats:
+            raise SquallError(
+                "--max-rows limits Kafka records, and no --input is kafka:",
+                hint="files are limited by --max-bytes or --max-files: they are read whole",
+            )
+        for name, value in (("--max-files", self.max_files), ("--max-bytes", self.max_bytes)):
+            if value is not None and not files:
+                raise SquallError(f"{name} limits files, and no --input is a folder of files")
+        if self.max_files is not None and self.max_bytes is not None:
+            raise SquallError("--max-files and --max-bytes exclude each other: Spark takes one")
+
+    def of_files(self) -> tuple[str, int]:
+        """The option of Spark's file source."""
+        if self.max_files is not None:
+            return "maxFilesPerTrigger", self.max_files
+        return "maxBytesPerTrigger", self.max_bytes or MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReader:
+    """Opens the streams of a plan."""
+
+    spark: SparkSession
+    checkpoint: Checkpoint
+    limits: Limits
+    on_bad: OnBadRecord = FAIL
+    step: Step = silent
+
+    def read(self, source: Source, fields: tuple[str, ...], columns: Sequence[Column]) -> DataFrame:
+        """A stream with the columns `fields`, then `bad_records.COLUMNS` if bad records are not an
+        error, then `arrived`. `columns` are those that the spout declares, if any. Raises
+        SquallError."""
+        try:
+            if source.format is Format.SOCKET:
+                return self._socket(source, fields)
+            if source.format is Format.KAFKA:
+                return self._kafka(source, fields)
+            return self._files(source, fields, columns)
+        except SquallError:
+            raise
+        except Exception as error:  # PySpark's own, or Py4J's
+            raise datasets.unreadable(source, error) from error
+
+    def _files(
+        self, source: Source, fields: tuple[str, ...], columns: Sequence[Column]
+    ) -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        format_ = source.format or datasets.sniff(self.spark, source)
+        known = Source(source.stream, source.path, format_)
+        schema = None
+        if format_ is not Format.TEXT:
+            # A stream has no types of its own: they are declared, or were found when it was first
+            # started.
+            schema = datasets.declared_schema(fields, columns) or self._kept_schema(known)
+            if schema is None:
+                with self.step(f"finding the column types of --input {source.stream}"):
+                    schema = datasets.inferred_schema(self.spark, known, self.on_bad)
+                self.checkpoint.keep_schema(known, json.loads(schema.json()))
+        reader = datasets.with_options(self.spark.readStream, format_, self.on_bad, schema)
+        frame = reader.option(*self.limits.of_files()).load(source.path)
+        arrived = sf.col("_metadata.file_modification_time").alias(_ARRIVED)
+        return datasets.select_fields(frame, known, fields, self.on_bad, arrived)
+
+    def _kept_schema(self, source: Source) -> Any:
+        from pyspark.sql.types import StructType
+
+        kept = self.checkpoint.schema(source)
+        return None if kept is None else StructType.fromJson(kept)
+
+    def _socket(self, source: Source, fields: tuple[str, ...]) -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        host, _, port = source.path.rpartition(":")
+        reader = self.spark.readStream.format("socket").option("host", host).option("port", port)
+        frame = reader.option("includeTimestamp", True).load()
+        arrived = sf.col("timestamp").alias(_ARRIVED)
+        return datasets.select_fields(frame, source, fields, self.on_bad, arrived)
+
+    def _kafka(self, source: Source, fields: tuple[str, ...]) -> DataFrame:
+        """`kafka:HOST:PORT/TOPIC`, from the beginning of the topic unless a checkpoint has a
+        position. The fields are Kafka's columns, by name; a spout with one field of another name
+        gets the value, as text."""
+        from pyspark.sql import functions as sf
+
+        servers, slash, topic = source.path.partition("/")
+        if not slash or not topic:
+            raise SquallError(
+                f"--input {source.stream}=kafka:{source.path} has no topic",
+                hint="write kafka:HOST:PORT/TOPIC",
+            )
+        reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+        # Otherwise Spark would skip existing data, and --available-now would find nothing.
+        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+        reader = reader.option("maxOffsetsPerTrigger", self.limits.max_rows or MAX_ROWS)
+        try:
+            frame = reader.load()
+        except Exception as error:
+            if "find the data source: kafka" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
+                raise SquallError(
+                    "Spark has no Kafka connector",
+                    hint="--spark-conf spark.jars.packages="
+                    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{self.spark.version}",
+                ) from error
+            raise
+        arrived = sf.col("timestamp").alias(_ARRIVED)
+        if len(fields) == 1 and fields[0] not in _KAFKA_COLUMNS:
+            value = sf.col("value").cast("string").alias(fields[0])
+            return frame.select(value, *datasets.no_bad_records(self.on_bad), arrived)
+        return datasets.select_fields(frame, source, fields, self.on_bad, arrived)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInput:
+    """What a micro-batch read."""
+
+    rows: int
+    bad: int
+    oldest_secs: float | None  # since the epoch: when its oldest row arrived
+
+
+class StreamInput:
+    """All the streams of a plan as one, because a query has one input. Column `stream` has the
+    index of the stream; the columns of stream i are `i.NAME`."""
+
+    def __init__(self, reader: StreamReader, plan: SparkPlan) -> None:
+        from pyspark.sql import functions as sf
+
+        self._on_bad = reader.on_bad
+        self._checkpoint = reader.checkpoint
+        self._sources: list[Source] = []
+        self._columns: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+        wide: list[DataFrame] = []
+        for stage in plan.stages:
+            if stage.kind is not StageKind.DATA:
+                continue
+            for source in stage.sources:
+                declared = plan.topology.components[stage.component].streams[source.stream.stream]
+                frame = reader.read(source, declared.fields, plan.columns_of(source.stream))
+                names = tuple(frame.columns[:-1])
+                number = len(wide)
+                wide.append(
+                    frame.select(
+                        sf.lit(number).alias("stream"),
+                        sf.col(_ARRIVED),
+                        *(frame[f"`{name}`"].alias(f"{number}.{name}") for name in names),
+                    )
+                )
+                self._columns.setdefault(stage.component, []).append((number, names))
+                self._sources.append(source)
+        self.frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), wide)
+
+    def split(self, frame: DataFrame) -> dict[str, list[DataFrame]]:
+        """A micro-batch by component, a data frame for each of its streams."""
+        from pyspark.sql import functions as sf
+
+        return {
+            component: [
+                frame.filter(sf.col("stream") == number).select(
+                    *(sf.col(f"`{number}.{name}`").alias(name) for name in names)
+                )
+                for number, names in streams
+            ]
+            for component, streams in self._columns.items()
+        }
+
+    def keep_broken_files(self, batch: int, on_bad: OnBadRecord) -> int:
+        """Write dead letters for the files of a batch that Spark cannot read, or not to their ends.
+        Returns how many these are."""
+        if not on_bad.keeps_going:
+            return 0
+        return sum(
+            keep_broken_files(
+                on_bad, str(source.stream), self._checkpoint.files_of(number, batch), source.format
+            )
+            for number, source in enumerate(self._sources)
+            if source.format not in (Format.KAFKA, Format.SOCKET)
+        )
+
+    def measure(self, frame: DataFrame) -> BatchInput:
+        """Count a micro-batch. Reads it."""
+        from pyspark.sql import functions as sf
+
+        bad = sf.lit(None)
+        if self._on_bad.keeps_going:
+            bad = sf.coalesce(
+                *(
+                    sf.col(f"`{number}.{BAD}`")
+                    for streams in self._columns.values()
+                    for number, _ in streams
+                )
+            )
+        row = frame.agg(
+            sf.count("*").alias("rows"),
+            sf.count(bad).alias("bad"),
+            sf.min(_ARRIVED).cast("double").alias("oldest"),
+        ).first()
+        assert row is not None
+        return BatchInput(row["rows"], row["bad"], row["oldest"])

@@ -1,0 +1,154 @@
+"""The query of a stream, and one micro-batch of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from squall_common.errors import SquallError
+from squall_spark.bad_records import FAIL, OnBadRecord
+from squall_spark.batch import Frames, write
+from squall_spark.bindings import Format
+from squall_spark.plan import SparkPlan
+from squall_spark.progress import Step, silent
+from squall_spark.stages import Code
+from squall_spark.stream.checkpoint import Checkpoint
+from squall_spark.stream.inputs import BatchInput, Limits, StreamInput, StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WAIT_SECS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """A micro-batch that has ended."""
+
+    number: int
+    input: BatchInput
+    tuples: Mapping[str, int]  # the number written, by stream
+    secs: float
+    lag_secs: float | None  # the age of its oldest row
+    state_keys: int | None  # after it; None without stateful bolts
+    state_bytes: int = 0
+
+
+def check_stream(plan: SparkPlan, limits: Limits) -> None:
+    """Raises SquallError for what a stream cannot do. Needs no Spark."""
+    for sink in plan.sinks:
+        if sink.format is Format.TABLE:
+            raise SquallError(
+                f"--output {sink.stream}: with --streaming, use files instead of a table",
+                hint="a batch that runs again replaces its own folder, which a table does not have",
+            )
+    limits.check(source for stage in plan.stages for source in stage.sources)
+
+
+def run_stream(
+    spark: SparkSession,
+    plan: SparkPlan,
+    code: Code | None,
+    *,
+    checkpoint: str,
+    trigger_secs: float = 1.0,
+    available_now: bool = False,
+    limits: Limits | None = None,
+    on_bad: OnBadRecord | None = None,
+    on_batch_done: Callable[[BatchDone], None] | None = None,
+    step: Step = silent,
+) -> None:
+    """Run a plan until it is interrupted, or (with `available_now`) until the data available now is
+    processed. The caller holds the checkpoint's lock. Raises SquallError."""
+    limits, on_bad = limits or Limits(), on_bad or FAIL
+    check_stream(plan, limits)
+    kept = Checkpoint(checkpoint, plan)
+    kept.check()
+    stream = StreamInput(StreamReader(spark, kept, limits, on_bad, step), plan)
+
+    def one_batch(frame: DataFrame, number: int) -> None:
+        done = _run_batch(plan, code, stream, frame, number, kept, on_bad)
+        if on_batch_done is not None:
+            on_batch_done(done)
+
+    writer = stream.frame.writeStream.foreachBatch(one_batch)
+    writer = writer.option("checkpointLocation", f"{checkpoint}/spark").queryName(plan.name)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{round(trigger_secs * 1000)} milliseconds")
+    query = writer.start()
+    try:
+        # In short waits, because signals are handled between two of them.
+        while not query.awaitTermination(_WAIT_SECS):
+            pass
+    finally:
+        query.stop()
+
+
+def _run_batch(
+    plan: SparkPlan,
+    code: Code | None,
+    stream: StreamInput,
+    frame: DataFrame,
+    number: int,
+    kept: Checkpoint,
+    on_bad: OnBadRecord,
+) -> BatchDone:
+    start = time.monotonic()
+    states = kept.begin(number, int(time.time()))
+    frame = frame.persist()  # read once for each spout and pass
+    bad = on_bad.in_batch(number)
+    frames = Frames(frame.sparkSession, plan, code, states, stream.split(frame), bad)
+    written = {}
+    try:
+        read = stream.measure(frame)
+        broken = stream.keep_broken_files(number, bad)
+        if broken:
+            read = replace(read, bad=read.bad + broken)
+        frames.build()
+        for sink in plan.sinks:
+            guess, written[str(sink.stream)] = frames.guess(sink)
+            known = kept.widen(sink, guess)
+            path = f"{sink.path.rstrip('/')}/batch={number}"
+            write(frames.typed(sink, known), sink, mode="overwrite", path=path)
+        for component in frames.unread():
+            frames.of[component].write.format("noop").mode("overwrite").save()
+    finally:
+        frames.release()
+        frame.unpersist()
+    keys, size = kept.end(number) if states else (None, 0)
+    lag_secs = None if read.oldest_secs is None else max(0.0, time.time() - read.oldest_secs)
+    return BatchDone(number, read, written, time.monotonic() - start, lag_secs, keys, size)
+
+
+def describe_batch(done: BatchDone) -> str:
+    """One line for a micro-batch."""
+    rows = done.input.rows
+    line = f"batch {done.number}: {rows} rows in {done.secs:.1f} s ({rows / done.secs:.0f} rows/s)"
+    if done.lag_secs is not None:
+        line += f", lag {done.lag_secs:.1f} s"
+    if done.input.bad:
+        line += f", {done.input.bad} bad records left out"
+    if done.tuples:
+        line += ", wrote " + ", ".join(f"{stream} {n}" for stream, n in done.tuples.items())
+    if done.state_keys is not None:
+        line += f", state {done.state_keys} keys, {_size(done.state_bytes)}"
+    return line
+
+
+def _size(count: int) -> str:
+    amount, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def say_batch(done: BatchDone) -> None:
+    """Print one line per micro-batch, on stderr."""
+    print(describe_batch(done), file=sys.stderr, flush=True)
