@@ -12,21 +12,28 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from squall_common.daemon.folders import Folder
-from squall_common.errors import SquallError
-from squall_common.history.schema import OtherVersionError, arrow_schema, from_parquet
+from squall_common.history.schema import arrow_schema
 from squall_spark.progress import Step, silent
-from squall_spark.report.choose import Chosen, HistoryNotFoundError, show_time
-from squall_spark.report.sums import (
-    ErrorSums,
-    Event,
-    KeySums,
-    MetricSums,
-    StepSums,
-    Sums,
-    TaskSums,
-    WorkerStep,
-    step_ms,
+from squall_spark.report.choose import Chosen
+from squall_spark.report.files import rows_of
+from squall_spark.report.fold import (
+    AHEAD_SECS,
+    EVENTS_MAX,
+    KEYS_MAX,
+    OF_A_KIND_MAX,
+    OTHER_VERSION,
+    TROUBLES_MAX,
+    UNREADABLE,
+    check_span,
+    fold_counted,
+    fold_events,
+    fold_keys,
+    fold_latencies,
+    fold_spans,
+    fold_tasks,
+    fold_workers,
 )
+from squall_spark.report.sums import Sums, step_ms
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,12 +41,6 @@ if TYPE_CHECKING:
 
 _FILES_A_TASK = 64
 _TASKS_MAX = 256
-_EVENTS_MAX = 1_000
-_OF_A_KIND_MAX = 200  # errors, metrics
-_KEYS_MAX = 20
-_AHEAD_SECS = 600.0
-_UNREADABLE = "unreadable"
-_OTHER_VERSION = "other version"
 
 
 def spark_schema() -> Any:
@@ -71,25 +72,9 @@ def reader(url: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
         folder = Folder(url)
         for batch in batches:
             for name in batch.column("name").to_pylist():
-                yield from _rows_of(folder, name).to_batches()
+                yield from rows_of(folder, name).to_batches()
 
     return read
-
-
-def _rows_of(folder: Folder, name: str) -> pyarrow.Table:
-    try:
-        return from_parquet(folder.read(name), name)
-    except OtherVersionError as error:
-        return _trouble(_OTHER_VERSION, str(error))
-    except Exception as error:  # deleted meanwhile, half a file that was copied ...
-        return _trouble(_UNREADABLE, f"{name}: {str(error) or type(error).__name__}")
-
-
-def _trouble(kind: str, text: str) -> pyarrow.Table:
-    from squall_common.history.schema import Row, to_parquet
-
-    row = Row(0, kind, text=text[:500])
-    return from_parquet(to_parquet([row], worker="", incarnation=""), "")
 
 
 def gather(
@@ -112,7 +97,7 @@ def gather(
     try:
         with step("reading the history"):
             span = _span(everything, since, now_ms)
-        _check(span, chosen, since)
+        check_span(span, chosen, since)
         sums = Sums(
             span["from_ms"],
             span["to_ms"],
@@ -133,12 +118,16 @@ def gather(
         everything.unpersist()
 
 
+def _rows(frame: DataFrame) -> Iterator[dict[str, Any]]:
+    return (row.asDict() for row in frame.collect())
+
+
 def _cores(spark: SparkSession) -> int:
     return int(spark.sparkContext.defaultParallelism)
 
 
 def _wanted(at: Column, since: float | None, now_ms: int) -> Column:
-    wanted = (at > 0) & (at <= now_ms + int(_AHEAD_SECS * 1000))
+    wanted = (at > 0) & (at <= now_ms + int(AHEAD_SECS * 1000))
     return wanted if since is None else wanted & (at >= int(since * 1000))
 
 
@@ -153,37 +142,20 @@ def _span(everything: DataFrame, since: float | None, now_ms: int) -> dict[str, 
         F.min(F.when(wanted, began)).alias("from_ms"),
         F.max(F.when(wanted, at)).alias("to_ms"),
         F.percentile_approx(gauge, 0.5).alias("interval"),
-        F.sum(F.when(at > now_ms + int(_AHEAD_SECS * 1000), 1).otherwise(0)).alias("ahead"),
-        F.count(F.when(F.col("kind").isin(_UNREADABLE, _OTHER_VERSION), 1)).alias("troubles"),
+        F.sum(F.when(at > now_ms + int(AHEAD_SECS * 1000), 1).otherwise(0)).alias("ahead"),
+        F.count(F.when(F.col("kind").isin(UNREADABLE, OTHER_VERSION), 1)).alias("troubles"),
     ).first()
     assert found is not None
     span: dict[str, Any] = found.asDict()
     span["trouble"] = []
     if span.pop("troubles"):
-        trouble = everything.where(F.col("kind").isin(_UNREADABLE, _OTHER_VERSION))
-        span["trouble"] = trouble.select("kind", "text").orderBy("text").limit(20).collect()
+        trouble = everything.where(F.col("kind").isin(UNREADABLE, OTHER_VERSION))
+        span["trouble"] = (
+            trouble.select("kind", "text").orderBy("text").limit(TROUBLES_MAX).collect()
+        )
     if since is not None and span["from_ms"] is not None:
         span["from_ms"] = max(span["from_ms"], int(since * 1000))
     return span
-
-
-def _check(span: dict[str, Any], chosen: Chosen, since: float | None) -> None:
-    if span["from_ms"] is not None:
-        return
-    for row in span["trouble"]:
-        if row["kind"] == _OTHER_VERSION:
-            raise SquallError(
-                row["text"], hint="make the report with the version of squall that wrote it"
-            )
-    if span["trouble"]:
-        raise SquallError(f"no file of {chosen.topology_id} can be read: {span['trouble'][0].text}")
-    if span["ahead"] and since is None:
-        raise SquallError(
-            f"all rows in the history of {chosen.topology_id} are from the future: "
-            f"the clock of this machine, or of those that wrote it, is wrong"
-        )
-    when = "" if since is None else f" since {show_time(since)}"
-    raise HistoryNotFoundError(f"{chosen.topology_id} has written nothing{when}")
 
 
 def _count(name: str) -> Any:
@@ -220,28 +192,7 @@ def _tasks(rows: DataFrame, sums: Sums) -> None:
         F.max(F.when(gauge, F.col("value")).otherwise(0.0)).alias("waiting"),
         F.max(F.when(F.col("name").isin("pending", "complete"), 1).otherwise(0)).alias("spout"),
     )
-    tasks: dict[tuple[str, int], TaskSums] = {}
-    for row in found.collect():
-        task = tasks.setdefault(
-            (row.component, row.task),
-            TaskSums(row.component, row.task, row.task, spout=False, secs=0.0, last_ms=0),
-        )
-        step = sums.steps.setdefault((row.component, row.t), StepSums())
-        for of in (task, step):
-            of.emitted += row.emitted
-            of.executed += row.executed
-            of.acked += row.acked
-            of.failed += row.failed
-            of.busy_secs += row.busy_secs
-            of.secs += row.secs
-        if row.secs > 0.0:
-            step.emitted_per_sec += row.emitted / row.secs
-            step.executed_per_sec += row.executed / row.secs
-        step.waiting_max = max(step.waiting_max, row.waiting)
-        task.spout |= bool(row.spout)
-        if row.last_ms is not None and row.last_ms >= task.last_ms:
-            task.last_ms, task.executor = row.last_ms, row.executor
-    sums.tasks = [tasks[place] for place in sorted(tasks) if tasks[place].last_ms]
+    fold_tasks(_rows(found), sums)
 
 
 def _latencies(rows: DataFrame, sums: Sums) -> None:
@@ -253,9 +204,7 @@ def _latencies(rows: DataFrame, sums: Sums) -> None:
         .groupBy("component", "name", "t", "bucket")
         .agg(F.sum("events").alias("events"))
     )
-    for row in found.collect():
-        histogram = sums.latencies.setdefault((row.component, row["name"], row.t), {})
-        histogram[row.bucket] = int(row.events)
+    fold_latencies(_rows(found), sums)
 
 
 def _workers(rows: DataFrame, sums: Sums) -> None:
@@ -271,8 +220,17 @@ def _workers(rows: DataFrame, sums: Sums) -> None:
             F.max(F.when(~cpu, F.col("value")).otherwise(0.0)).alias("rss_bytes"),
         )
     )
-    for row in found.collect():
-        sums.workers[row.worker, row.t] = WorkerStep(row.cpu_secs, row.secs, row.rss_bytes)
+    fold_workers(_rows(found), sums)
+    spans = (
+        rows.where(F.col("kind") == "gauge")
+        .groupBy("worker", "incarnation")
+        .agg(
+            F.min(F.col("at_ms") - (F.col("secs") * 1000).cast("long")).alias("from_ms"),
+            F.max("at_ms").alias("to_ms"),
+            F.collect_set("component").alias("components"),
+        )
+    )
+    fold_spans(_rows(spans), sums)
 
 
 def _keys(rows: DataFrame, sums: Sums) -> None:
@@ -293,21 +251,12 @@ def _keys(rows: DataFrame, sums: Sums) -> None:
     )
     order = Window.partitionBy(*place).orderBy(F.desc("samples"), "text")
     ranked = summed.withColumn("rank", F.row_number().over(order))
-    found = ranked.where(F.col("rank") <= _KEYS_MAX).collect()
+    found = ranked.where(F.col("rank") <= KEYS_MAX).orderBy("rank")
     unreported = {
-        (row.component, row.stream, row["name"]): int(row.unreported)
-        for row in _unreported(rows).collect()
+        (row["component"], row["stream"], row["name"]): int(row["unreported"])
+        for row in _rows(_unreported(rows))
     }
-    by_place: dict[tuple[str, str, str], KeySums] = {}
-    for row in sorted((row for row in found if row.kind == "keys"), key=lambda row: row["name"]):
-        at = (row.component, row.stream, row["name"])
-        error = int(row.error) + unreported.get(at, 0)
-        by_place[at] = KeySums(*at, row.rate, int(row.samples), error)
-    for row in sorted((row for row in found if row.kind == "key"), key=lambda row: int(row.rank)):
-        of = by_place.get((row.component, row.stream, row["name"]))
-        if of is not None:
-            of.top.append((row.text, int(row.samples), row.task))
-    sums.keys = list(by_place.values())
+    fold_keys(_rows(found), unreported, sums)
 
 
 def _unreported(rows: DataFrame) -> DataFrame:
@@ -339,11 +288,8 @@ def _events_and_metrics(rows: DataFrame, sums: Sums) -> None:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    events = rows.where(F.col("kind") == "event").orderBy(F.desc("at_ms")).limit(_EVENTS_MAX)
-    sums.events = [
-        Event(row.at_ms, row["name"], row.text, row.stream, row.worker)
-        for row in sorted(events.collect(), key=lambda row: (row.at_ms, row["name"]))
-    ]
+    events = rows.where(F.col("kind") == "event").orderBy(F.desc("at_ms")).limit(EVENTS_MAX)
+    fold_events(_rows(events), sums)
     # The last line of an error's traceback says what happened.
     line = F.substring_index(F.rtrim(F.col("text")), "\n", -1)
     message = F.when(F.col("kind") == "error", line).otherwise("")
@@ -360,15 +306,5 @@ def _events_and_metrics(rows: DataFrame, sums: Sums) -> None:
     )
     order = Window.partitionBy("kind").orderBy(F.desc("n"), "component", "name", "message")
     ranked = summed.withColumn("rank", F.row_number().over(order))
-    found = ranked.where(F.col("rank") <= _OF_A_KIND_MAX).orderBy("rank").collect()
-    sums.errors = [
-        ErrorSums(row.component, row.message[:500], int(row.n), row["first"], row["last"])
-        for row in found
-        if row.kind == "error"
-    ]
-    sums.metrics = [
-        MetricSums(row.component, row["name"], int(row.rows), row.total)
-        for row in found
-        if row.kind == "metric"
-    ]
-    sums.lost = {row["name"]: int(row.n) for row in found if row.kind == "lost"}
+    found = ranked.where(F.col("rank") <= OF_A_KIND_MAX).orderBy("rank")
+    fold_counted(_rows(found), sums)

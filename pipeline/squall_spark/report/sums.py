@@ -1,4 +1,4 @@
-"""The result of the job on Spark: sums, small enough for one process whatever the size of the
+"""What is gathered from a history: sums, small enough for one process whatever the size of the
 history. Times are milliseconds since the epoch; `t` is the start of a step."""
 
 from __future__ import annotations
@@ -89,6 +89,16 @@ class MetricSums:
     total: float
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerSpan:
+    """What one worker process has written of its tasks."""
+
+    worker: str  # host:port
+    from_ms: int
+    to_ms: int
+    components: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Sums:
     from_ms: int
@@ -99,6 +109,7 @@ class Sums:
     # (component, execute | process | complete, t)
     latencies: dict[tuple[str, str, int], Histogram] = field(default_factory=dict)
     workers: dict[tuple[str, int], WorkerStep] = field(default_factory=dict)  # (worker, t)
+    spans: list[WorkerSpan] = field(default_factory=list)
     keys: list[KeySums] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     errors: list[ErrorSums] = field(default_factory=list)
