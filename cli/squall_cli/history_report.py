@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 
 from squall_common.config.options.typed import ClientOptions
+from squall_common.daemon.parent import end_with_parent
 
 
 @dataclass(frozen=True, slots=True)
 class ReportOrder:
-    """The options of `storm spark report`."""
+    """The options of `storm report` and `storm spark report`."""
 
     topology: str
     since: str | None = None
@@ -29,6 +30,7 @@ class ReportOrder:
     spark_conf: tuple[tuple[str, str], ...] = ()
     log_file: Path = Path("spark.log")
     quiet: bool = False
+    spark: bool = False
 
 
 def run_report(options: ClientOptions, order: ReportOrder) -> int:
@@ -44,6 +46,7 @@ def run_report(options: ClientOptions, order: ReportOrder) -> int:
         "json_file": _absolute(order.json_file),
         "html_file": _absolute(order.html_file),
         "quiet": order.quiet,
+        "spark": order.spark,
         "master": order.master,
         "spark_conf": order.spark_conf,
         "log_file": _absolute(order.log_file),
@@ -52,7 +55,8 @@ def run_report(options: ClientOptions, order: ReportOrder) -> int:
     argv = [sys.executable, "-P", "-m", "squall_spark.report.main"]
     sys.stdout.flush()
     sys.stderr.flush()
-    status = wait_for_child(subprocess.Popen(argv, env=environment))
+    child = subprocess.Popen(argv, env=environment, preexec_fn=end_with_parent())
+    status = wait_for_child(child)
     return 128 - status if status < 0 else status
 
 

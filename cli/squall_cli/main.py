@@ -34,6 +34,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "rebalance",
         "rolling-restart",
         "get-errors",
+        "report",
         "profile",
         "drpc-client",
     ),

@@ -1,4 +1,4 @@
-"""From a report of `storm spark report` to the rebalance that it recommends. The decisions are
+"""From a report of `storm report` to the rebalance that it recommends. The decisions are
 pure."""
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def read_report(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise RecommendationError(
             f"cannot read the report {path}: {error.strerror or error}",
-            hint="storm spark report TOPOLOGY --json FILE writes one; --from-report without a file "
+            hint="storm report TOPOLOGY --json FILE writes one; --from-report without a file "
             "makes a new one",
         ) from error
     except (ValueError, RecursionError) as error:
         raise RecommendationError(f"{path} is not JSON: {error}") from error
     if not isinstance(report, dict) or "advice" not in report:
-        raise RecommendationError(f"{path} is not a report of `storm spark report --json`")
+        raise RecommendationError(f"{path} is not a report of `storm report --json`")
     if report.get("format") != _FORMAT:
         raise RecommendationError(
             f"{path} is a report from another version of squall (format {report.get('format')}; "

@@ -86,7 +86,7 @@ def _parse_object(
     is_flag=False,
     flag_value="",
     metavar="[FILE]",
-    help="Use the numbers that a report recommends (storm spark report --json FILE; without FILE, "
+    help="Use the numbers that a report recommends (storm report --json FILE; without FILE, "
     "a new report). Shows the changes and asks for confirmation.",
 )
 @click.option("-y", "--yes", is_flag=True, help="With --from-report: do not ask for confirmation.")

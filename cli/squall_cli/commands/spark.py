@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from squall_cli.commands.report import report_options
 from squall_cli.history_report import ReportOrder, run_report
 from squall_cli.options import Settings, settings_options
 
@@ -169,36 +170,14 @@ def run(
 
 
 @command.command("report", no_args_is_help=True)
-@click.argument("topology")
-@click.option(
-    "--since",
-    metavar="WHEN",
-    help="Skip older data: 30m, 6h, 2d (ago), or a time such as 2026-11-21T09:30 (UTC).",
-)
-@click.option(
-    "--history",
-    metavar="FOLDER",
-    help="Path or URL of the history (default: storm.history.dir of this machine, or of Nimbus).",
-)
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report as JSON.",
-)
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report as one HTML page with plots.",
-)
+@report_options
 @_session_options
 @settings_options
 def report(settings: Settings, **options: Any) -> int:
-    """Report on a topology's history: throughput, latency, skew, hot keys, failures, and a
-    recommended parallelism.
+    """Report on a topology's history by a job on Spark, for a history that is too large for `storm
+    report`.
 
     TOPOLOGY is an id or a name (if several had that name, the last one submitted). It must have run
     with topology.history.enable.
     """
-    return run_report(settings.client(), ReportOrder(**options))
+    return run_report(settings.client(), ReportOrder(**options, spark=True))

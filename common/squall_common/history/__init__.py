@@ -1,5 +1,5 @@
 """The history of topologies: what workers and daemons write down with `topology.history.enable`,
-for `storm spark report` to read.
+for `storm report` to read.
 
     HISTORY/TOPOLOGY_ID/0001763713754123-127.0.0.1-6700-1a.3-000004.parquet
 

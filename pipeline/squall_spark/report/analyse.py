@@ -15,7 +15,11 @@ from squall_spark.report.advise import (
     advise_workers,
     percentile_of,
 )
+from squall_spark.report.choose import show_time
+from squall_spark.report.confidence import is_hot, wilson
+from squall_spark.report.missing import Missing, missing_spans
 from squall_spark.report.sums import Event, StepSums, Sums, TaskSums
+from squall_spark.report.verdict import verdict
 
 FORMAT = 1
 Report = dict[str, Any]
@@ -34,8 +38,10 @@ def analyse(
 ) -> Report:
     """The report. Times are milliseconds since the epoch, latencies milliseconds."""
     steps = _steps(sums)
+    exits = recoveries(sums.events)
+    missing = missing_spans(exits, sums.events, sums.spans, sums.interval_ms)
     components = {
-        component: _component(component, tasks, sums, steps)
+        component: _component(component, tasks, sums, steps, missing)
         for component, tasks in _by_component(sums.tasks).items()
         if not is_system_id(component)
     }
@@ -45,7 +51,7 @@ def analyse(
     advice.append(advise_workers(workers["now"], workers["cores"], executors))
     for of in components.values():
         del of["busy"]
-    return {
+    report: Report = {
         "format": FORMAT,
         "topology": {
             "id": topology_id,
@@ -76,7 +82,16 @@ def analyse(
             {"at_ms": e.at_ms, "event": e.name, "text": e.text, "place": e.place, "by": e.reporter}
             for e in sums.events
         ],
-        "recoveries": recoveries(sums.events),
+        "recoveries": exits,
+        "missing": [
+            {
+                "place": one.place,
+                "from_ms": one.from_ms,
+                "to_ms": one.to_ms,
+                "components": list(one.components),
+            }
+            for one in missing
+        ],
         "errors": [
             {
                 "component": e.component,
@@ -97,8 +112,10 @@ def analyse(
             for m in sums.metrics
         ],
         "lost_rows": dict(sums.lost),
-        "notes": _notes(sums, earlier),
+        "notes": _notes(sums, earlier, missing),
     }
+    report["verdict"] = verdict(report)
+    return report
 
 
 def advice_of(report: Report) -> list[Advice]:
@@ -128,7 +145,13 @@ def _by_component(tasks: Sequence[TaskSums]) -> dict[str, list[TaskSums]]:
     return dict(sorted(found.items(), key=lambda item: (not item[1][0].spout, item[0])))
 
 
-def _component(component: str, tasks: list[TaskSums], sums: Sums, steps: list[int]) -> Report:
+def _component(
+    component: str,
+    tasks: list[TaskSums],
+    sums: Sums,
+    steps: list[int],
+    missing: Sequence[Missing] = (),
+) -> Report:
     spout = tasks[0].spout
     executors = len({task.executor for task in tasks})
     measure = "emitted" if spout else "executed"
@@ -157,7 +180,14 @@ def _component(component: str, tasks: list[TaskSums], sums: Sums, steps: list[in
             for what in (("complete",) if spout else ("execute", "process"))
         },
         "over_time": {
-            "per_sec": [one.emitted_per_sec if spout else one.executed_per_sec for one in of_steps],
+            "per_sec": [
+                None
+                if any(gap.covers(t, sums.step_ms, component) for gap in missing)
+                else one.emitted_per_sec
+                if spout
+                else one.executed_per_sec
+                for t, one in zip(steps, of_steps, strict=True)
+            ],
             "failed": [one.failed for one in of_steps],
             "waiting_max": [one.waiting_max for one in of_steps],
             "capacity": [
@@ -255,7 +285,15 @@ def _hot_keys(sums: Sums) -> list[Report]:
                 "rate": keys.rate,
                 "error": keys.error,
                 "top": [
-                    {"key": key, "samples": n, "share": n / keys.samples, "task": task}
+                    {
+                        "key": key,
+                        "samples": n,
+                        "share": n / keys.samples,
+                        "share_low": wilson(n, keys.samples)[0],
+                        "share_high": wilson(n, keys.samples)[1],
+                        "hot": is_hot(n, keys.samples),
+                        "task": task,
+                    }
                     for key, n, task in keys.top
                 ],
             }
@@ -298,7 +336,7 @@ def recoveries(events: Sequence[Event]) -> list[Report]:
     return found
 
 
-def _notes(sums: Sums, earlier: Sequence[str]) -> list[str]:
+def _notes(sums: Sums, earlier: Sequence[str], missing: Sequence[Missing]) -> list[str]:
     notes = []
     if earlier:
         notes.append(
@@ -310,6 +348,11 @@ def _notes(sums: Sums, earlier: Sequence[str]) -> list[str]:
     if sums.lost:
         lost = ", ".join(f"{n} ({why})" for why, n in sorted(sums.lost.items()))
         notes.append(f"rows of the history were lost, so the figures are too low: {lost}")
+    for gap in missing:
+        notes.append(
+            f"the history of worker {gap.place} from {show_time(gap.from_ms / 1000)} to "
+            f"{show_time(gap.to_ms / 1000)} died with it: counts are too low by what it did then"
+        )
     if sums.ahead:
         notes.append(f"{sums.ahead} rows with clocks ahead of this machine's were left out")
     for text in sums.unreadable:

@@ -98,10 +98,12 @@ def gather(
         with step("reading the history"):
             span = _span(everything, since, now_ms)
         check_span(span, chosen, since)
+        interval_ms = int(1000 * (span["interval"] or 0))
         sums = Sums(
             span["from_ms"],
             span["to_ms"],
-            step_ms(span["to_ms"] - span["from_ms"], int(1000 * (span["interval"] or 0))),
+            step_ms(span["to_ms"] - span["from_ms"], interval_ms),
+            interval_ms=interval_ms,
             ahead=span["ahead"],
             unreadable=[row["text"] for row in span["trouble"]],
         )

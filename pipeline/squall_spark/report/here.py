@@ -57,10 +57,12 @@ def gather_here(
         everything = _read(chosen, bytes_max)
         span = _span(everything, since, now_ms)
     check_span(span, chosen, since)
+    interval_ms = int(1000 * (span["interval"] or 0))
     sums = Sums(
         span["from_ms"],
         span["to_ms"],
-        step_ms(span["to_ms"] - span["from_ms"], int(1000 * (span["interval"] or 0))),
+        step_ms(span["to_ms"] - span["from_ms"], interval_ms),
+        interval_ms=interval_ms,
         ahead=span["ahead"],
         unreadable=[row["text"] for row in span["trouble"]],
     )

@@ -1,7 +1,9 @@
-"""The process that `storm spark report` starts; its order is in SQUALL_SPARK_REPORT (JSON)."""
+"""The process that `storm report` and `storm spark report` start; its order is in
+SQUALL_SPARK_REPORT (JSON)."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -16,8 +18,9 @@ from squall_common.daemon.files import write_atomic
 from squall_common.errors import SquallError
 from squall_spark.entry import spark_error
 from squall_spark.report.analyse import Report, analyse
-from squall_spark.report.choose import choose, parse_since
+from squall_spark.report.choose import Chosen, choose, parse_since
 from squall_spark.report.page import page
+from squall_spark.report.sums import Sums
 from squall_spark.report.terminal import show
 from squall_spark.session import check_master, check_requirements, spark_session
 
@@ -36,6 +39,7 @@ class Order:
     json_file: str | None = None
     html_file: str | None = None
     quiet: bool = False  # nothing on stdout
+    spark: bool = True  # False: in this process, for a history that fits this machine
     master: str = "local[*]"
     spark_conf: tuple[tuple[str, str], ...] = ()
     log_file: str = "spark.log"
@@ -52,7 +56,23 @@ def make(order: Order, now: float) -> Report:
     since = None if order.since is None else parse_since(order.since, now)
     chosen = choose(order.history, order.topology, since)  # before Spark: that takes a while
     _say(f"reporting on {chosen.topology_id}: {len(chosen.names)} files of {order.history}")
+    sums = _by_spark(order, chosen, since, now) if order.spark else _here(chosen, since, now)
+    return analyse(
+        sums,
+        topology_id=chosen.topology_id,
+        earlier=chosen.earlier,
+        url=order.history,
+        made_at_ms=int(now * 1000),
+    )
 
+
+def _here(chosen: Chosen, since: float | None, now: float) -> Sums:
+    from squall_spark.report.here import gather_here
+
+    return gather_here(chosen, since, now=now)
+
+
+def _by_spark(order: Order, chosen: Chosen, since: float | None, now: float) -> Sums:
     from squall_spark.progress import Progress
     from squall_spark.report.gather import gather
 
@@ -64,18 +84,11 @@ def make(order: Order, now: float) -> Report:
     ) as spark:
         progress = Progress(spark.sparkContext)
         try:
-            sums = gather(spark, chosen, since, now=now, step=progress.step)
+            return gather(spark, chosen, since, now=now, step=progress.step)
         except SquallError:
             raise
         except Exception as error:
             raise spark_error(error, order.log_file) from error
-    return analyse(
-        sums,
-        topology_id=chosen.topology_id,
-        earlier=chosen.earlier,
-        url=order.history,
-        made_at_ms=int(now * 1000),
-    )
 
 
 def check_folders(order: Order) -> None:
@@ -109,9 +122,14 @@ def main(env: Mapping[str, str] = os.environ) -> int:
     """Run the process; returns the exit status."""
     try:
         order = Order.from_json(env[VARIABLE])
-        check_master(order.master)
         check_folders(order)
-        check_requirements(env)
+        if order.spark:
+            check_master(order.master)
+            check_requirements(env)
+        elif importlib.util.find_spec("pyarrow") is None:
+            raise SquallError(
+                "a report needs the Python package pyarrow", hint="pip install 'squall[history]'"
+            )
         report = make(order, time.time())
     except SquallError as error:
         print_error(error)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from squall_spark.report.choose import show_time
+from squall_spark.report.confidence import KEY_SAMPLES_MIN, SAMPLES_MIN, SHARE_MIN
 from squall_spark.report.plots import bar_plot, clock, line_plot, number, text_of
 
 _STYLE = """
@@ -15,6 +16,7 @@ body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;paddin
 h1{font-size:1.5rem;margin-bottom:.2rem}h2{font-size:1.15rem;margin-top:2.2rem}
 h3{font-size:1rem;margin:1.2rem 0 .2rem}
 p.sub,.none{opacity:.75}
+.verdict{font-size:1.1rem;margin:1rem 0}.verdict p{margin:.3rem 0}
 table{border-collapse:collapse;width:100%;margin:.6rem 0}
 th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -23,6 +25,8 @@ tr.change td{background:var(--soft);font-weight:600}
 svg{width:100%;height:auto}svg text{font-size:11px;fill:currentColor}
 svg .grid{stroke:var(--line)}svg .mark{stroke:#d00;stroke-dasharray:2 3}
 svg polyline{fill:none;stroke-width:1.6}
+svg .gap{fill:#8886}svg .hover{fill:transparent}svg .hover:hover{fill:var(--soft)}
+svg .unit{font-style:italic}
 ul.legend{list-style:none;padding:0;margin:.1rem 0 1rem;display:flex;flex-wrap:wrap;gap:.2rem 1rem}
 ul.legend span{display:inline-block;width:.8rem;height:.8rem;margin-right:.35rem}
 ul.notes{border-left:4px solid #e69f00;padding:.4rem 1rem .4rem 2rem;background:var(--soft)}
@@ -55,6 +59,8 @@ def _sections(report: Report) -> Iterable[str]:
         f"{show_time(report['to_ms'] / 1000)} · steps of {number(report['step_secs'])} s · made "
         f"{show_time(report['made_at_ms'] / 1000)}</p>"
     )
+    sentences = "".join(f"<p>{text_of(sentence)}</p>" for sentence in report["verdict"])
+    yield f'<div class="verdict">{sentences}</div>'
     if report["notes"]:
         notes = "".join(f"<li>{text_of(note)}</li>" for note in report["notes"])
         yield f'<ul class="notes">{notes}</ul>'
@@ -138,6 +144,8 @@ def _over_time(report: Report) -> str:
     ]  # fmt: skip
 
     names = list(components)
+    gaps = [(gap["from_ms"], gap["to_ms"], gap["place"]) for gap in report["missing"]]
+    more: Any = {"marks": marks, "gaps": gaps, "order": names}
 
     def lines(what: str, kind: str | None = None) -> list[tuple[str, Sequence[float | None]]]:
         return [
@@ -148,14 +156,28 @@ def _over_time(report: Report) -> str:
 
     parts = ["<h2>Over time</h2><h3>Throughput</h3>"]
     parts.append(
-        line_plot("throughput", steps, lines("per_sec"), unit="tuples/s", marks=marks, order=names)
+        line_plot(
+            "throughput",
+            steps,
+            lines("per_sec"),
+            unit="tuples/s",
+            **more,
+        )
     )
     for kind, title in (("spout", "Complete latency"), ("bolt", "Execute latency")):
         for share in ("p50", "p95", "p99"):
             parts.append(f"<h3>{title}, {share}</h3>")
             of_kind = lines(f"latency_{share}_ms", kind)
             parts.append(
-                line_plot(f"{title}, {share}", steps, of_kind, unit="ms", marks=marks, order=names)
+                line_plot(
+                    f"{title}, {share}",
+                    steps,
+                    of_kind,
+                    unit="ms",
+                    marks=marks,
+                    gaps=gaps,
+                    order=names,
+                )
             )
     parts.append("<h3>Capacity</h3>")
     parts.append(
@@ -164,8 +186,7 @@ def _over_time(report: Report) -> str:
             steps,
             lines("capacity", "bolt"),
             unit="1 = all busy",
-            marks=marks,
-            order=names,
+            **more,
         )
     )
     parts.append("<h3>Waiting</h3>")
@@ -175,8 +196,7 @@ def _over_time(report: Report) -> str:
             steps,
             lines("waiting_max"),
             unit="tuples, fullest task",
-            marks=marks,
-            order=names,
+            **more,
         )
     )
     return "".join(parts)
@@ -211,11 +231,22 @@ def _hot_keys(report: Report) -> str:
     for of in report["hot_keys"]:
         where = f"{of['component']}:{of['stream']} to {of['grouping']}"
         parts.append(f"<h3>{text_of(where)}</h3>")
-        bars = {one["key"]: 100 * one["share"] for one in of["top"][:12]}
-        parts.append(bar_plot(f"keys, {where}", bars, unit="% of the tuples"))
+        bars = {one["key"]: 100 * one["share"] for one in of["top"][:12] if one["hot"]}
+        ranges = {
+            one["key"]: (100 * one["share_low"], 100 * one["share_high"]) for one in of["top"][:12]
+        }
+        if bars:
+            title = f"keys, {where}"
+            parts.append(bar_plot(title, bars, unit="% of the tuples", ranges=ranges))
+        else:
+            parts.append(
+                f'<p class="none">No key is known to have {100 * SHARE_MIN:g} % of the tuples or '
+                f"more: that takes {SAMPLES_MIN} samples, {KEY_SAMPLES_MIN} of them of the key.</p>"
+            )
         parts.append(
             f'<p class="sub">{number(of["samples"])} keys sampled, {100 * of["rate"]:g} % of the '
-            f"tuples; each count is at most {number(of['error'])} too low.</p>"
+            f"tuples; each count is at most {number(of['error'])} too low. The thin lines are the "
+            "ranges in which the shares are, 19 times of 20.</p>"
         )
     if not report["hot_keys"]:
         parts.append('<p class="none">No key of a fields grouping was sampled.</p>')

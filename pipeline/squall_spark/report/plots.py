@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 
 # Distinguishable for colour-blind people too (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#777777")
 _WIDTH, _HEIGHT = 860, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 16, 26
 _TICKS = 4
 
 Line = tuple[str, Sequence[float | None]]
@@ -58,10 +58,12 @@ def line_plot(
     *,
     unit: str,
     marks: Sequence[tuple[int, str]] = (),
+    gaps: Sequence[tuple[int, int, str]] = (),
     order: Sequence[str] = (),
 ) -> str:
-    """Values over time, one line per name; None leaves a gap. `marks` are named moments; `order`
-    has all names of a page, each with its own colour."""
+    """Values over time, one line per name; None leaves a gap. `marks` are named moments, `gaps` are
+    named spans without a history; `order` has all names of a page, each with its own colour. A step
+    shows its values when the pointer is over it."""
     places = {name: place for place, name in enumerate(order)}
     values = [v for _, line in lines for v in line if v is not None and math.isfinite(v)]
     if not steps_ms or not values:
@@ -78,6 +80,22 @@ def line_plot(
         return _TOP + (1 - value / top) * (_HEIGHT - _TOP - _BOTTOM)
 
     parts = [_begin(f"{title} ({unit})", _HEIGHT)]
+    shown_gaps = False
+    for from_ms, to_ms, name in gaps:
+        if to_ms < first or from_ms > last:
+            continue
+        shown_gaps = True
+        width = max(1.5, x(to_ms) - x(from_ms))
+        parts.append(
+            f'<rect class="gap" x="{x(from_ms):.1f}" y="{_TOP}" width="{width:.1f}" '
+            f'height="{_HEIGHT - _TOP - _BOTTOM}"><title>the history of {text_of(name)} from '
+            f"{clock(from_ms, span)} to {clock(to_ms, span)} died with it</title></rect>"
+        )
+    parts.append(
+        f'<text class="unit" x="4" y="{_TOP - 2}">{text_of(unit)}</text>'
+        f'<text class="unit" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - _BOTTOM - 4}" text-anchor="end">'
+        "time (UTC)</text>"
+    )
     for tick in range(_TICKS + 1):
         value = top * tick / _TICKS
         parts.append(
@@ -113,10 +131,39 @@ def line_plot(
                     f'<polyline points="{points}" stroke="{colour}"{dash}>'
                     f"<title>{text_of(name)}</title></polyline>"
                 )
+    parts += _hover(steps_ms, lines, x, unit, span)
     parts.append("</svg>")
+    shown_marks = any(first <= at_ms <= last + span / max(1, len(steps_ms)) for at_ms, _ in marks)
+    also = ["red, dotted: an event"] if shown_marks else []
+    also += ["grey: the history of a worker is missing"] if shown_gaps else []
     return "".join(parts) + legend(
-        {name: places.get(name, own) for own, (name, _) in enumerate(lines)}
+        {name: places.get(name, own) for own, (name, _) in enumerate(lines)}, also
     )
+
+
+def _hover(
+    steps_ms: Sequence[int],
+    lines: Sequence[Line],
+    x: Callable[[float], float],
+    unit: str,
+    span: float,
+) -> Iterator[str]:
+    """A transparent bar over each step, with the values of all lines."""
+    for index, at_ms in enumerate(steps_ms):
+        values = [(name, line[index]) for name, line in lines if index < len(line)]
+        if all(value is None for _, value in values):
+            continue
+        before = x(steps_ms[index - 1]) if index else x(at_ms)
+        after = x(steps_ms[index + 1]) if index + 1 < len(steps_ms) else x(at_ms)
+        left, right = (before + x(at_ms)) / 2, (x(at_ms) + after) / 2
+        shown = "\n".join(
+            f"{text_of(name)}: {number(value)} {text_of(unit)}" for name, value in values
+        )
+        yield (
+            f'<rect class="hover" x="{left:.1f}" y="{_TOP}" width="{max(2.0, right - left):.1f}" '
+            f'height="{_HEIGHT - _TOP - _BOTTOM}"><title>{clock(at_ms, span)}\n{shown}</title>'
+            "</rect>"
+        )
 
 
 def _pieces(points: Sequence[tuple[float, float | None]]) -> list[list[tuple[float, float]]]:
@@ -130,12 +177,22 @@ def _pieces(points: Sequence[tuple[float, float | None]]) -> list[list[tuple[flo
     return [piece for piece in found if piece]
 
 
-def bar_plot(title: str, bars: Mapping[str, float], *, unit: str, mean: float | None = None) -> str:
-    """One horizontal bar per name; `mean` is marked."""
+def bar_plot(
+    title: str,
+    bars: Mapping[str, float],
+    *,
+    unit: str,
+    mean: float | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """One horizontal bar per name; `mean` is marked. `ranges` are in which the values may be."""
     if not bars:
         return ""
-    height = 20 * len(bars) + 12
-    top = nice_ceiling(max([*bars.values(), mean or 0.0]))
+    height = 20 * len(bars) + 28
+    of_ranges = {name: ranges[name] for name in bars if name in ranges} if ranges else {}
+    top = nice_ceiling(
+        max([*bars.values(), mean or 0.0, *(high for _, high in of_ranges.values())])
+    )
     left, width = 180, _WIDTH - 180 - 90
     parts = [_begin(f"{title} ({unit})", height)]
     for index, (name, value) in enumerate(bars.items()):
@@ -144,28 +201,41 @@ def bar_plot(title: str, bars: Mapping[str, float], *, unit: str, mean: float | 
         parts.append(
             f'<text x="{left - 6}" y="{at + 13}" text-anchor="end">{text_of(_short(name))}</text>'
             f'<rect x="{left}" y="{at + 2}" width="{length:.1f}" height="15" fill="{COLOURS[0]}">'
-            f"<title>{text_of(name)}</title></rect>"
-            f'<text x="{left + length + 6:.1f}" y="{at + 13}">{number(value)}</text>'
+            f"<title>{text_of(name)}: {number(value)} {text_of(unit)}</title></rect>"
         )
+        end = length
+        if name in of_ranges:
+            low, high = (width * of / top for of in of_ranges[name])
+            end = max(length, high)
+            parts.append(
+                f'<line x1="{left + low:.1f}" x2="{left + high:.1f}" y1="{at + 9}" y2="{at + 9}" '
+                'stroke="currentColor"/>'
+            )
+        parts.append(f'<text x="{left + end + 6:.1f}" y="{at + 13}">{number(value)}</text>')
+    parts.append(
+        f'<text x="{left}" y="{height - 4}">0</text><text x="{left + width}" y="{height - 4}" '
+        f'text-anchor="end">{number(top)}</text><text class="unit" x="{left + width / 2:.1f}" '
+        f'y="{height - 4}" text-anchor="middle">{text_of(unit)}</text>'
+    )
     if mean is not None:
         px = left + width * mean / top
         parts.append(
-            f'<line class="mark" x1="{px:.1f}" x2="{px:.1f}" y1="2" y2="{height - 2}">'
-            f"<title>mean {number(mean)}</title></line>"
+            f'<line class="mark" x1="{px:.1f}" x2="{px:.1f}" y1="2" y2="{height - 18}">'
+            f"<title>mean {number(mean)} {text_of(unit)}</title></line>"
         )
     parts.append("</svg>")
-    return "".join(parts)
+    return "".join(parts) + ("" if mean is None else legend({}, ["red, dotted: the mean"]))
 
 
 def _short(name: str) -> str:
     return name if len(name) <= 24 else name[:23] + "…"
 
 
-def legend(places: Mapping[str, int]) -> str:
+def legend(places: Mapping[str, int], also: Sequence[str] = ()) -> str:
     items = "".join(
         f'<li><span style="background:{COLOURS[i % len(COLOURS)]}"></span>{text_of(name)}</li>'
         for name, i in places.items()
-    )
+    ) + "".join(f"<li>{text_of(one)}</li>" for one in also)
     return f'<ul class="legend">{items}</ul>'
 
 

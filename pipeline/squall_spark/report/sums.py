@@ -116,6 +116,7 @@ class Sums:
     metrics: list[MetricSums] = field(default_factory=list)
     lost: Mapping[str, int] = field(default_factory=dict)  # why -> rows
     unreadable: list[str] = field(default_factory=list)
+    interval_ms: int = 0  # how often workers record
     ahead: int = 0  # rows left out because their clocks were ahead of ours
 
 

@@ -55,6 +55,8 @@ def show(report: Report, out: TextIO) -> None:
     topology = report["topology"]
     begin, end = (show_time(report[key] / 1000) for key in ("from_ms", "to_ms"))
     console.print(Text(f"{plain(topology['id'])}, {begin} to {end}"))
+    for sentence in report["verdict"]:
+        console.print(Text(plain(sentence)))
     for note in report["notes"]:
         console.print(Text(f"note: {plain(note)}"))
     table(
@@ -75,10 +77,12 @@ def show(report: Report, out: TextIO) -> None:
     )  # fmt: skip
     keys = [
         (f"{of['component']}:{of['stream']} to {of['grouping']}", one["key"],
-         f"{100 * one['share']:.1f} %", one["task"])
-        for of in report["hot_keys"] for one in of["top"][:3]
+         f"{100 * one['share']:.1f} %",
+         f"{100 * one['share_low']:.1f} to {100 * one['share_high']:.1f} %", one["task"])
+        for of in report["hot_keys"] for one in of["top"][:3] if one["hot"]
     ]  # fmt: skip
-    table("Hot keys (sampled)", ("stream", "key", "share", "task"), keys, (2, 3))
+    head = ("stream", "key", "share", "19 times of 20", "task")
+    table("Hot keys (sampled)", head, keys, (2, 3, 4))
     span = report["to_ms"] - report["from_ms"]
     table(
         "Workers that ended",

@@ -736,7 +736,7 @@ def test_a_history_is_looked_for_where_this_machine_or_else_nimbus_says(
     asked_for: list[str] = []
 
     class Child:
-        def __init__(self, argv: list[str], env: dict[str, str]) -> None:
+        def __init__(self, argv: list[str], env: dict[str, str], **_: Any) -> None:
             asked_for.append(json.loads(env["SQUALL_SPARK_REPORT"])["history"])
 
     monkeypatch.setattr("squall_cli.history_report.subprocess.Popen", Child)

@@ -86,7 +86,7 @@ OPTIONS = (
         YES_NO,
         False,
         "Record metrics, latencies, errors, events and a sample of the keys of fields "
-        "groupings, for `storm spark report`. Needs squall[history] on the nodes.",
+        "groupings, for `storm report`. Needs squall[history] on the nodes.",
         scope=TOPOLOGY,
         readers=NIMBUS | WORKER,
         storm=OURS,

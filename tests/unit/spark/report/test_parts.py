@@ -339,7 +339,7 @@ def test_points_are_where_their_values_are() -> None:
     (line,) = ElementTree.fromstring(f"<div>{made}</div>").findall(".//{*}polyline")
     (x0, y0), (x1, y1) = (map(float, p.split(",")) for p in line.attrib["points"].split())
     assert (x0, y0) == (64.0, 194.0), "zero is at the bottom, the first step at the left"
-    assert (x1, y1) == (456.0, 12.0), "the greatest at the top, the second step in the middle"
+    assert (x1, y1) == (456.0, 16.0), "the greatest at the top, the second step in the middle"
 
 
 def test_numbers_are_short() -> None:
@@ -379,3 +379,26 @@ def test_a_report_is_shown_even_if_its_file_cannot_be_written(
     assert "Recommended parallelism" in said.out
     assert main(ordered(json_file=str(tmp_path / "r.json"))) == 0
     assert json.loads((tmp_path / "r.json").read_text())["format"] == 1
+
+
+def test_a_page_opens_with_a_verdict_and_its_plots_can_be_read() -> None:
+    made = page(report())
+    opening = made[made.index("<h1>") : made.index("<h2>")]
+    assert opening.count("<p>") == 3
+    plot = made[made.index("tuples/s") : made.index("Complete latency")]
+    for part in ("tuples/s</text>", "time (UTC)", "src: 10 tuples/s", 'class="legend"'):
+        assert part in plot, part
+    assert "red, dotted: an event" in plot
+
+
+def test_keys_that_may_be_noise_are_not_shown() -> None:
+    made = sums()
+    made.keys = [KeySums("src", "default", "work by k", 0.1, 11, 0, [("noise", 1, 2)])]
+    few = analyse(made, topology_id="top-1-1")
+    assert few["hot_keys"][0]["top"][0]["share_high"] > 0.3
+    assert not few["hot_keys"][0]["top"][0]["hot"]
+    out = StringIO()
+    show(few, out)
+    for text in (out.getvalue(), page(few)):
+        assert "noise" not in text
+    assert "No key is known to have 1 % of the tuples or more" in page(few)
