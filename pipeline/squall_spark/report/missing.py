@@ -46,7 +46,7 @@ def missing_spans(
             (e.at_ms for e in events if e.name == "worker running" and e.place == place
              and e.at_ms <= at), default=None,
         )  # fmt: skip
-        own = [s for s in spans if s.worker == place and s.from_ms <= at]
+        own = [s for s in spans if s.worker == place and s.from_ms < at]
         if began is not None:
             own = [s for s in own if s.to_ms > began]
         last = max(own, key=lambda s: s.to_ms, default=None)
