@@ -160,6 +160,7 @@ def _component(
     # ends of the span and while workers were away.
     lengths = [one.secs / len(tasks) for one in of_steps]
     busy = [one.busy_secs / secs for one, secs in zip(of_steps, lengths, strict=True) if secs > 0.0]
+    begun = next((i for i, one in enumerate(of_steps) if one.secs > 0.0), 0)
     watched = sum(task.secs for task in tasks) / len(tasks)
     total_busy = sum(task.busy_secs for task in tasks)
     return {
@@ -180,13 +181,14 @@ def _component(
             for what in (("complete",) if spout else ("execute", "process"))
         },
         "over_time": {
+            # Nothing is known before the first record, nor of what died with a worker.
             "per_sec": [
                 None
-                if any(gap.covers(t, sums.step_ms, component) for gap in missing)
+                if i < begun or any(gap.covers(t, sums.step_ms, component) for gap in missing)
                 else one.emitted_per_sec
                 if spout
                 else one.executed_per_sec
-                for t, one in zip(steps, of_steps, strict=True)
+                for i, (t, one) in enumerate(zip(steps, of_steps, strict=True))
             ],
             "failed": [one.failed for one in of_steps],
             "waiting_max": [one.waiting_max for one in of_steps],

@@ -92,7 +92,7 @@ def line_plot(
             f"{clock(from_ms, span)} to {clock(to_ms, span)} died with it</title></rect>"
         )
     parts.append(
-        f'<text class="unit" x="4" y="{_TOP - 2}">{text_of(unit)}</text>'
+        f'<text class="unit" x="{_LEFT}" y="{_TOP - 5}">{text_of(unit)}</text>'
         f'<text class="unit" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - _BOTTOM - 4}" text-anchor="end">'
         "time (UTC)</text>"
     )
