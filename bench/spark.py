@@ -155,7 +155,7 @@ def loops(spark: Any, path: str, out: str, parallelism: int) -> None:
 def on_squall(spark: Any, path: str, out: str, parallelism: int) -> None:
     """The topology."""
     from squall_spark.batch import run_batch
-    from squall_spark.bindings import parse_input, parse_output
+    from squall_spark.data.bindings import parse_input, parse_output
     from squall_spark.plan import make_plan
     from squall_spark.traits import traits_of
 

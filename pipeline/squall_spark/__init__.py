@@ -15,17 +15,20 @@ each section is one row:
 moves few large rows instead of many small ones.
 
     plan        from a topology to stages, or a list of what Spark cannot run        pure
-    bindings    --input and --output                                                 pure
+    before      what can be checked of inputs and outputs before a JVM is started    no Spark
     traits      the facts about users' classes that the planner needs
-    before      what can be checked before a JVM is started                          no Spark
+    explain     a plan for people                                                    no Spark
     task        runs one task over sections                                          no Spark
-    bad_records     records that cannot be read: skipped, kept, or found             no Spark
-    columns     from Python values to typed columns, for files                       pure
     stages      the functions that Spark calls, partition by partition
     session     the Spark session: Java, logs, where the Python is
     batch       builds the data frames of a plan and writes the outputs
-    diagnose    what an error of Spark's means
+    diagnose, messages    what an error of Spark's means
     entry       the process behind `storm spark run`
+
+    data/       inputs and outputs
+    state/      the state of stateful bolts between micro-batches
+    stream/     a plan as a query over a stream
+    report/     the report of a topology's history
 
 Rejected: one row per tuple (three times as slow, and every value would need a column type), pickle
 (the cluster does not use it), and a second implementation of bolts and groupings for Spark.

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from squall_spark import datasets
-from squall_spark.bad_records import FAIL, OnBadRecord, keep_broken_files
 from squall_spark.before import already_there
-from squall_spark.bindings import Format
-from squall_spark.columns import TypeGuess
+from squall_spark.data import datasets
+from squall_spark.data.bad_records import FAIL, OnBadRecord, keep_broken_files
+from squall_spark.data.bindings import Format
+from squall_spark.data.columns import TypeGuess
 from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
 from squall_spark.progress import Step, silent
 from squall_spark.stages import (

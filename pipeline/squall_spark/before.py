@@ -5,10 +5,10 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from squall_common.errors import SquallError
-from squall_spark.bindings import Format, Source
+from squall_spark.data.bindings import Format
+from squall_spark.data.datasets import not_there
 from squall_spark.plan import Sink, SparkPlan
 
 _NOT_FILES = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET})
@@ -48,15 +48,3 @@ def already_there(sink: Sink) -> SquallError:
         f"--output {sink.stream}: the {what} {sink.path} already exists",
         hint="choose another, or replace it: --overwrite",
     )
-
-
-def not_there(source: Source) -> SquallError:
-    """The error for an input without a file."""
-    what = "no file matches" if glob.has_magic(source.path) else "there is no"
-    hint = None
-    if "://" not in source.path:
-        above = Path(source.path).parent
-        while not above.exists():
-            above = above.parent
-        hint = f"there is {above}" if str(above) != "/" else None
-    return SquallError(f"--input {source.stream}: {what} {source.path}", hint=hint)

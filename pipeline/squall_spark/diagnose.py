@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from squall_common.errors import SquallError
-from squall_spark.bad_records import HINT, first_bad_line, local_path, missing_columns
-from squall_spark.bindings import Format, Source, format_of_path
+from squall_spark.data.bad_records import HINT, first_bad_line, local_path, missing_columns
+from squall_spark.data.bindings import Format, Source, format_of_path
+from squall_spark.messages import innermost, one_line
 
 # Of Squall's own errors in a task: with all its lines, up to the stacks around it.
 _OURS = re.compile(
@@ -23,8 +24,6 @@ _OURS = re.compile(
     r"(?P<message>[^\n]*(?:\n(?!\s|Caused by|Driver stacktrace|SQLSTATE|\tat )[^\n]+)*)",
     re.MULTILINE,
 )
-_CAUSED_BY = re.compile(r"^Caused by: (?P<cls>[\w.$]+): (?P<message>[^\n]*)", re.MULTILINE)
-_CONDITION = re.compile(r"\[[A-Z][A-Z_0-9.]+\] [^\n]*")
 _FILE = re.compile(
     r"(?:Encountered error while reading file|Could not read footer for file:?|"
     r"Error reading file|is not a Parquet file[.:]?) "
@@ -32,7 +31,6 @@ _FILE = re.compile(
 )
 _UNREADABLE = re.compile(r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|Malformed records")
 _FULL = "No space left on device"
-_MESSAGE_MAX = 2_000
 _FILES_MAX = 1_000
 
 
@@ -67,25 +65,6 @@ def explain(error: BaseException, inputs: Sequence[DataSet], log_file: str) -> S
             return SquallError(f"{missing} ({ours})", hint=hint)
         return SquallError(ours, hint=hint)
     return SquallError(f"Spark: {innermost(text) or type(error).__name__}", hint=f"see {log_file}")
-
-
-def innermost(text: str) -> str:
-    """The innermost error of a chain of Spark's, in one line without its stack; "" for none."""
-    causes = _CAUSED_BY.findall(text)
-    named = _CONDITION.findall(text)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for cls, message in reversed(causes):
-        if message.strip():
-            return one_line(f"{cls.rpartition('.')[2]}: {message}")
-    if named:
-        return one_line(named[-1])
-    return one_line(lines[0]) if lines else ""
-
-
-def one_line(text: str) -> str:
-    """A message in one line that does not end as if something followed."""
-    joined = " ".join(part.strip() for part in text.splitlines() if part.strip())
-    return joined[:_MESSAGE_MAX].rstrip(": ")
 
 
 def _who_wrote(text: str) -> str:

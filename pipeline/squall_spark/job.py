@@ -8,8 +8,8 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from squall_spark.bad_records import OnBadRecord
-from squall_spark.bindings import Format, Source, Target, parse_input, parse_output
+from squall_spark.data.bad_records import OnBadRecord
+from squall_spark.data.bindings import Format, Source, Target, parse_input, parse_output
 
 JOB_VARIABLE = "SQUALL_SPARK_JOB"
 # What stands in place of a path is a name.

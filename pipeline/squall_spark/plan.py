@@ -35,7 +35,7 @@ from squall_common.topology.model import (
     Topology,
 )
 from squall_common.topology.prepared import prepare
-from squall_spark.bindings import Format, Source, StreamName, Target
+from squall_spark.data.bindings import Format, Source, StreamName, Target
 from squall_spark.traits import Column, Traits
 
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'

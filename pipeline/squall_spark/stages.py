@@ -28,9 +28,9 @@ from squall_common.errors import SquallError, describe
 from squall_common.names import encode_znode
 from squall_common.packaging.package import code_paths, unpack_package
 from squall_engine.embed import section_rows, tune_garbage_collector, value_codec
-from squall_spark.bad_records import COLUMNS, OnBadRecord, Sorter
-from squall_spark.bindings import Source
-from squall_spark.columns import TypeGuess, rows_to_columns
+from squall_spark.data.bad_records import COLUMNS, OnBadRecord, Sorter
+from squall_spark.data.bindings import Source
+from squall_spark.data.columns import TypeGuess, rows_to_columns
 from squall_spark.plan import Sink, SparkPlan
 from squall_spark.state.owner import CurrentOwner
 from squall_spark.state.place import StateAt

@@ -25,7 +25,7 @@ from squall import LocalCluster, TopologyBuilder
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import Topology
 from squall_spark.batch import run_batch
-from squall_spark.bindings import parse_input, parse_output
+from squall_spark.data.bindings import parse_input, parse_output
 from squall_spark.plan import SparkPlan, make_plan
 from squall_spark.traits import traits_of
 

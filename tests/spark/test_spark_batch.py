@@ -14,8 +14,8 @@ from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for, run_here
 
 from squall import SquallError, TopologyBuilder
-from squall_spark.bad_records import OnBadRecord
 from squall_spark.batch import run_batch
+from squall_spark.data.bad_records import OnBadRecord
 from squall_spark.entry import spark_error
 from squall_spark.plan import SparkPlan
 

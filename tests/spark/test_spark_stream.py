@@ -18,8 +18,8 @@ from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for
 
 from squall import SquallError, TopologyBuilder
-from squall_spark import datasets
-from squall_spark.bad_records import OnBadRecord
+from squall_spark.data import datasets
+from squall_spark.data.bad_records import OnBadRecord
 from squall_spark.entry import spark_error
 from squall_spark.plan import SparkPlan
 from squall_spark.stream.inputs import Limits

@@ -22,8 +22,8 @@ from typing import Any
 from squall_common.daemon.folders import Folder
 from squall_common.errors import SquallError
 from squall_common.names import encode_znode
-from squall_spark.bindings import Source
-from squall_spark.columns import TypeGuess
+from squall_spark.data.bindings import Source
+from squall_spark.data.columns import TypeGuess
 from squall_spark.plan import Sink, SparkPlan
 from squall_spark.state.owner import max_parallelism
 from squall_spark.state.place import (

@@ -9,9 +9,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
-from squall_spark import datasets
-from squall_spark.bad_records import BAD, FAIL, OnBadRecord, keep_broken_files
-from squall_spark.bindings import Format, Source
+from squall_spark.data import datasets
+from squall_spark.data.bad_records import BAD, FAIL, OnBadRecord, keep_broken_files
+from squall_spark.data.bindings import Format, Source
 from squall_spark.plan import SparkPlan, StageKind
 from squall_spark.progress import Step, silent
 from squall_spark.stream.checkpoint import Checkpoint

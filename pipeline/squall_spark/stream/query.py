@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from squall_common.errors import SquallError
-from squall_spark.bad_records import FAIL, OnBadRecord
 from squall_spark.batch import Frames, write
-from squall_spark.bindings import Format
+from squall_spark.data.bad_records import FAIL, OnBadRecord
+from squall_spark.data.bindings import Format
 from squall_spark.plan import SparkPlan
 from squall_spark.progress import Step, silent
 from squall_spark.stages import Code

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from squall_spark.bindings import Format, Source, StreamName
-from squall_spark.diagnose import DataSet, explain, innermost, one_line
+from squall_spark.data.bindings import Format, Source, StreamName
+from squall_spark.diagnose import DataSet, explain
+from squall_spark.messages import innermost, one_line
 
 ABORTED = """[STREAM_FAILED] Query terminated: Job aborted due to stage failure: Task 0 in
 stage 14.0 failed 1 times, most recent failure: Lost task 0.0 in stage 14.0 (TID 21):

@@ -7,7 +7,7 @@ from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for
 
 from squall import InvalidTopologyError, ShellSpout, TopologyBuilder
-from squall_spark.bindings import Format, StreamName
+from squall_spark.data.bindings import Format, StreamName
 from squall_spark.plan import StageKind, near_tasks
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from squall_common.errors import SquallError
-from squall_spark.bindings import Format, Source, StreamName
+from squall_spark.data.bindings import Format, Source, StreamName
 from squall_spark.stream.inputs import Limits, StreamReader
 
 

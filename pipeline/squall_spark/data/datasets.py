@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
-from squall_spark.bad_records import BAD, COLUMNS, FAIL, FILE, OnBadRecord
-from squall_spark.before import not_there
-from squall_spark.bindings import Format, Source, format_of_path
-from squall_spark.diagnose import innermost
+from squall_spark.data.bad_records import BAD, COLUMNS, FAIL, FILE, OnBadRecord
+from squall_spark.data.bindings import Format, Source, format_of_path
+from squall_spark.messages import innermost
 from squall_spark.traits import Column
 
 if TYPE_CHECKING:
@@ -204,6 +205,18 @@ def unreadable(source: Source, error: Any) -> SquallError:
     if condition == "UNABLE_TO_INFER_SCHEMA":
         return SquallError(f"{_where(source)}: there is no data in it")
     return SquallError(f"{_where(source)}: {innermost(str(error)) or type(error).__name__}")
+
+
+def not_there(source: Source) -> SquallError:
+    """The error for an input without a file."""
+    what = "no file matches" if glob.has_magic(source.path) else "there is no"
+    hint = None
+    if "://" not in source.path:
+        above = Path(source.path).parent
+        while not above.exists():
+            above = above.parent
+        hint = f"there is {above}" if str(above) != "/" else None
+    return SquallError(f"--input {source.stream}: {what} {source.path}", hint=hint)
 
 
 def _where(source: Source) -> str:

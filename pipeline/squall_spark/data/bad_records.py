@@ -22,7 +22,7 @@ from typing import IO, Any
 from squall_common.daemon.folders import Folder
 from squall_common.errors import SquallError
 from squall_common.names import encode_znode
-from squall_spark.bindings import Format, format_of_path
+from squall_spark.data.bindings import Format, format_of_path
 
 BAD, FILE = "_squall_bad", "_squall_file"
 COLUMNS = (BAD, FILE)

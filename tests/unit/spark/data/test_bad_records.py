@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from squall_common.errors import SquallError
-from squall_spark.bad_records import (
+from squall_spark.data.bad_records import (
     BAD,
     FAIL,
     FILE,
@@ -24,7 +24,7 @@ from squall_spark.bad_records import (
     missing_columns,
     reason_of,
 )
-from squall_spark.bindings import Format
+from squall_spark.data.bindings import Format
 
 
 def sorter(on_bad: OnBadRecord, required: tuple[int, ...] = ()) -> Sorter:

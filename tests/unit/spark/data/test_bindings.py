@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall import SquallError
-from squall_spark.bindings import Format, Source, StreamName, Target, parse_input, parse_output
+from squall_spark.data.bindings import Format, Source, StreamName, Target, parse_input, parse_output
 
 
 @pytest.mark.parametrize(

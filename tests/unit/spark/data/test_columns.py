@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from squall_spark.columns import MixedTypesError, TypeGuess, rows_to_columns
+from squall_spark.data.columns import MixedTypesError, TypeGuess, rows_to_columns
 
 
 class Colour(enum.Enum):

@@ -1,0 +1,8 @@
+"""What goes into a topology on Spark and what comes out: files, tables, and other sources.
+
+bindings    --input and --output                                                 pure
+before      what can be checked of them before a JVM is started                  no Spark
+datasets    data sets as data frames of a spout's fields
+bad_records     records that cannot be read: left out, kept, or found            no Spark
+columns     from Python values to typed columns, for files                       pure
+"""
