@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.validated_engine import ValidatedEngine
 
-from squall.testing import _VirtualLoop
+from squall.testing.topologies import _VirtualLoop
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, Topology, WorkerSlot

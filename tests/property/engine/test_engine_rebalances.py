@@ -24,7 +24,7 @@ from tests.support.engine_cluster import MemoryTransport, Network
 from tests.support.validated_engine import ValidatedEngine
 
 from squall import Bolt, Spout, TopologyBuilder
-from squall.testing import _VirtualLoop
+from squall.testing.topologies import _VirtualLoop
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.daemon.clock import ManualClock
 from squall_common.topology.model import Executor, WorkerSlot

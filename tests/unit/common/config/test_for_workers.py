@@ -83,6 +83,9 @@ _ABOUT_ALL_KEYS = {
 _ELSEWHERE = {
     "squall.local",
     "squall.testing",
+    "squall.testing._runs",
+    "squall.testing.connectors",
+    "squall.testing.topologies",
     "squall._submit",
     "squall._entry",
     "squall_common.daemon.run",
