@@ -127,6 +127,12 @@ STAGES = (
     ),
     # A Spark session for each of two processes: it waits often enough.
     Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 210),
+    # Real servers, which are killed in the middle; a file's tests share one.
+    Stage(
+        "connectors",
+        (_pytest("-q", *_BY_FILE, "-n", "3", "--durations=10", "tests/connectors"),),
+        240,
+    ),
     # Two files at a time: one whole cluster, and beside its first part the small ones.
     Stage(
         "chaos",

@@ -75,6 +75,7 @@ def environment() -> dict[str, str]:
         "supervisor",
         "worker",
         "drpc",
+        "connectors",
         "pipeline",
         "cli",
     )

@@ -12,6 +12,11 @@ ORDERS = 20 if SOAK else 1
 # How long random storms rage.
 STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "300" if SOAK else "10"))
 
+# How often workers and servers are killed in the contract of each connector, and among how many
+# records.
+KILLS = 20 if SOAK else 2
+KILL_RECORDS = 100_000 if SOAK else 2_000
+
 
 def examples(count: int) -> int:
     """How many examples Hypothesis draws where each commit has `count`."""

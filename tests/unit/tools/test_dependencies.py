@@ -29,6 +29,7 @@ MODULES = {
     "pynacl": {"nacl"},
     "pyyaml": {"yaml"},
     "pyzmq": {"zmq"},
+    "confluent-kafka": {"confluent_kafka"},
     "kubernetes-validate": {"kubernetes_validate"},
 }
 # What is run, or used by a tool that is, and where that can be read.
@@ -54,6 +55,8 @@ def listed(name: str) -> dict[str, Requirement]:
     return {key: one for key, one in found.items() if key != "squall"}
 
 
+# The extras of users; the others are for those who work on Squall.
+FOR_USERS = ("", "history", "spark", "kafka", "postgresql", "redis")
 LISTS = {name: listed(name) for name in ("", *PROJECT["project"]["optional-dependencies"])}
 BUILD = {one.name: one for one in map(Requirement, PROJECT["build-system"]["requires"])}
 
@@ -89,14 +92,12 @@ def test_what_is_listed_is_imported_or_run(extra: str, name: str) -> None:
         file, words = RUN[name]
         assert words in (ROOT / file).read_text(), f"{name}: {file} does not say {words!r}"
         return
-    users = PRODUCT if extra in ("", "history", "spark") else TOOLS
+    users = PRODUCT if extra in FOR_USERS else TOOLS
     assert modules(name) & users.keys(), f"nothing imports {name}"
 
 
 def test_what_is_imported_is_listed() -> None:
-    for_users = {
-        m for extra in ("", "history", "spark") for one in LISTS[extra] for m in modules(one)
-    }
+    for_users = {m for extra in FOR_USERS for one in LISTS[extra] for m in modules(one)}
     assert {m: file for m, file in PRODUCT.items() if m not in for_users} == {}
     for_all = for_users | {m for one in (*LISTS["bench"], *LISTS["dev"]) for m in modules(one)}
     assert {m: file for m, file in FOR_ALL.items() if m not in for_all} == {}

@@ -19,6 +19,7 @@ PACKAGES = {
     "supervisor": "squall_supervisor",
     "worker": "squall_worker",
     "drpc": "squall_drpc",
+    "connectors": "squall_connectors",
     "pipeline": "squall_spark",
     "cli": "squall_cli",
 }
@@ -32,6 +33,7 @@ BELOW = {
     "squall_supervisor": {"squall_common", "squall_thrift"},
     "squall_worker": {"squall_engine", "squall_common", "squall_thrift"},
     "squall_drpc": {"squall", "squall_common", "squall_thrift"},
+    "squall_connectors": {"squall", "squall_common"},
     "squall_spark": {"squall", "squall_engine", "squall_common"},
     "squall_cli": {"squall", "squall_drpc", "squall_common", "squall_thrift"},
 }

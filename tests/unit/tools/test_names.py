@@ -15,6 +15,7 @@ PACKAGES = {
     "bench": "bench",
     "cli": "cli/squall_cli",
     "common": "common/squall_common",
+    "connectors": "connectors/squall_connectors",
     "deploy": "deploy",
     "drpc": "drpc/squall_drpc",
     "engine": "engine/squall_engine",

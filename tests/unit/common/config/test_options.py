@@ -56,6 +56,7 @@ _FOLDERS = {
     "drpc": Reader.DRPC,
     "drpc/squall_drpc/client.py": Reader.COMMAND,
     "cli": Reader.COMMAND,
+    "connectors": Reader.WORKER,
     "pipeline": Reader.COMMAND,
 }
 _SHARED = ("common", "api", "thrift")

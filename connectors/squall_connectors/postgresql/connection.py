@@ -1,0 +1,42 @@
+"""Connections to PostgreSQL, and which of its errors are outages."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import psycopg
+
+# Of the classes of SQLSTATE: connection, resources, operator intervention, system; and from class
+# 40, transactions that would succeed if repeated.
+_OUTAGES = ("08", "53", "57", "58", "40")
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the server is away, starting, or asks for a repetition."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_OUTAGES)
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+
+
+async def connect(dsn: str, *, autocommit: bool = False) -> psycopg.AsyncConnection[Any]:
+    """Connect, with limits on how long a dead server can go unnoticed."""
+    options: dict[str, Any] = {
+        "connect_timeout": 5,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "application_name": "squall",
+    }
+    given = psycopg.conninfo.conninfo_to_dict(dsn)
+    missing: dict[str, Any] = {name: value for name, value in options.items() if name not in given}
+    return await psycopg.AsyncConnection.connect(dsn, autocommit=autocommit, **missing)
+
+
+async def end(connection: psycopg.AsyncConnection[Any] | None) -> None:
+    """Close a connection, which may be broken."""
+    if connection is not None:
+        with contextlib.suppress(psycopg.Error, OSError):
+            await connection.close()

@@ -1,0 +1,112 @@
+"""`PostgresqlSink`: tuples as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from squall import TopologyContext, Tuple
+from squall_common.errors import InvalidTopologyError
+from squall_connectors.base.sink import Sink
+from squall_connectors.postgresql import connection as connections
+
+
+class PostgresqlSink(Sink):
+    """Writes each batch in one transaction, and acks it when the server has committed.
+
+        PostgresqlSink("postgresql://db/shop", "prices", ["sku", "price"], key=["sku"])
+
+    With `key`, columns with a unique index, a row whose key is there already replaces the row: a
+    tuple that is replayed changes nothing, and the last of a key wins. Without it, rows are copied
+    in (COPY), the fastest way; a replayed tuple becomes a second row.
+
+    A row that the server refuses (a constraint, a value of the wrong type) goes to dead letters as
+    described in `Sink`; the others of its batch are written.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        fields: Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        key: Sequence[str] = (),
+        keep_first: bool = False,
+        batch_records: int = 1_000,
+        batch_secs: float = 0.05,
+        write_timeout_secs: float = 30.0,
+        outage_secs_max: float | None = None,
+    ) -> None:
+        """`fields` of the tuples are written to `columns` (None: of the same names) of `table`,
+        which may be `schema.table`. With `keep_first` the first row of a `key` stays, instead of
+        the last. The others are those of `Sink`. Raises InvalidTopologyError if the numbers of
+        fields and columns differ, or `key` names another column."""
+        super().__init__(
+            batch_records=batch_records,
+            batch_secs=batch_secs,
+            write_timeout_secs=write_timeout_secs,
+            outage_secs_max=outage_secs_max,
+        )
+        self._dsn = dsn
+        self._table = table
+        self._fields = list(fields)
+        self._columns = list(fields if columns is None else columns)
+        self._key = list(key)
+        self._keep_first = keep_first
+        if len(self._columns) != len(self._fields) or not self._fields:
+            raise InvalidTopologyError(
+                f"PostgresqlSink: {len(self._fields)} fields for {len(self._columns)} columns"
+            )
+        if unknown := sorted(set(key) - set(self._columns)):
+            raise InvalidTopologyError(
+                f"PostgresqlSink: key columns {', '.join(unknown)} are not written"
+            )
+
+    async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        table = sql.Identifier(*self._table.split("."))
+        columns = sql.SQL(", ").join(map(sql.Identifier, self._columns))
+        self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)
+        self._upsert = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) {}").format(
+            table,
+            columns,
+            sql.SQL(", ").join([sql.Placeholder()] * len(self._columns)),
+            sql.SQL(", ").join(map(sql.Identifier, self._key)),
+            self._on_conflict(),
+        )
+        await super().prepare(conf, context)
+
+    def _on_conflict(self) -> sql.Composable:
+        others = [column for column in self._columns if column not in self._key]
+        if self._keep_first or not others:
+            return sql.SQL("DO NOTHING")
+        changes = [
+            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(column)) for column in others
+        ]
+        return sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(changes))
+
+    def is_outage(self, error: BaseException) -> bool:
+        return connections.is_outage(error) or super().is_outage(error)
+
+    async def connect(self) -> None:
+        self._connection = await connections.connect(self._dsn)
+
+    async def disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        await connections.end(connection)
+
+    async def write(self, tuples: Sequence[Tuple]) -> None:
+        connection = self._connection
+        assert connection is not None
+        rows = [[tup[field] for field in self._fields] for tup in tuples]
+        async with connection.transaction(), connection.cursor() as cursor:
+            if self._key:
+                await cursor.executemany(self._upsert, rows)
+            else:
+                async with cursor.copy(self._copy) as copy:
+                    for row in rows:
+                        await copy.write_row(row)

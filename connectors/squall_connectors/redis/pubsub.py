@@ -1,0 +1,82 @@
+"""`RedisPubSubSpout`: messages of Redis' channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from squall import Stream, TopologyContext
+from squall_connectors.base.source import AsyncSource, Record
+from squall_connectors.redis import client as clients
+
+
+class RedisPubSubSpout(AsyncSource):
+    """Emits what is published on channels, as `channel` and `message` (bytes).
+
+    Redis keeps nothing of what it publishes: messages that come while the spout is away, inactive
+    or full are lost, and so is what is in flight when a worker is lost. Use one task: each gets
+    every message. For anything that matters there is `RedisStreamSpout`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        channels: Sequence[str] = (),
+        *,
+        patterns: Sequence[str] = (),
+        in_flight_max: int = 10_000,
+        max_replays: int | None = 10,
+        retry_first_secs: float = 0.1,
+        retry_max_secs: float = 30.0,
+    ) -> None:
+        """`patterns` are Redis' globs. The others are those of `Source`."""
+        super().__init__(
+            in_flight_max=in_flight_max,
+            max_replays=max_replays,
+            retry_first_secs=retry_first_secs,
+            retry_max_secs=retry_max_secs,
+        )
+        self.outputs = {"default": Stream(["channel", "message"])}
+        self._url, self._channels, self._patterns = url, list(channels), list(patterns)
+
+    async def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        self._client: Any = None
+        self._subscription: Any = None
+        self._ids = count(1)
+        await super().open(conf, context)
+
+    async def connect(self) -> None:
+        self._client = clients.client(self._url, timeout_secs=10)
+        self._subscription = self._client.pubsub(ignore_subscribe_messages=True)
+        if self._channels:
+            await self._subscription.subscribe(*self._channels)
+        if self._patterns:
+            await self._subscription.psubscribe(*self._patterns)
+
+    async def disconnect(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        client, self._client = self._client, None
+        if subscription is not None:
+            await subscription.aclose()
+        if client is not None:
+            await client.aclose()
+
+    async def fetch(self, limit: int) -> Sequence[Record]:
+        records: list[Record] = []
+        timeout = 1.0
+        while len(records) < limit:
+            found = await self._subscription.get_message(timeout=timeout)
+            if found is None:
+                break
+            timeout = 0.0
+            values = [clients.text(found["channel"]), found["data"]]
+            records.append((next(self._ids), values))
+        return records
+
+    async def settle(self, message_ids: Sequence[Any]) -> None:
+        """Redis has forgotten them already."""
+
+    async def keep(self) -> None:
+        """A connection that is only read is noticed to be dead when it is written to."""
+        await self._subscription.ping()

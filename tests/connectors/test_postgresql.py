@@ -1,0 +1,181 @@
+"""PostgreSQL's connectors against a real server."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.postgresql_server import PostgresqlServer
+
+from squall import Bolt, Spout
+from squall.testing.connectors import SinkContract, SourceContract, wait_until
+from squall_connectors.postgresql import PostgresqlLookup, PostgresqlQueueSpout, PostgresqlSink
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgresqlServer]:
+    # Not below pytest's own folder, which other users may not enter.
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o711)
+        with PostgresqlServer.start(Path(name)) as server:
+            yield server
+
+
+class _Table:
+    """A table of its own for each test, as `table`, and the server as `server`."""
+
+    server: PostgresqlServer
+    table: str
+    columns = "value text"
+
+    @pytest.fixture(autouse=True)
+    def _new_table(self, postgresql: PostgresqlServer) -> None:
+        self.server = postgresql
+        self.table = f"table_{next(_names)}"
+        self.execute(f"CREATE TABLE {self.table} ({self.columns})")
+
+    def execute(self, query: str, rows: Sequence[Sequence[Any]] = ()) -> list[Any]:
+        with psycopg.connect(self.server.dsn) as connection, connection.cursor() as cursor:
+            if rows:
+                cursor.executemany(query, rows)
+            else:
+                cursor.execute(query)
+            return cursor.fetchall() if cursor.description and not rows else []
+
+
+class TestPostgresqlQueueSpout(_Table, SourceContract):
+    kills = KILLS
+    kill_records = KILL_RECORDS
+    columns = "id bigserial PRIMARY KEY, value text, leased_until timestamptz"
+
+    def make_source(self, **options: Any) -> Spout:
+        return PostgresqlQueueSpout(
+            self.server.dsn, self.table, ["value"], channel=self.table, lease_secs=3, **options
+        )
+
+    def put(self, records: Sequence[str]) -> None:
+        insert = f"INSERT INTO {self.table} (value) VALUES (%s)"
+        self.execute(insert, [[record] for record in records])
+        self.execute(f"NOTIFY {self.table}")
+
+    def partition_of(self, record: str) -> int:
+        return 0
+
+    def test_processed_rows_are_deleted(self) -> None:
+        with self.running() as (bolt, _run, _):
+            self.put(["1", "2", "3"])
+            wait_until("the rows", lambda: len(bolt.got) == 3)
+            wait_until("an empty table", lambda: not self.execute(f"SELECT * FROM {self.table}"))
+
+    def test_two_tasks_share_a_table_and_no_row_is_in_both(self) -> None:
+        records = [str(number) for number in range(500)]
+        with (
+            self.running(in_flight_max=20) as (one, _run, _),
+            self.running(in_flight_max=20) as (other, _other_run, _),
+        ):
+            self.put(records)
+            wait_until("all", lambda: len(one.got) + len(other.got) >= 500)
+            assert sorted(one.got + other.got) == sorted(records)
+
+    def test_a_row_in_flight_stays_leased(self) -> None:
+        with self.running() as (one, run, _):
+            one.decide = lambda record: "hold"
+            self.put(["1"])
+            wait_until("the row", lambda: one.got)
+            with self.running() as (other, _other_run, _):
+                time.sleep(5)  # more than a lease
+                assert not other.got
+            run.call(one.release)
+
+
+class TestPostgresqlSinkCopy(_Table, SinkContract):
+    kills = KILLS
+    kill_records = KILL_RECORDS
+    columns = "value text CHECK (length(value) < 100)"
+
+    def make_sink(self, **options: Any) -> Bolt:
+        return PostgresqlSink(self.server.dsn, self.table, ["value"], **options)
+
+    def stored(self) -> list[str]:
+        return [row[0] for row in self.execute(f"SELECT value FROM {self.table}")]
+
+    def rejected(self) -> list[Any]:
+        return ["x" * 100]
+
+
+class TestPostgresqlSinkUpsert(TestPostgresqlSinkCopy):
+    columns = "value text PRIMARY KEY CHECK (length(value) < 100)"
+
+    def make_sink(self, **options: Any) -> Bolt:
+        return PostgresqlSink(self.server.dsn, self.table, ["value"], key=["value"], **options)
+
+    def test_a_row_replaces_the_one_of_its_key_and_nothing_doubles(self) -> None:
+        self.execute(f"DROP TABLE {self.table}")
+        self.execute(f"CREATE TABLE {self.table} (key text PRIMARY KEY, value int)")
+        sink = PostgresqlSink(self.server.dsn, self.table, ["key", "value"], key=["key"])
+        with self.running_sink(sink, fields=("key", "value")) as (feeder, _run):
+            for number in range(100):
+                feeder.feed([f"key-{number % 10}", number], number)
+            wait_until("the acks", lambda: len(feeder.acked) == 100)
+        rows = self.execute(f"SELECT key, value FROM {self.table} ORDER BY value")
+        assert rows == [(f"key-{number}", 90 + number) for number in range(10)]
+
+
+class TestPostgresqlLookup(_Table):
+    columns = "id int PRIMARY KEY, name text"
+
+    def lookup(self, **options: Any) -> PostgresqlLookup:
+        query = f"SELECT name FROM {self.table} WHERE id = %s"
+        outputs, keep = ["order", "name"], ["order"]
+        return PostgresqlLookup(
+            self.server.dsn, query, ["id"], outputs=outputs, keep=keep, **options
+        )
+
+    def run(self, bolt: PostgresqlLookup) -> Any:
+        self.execute(f"INSERT INTO {self.table} VALUES (%s, %s)", [[1, "ann"], [2, "bo"]])
+        return SinkContract().running_sink(bolt, fields=("order", "id"))
+
+    def test_tuples_get_the_rows_that_are_found_and_others_are_dropped(self) -> None:
+        with self.run(self.lookup()) as (feeder, run):
+            for order, of in (("a", 1), ("b", 2), ("c", 3), ("d", 1)):
+                feeder.feed([order, of], order)
+            wait_until("the acks", lambda: len(feeder.acked) == 4)
+            assert sorted(run.emitted) == [["a", "ann"], ["b", "bo"], ["d", "ann"]]
+
+    def test_an_outer_lookup_keeps_tuples_without_a_row(self) -> None:
+        with self.run(self.lookup(outer=True)) as (feeder, run):
+            feeder.feed(["c", 3], "c")
+            wait_until("the ack", lambda: feeder.acked)
+            assert run.emitted == [["c", None]]
+
+    def test_answers_are_cached(self) -> None:
+        bolt = self.lookup()
+        with self.run(bolt) as (feeder, run):
+            feeder.feed(["a", 1], "a")
+            wait_until("the ack", lambda: feeder.acked)
+            self.execute(f"UPDATE {self.table} SET name = 'changed'")
+            feeder.feed(["b", 1], "b")
+            wait_until("the other", lambda: len(feeder.acked) == 2)
+            assert run.emitted == [["a", "ann"], ["b", "ann"]]
+
+    def test_tuples_fail_while_the_server_is_away_and_work_afterwards(self) -> None:
+        with self.run(self.lookup(cache_secs=0)) as (feeder, run):
+            feeder.feed(["a", 1], "a")
+            wait_until("the ack", lambda: feeder.acked)
+            self.server.kill()
+            feeder.feed(["b", 1], "b")
+            wait_until("the failure", lambda: feeder.failed)
+            self.server.restart()
+            feeder.feed(["b", 1], "again")
+            wait_until("the ack", lambda: "again" in feeder.acked)
+            assert run.errors

@@ -1,0 +1,142 @@
+"""A real Kafka broker for tests: one process in KRaft mode, its jars from Maven Central.
+
+    with KafkaServer.start(tmp_path) as kafka:
+        kafka.create_topic("orders", partitions=4)
+        ... kafka.address ...
+        kafka.kill()      # SIGKILL; stop() is SIGSTOP and resume() its end
+        kafka.restart()   # on the same port, with the same data
+
+The jars are resolved once, by `mvn`, into `.tools/kafka` of the checkout. Without Maven or a
+network the test is skipped with the reason, and fails with CI=true.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.servers import Server, free_port
+from tests.support.thirdparty import unavailable
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+VERSION = "4.2.0"
+_TOOLS = ROOT / ".tools" / "kafka"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>test</groupId><artifactId>kafka</artifactId>
+<version>1</version><dependencies><dependency><groupId>org.apache.kafka</groupId>
+<artifactId>kafka_2.13</artifactId><version>{version}</version></dependency></dependencies></project>
+"""
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+
+
+def jars() -> Path:
+    """The folder of the broker's jars; resolves them if they are not there."""
+    folder = _TOOLS / VERSION
+    if (folder / "complete").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    pom = folder / "pom.xml"
+    pom.write_text(_POM.format(version=VERSION))
+    try:
+        done = subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(pom), _COPY, f"-DoutputDirectory={folder}"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    except FileNotFoundError:
+        unavailable("Kafka's jars need mvn (Debian: maven)")
+    if done.returncode != 0:
+        unavailable(f"mvn could not resolve Kafka {VERSION}: {done.stdout[-500:]}")
+    (folder / "complete").touch()
+    return folder
+
+
+class KafkaServer(Server):
+    """A broker that is its own controller."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, controller = free_port(), free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self._data = folder / "data"
+        self._data.mkdir(parents=True)
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # What the storage tool writes, without a second JVM.
+        (self._data / "meta.properties").write_text(
+            f"version=1\ncluster.id={identity}\nnode.id=1\ndirectory.id={identity}\n"
+        )
+        self._conf = folder / "server.properties"
+        self._conf.write_text(
+            "\n".join(
+                (
+                    "process.roles=broker,controller",
+                    "node.id=1",
+                    f"controller.quorum.voters=1@127.0.0.1:{controller}",
+                    f"listeners=PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
+                    f"advertised.listeners=PLAINTEXT://{self.address}",
+                    "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                    "controller.listener.names=CONTROLLER",
+                    "inter.broker.listener.name=PLAINTEXT",
+                    f"log.dirs={self._data}",
+                    "offsets.topic.replication.factor=1",
+                    "offsets.topic.num.partitions=1",
+                    "transaction.state.log.replication.factor=1",
+                    "transaction.state.log.min.isr=1",
+                    "transaction.state.log.num.partitions=1",
+                    "share.coordinator.state.topic.replication.factor=1",
+                    "share.coordinator.state.topic.min.isr=1",
+                    "share.coordinator.state.topic.num.partitions=1",
+                    "group.initial.rebalance.delay.ms=0",
+                    "group.min.session.timeout.ms=1000",
+                    "auto.create.topics.enable=false",
+                    "num.network.threads=2",
+                    "num.io.threads=2",
+                    "log.cleaner.enable=false",
+                    "",
+                )
+            )
+        )
+        super().__init__(folder / "kafka.log")
+
+    def command(self) -> list[str]:
+        return [
+            "java",
+            "-Xmx384m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{jars()}/*",
+            "kafka.Kafka",
+            str(self._conf),
+        ]
+
+    def is_up(self) -> bool:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        try:
+            return bool(client.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Create a topic and wait until it is there."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        client = AdminClient({"bootstrap.servers": self.address})
+        topic = NewTopic(name, partitions, 1, config=config)
+        client.create_topics([topic])[name].result(30)
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, folder: Path) -> Iterator[KafkaServer]:
+        jars()
+        server = cls(folder)
+        with server.running():
+            yield server

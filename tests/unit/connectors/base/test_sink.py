@@ -1,0 +1,121 @@
+"""Sinks on a virtual clock: batches, outages, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from squall import Tuple
+from squall.testing import BoltTest
+from squall_connectors.base import RecordsRejectedError, Sink
+
+
+class Store(Sink):
+    """Keeps batches, as its script says: each write takes the next step."""
+
+    def __init__(self, *steps: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.steps = list(steps)
+        self.batches: list[list[Any]] = []
+        self.connects = 0
+
+    async def connect(self) -> None:
+        self.connects += 1
+
+    async def write(self, tuples: Sequence[Tuple]) -> None:
+        values = [tup[0] for tup in tuples]
+        step = self.steps.pop(0) if self.steps else None
+        if callable(step):
+            step = step(values)
+        if step is not None:
+            raise step
+        self.batches.append(values)
+
+
+def refuse_threes(values: list[Any]) -> Exception | None:
+    return ValueError("a three") if 3 in values else None
+
+
+def test_a_batch_is_written_when_its_first_tuple_has_waited() -> None:
+    store = Store(batch_secs=0.5)
+    with BoltTest(store, {"in": ["n"]}) as test:
+        first = test.execute([1])
+        second = test.execute([2])
+        assert not first.acked
+        test.run_for(0.6)
+        assert (first.acked, second.acked) == (True, True)
+    assert store.batches == [[1, 2]]
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    store = Store(batch_records=2, batch_secs=60)
+    with BoltTest(store, {"in": ["n"]}) as test:
+        first, second = test.execute([1]), test.execute([2])
+        test.run_for(0.01)
+        assert (first.acked, second.acked) == (True, True)
+        third = test.execute([3])
+        test.run_for(1)
+        assert not third.acked
+    assert store.batches == [[1, 2]]
+
+
+def test_an_outage_repeats_the_batch_and_fails_nothing_past_the_message_timeout() -> None:
+    store = Store(*[ConnectionError("gone")] * 40)
+    with BoltTest(store, {"in": ["n"]}, {"topology.message.timeout.secs": 5}) as test:
+        held = test.execute([1])
+        test.run_for(60)
+        assert not held.failed
+        test.run_for(240)
+        assert held.acked
+        errors = [error.error for error in test.test.errors]
+    assert store.batches == [[1]]
+    assert 1 < store.connects <= 41
+    # An outage is reported now and then, not for each attempt.
+    assert all(isinstance(error, ConnectionError) for error in errors)
+    assert len(errors) < 40
+
+
+def test_after_the_longest_outage_tuples_fail() -> None:
+    store = Store(*[ConnectionError("gone")] * 1_000, outage_secs_max=0.05)
+    with BoltTest(store, {"in": ["n"]}) as test:
+        held = test.execute([1])
+        test.test.run_until(lambda: held.failed, 120)
+        assert any("outage_secs_max" in str(error.error) for error in test.test.errors)
+
+
+def test_one_refused_record_is_found_and_the_others_are_written() -> None:
+    store = Store(*[refuse_threes] * 20, batch_records=8, batch_secs=0.1)
+    with BoltTest(store, {"in": ["n"]}) as test:
+        executions = [test.execute([number]) for number in range(8)]
+        test.run_for(1)
+        assert [execution.acked for execution in executions] == [n != 3 for n in range(8)]
+        assert executions[3].failed
+    assert sorted(value for batch in store.batches for value in batch) == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_a_system_may_name_the_records_that_it_refuses() -> None:
+    store = Store(RecordsRejectedError({1: "too long"}), batch_records=3, batch_secs=0.1)
+    with BoltTest(store, {"in": ["n"]}) as test:
+        executions = [test.execute([number]) for number in range(3)]
+        test.run_for(1)
+        assert [execution.acked for execution in executions] == [True, False, True]
+        assert executions[1].failed
+    assert store.batches == []
+
+
+def test_ticks_are_no_records() -> None:
+    store = Store(batch_secs=0.1)
+    conf = {"topology.tick.tuple.freq.secs": 1}
+    with BoltTest(store, {"in": ["n"]}, conf) as test:
+        test.run_for(5)
+    assert store.batches == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_records": 0}, {"batch_secs": -1}, {"write_timeout_secs": 0}]
+)
+def test_numbers_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        Store(**options)
