@@ -10,8 +10,8 @@ from squall_common.config.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 CODE = (
-    "api", "cli", "common", "connectors", "drpc", "engine", "nimbus", "pipeline", "supervisor", "thrift",
-    "worker",
+    "api", "cli", "common", "connectors", "drpc", "engine", "nimbus", "pipeline", "supervisor",
+    "thrift", "worker",
 )  # fmt: skip
 # Reads and merges configurations, and so names keys.
 CONFIG = ROOT / "common" / "squall_common" / "config"
