@@ -56,7 +56,7 @@ def listed(name: str) -> dict[str, Requirement]:
 
 
 # The extras of users; the others are for those who work on Squall.
-FOR_USERS = ("", "history", "spark", "kafka", "postgresql", "redis")
+FOR_USERS = ("", "history", "spark", "files", "kafka", "postgresql", "redis")
 LISTS = {name: listed(name) for name in ("", *PROJECT["project"]["optional-dependencies"])}
 BUILD = {one.name: one for one in map(Requirement, PROJECT["build-system"]["requires"])}
 

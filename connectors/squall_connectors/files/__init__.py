@@ -1,0 +1,13 @@
+"""Files: `TailSpout` follows files that grow and rotate, `FolderSpout` reads files that are put
+into a folder, `FileSink` writes files. The last two take any URL of fsspec (local, S3, GCS ...) and
+need `squall[files]` (fsspec, and pyarrow for Parquet).
+
+    builder.spout("log", TailSpout("/var/log/app/*.log", state="/var/lib/app/positions"))
+    builder.bolt("out", FileSink("s3://bucket/orders", ["sku", "price"], format="parquet"))
+"""
+
+from squall_connectors.files.folder import FolderSpout
+from squall_connectors.files.sink import FileSink
+from squall_connectors.files.tail import TailSpout
+
+__all__ = ["FileSink", "FolderSpout", "TailSpout"]
