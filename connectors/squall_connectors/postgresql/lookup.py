@@ -50,6 +50,7 @@ class PostgresqlLookup(Bolt):
                 f"{list(keep)}, and then those of the rows"
             )
         self.outputs = list(outputs)
+        self._width = len(self.outputs)
         self._dsn, self._query = dsn, query
         self._fields, self._keep = list(fields), list(keep)
         self._outer = outer
@@ -77,7 +78,7 @@ class PostgresqlLookup(Bolt):
             self._hits.incr()
         kept = [tup[field] for field in self._keep]
         if not rows and self._outer:
-            rows = [[None] * (len(self.outputs) - len(kept))]
+            rows = [[None] * (self._width - len(kept))]
         for row in rows:
             self.emit([*kept, *row])
 

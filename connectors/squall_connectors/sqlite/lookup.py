@@ -47,6 +47,7 @@ class SqliteLookup(Bolt):
                 f"{list(keep)}, and then those of the rows"
             )
         self.outputs = list(outputs)
+        self._width = len(self.outputs)
         self._path, self._query = Path(path), query
         self._fields, self._keep, self._outer = list(fields), list(keep), outer
         self._cache_secs, self._cache_size = cache_secs, cache_size
@@ -65,7 +66,7 @@ class SqliteLookup(Bolt):
             self._cache.put(parameters, rows)
         kept = [tup[field] for field in self._keep]
         if not rows and self._outer:
-            rows = [[None] * (len(self.outputs) - len(kept))]
+            rows = [[None] * (self._width - len(kept))]
         for row in rows:
             self.emit([*kept, *row])
 
