@@ -124,12 +124,16 @@ def _restarted(cluster: DevCluster, part: str, pid: int) -> bool:
 
 
 def test_it_ends_when_its_data_folder_is_removed(tmp_path: Path) -> None:
-    """Each daemon would end, and be started without its files again and again."""
+    """Each daemon would end, and be started without its files again and again. Its workers end,
+    too, although the records of them are gone."""
     cluster = DevCluster.launch(tmp_path / "dev", supervisors=1, slots=1)
     try:
-        shutil.rmtree(tmp_path / "dev", ignore_errors=True)
-        assert cluster.process.wait(60) == 1
-        wait_for("every process to end", lambda: not processes_of(tmp_path / "dev"), 30)
+        with Ledger(text(1_000)) as ledger:
+            submit_ledger(cluster, ledger)
+            wait_for("it runs", lambda: cluster.topologies()["ledger"]["health"] == "ok")
+            shutil.rmtree(tmp_path / "dev", ignore_errors=True)
+            assert cluster.process.wait(60) == 1
+            wait_for("every process to end", lambda: not processes_of(tmp_path / "dev"), 30)
     finally:
         cluster.destroy()
 

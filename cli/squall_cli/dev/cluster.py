@@ -254,6 +254,7 @@ class DevCluster:
         for daemon in (self._drpc, self._nimbus, self._zookeeper):
             if daemon is not None:
                 await self._try_all([daemon.stop(_STOP_GRACE_SECS)])
+        await asyncio.to_thread(guardian.end_workers_left, self.plan.data_dir)
         killed = await asyncio.to_thread(guardian.end_marked, self._mark, 0.0)
         if killed:
             self._notify(f"Killed the remaining processes of the cluster: {killed}.")

@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # The variable that marks the processes of one run of `storm dev`.
@@ -60,19 +61,19 @@ def end_marked(mark: str, grace_secs: float = _GRACE_SECS) -> list[int]:
         if not left:
             break
         for pid in left:
-            _kill(pid, mark)
+            _kill(pid, lambda: marked(mark))
         killed += [pid for pid in left if pid not in killed]
         time.sleep(_POLL_SECS)
     return killed
 
 
-def _kill(pid: int, mark: str) -> None:
+def _kill(pid: int, find: Callable[[], list[int]]) -> None:
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        if pid in marked(mark):  # check again: process ids are reused
+        if pid in find():  # check again: process ids are reused
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except OSError:
         pass
@@ -93,6 +94,40 @@ def end_workers(data_dir: Path) -> None:
             continue
 
 
+def workers_of(data_dir: Path) -> list[int]:
+    """The living workers of a cluster, whether its folder is still there or not, and what they have
+    started in their sessions."""
+    inside = os.fsencode(f"{data_dir.absolute()}/")
+    sessions: dict[int, int] = {}
+    workers = set()
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")[:-1]
+            stat = Path(f"/proc/{name}/stat").read_bytes()
+        except OSError:  # it ended meanwhile
+            continue
+        state, _, _, session, *_ = stat.rpartition(b")")[2].split()
+        if state in b"ZX":
+            continue
+        sessions[int(name)] = int(session)
+        if b"squall_worker" in words and words[-1].startswith(inside):
+            workers.add(int(name))
+    return [pid for pid, session in sessions.items() if pid in workers or session in workers]
+
+
+def end_workers_left(data_dir: Path) -> None:
+    """Kill the workers that no supervisor's records have ended."""
+    for _ in range(_ROUNDS_MAX):
+        left = workers_of(data_dir)
+        if not left:
+            return
+        for pid in left:
+            _kill(pid, lambda: workers_of(data_dir))
+        time.sleep(_POLL_SECS)
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     mark, data_dir = sys.argv[1], Path(sys.argv[2])
@@ -100,6 +135,7 @@ def main() -> None:
         return
     end_marked(mark)
     end_workers(data_dir)
+    end_workers_left(data_dir)
 
 
 if __name__ == "__main__":
