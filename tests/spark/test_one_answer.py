@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from squall_spark.streaming import run_stream
 from tests.support import spark_topologies as st
 from tests.support.devcluster import DevCluster
 from tests.support.spark_plans import run_here
@@ -27,6 +26,7 @@ from squall_common.topology.model import Topology
 from squall_spark.batch import run_batch
 from squall_spark.data.bindings import parse_input, parse_output
 from squall_spark.plan import SparkPlan, make_plan
+from squall_spark.stream.query import run_stream
 from squall_spark.traits import traits_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "history"
