@@ -1,4 +1,5 @@
-"""Compiles the core (engine/squall_engine/core/compiled.pyx) where there is a C compiler.
+"""Compiles the core (engine/squall_engine/core/compiled.pyx, and the parts that it includes) where
+there is a C compiler.
 
 Run by hatchling for every wheel, editable ones too. Where it cannot compile it says so in a line
 and leaves a wheel of Python alone, which runs the same code uncompiled. SQUALL_BUILD=pure leaves
@@ -15,6 +16,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULE = "squall_engine.core.compiled"
 SOURCE = Path("engine/squall_engine/core/compiled.pyx")
+PARTS = "cython/*.pxi"  # which the source includes; beside it
 FORMAT = SOURCE.with_name("wire_format.py")
 
 
@@ -46,7 +49,7 @@ class CompiledCore(BuildHookInterface):  # type: ignore[misc]
                 raise
             self.app.display_warning(
                 f"squall: the core is not compiled ({_first_line(error)}); "
-                "the same code in Python will run, at twice the CPU"
+                "its reference in Python will run, at six times the CPU"
             )
             return
         build_data["pure_python"] = False
@@ -57,11 +60,19 @@ class CompiledCore(BuildHookInterface):  # type: ignore[misc]
             build_data["force_include"][str(target)] = name
 
 
-def compile_core(root: Path, folder: Path) -> Path:
+def compile_core(
+    root: Path,
+    folder: Path,
+    *,
+    compile_args: Sequence[str] = ("-O3",),
+    link_args: Sequence[str] = (),
+    more_sources: Sequence[Path] = (),
+) -> Path:
     """Compile into `folder`; returns the extension module. Raises whatever went wrong.
 
-    What the core includes of the format of sections is made for it in `folder`, from the module
-    that declares it for Python: nothing generated lies in the checkout, where it could be stale."""
+    The tests give other arguments: for the compiler, for the linker, and C files to add. The part
+    of the core that declares the format of sections is made in `folder`, from the module that
+    declares it for Python: nothing generated lies in the checkout, where it could be stale."""
     with contextlib.chdir(root / "engine"), _quiet():
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension
@@ -72,8 +83,9 @@ def compile_core(root: Path, folder: Path) -> Path:
         (folder / FORMAT.with_suffix(".pxi").name).write_text(declared)
         extension = Extension(
             MODULE,
-            [source],
-            extra_compile_args=["-O3"],
+            [source, *map(str, more_sources)],
+            extra_compile_args=list(compile_args),
+            extra_link_args=list(link_args),
             define_macros=[("SQUALL_SOURCE_HASH", f'"{source_hash(Path(source))}"')],
         )
         extensions = cythonize(
@@ -96,9 +108,10 @@ def compile_core(root: Path, folder: Path) -> Path:
 
 
 def source_hash(source: Path) -> str:
-    """What `squall_engine.core` knows a module by: whether it was made of this source, and
-    of this format of sections."""
-    data = source.read_bytes() + _format_of(source).read_bytes()
+    """What `squall_engine.core` knows a module by: whether it was made of this source and its
+    parts, and of this format of sections."""
+    files = (source, *sorted(source.parent.glob(PARTS)), _format_of(source))
+    data = b"".join(file.read_bytes() for file in files)
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 

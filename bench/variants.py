@@ -1,8 +1,9 @@
 """The compiled core with a feature cut out, to see what it costs. For the benchmark alone.
 
-A variant is a few cuts in the text of `compiled.pyx`, each of which must be found there exactly
-once: a cut that is not says so, and is to be mended here. It is compiled into the build folder
-under a hash of its text, and a worker of the benchmark loads it in the place of the real one.
+A variant is a few cuts in the source of the core (`compiled.pyx` and its parts), each of which must
+be found there exactly once; one that is not says so, and must be mended here. It is compiled into
+the build folder under a hash of its text, and a worker of the benchmark loads it in place of the
+real one. The tests plant bugs into the core in the same way.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,13 +20,14 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "engine/squall_engine/core/compiled.pyx"
+CORE = ROOT / "engine/squall_engine/core"
 MODULE = "squall_engine.core.compiled"
-FORMAT = "wire_format.py"
 BUILT = ROOT / "build" / "bench" / "cores"
 
-# variant -> (what stands there, what is to stand there)
-CUTS: dict[str, Sequence[tuple[str, str]]] = {
+Sources = dict[str, str]  # text by the path in the core's folder
+Cuts = Sequence[tuple[str, str]]  # text that is there, and its replacement
+
+CUTS: dict[str, Cuts] = {
     # What `execute` raises is not caught, and values are not checked against the declared fields.
     "errors": (
         (
@@ -57,6 +58,7 @@ cdef inline int check_values(Output output, object values) except -1:
         (
             """\
             elif self.mode == SEVERAL:
+                self.report_merged()
                 ack_roots(self.ledger, tup, self.axor)
 """,
             "",
@@ -80,42 +82,66 @@ cdef inline int check_values(Output output, object values) except -1:
 
 
 class CutError(RuntimeError):
-    """A cut no longer fits the source."""
+    """A cut does not fit the source any more."""
 
 
-def cut(text: str, variant: str) -> str:
-    """The source without the feature. Raises CutError."""
-    for old, new in CUTS[variant]:
-        found = text.count(old)
-        if found != 1:
+def sources() -> Sources:
+    """The files that the core is compiled from."""
+    files = [CORE / "compiled.pyx", CORE / "wire_format.py", *sorted(CORE.glob("cython/*.pxi"))]
+    return {str(file.relative_to(CORE)): file.read_text() for file in files}
+
+
+def cut(texts: Sources, name: str, cuts: Cuts) -> Sources:
+    """The sources after these cuts; `name` is for the message. Raises CutError."""
+    texts = dict(texts)
+    for old, new in cuts:
+        found = [path for path, text in texts.items() if old in text]
+        if sum(text.count(old) for text in texts.values()) != 1:
             raise CutError(
-                f"the variant {variant!r} in bench/variants.py cuts what stands {found} times in "
-                f"{SOURCE.name}, where once is needed:\n{old}"
+                f"the variant {name!r} cuts text that stands {len(found)} times in the core's "
+                f"source, where once is needed:\n{old}"
             )
-        text = text.replace(old, new)
-    return text
+        texts[found[0]] = texts[found[0]].replace(old, new)
+    return texts
 
 
 def build(variants: Sequence[str]) -> Path:
     """The compiled module without these features; compiled when it is not there yet."""
-    text = SOURCE.read_text()
+    texts = sources()
     for variant in variants:
-        text = cut(text, variant)
-    made_of = text.encode() + SOURCE.with_name(FORMAT).read_bytes()
+        texts = cut(texts, variant, CUTS[variant])
+    return compiled(texts, f"without {', '.join(variants)}")
+
+
+def compiled(
+    texts: Sources,
+    title: str,
+    compile_args: Sequence[str] = ("-O3",),
+    link_args: Sequence[str] = (),
+    more_sources: Sequence[Path] = (),
+) -> Path:
+    """The module of these sources, and of more C files; compiled when it is not there yet."""
+    more = [file.read_text() for file in more_sources]
+    made_of = repr((sorted(texts.items()), tuple(compile_args), tuple(link_args), more)).encode()
     name = f"{hashlib.sha256(made_of).hexdigest()[:16]}-{sys.implementation.cache_tag}"
     made = BUILT / name / "compiled.so"
     if not made.exists():
-        print(f"compiling a core without {', '.join(variants)} ...", file=sys.stderr, flush=True)
+        print(f"compiling a core {title} ...", file=sys.stderr, flush=True)
         sys.path.insert(0, str(ROOT))
-        from hatch_build import SOURCE as RELATIVE
-        from hatch_build import compile_core
+        from hatch_build import SOURCE, compile_core
 
         with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "tree" / RELATIVE
-            copy.parent.mkdir(parents=True)
-            copy.write_text(text)
-            shutil.copy(SOURCE.with_name(FORMAT), copy.with_name(FORMAT))
-            built = compile_core(Path(folder) / "tree", Path(folder) / "made")
+            for path, text in texts.items():
+                copy = Path(folder) / "tree" / SOURCE.parent / path
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_text(text)
+            built = compile_core(
+                Path(folder) / "tree",
+                Path(folder) / "made",
+                compile_args=compile_args,
+                link_args=link_args,
+                more_sources=more_sources,
+            )
             made.parent.mkdir(parents=True, exist_ok=True)
             fresh = made.with_name(f".{os.getpid()}")
             fresh.write_bytes(built.read_bytes())

@@ -45,7 +45,6 @@ PLAIN = (
     "tests/unit/supervisor/node/test_isolation.py",
     "tests/unit/supervisor/slots/test_slot.py",
     "tests/unit/supervisor/slots/test_reports.py",
-    "tests/unit/engine/core/pure/test_acking.py",
     "tests/unit/common/component/test_groupings.py",
     "tests/unit/engine/multilang/test_jsonline.py",
     "tests/unit/worker",

@@ -41,7 +41,7 @@ from squall_engine.acking.dead_letters import LOST, DeadLetters, Reason, roots_o
 from squall_engine.acking.suspects import Suspects
 from squall_engine.build.build import Edges, build_task, open_task
 from squall_engine.build.close import close_components
-from squall_engine.core import Edge, Inspector, Source, TurnState
+from squall_engine.core import Edge, Inspector, TurnState
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.inspectors import (
     DebugInspector,
@@ -52,6 +52,7 @@ from squall_engine.core.inspectors import (
 from squall_engine.core.known_classes import component_modules
 from squall_engine.core.sections import ACKS, TUPLES, AcksSection, TuplesSection
 from squall_engine.core.stats import TaskCounts, Totals
+from squall_engine.core.values import Source
 from squall_engine.dataflow.flow import Flow
 from squall_engine.dataflow.outgoing import TupleBuffer
 from squall_engine.dataflow.remote import Exchange

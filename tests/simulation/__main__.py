@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-
-os.environ.setdefault("SQUALL_CORE", "pure")
 
 from tests.simulation.campaign import main
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
+import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.simulation.run import Outcome, simulate
+# The product is imported later, because each process chooses its core before.
+if TYPE_CHECKING:
+    from tests.simulation.run import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
@@ -42,15 +47,44 @@ def replay(seed: int) -> str:
     return f"python -m tests.simulation --seed {seed} --trace"
 
 
+def cores() -> tuple[str, ...]:
+    """The cores that seeds run on, by turns: SQUALL_CORE, else those that exist here."""
+    from squall_engine import core
+
+    if core.CHOICE:
+        return (core.CHOICE,)
+    return ("compiled", "pure") if core.COMPILED else ("pure",)
+
+
 def run_seeds(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
-    """Outcomes, as they come."""
-    if processes == 1:
-        yield from map(simulate, seeds)
-        return
+    """Outcomes, as they come. Every other seed runs on the other core."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        for done in as_completed([pool.submit(simulate, seed) for seed in seeds]):
+    names = cores()
+    with contextlib.ExitStack() as stack:
+        pools = [
+            stack.enter_context(
+                ProcessPoolExecutor(
+                    max(1, processes // len(names)),
+                    mp_context=context,
+                    initializer=_choose_core,
+                    initargs=(name,),
+                )
+            )
+            for name in names
+        ]
+        runs = [pools[i % len(pools)].submit(_simulate, seed) for i, seed in enumerate(seeds)]
+        for done in as_completed(runs):
             yield done.result()
+
+
+def _choose_core(name: str) -> None:
+    os.environ["SQUALL_CORE"] = name
+
+
+def _simulate(seed: int) -> Outcome:
+    from tests.simulation.run import simulate
+
+    return simulate(seed)
 
 
 def regressions() -> list[int]:
@@ -75,6 +109,8 @@ def seeds_of(first: int, count: int, *, commit: bool) -> list[int]:
 def main(arguments: argparse.Namespace) -> int:
     """Run what was asked for, and tell; the exit status."""
     if arguments.seed is not None:
+        from tests.simulation.run import simulate
+
         outcome = simulate(arguments.seed, trace=print if arguments.trace else None)
         print(
             f"seed {outcome.seed}: trace {outcome.trace}, {outcome.steps} steps, "

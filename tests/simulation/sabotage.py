@@ -16,8 +16,8 @@ from tests.simulation.disk import Disk
 from tests.simulation.machine import SimMachine
 
 from squall_common.cluster.leader import Leadership
-from squall_engine.core.pure.acking import AckerTable
-from squall_engine.core.pure.trees import Trees
+from squall_engine.acking.coordinator import AckCoordinator
+from squall_engine.core.sections import parse_acks
 from squall_engine.core.values import Outcome
 from squall_nimbus.scheduler.monitor import Monitor
 from squall_supervisor.node.isolation import Isolation
@@ -44,27 +44,22 @@ def missing_fence() -> Iterator[None]:
 
 @contextlib.contextmanager
 def early_ack() -> Iterator[None]:
-    """An acker completes a tree as soon as it hears of it."""
+    """An acker completes a tree as soon as another worker tells it of one."""
 
-    def apply(
-        self: AckerTable, acks: dict[int, int], inits: dict[int, int]
-    ) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    def receive_acks(self: AckCoordinator, section: bytes) -> None:
         done: dict[int, list[int]] = {}
-        for root, task in inits.items():
+        for root, task in parse_acks(section).inits.items():
             done.setdefault(task, []).append(root)
-        return done, {}
+        self._notify(Outcome(done=done))
 
-    with (
-        mock.patch.object(AckerTable, "apply", apply),
-        mock.patch.object(AckerTable, "apply_remote", apply),
-    ):
+    with mock.patch.object(AckCoordinator, "receive_acks", receive_acks):
         yield
 
 
 @contextlib.contextmanager
 def dropped_acks() -> Iterator[None]:
     """Acks from other workers are dropped."""
-    with mock.patch.object(Trees, "receive_acks", return_value=Outcome()):
+    with mock.patch.object(AckCoordinator, "receive_acks"):
         yield
 
 

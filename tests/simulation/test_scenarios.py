@@ -22,7 +22,6 @@ from tests.support.effort import ORDERS
 from squall import Spout
 from squall_common.cluster import codec, paths
 from squall_common.config.load import default_conf
-from squall_engine import core
 from squall_thrift import storm
 
 pytestmark = pytest.mark.timeout(600)
@@ -621,7 +620,5 @@ FOUND_BY: dict[str, Script] = {
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_a_planted_bug_is_found(bug: str) -> None:
     """The same stories, with the product broken: the oracle must see it."""
-    if bug in {"early ack", "dropped acks"} and core.NAME != "pure":
-        pytest.skip("acks are broken in the core in Python only: SQUALL_CORE=pure")
     with BUGS[bug]():
         assert any(simulate(seed, script=FOUND_BY[bug]).violations for seed in (1, 2)), bug

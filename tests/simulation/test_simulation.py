@@ -30,8 +30,8 @@ print(*(simulate(seed, virtual_secs=120).trace for seed in (1, 7)))
 """
 
 
-def _traces(hash_seed: str) -> list[str]:
-    env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+def _traces(hash_seed: str, core_name: str = core.NAME) -> list[str]:
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "SQUALL_CORE": core_name}
     command = [sys.executable, "-c", _PRINT_TRACE]
     done = subprocess.run(
         command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=True
@@ -45,6 +45,11 @@ def test_a_seed_gives_its_own_trace_and_the_same_in_every_process() -> None:
     assert len(set(first)) == 2
 
 
+@pytest.mark.skipif(not core.COMPILED, reason="the compiled core is not built, or not chosen")
+def test_a_seed_gives_the_same_trace_with_either_core() -> None:
+    assert _traces("1", "pure") == _traces("1", "compiled")
+
+
 @functools.cache
 def _violations_of_the_sound_product() -> list[str]:
     return simulate(1, virtual_secs=200.0).violations
@@ -53,8 +58,6 @@ def _violations_of_the_sound_product() -> list[str]:
 @pytest.mark.parametrize("bug", ["dropped acks", "early ack", "forgetful link"])
 def test_a_seed_that_was_not_made_for_it_finds_a_bug(bug: str) -> None:
     """Those that rare states hide need far more seeds; stories find them (test_scenarios)."""
-    if bug != "forgetful link" and core.NAME != "pure":
-        pytest.skip("acks are broken in the core in Python only: SQUALL_CORE=pure")
     assert _violations_of_the_sound_product() == []
     with BUGS[bug]():
         assert simulate(1, virtual_secs=200.0).violations

@@ -35,9 +35,6 @@ log = get_logger(__name__)
 _NOTES = bytes([NOTES])
 _KILLED = bytes([KILLED])
 _LOST_ROOTS_A_TURN = 1_000  # failed in a turn after the loss of a worker
-# Roots in flight here are kept longer than an acker's: their tuples are alive, and another worker
-# may have reset their timeout.
-_ACKER_ROTATIONS_A_TREE_ROTATION = 5
 
 
 class AckCoordinator:
@@ -184,8 +181,6 @@ class AckCoordinator:
         self._buckets += 1
         if self._buckets % 10 == 0:
             self._trees.rotate_ackers()
-        if self._buckets % (10 * _ACKER_ROTATIONS_A_TREE_ROTATION) == 0:
-            self._trees.rotate_trees()
         return worked
 
     @property

@@ -17,7 +17,7 @@ from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import Component, GlobalStreamId, Grouping
 from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout
-from squall_engine.core import SHARES_EDGES, Edge, Emitter, Inspector, Ledger, Output, Source
+from squall_engine.core import Edge, Emitter, Inspector, Ledger, Output, Source
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.core.stats import TaskCounts
 from squall_engine.grouping.routing import Balancers, make_grouper
@@ -60,7 +60,7 @@ class Edges:
     def edge(self, target: int, source: Source, *, shared: bool) -> Edge:
         """The edge from what one task emits on one stream to another task."""
         local = target in self._local_tasks
-        if not (shared and SHARES_EDGES):
+        if not shared:
             return Edge(target, source, local=local)
         place = (*source.key, target)
         edge = self._shared.get(place)
@@ -87,7 +87,6 @@ def build_task(host: BuildHost, task: int) -> Built:
         component.id,
         task,
         outputs,
-        ledger,
         host.rng.getrandbits,
         inspector=host.inspector,
         on_rejected=lambda error, roots: host.reject(component.id, task, error, roots),
@@ -147,7 +146,6 @@ def _outputs(
                     f"{component.id!r} cannot be used: {describe(error)}",
                 ) from error
             output.add_consumer(grouper, edges)
-        output.seal(fast=host.inspector is None)
         outputs[stream] = output
     return outputs
 

@@ -18,13 +18,13 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_engine.acking.dead_letters import DeadLetters, FailureRecorder
 from squall_engine.acking.suspects import Suspects
 from squall_engine.core import (
+    BoltCalls,
     CarefulCalls,
     ColumnCalls,
     Emitter,
     Ledger,
+    SpoutCalls,
     Tuple,
-    bind_spout,
-    bind_sync_bolt,
 )
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.plan import Plan
@@ -160,7 +160,7 @@ _SPOUTS: dict[InvocationMode, Callable[[NewTask], SpoutTask]] = {
 def _set_up(new: NewTask, spout: SpoutTask) -> None:
     """Set what all spouts have in common: their calls, and how often they may be asked."""
     host, options, user = new.host, new.options, new.user
-    spout.calls = bind_spout(
+    spout.calls = SpoutCalls(
         new.emitter,
         new.ledger,
         spout.pending,
@@ -214,7 +214,7 @@ def _sync_bolt(new: NewTask) -> BoltTask:
     host, user, recorder = new.host, new.user, new.recorder
     bolt = SyncBolt(new.parts)
     bolt.auto_ack = new.auto_ack
-    bolt.calls = bind_sync_bolt(
+    bolt.calls = BoltCalls(
         new.emitter,
         new.ledger,
         bolt.counts,

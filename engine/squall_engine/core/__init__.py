@@ -1,19 +1,18 @@
 """The hottest code of a worker: tuples, batches, emitting, groupings, acking, ids on the wire.
 
-There are two of it that the rest of the engine uses through the same names: `pure`, in Python, and
-`compiled`, in Cython, which takes a half to a third of the CPU. The tests of the engine run with
-both. Inside they differ: `pure` counts the tuples of a tree within a worker (decision 0007),
-`compiled` XORs all of them and lets tasks share edges (decision 0026). The compiled one is used
-where it was built (`pip install .` does where it finds a C compiler); SQUALL_CORE=pure or compiled
-chooses. Everything else of the engine, and whatever is not hot, is written once and uses either.
+There are two of it, with one interface (`compiled.pyi`), the same algorithms and the same random
+draws: `compiled`, in Cython, and `pure`, its reference in plain Python, which takes several times
+the CPU. The tests of the engine run with both. The compiled one is used where it was built
+(`pip install .` builds it where it finds a C compiler); SQUALL_CORE=pure or compiled chooses.
+Everything that is not hot is written once and uses either.
 
-    Source             what the tuples of one task on one stream have in common
+    Source             the properties that the tuples of one task on one stream have in common
     Tuple, Batch       a tuple as a bolt gets it; tuples of one stream on the way to one task
     Edge, Output       where tuples wait for the end of the turn; one stream of a task
     Outbox             the edges of a task, or of tasks that share theirs, that have something
     RoundRobin ...     groupers, which pick edges
     Emitter            all the outputs of a task
-    bind_sync_bolt, bind_spout, CarefulCalls, ColumnCalls   the calls that components make
+    SpoutCalls, BoltCalls, CarefulCalls, ColumnCalls        the calls that components make
     Ledger, Trees, PendingRoots                   acking
     encode_batches, decode_batches                tuples on the wire
 """
@@ -32,15 +31,16 @@ from squall_engine.core.values import (
     ACKER_INDEX_BITS,
     ACKER_INDEX_MASK,
     BUCKETS,
-    ID_BITS,
     MANY,
     UNANCHORED,
     AckerCounts,
     EmitError,
+    Grouper,
     Inspector,
     Outcome,
     Settled,
     SettledTupleError,
+    Taken,
 )
 
 log = get_logger(__name__)
@@ -76,8 +76,10 @@ def is_stale(module: Any) -> bool:
     """Whether a compiled core was made of another source than the one that lies beside it. (An
     installation has none there.)"""
     source = Path(module.__file__).with_name("compiled.pyx")
+    parts = sorted(source.parent.glob("cython/*.pxi"))
     try:
-        data = source.read_bytes() + source.with_name("wire_format.py").read_bytes()
+        files = (source, *parts, source.with_name("wire_format.py"))
+        data = b"".join(file.read_bytes() for file in files)
     except OSError:
         return False
     # As hatch_build.source_hash.
@@ -87,10 +89,9 @@ def is_stale(module: Any) -> bool:
 
 COMPILED = _is_compiled()
 
-# For the type checker the two are one: what `pure` declares is the interface.
-if TYPE_CHECKING or not COMPILED:
-    from squall_engine.core.pure import (
-        SHARES_EDGES,
+# For the type checker the two are one: `compiled.pyi` is the interface of both.
+if TYPE_CHECKING or COMPILED:
+    from squall_engine.core.compiled import (
         Batch,
         BoltCalls,
         ByFields,
@@ -100,7 +101,6 @@ if TYPE_CHECKING or not COMPILED:
         Edge,
         Emitter,
         Fixed,
-        Grouper,
         Ledger,
         Outbox,
         Output,
@@ -108,19 +108,15 @@ if TYPE_CHECKING or not COMPILED:
         RoundRobin,
         Source,
         SpoutCalls,
-        Taken,
         Trees,
         Tuple,
         TurnState,
-        bind_spout,
-        bind_sync_bolt,
         decode_batches,
         encode_batches,
         tick_source,
     )
 else:
-    from squall_engine.core.compiled import (
-        SHARES_EDGES,
+    from squall_engine.core.pure import (
         Batch,
         BoltCalls,
         ByFields,
@@ -130,7 +126,6 @@ else:
         Edge,
         Emitter,
         Fixed,
-        Grouper,
         Ledger,
         Outbox,
         Output,
@@ -138,12 +133,9 @@ else:
         RoundRobin,
         Source,
         SpoutCalls,
-        Taken,
         Trees,
         Tuple,
         TurnState,
-        bind_spout,
-        bind_sync_bolt,
         decode_batches,
         encode_batches,
         tick_source,
@@ -156,10 +148,8 @@ __all__ = [
     "ACKER_INDEX_MASK",
     "BUCKETS",
     "COMPILED",
-    "ID_BITS",
     "MANY",
     "NAME",
-    "SHARES_EDGES",
     "UNANCHORED",
     "AckerCounts",
     "Batch",
@@ -188,8 +178,6 @@ __all__ = [
     "Trees",
     "Tuple",
     "TurnState",
-    "bind_spout",
-    "bind_sync_bolt",
     "decode_batches",
     "encode_batches",
     "tick_source",

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from squall_common.daemon.logs import get_logger
-from squall_engine.core import Inspector, Source, Tuple
+from squall_engine.core import Tuple
 from squall_engine.core.codec import CodecError, ValueCodec, ValueNotEncodableError
+from squall_engine.core.values import Inspector, Source
 
 log = get_logger("squall_worker.debug")
 

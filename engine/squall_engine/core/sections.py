@@ -252,7 +252,9 @@ class _NoValues(ValueCodec):
 
 
 def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
-    _, flags, source_task, name_bytes, count = _TUPLES_HEAD.unpack_from(data)
+    kind, flags, source_task, name_bytes, count = _TUPLES_HEAD.unpack_from(data)
+    if kind != TUPLES:
+        raise CodecError(f"a section of kind {kind} holds no tuples")
     if flags & ~_FLAGS:
         raise CodecError(f"a section has flags that are unknown: {flags:#04x}")
     reader = _Reader(data, _TUPLES_HEAD.size)
@@ -269,13 +271,13 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
     if flags & _ANCHORED:
         ids = reader.numbers(ID, count)
         roots = reader.numbers(ROOT, count)
-        if flags & _SEVERAL_ROOTS:
-            size = _SIZE.unpack(reader.take(_SIZE.size))[0]
-            anchors = dict(_unpack_anchors(reader.take(size)))
-        if {i for i, root in enumerate(roots) if root == MANY} != anchors.keys():
-            raise CodecError("a section has tuples of several roots that it does not name")
     else:
         ids = roots = [UNANCHORED] * len(tasks)
+    if flags & _SEVERAL_ROOTS:
+        size = _SIZE.unpack(reader.take(_SIZE.size))[0]
+        anchors = dict(_unpack_anchors(reader.take(size)))
+    if {i for i, root in enumerate(roots) if root == MANY} != anchors.keys():
+        raise CodecError("a section has tuples of several roots that it does not name")
     rows = codec.decode_rows(reader.rest())
     if not len(rows) == len(tasks) == count:
         raise CodecError(f"a section of {count} tuples has {len(rows)} rows")
@@ -284,23 +286,21 @@ def _parse_tuples(data: bytes, codec: ValueCodec) -> TuplesSection:
 
 def parse_acks(data: bytes) -> AcksSection:
     """Raises CodecError."""
+    acker, acks, inits = read_acks(data)
+    return AcksSection(acker, dict(acks), dict(inits))
+
+
+def read_acks(data: bytes) -> tuple[int, list[tuple[int, int]], list[tuple[int, int]]]:
+    """The acker, the acks and the inits of an ACKS section, in their order. Raises CodecError."""
     try:
-        return _parse_acks(data)
-    except CodecError:
-        raise
+        _, _, acker, acks, inits = _ACKS_HEAD.unpack_from(data)
+        reader = _Reader(data, _ACKS_HEAD.size)
+        roots, xors = reader.numbers(ROOT, acks), reader.numbers(XOR, acks)
+        new_roots, spouts = reader.numbers(ROOT, inits), reader.numbers(TASK, inits)
+        reader.end()
     except (struct.error, ValueError) as error:
         raise _unreadable(data, error) from error
-
-
-def _parse_acks(data: bytes) -> AcksSection:
-    _, _, acker, acks, inits = _ACKS_HEAD.unpack_from(data)
-    reader = _Reader(data, _ACKS_HEAD.size)
-    roots, xors = reader.numbers(ROOT, acks), reader.numbers(XOR, acks)
-    new_roots, spouts = reader.numbers(ROOT, inits), reader.numbers(TASK, inits)
-    reader.end()
-    return AcksSection(
-        acker, dict(zip(roots, xors, strict=True)), dict(zip(new_roots, spouts, strict=True))
-    )
+    return acker, list(zip(roots, xors, strict=True)), list(zip(new_roots, spouts, strict=True))
 
 
 class _Reader:

@@ -1,12 +1,11 @@
-"""Shared by both cores: the sources of tuples, the constants of ids, and the errors of calls."""
+"""Shared by both cores: the constants of ids, the results of acking, and the errors of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM
 from squall_engine.core import wire_format
 
 UNANCHORED = wire_format.UNANCHORED
@@ -14,39 +13,28 @@ MANY = wire_format.MANY
 ACKER_INDEX_BITS = wire_format.ACKER_INDEX_BITS
 ACKER_INDEX_MASK = (1 << ACKER_INDEX_BITS) - 1
 
-ID_BITS = 64
+# The words that a bolt notes its current tuple in: root, task, and the other roots.
+IN_HAND_WORDS = 16
 
 # Timeout buckets in a message timeout: a root times out after 1.0 to 1.1 times the timeout.
 BUCKETS = 10
 
 
-class Source:
-    """The properties that the tuples of one task on one stream have in common."""
+class Source(Protocol):
+    """The properties that the tuples of one task on one stream have in common, in either core."""
 
-    __slots__ = ("component", "fields", "index", "is_tick", "key", "local", "stream", "task")
-
-    def __init__(
-        self,
-        component: str,
-        task: int,
-        stream: str,
-        fields: Sequence[str],
-        *,
-        local: bool = True,  # the task runs in this worker
-    ) -> None:
-        self.component = component
-        self.task = task
-        self.stream = stream
-        self.fields = tuple(fields)
-        self.index = {name: i for i, name in enumerate(self.fields)}
-        self.local = local
-        self.key = (component, stream)  # of statistics
-        self.is_tick = component == SYSTEM_COMPONENT and stream == TICK_STREAM
-
-
-def tick_source() -> Source:
-    """Where tick tuples come from."""
-    return Source(SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM, ("rate_secs",))
+    @property
+    def component(self) -> str: ...
+    @property
+    def task(self) -> int: ...
+    @property
+    def stream(self) -> str: ...
+    @property
+    def fields(self) -> tuple[str, ...]: ...
+    @property
+    def index(self) -> Mapping[str, int]: ...
+    @property
+    def is_tick(self) -> bool: ...
 
 
 # Roots that are through, by the spout task that waits for them.
@@ -70,6 +58,32 @@ class AckerCounts:
     inits: Mapping[int, int]  # by spout task
     done: int
     failed: int
+
+
+class Taken:
+    """Messages that a spout no longer waits for: their ids, oldest first, and by stream their
+    number and the seconds that it waited for them, altogether."""
+
+    __slots__ = ("by_stream", "message_ids")
+
+    def __init__(self) -> None:
+        self.message_ids: list[object] = []
+        self.by_stream: dict[str, tuple[int, float]] = {}
+
+    def add(self, message_id: object, stream: str, secs: float) -> None:
+        self.message_ids.append(message_id)
+        count, total = self.by_stream.get(stream, (0, 0.0))
+        self.by_stream[stream] = (count + 1, total + secs)
+
+
+EdgeType = TypeVar("EdgeType", covariant=True)
+
+
+class Grouper(Protocol[EdgeType]):
+    """Chooses the edges that a tuple takes to one consumer."""
+
+    def choose(self, values: Sequence[Any]) -> tuple[EdgeType, ...]:
+        """The edges for a tuple of these values."""
 
 
 class Inspector:

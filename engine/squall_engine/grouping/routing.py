@@ -112,7 +112,7 @@ def make_grouper(
     registry: Registry,
     make_custom: Callable[[Grouping, Sequence[int]], CustomGrouping],
     balancers: Balancers | None = None,
-) -> Grouper | None:
+) -> Grouper[Edge] | None:
     """The grouper of one consumer of a stream; `edges` lead to its tasks, sorted by task. None for
     a direct grouping. `balancers` None: shuffles do not heed load. Raises EmitError for a grouping
     that cannot run here."""

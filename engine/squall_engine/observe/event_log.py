@@ -19,7 +19,7 @@ from typing import Any
 
 from squall_common.cluster.values import DebugOptions
 from squall_common.daemon.logs import get_logger
-from squall_engine.core import Inspector, Source
+from squall_engine.core.values import Inspector, Source
 
 log = get_logger(__name__)
 

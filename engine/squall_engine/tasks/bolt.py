@@ -208,7 +208,7 @@ class SlicedBolt(BoltTask):
             self.local -= n
         return n
 
-    def work(self, batches: Sequence[Batch], count: int) -> int:
+    def work(self, batches: list[Batch], count: int) -> int:
         """Take the first `count` tuples out of the batches, which are all of one stream, and
         execute them. Returns how many of them count as processed."""
         raise NotImplementedError
@@ -235,7 +235,7 @@ class SyncBolt(SlicedBolt):
     calls: BoltCalls
     auto_ack: bool
 
-    def work(self, batches: Sequence[Batch], count: int) -> int:
+    def work(self, batches: list[Batch], count: int) -> int:
         self.calls.run_each(batches, count)
         return count if self.auto_ack else 0
 
@@ -246,7 +246,7 @@ class BatchBolt(SlicedBolt):
     calls: CarefulCalls
     auto_ack: bool
 
-    def work(self, batches: Sequence[Batch], count: int) -> int:
+    def work(self, batches: list[Batch], count: int) -> int:
         tuples = take_all(batches, count)
         in_hand, cells = self.in_hand, []
         if in_hand is not None:
@@ -279,7 +279,7 @@ class ColumnBolt(SlicedBolt):
     calls: ColumnCalls
     auto_ack: bool
 
-    def work(self, batches: Sequence[Batch], count: int) -> int:
+    def work(self, batches: list[Batch], count: int) -> int:
         in_hand, cells = self.in_hand, []
         if in_hand is not None:
             cells = in_hand.put_batch((batch.roots() for batch in batches), self.task)

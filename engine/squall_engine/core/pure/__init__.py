@@ -1,27 +1,21 @@
-"""The core in Python: what runs where nothing was compiled."""
+"""The core in Python: a plain reference of the compiled one, which runs where nothing was compiled.
 
-from squall_engine.core.pure.acking import Ledger, PendingRoots, Taken
-from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls, bind_sync_bolt
+It has the compiled core's interface (`compiled.pyi`), its algorithms and its random draws, so that
+one seed gives one trace with either, and none of its fast paths. The names that start with an
+underscore are shared within this package alone.
+"""
+
+from squall_engine.core.pure.acking import Ledger, PendingRoots
+from squall_engine.core.pure.bolts import BoltCalls, CarefulCalls
 from squall_engine.core.pure.columns import ColumnCalls, Columns
 from squall_engine.core.pure.emitting import Emitter
-from squall_engine.core.pure.outputs import (
-    SHARES_EDGES,
-    ByFields,
-    Edge,
-    Fixed,
-    Grouper,
-    Outbox,
-    Output,
-    RoundRobin,
-)
-from squall_engine.core.pure.spouts import SpoutCalls, TurnState, bind_spout
+from squall_engine.core.pure.outputs import ByFields, Edge, Fixed, Outbox, Output, RoundRobin
+from squall_engine.core.pure.spouts import SpoutCalls, TurnState
 from squall_engine.core.pure.trees import Trees
-from squall_engine.core.pure.tuples import Batch, Tuple
+from squall_engine.core.pure.tuples import Batch, Source, Tuple, tick_source
 from squall_engine.core.pure.wire import decode_batches, encode_batches
-from squall_engine.core.values import Source, tick_source
 
 __all__ = [
-    "SHARES_EDGES",
     "Batch",
     "BoltCalls",
     "ByFields",
@@ -31,7 +25,6 @@ __all__ = [
     "Edge",
     "Emitter",
     "Fixed",
-    "Grouper",
     "Ledger",
     "Outbox",
     "Output",
@@ -39,12 +32,9 @@ __all__ = [
     "RoundRobin",
     "Source",
     "SpoutCalls",
-    "Taken",
     "Trees",
     "Tuple",
     "TurnState",
-    "bind_spout",
-    "bind_sync_bolt",
     "decode_batches",
     "encode_batches",
     "tick_source",

@@ -1,376 +1,126 @@
 """Storm's acking: knowing when a tree of tuples is done, in constant memory a tree.
 
-Between workers it is Storm's. Every tuple that crosses has a random 64-bit id, its *edge*, and an
-acker keeps one number a root: the XOR of all edges reported to it. An edge reaches it twice: when
-the tuple is made and when it is acked; so the number is zero when every tuple that was made has
-been acked, and hardly ever else (once in 2**64). The order of the messages does not matter, except
-that nothing is complete before the spout's init has named the task to notify. The low 16 bits of a
-root are the index of its acker among the topology's acker tasks, so every worker knows where a
-root's messages go, whatever is rebalanced.
+Every tuple of a tree has a random 64-bit id, its *edge*, and an acker keeps one number a root: the
+XOR of all edges reported to it. An edge reaches it twice: when the tuple is emitted and when it is
+acked; so the number is zero when every tuple that was emitted has been acked, and hardly ever else
+(once in 2**64). The order of the messages does not matter, except that nothing is complete before
+the spout's init has named the task to notify. The low 16 bits of a root are the index of its acker
+among the topology's acker tasks, so every worker knows where a root's messages go.
 
-Within a worker random numbers are not needed: nothing is lost there, so tuples are *counted*. A
-worker keeps, for each root, how many local tuples are in flight, and holds back the XOR of the
-edges that it acked or made until that count is zero. The edge by which the root came in (or, in
-the spout's own worker, a random one that stands for "work to do here") is among what is held back,
-so the acker's number cannot be zero meanwhile. A tree that begins and ends in one turn of one
-worker never troubles the acker.
-
-    emit to a local task     count + 1            ack of a local tuple       count - 1
-    emit to another worker   xor ^ new edge       ack of one that came over  xor ^ its edge
+Acks for an acker of this worker go straight into its table (`AckerTable`), and those for another
+worker's wait, merged by root, for the end of the turn (`AckBuffer`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import msgspec
+from squall_engine.core.codec import CodecError
+from squall_engine.core.pure.ids import Ids
+from squall_engine.core.sections import FAILS, RESETS, read_acks, serialize_acks, serialize_roots
+from squall_engine.core.values import (
+    ACKER_INDEX_MASK,
+    BUCKETS,
+    Settled,
+    Taken,
+)
 
-from squall_engine.core.values import BUCKETS, ID_BITS, Settled
-
-
-class Ledger:
-    """What the tasks of a worker did to their trees since it was last settled. The dicts and lists
-    stay the same objects: the calls of components hold them."""
-
-    __slots__ = ("counts", "fails", "inits", "resets", "xors")
-
-    def __init__(self) -> None:
-        self.counts: dict[int, int] = {}  # root -> local tuples made less local tuples settled
-        self.xors: dict[int, int] = {}  # root -> edges to and from other workers
-        self.inits: dict[int, int] = {}  # root -> spout task, for roots that began
-        self.fails: list[int] = []
-        self.resets: list[int] = []
-
-    def merge(self, other: Ledger) -> None:
-        """Take over what another ledger holds, and empty it."""
-        for root, count in other.counts.items():
-            self.counts[root] = self.counts.get(root, 0) + count
-        for root, xor in other.xors.items():
-            self.xors[root] = self.xors.get(root, 0) ^ xor
-        self.inits.update(other.inits)
-        self.fails += other.fails
-        self.resets += other.resets
-        other.clear()
-
-    def fresh(self) -> Ledger:
-        """An empty one, for a task that cannot share this (it is on a thread)."""
-        return Ledger()
-
-    def fail(self, roots: Iterable[int]) -> None:
-        """These trees failed."""
-        self.fails += roots
-
-    def clear(self) -> None:
-        self.counts.clear()
-        self.xors.clear()
-        self.inits.clear()
-        self.fails.clear()
-        self.resets.clear()
+_UNKNOWN = -1  # owner of a root whose init has not come
+_FAILED_EARLY = -2  # ... and which has failed
 
 
 @dataclass(slots=True)
-class Settlement:
-    """What came of a ledger: for the worker's own spouts, and for the ackers."""
-
-    done: Settled
-    failed: Settled
-    acks: dict[int, int]  # root -> XOR
-    inits: dict[int, int]  # root -> spout task; the XOR of each is in `acks`
-    fails: list[int]
-    resets: list[int]
+class _Entry:
+    xor: int
+    owner: int  # the spout task
+    age: int = 0  # the generation that touched it last
 
 
-class LocalTrees:
-    """The roots with tuples in flight in this worker.
-
-    An entry is there for as long as its tuples are. A bolt that forgets tuples would let it grow
-    forever, so an entry that nothing touched for several timeouts (`rotate`) is dropped: the spout
-    has failed such a root long ago.
-    """
-
-    def __init__(self, bits: Callable[[int], int]) -> None:
-        """`bits(n)` draws n random bits."""
-        self._bits = bits
-        self._counts: dict[int, int] = {}
-        self._xors: dict[int, int] = {}
-        self._old_counts: dict[int, int] = {}
-        self._old_xors: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._counts) + len(self._old_counts)
-
-    def settle(self, ledger: Ledger) -> Settlement:
-        """Work a ledger in, and empty it."""
-        counts, xors, inits = ledger.counts, ledger.xors, ledger.inits
-        failed: Settled = {}
-        fails: list[int] = []
-        for root in dict.fromkeys(ledger.fails):
-            spout = inits.pop(root, None)
-            if spout is None:
-                fails.append(root)
-                # A fresh random number: if the fail never reaches the acker, the tree must time
-                # out, not complete.
-                xors[root] = xors.get(root, 0) ^ self._bits(ID_BITS)
-            else:
-                failed.setdefault(spout, []).append(root)
-        done: Settled = {}
-        acks: dict[int, int] = {}
-        begun: dict[int, int] = {}
-        held, held_xors = self._counts, self._xors
-        if self._old_counts:
-            self._make_young(counts, xors)
-        for root, count in counts.items():
-            if held:
-                count += held.pop(root, 0)
-            xor = xors.pop(root, 0) if xors else 0
-            spout = inits.pop(root, None) if inits else None
-            if count:
-                held[root] = count
-                if spout is not None:
-                    # The tree outlives the turn: tell its acker, with an edge for what is here.
-                    here = self._bits(ID_BITS)
-                    held_xors[root] = here
-                    acks[root] = xor ^ here
-                    begun[root] = spout
-                elif xor:
-                    held_xors[root] = held_xors.get(root, 0) ^ xor
-                continue
-            if held_xors:
-                xor ^= held_xors.pop(root, 0)
-            if spout is None:
-                if xor:
-                    acks[root] = xor
-            elif xor:
-                acks[root] = xor
-                begun[root] = spout
-            elif spout in done:
-                done[spout].append(root)
-            else:
-                done[spout] = [root]
-        for root, xor in xors.items():
-            if root in held:
-                held_xors[root] = held_xors.get(root, 0) ^ xor
-                continue
-            acks[root] = xor
-            spout = inits.pop(root, None)
-            if spout is not None:
-                begun[root] = spout
-        for root, spout in inits.items():
-            done.setdefault(spout, []).append(root)  # no component consumes it
-        resets = list(dict.fromkeys(ledger.resets))
-        ledger.clear()
-        return Settlement(done, failed, acks, begun, fails, resets)
-
-    def _make_young(self, *touched: Iterable[int]) -> None:
-        for roots in touched:
-            for root in roots:
-                count = self._old_counts.pop(root, None)
-                if count is not None:
-                    self._counts[root] = count
-                    xor = self._old_xors.pop(root, None)
-                    if xor is not None:
-                        self._xors[root] = xor
-
-    def rotate(self) -> None:
-        """Forget what nothing has touched since the last rotation but one."""
-        self._old_counts, self._counts = self._counts, {}
-        self._old_xors, self._xors = self._xors, {}
-
-
-class AckerTable:
-    """The roots of one acker task.
-
-    Two generations: an entry that nothing has touched for one whole timeout, and at most two, is
-    forgotten. The spout has long failed it by then; this only bounds the memory.
-    """
+class AckBuffer:
+    """What an acker on another worker has yet to learn, by root, in the order of arrival."""
 
     def __init__(self) -> None:
-        self._xors: dict[int, int] = {}
-        self._old_xors: dict[int, int] = {}
-        self._owners: dict[int, int] = {}
-        self._old_owners: dict[int, int] = {}
-        # Roots that failed before their init came.
-        self._failed: set[int] = set()
-        self._old_failed: set[int] = set()
+        self.entries: dict[int, _Entry] = {}
 
-    def __len__(self) -> int:
-        return len(self._xors) + len(self._old_xors) + len(self._failed) + len(self._old_failed)
+    def merge(self, root: int, xor: int, owner: int = _UNKNOWN) -> None:
+        entry = self.entries.setdefault(root, _Entry(0, _UNKNOWN))
+        entry.xor ^= xor
+        if owner != _UNKNOWN:
+            entry.owner = owner
 
-    def apply(self, acks: dict[int, int], inits: dict[int, int]) -> tuple[Settled, Settled]:
-        """Take XORs and inits (the caller's no more: it changes them) in one step. Returns the
-        roots that are complete, and those that had failed before their init. An init's own XOR
-        must be in the same `acks` or in earlier ones, else its root might look complete when it is
-        not."""
-        done: Settled = {}
-        xors, old_xors, owners = self._xors, self._old_xors, self._owners
-        pop = xors.pop
-        failed = self._fail_late(acks, inits) if self._failed or self._old_failed else {}
-        for root, xor in acks.items():
-            if xors:
-                xor ^= pop(root, 0)
-            if old_xors:
-                xor ^= old_xors.pop(root, 0)
-            if xor:
-                xors[root] = xor
-                continue
-            owner = inits.pop(root, None)
-            if owner is None:
-                owner = owners.pop(root, None)
-                if owner is None:
-                    owner = self._old_owners.pop(root, None)
-            if owner is None:
-                xors[root] = 0  # complete but for its init
-            elif owner in done:
-                done[owner].append(root)
-            else:
-                done[owner] = [root]
-        for root, owner in inits.items():
-            # Zero here: its own XOR came in an earlier call. (Not there: it has yet to come.)
-            if xors.get(root, old_xors.get(root)) == 0:
-                xors.pop(root, None)
-                old_xors.pop(root, None)
-                done.setdefault(owner, []).append(root)
-            else:
-                owners[root] = owner
-        inits.clear()
-        return done, failed
-
-    def apply_remote(self, acks: dict[int, int], inits: dict[int, int]) -> tuple[Settled, Settled]:
-        """`apply` what another worker sent. What repeats an init that is known is left out: its
-        XOR, taken twice, would make a living tree look complete. (A repeated ack without an init
-        leaves a number that is not zero, and the root times out.)"""
-        for root in [r for r in inits if r in self._owners or r in self._old_owners]:
-            del inits[root]
-            acks.pop(root, None)
-        return self.apply(acks, inits)
-
-    def _fail_late(self, acks: dict[int, int], inits: dict[int, int]) -> Settled:
-        """Take out the roots that failed before their init came."""
-        known = [root for root in inits if root in self._failed or root in self._old_failed]
-        self._failed.difference_update(known)
-        self._old_failed.difference_update(known)
-        for root in known:
-            acks.pop(root, None)
-            self._xors.pop(root, None)
-            self._old_xors.pop(root, None)
-        failed: Settled = {}
-        for root in known:
-            failed.setdefault(inits.pop(root), []).append(root)
-        return failed
-
-    def fail(self, roots: Iterable[int]) -> Settled:
-        """These trees failed: forget them. Returns those whose spout is known; the others fail as
-        soon as their init comes."""
-        failed: Settled = {}
-        for root in roots:
-            owner = self._owners.pop(root, None)
-            if owner is None:
-                owner = self._old_owners.pop(root, None)
-            self._xors.pop(root, None)
-            self._old_xors.pop(root, None)
-            if owner is None:
-                self._failed.add(root)
-            else:
-                failed.setdefault(owner, []).append(root)
-        return failed
-
-    def known(self) -> list[int]:
-        """The roots whose init has come."""
-        return [*self._owners, *self._old_owners]
-
-    def reset_timeout(self, roots: Iterable[int]) -> Settled:
-        """Make these roots young again. Returns those whose spout is known (it must do the
-        same)."""
-        reset: Settled = {}
-        for root in roots:
-            xor = self._old_xors.pop(root, None)
-            if xor is not None:
-                self._xors[root] = self._xors.get(root, 0) ^ xor
-            owner = self._old_owners.pop(root, None)
-            if owner is not None:
-                self._owners[root] = owner
-            else:
-                owner = self._owners.get(root)
-            if owner is not None:
-                reset.setdefault(owner, []).append(root)
-        return reset
-
-    def rotate(self) -> None:
-        """One timeout has passed: forget the entries untouched since the last rotation."""
-        self._old_xors, self._xors = self._xors, {}
-        self._old_owners, self._owners = self._owners, {}
-        self._old_failed, self._failed = self._failed, set()
+    def take_section(self, acker: int) -> bytes:
+        """All of it as an ACKS section."""
+        acks = {root: entry.xor for root, entry in self.entries.items()}
+        inits = {root: e.owner for root, e in self.entries.items() if e.owner != _UNKNOWN}
+        self.entries.clear()
+        return serialize_acks(acker, acks, inits)
 
 
-class Taken:
-    """Messages that a spout no longer waits for: their ids, oldest first, and by stream how many
-    they are and for how many seconds it waited, altogether."""
-
-    __slots__ = ("by_stream", "message_ids")
-
-    def __init__(self) -> None:
-        self.message_ids: list[object] = []
-        self.by_stream: dict[str, tuple[int, float]] = {}
-
-    def add(self, message_id: object, stream: str, secs: float) -> None:
-        self.message_ids.append(message_id)
-        count, total = self.by_stream.get(stream, (0, 0.0))
-        self.by_stream[stream] = (count + 1, total + secs)
-
-
-class Pending(msgspec.Struct, gc=False):
-    """A root that a spout task waits for."""
-
+@dataclass(slots=True)
+class _Pending:
     message_id: object
     stream: str
     emitted_at: float  # monotonic
     bucket: int  # the timeout bucket that it was emitted (or reset) in
 
 
-class PendingRoots(dict[int, Pending]):
-    """The roots that a spout task waits for, oldest bucket first (dicts keep their order).
+class PendingRoots:
+    """The roots that a spout task waits for, oldest first.
 
     A root times out when the bucket that it lies in is more than `BUCKETS` old.
     """
 
+    def __init__(self) -> None:
+        self._roots: dict[int, _Pending] = {}
+        self._completed: list[_Pending] = []  # by the ackers of this worker
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def __contains__(self, root: int) -> bool:
+        return root in self._roots
+
     def put(self, root: int, message_id: object, stream: str, now: float, bucket: int) -> None:
-        self[root] = Pending(message_id, stream, now, bucket)
+        self._roots.pop(root, None)
+        self._roots[root] = _Pending(message_id, stream, now, bucket)
 
     def take(self, roots: Iterable[int], now: float) -> Taken:
-        """Wait for these roots no longer; those that are not waited for are left out."""
+        """Stop waiting for these roots; those that are not waited for are left out."""
         taken = Taken()
-        pop = self.pop
-        found = [p for root in roots if (p := pop(root, None)) is not None]
-        taken.message_ids = [p.message_id for p in found]
-        streams = {p.stream for p in found}
-        for stream in sorted(streams):
-            some = found if len(streams) == 1 else [p for p in found if p.stream == stream]
-            waited = now * len(some) - sum([p.emitted_at for p in some])
-            taken.by_stream[stream] = (len(some), waited)
+        for root in roots:
+            pending = self._roots.pop(root, None)
+            if pending is not None:
+                taken.add(pending.message_id, pending.stream, now - pending.emitted_at)
         return taken
 
     def take_completed(self, now: float) -> Taken | None:
-        """What the ackers of this worker have completed without the engine (see `Trees.attach`;
-        never here)."""
-        return None
+        """The messages that the ackers of this worker have completed (see `Trees.attach`); None:
+        none."""
+        if not self._completed:
+            return None
+        sums: dict[str, tuple[int, float]] = {}
+        for pending in self._completed:
+            count, emitted_sum = sums.get(pending.stream, (0, 0.0))
+            sums[pending.stream] = (count + 1, emitted_sum + pending.emitted_at)
+        taken = Taken()
+        taken.message_ids = [pending.message_id for pending in self._completed]
+        for stream, (count, emitted_sum) in sums.items():
+            taken.by_stream[stream] = (count, count * now - emitted_sum)
+        self._completed = []
+        return taken
 
     def reset(self, root: int, bucket: int) -> None:
         """Start the timeout of a root again from now."""
-        pending = self.pop(root, None)
+        pending = self._roots.pop(root, None)
         if pending is not None:
             pending.bucket = bucket
-            self[root] = pending
+            self._roots[root] = pending
 
     def expired(self, bucket: int) -> list[int]:
-        """What has timed out when `bucket` is the present one."""
+        """The roots that have timed out when `bucket` is the present one."""
         limit = bucket - BUCKETS
-        expired = []
-        for root, pending in self.items():
-            if pending.bucket >= limit:
-                break
-            expired.append(root)
-        return expired
+        return [root for root, pending in self._roots.items() if pending.bucket < limit]
 
     def expire(self, bucket: int, now: float) -> Taken:
         """Take what has timed out when `bucket` is the present one."""
@@ -379,8 +129,225 @@ class PendingRoots(dict[int, Pending]):
     def find_message(self, root: int) -> tuple[object] | None:
         """The id of the message whose root this is, alone in a tuple; None when it does not wait
         here. From any thread."""
-        pending = self.get(root)
+        pending = self._roots.get(root)
         return None if pending is None else (pending.message_id,)
 
-    def oldest_first(self) -> Sequence[int]:
-        return list(self)
+    def oldest_first(self) -> list[int]:
+        return list(self._roots)
+
+    def _complete(self, root: int) -> None:
+        pending = self._roots.pop(root, None)
+        if pending is not None:  # else it failed or timed out before
+            self._completed.append(pending)
+
+
+class AckerTable:
+    """The roots of one acker task.
+
+    An entry that nothing has touched for one whole timeout, and at most two, is forgotten. The
+    spout has long failed it by then; this only bounds the memory.
+    """
+
+    def __init__(self) -> None:
+        self.inits: dict[int, int] = {}  # spout task -> inits that came
+        self.done = 0
+        self.failed = 0
+        self._entries: dict[int, _Entry] = {}
+        self._age = 0
+        self._attached: dict[int, PendingRoots] = {}
+        # Of spouts that are not attached, since the last `take_settled`.
+        self._done_roots: Settled = {}
+        self._failed_late: Settled = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def attach(self, task: int, pending: PendingRoots) -> None:
+        self._attached[task] = pending
+
+    def ack(self, root: int, xor: int) -> None:
+        """XOR edges into a root."""
+        entry = self._entries.get(root)
+        if entry is None:
+            self._entries[root] = _Entry(xor, _UNKNOWN, self._age)
+            return
+        entry.age = self._age
+        entry.xor ^= xor
+        if entry.xor == 0 and entry.owner >= 0:
+            del self._entries[root]
+            self._complete(root, entry.owner)
+
+    def init(self, root: int, xor: int, owner: int) -> None:
+        """A spout task has emitted a message."""
+        self.inits[owner] = self.inits.get(owner, 0) + 1
+        entry = self._entries.setdefault(root, _Entry(0, _UNKNOWN))
+        if entry.owner == _FAILED_EARLY:
+            del self._entries[root]
+            self.failed += 1
+            self._failed_late.setdefault(owner, []).append(root)
+            return
+        entry.age = self._age
+        entry.owner = owner
+        entry.xor ^= xor
+        if entry.xor == 0:
+            del self._entries[root]
+            self._complete(root, owner)
+
+    def _complete(self, root: int, owner: int) -> None:
+        self.done += 1
+        pending = self._attached.get(owner)
+        if pending is not None:
+            pending._complete(root)
+        else:
+            self._done_roots.setdefault(owner, []).append(root)
+
+    def take_settled(self) -> tuple[Settled, Settled]:
+        """The roots that are complete, and those that had failed before their init."""
+        settled = self._done_roots, self._failed_late
+        self._done_roots, self._failed_late = {}, {}
+        return settled
+
+    def apply_section(self, section: bytes) -> None:
+        """Apply an ACKS section of another worker. Raises CodecError.
+
+        An init that is known already is a repetition, and its XOR is left out: taken twice, it
+        would make a living tree look complete. (A repeated ack without an init leaves a number that
+        is not zero, and the root times out.)"""
+        _, acks, inits = read_acks(section)
+        if any(root == 0 or owner < 0 for root, owner in inits):
+            raise CodecError("a section has an init without a root or a task")
+        skipped = set()
+        for root, owner in inits:
+            entry = self._entries.get(root)
+            if entry is not None and entry.owner != _UNKNOWN:
+                skipped.add(root)
+                if entry.owner == _FAILED_EARLY:
+                    self.init(root, 0, owner)
+        # The XORs go first: without its init no root is complete.
+        for root, xor in acks:
+            if root and root not in skipped:
+                self.ack(root, xor)
+        for root, owner in inits:
+            if root not in skipped:
+                self.init(root, 0, owner)
+
+    def fail(self, roots: Iterable[int]) -> Settled:
+        """Forget these trees, which failed. Returns those whose spout is known; the others fail as
+        soon as their init comes."""
+        failed: Settled = {}
+        for root in filter(None, roots):
+            entry = self._entries.pop(root, None)
+            if entry is None or entry.owner < 0:
+                self._entries[root] = _Entry(0, _FAILED_EARLY, self._age)
+            else:
+                self.failed += 1
+                failed.setdefault(entry.owner, []).append(root)
+        return failed
+
+    def known(self) -> list[int]:
+        """The roots whose init has come, sorted."""
+        return sorted(root for root, entry in self._entries.items() if entry.owner >= 0)
+
+    def reset_timeout(self, roots: Iterable[int]) -> Settled:
+        """Make these roots young again. Returns those whose spout is known (it must do the
+        same)."""
+        reset: Settled = {}
+        for root in roots:
+            entry = self._entries.get(root)
+            if entry is not None:
+                entry.age = self._age
+                if entry.owner >= 0:
+                    reset.setdefault(entry.owner, []).append(root)
+        return reset
+
+    def rotate(self) -> None:
+        """Forget the entries untouched since the last rotation but one: a timeout has passed."""
+        self._entries = {r: entry for r, entry in self._entries.items() if entry.age >= self._age}
+        self._age += 1
+
+
+class Ledger:
+    """Where the tasks of a worker report what they do to their trees."""
+
+    def __init__(self, ackers: int, tables: Mapping[int, AckerTable], seed: int) -> None:
+        """`tables` are those of this worker's ackers, by index."""
+        self._ids = Ids(seed)
+        self._ackers = ackers
+        self._tables = tables
+        self._remote = {i: AckBuffer() for i in range(ackers) if i not in tables}
+        self._fails: list[list[int]] = [[] for _ in range(ackers)]
+        self._resets: list[list[int]] = [[] for _ in range(ackers)]
+
+    def ack(self, root: int, xor: int) -> None:
+        """XOR edges of a tree: those that were emitted, and those that were acked."""
+        index = root & ACKER_INDEX_MASK
+        if index in self._tables:
+            self._tables[index].ack(root, xor)
+        elif index < self._ackers:  # else it is from a worker that knows other ackers
+            self._remote[index].merge(root, xor)
+
+    def init(self, root: int, xor: int, task: int) -> None:
+        """The spout `task` begins a tree with these edges."""
+        index = root & ACKER_INDEX_MASK
+        if index in self._tables:
+            self._tables[index].init(root, xor, task)
+        else:
+            self._remote[index].merge(root, xor, task)
+
+    def fresh(self) -> Ledger:
+        """An empty one, for a task that cannot share this (it is on a thread)."""
+        return Ledger(self._ackers, {}, self._ids.draw())
+
+    def fail(self, roots: Iterable[int]) -> None:
+        """These trees failed."""
+        for root in roots:
+            if root == 0 or root & ACKER_INDEX_MASK >= self._ackers:
+                continue  # from a worker that knows other ackers
+            self._fails[root & ACKER_INDEX_MASK].append(root)
+            # A fresh random number: tuples of a failed tree may yet be acked, and the fail may
+            # never reach the acker, but the tree must not complete.
+            self.ack(root, self._ids.draw())
+
+    def reset(self, roots: Iterable[int]) -> None:
+        """Restart the timeouts of these trees."""
+        for root in roots:
+            if root & ACKER_INDEX_MASK < self._ackers:
+                self._resets[root & ACKER_INDEX_MASK].append(root)
+
+    def merge(self, other: Ledger) -> None:
+        """Take over what a `fresh` ledger holds, and empty it."""
+        for buffer in other._remote.values():
+            for root, entry in buffer.entries.items():
+                if entry.owner >= 0:
+                    self.init(root, entry.xor, entry.owner)
+                else:
+                    self.ack(root, entry.xor)
+            buffer.entries.clear()
+        for mine, its in zip(
+            (*self._fails, *self._resets), (*other._fails, *other._resets), strict=True
+        ):
+            mine += its
+            its.clear()
+
+    def _take_fails(self, index: int) -> list[int]:
+        fails, self._fails[index] = self._fails[index], []
+        return list(dict.fromkeys(fails))
+
+    def _take_resets(self, index: int) -> list[int]:
+        resets, self._resets[index] = self._resets[index], []
+        return list(dict.fromkeys(resets))
+
+    def _take_sections(self, index: int) -> list[bytes]:
+        """The sections for an acker on another worker. Fails go first, so that the acker fails a
+        root of this turn at its init."""
+        fails, resets, buffer = (
+            self._take_fails(index),
+            self._take_resets(index),
+            self._remote[index],
+        )
+        found = [serialize_roots(FAILS, index, fails)] if fails else []
+        if buffer.entries:
+            found.append(buffer.take_section(index))
+        if resets:
+            found.append(serialize_roots(RESETS, index, resets))
+        return found

@@ -9,10 +9,9 @@ from squall_common.names import DEFAULT_STREAM
 from squall_engine.core.pure.acking import Ledger
 from squall_engine.core.pure.bolts import CarefulCalls
 from squall_engine.core.pure.emitting import Emitter
-from squall_engine.core.pure.tuples import Batch, Tuple
+from squall_engine.core.pure.tuples import Batch, Source, Tuple
 from squall_engine.core.stats import TaskCounts
 from squall_engine.core.values import (
-    Source,
     checked_origins,
     no_field,
     no_row,
@@ -37,7 +36,7 @@ class Columns:
         return len(self._tuples)
 
     @property
-    def fields(self) -> Sequence[str]:
+    def fields(self) -> tuple[str, ...]:
         return self.source.fields
 
     @property
@@ -82,13 +81,9 @@ class Columns:
     def _chosen(self, row: int | None) -> Sequence[Tuple]:
         if row is None:
             return [tup for tup in self._tuples if not tup.settled]
-        return (self.anchor(row),)
-
-    def anchor(self, row: int) -> Tuple:
-        """The tuple of a row. Raises IndexError."""
         if not 0 <= row < len(self._tuples):
             raise no_row(row, len(self._tuples))
-        return self._tuples[row]
+        return (self._tuples[row],)
 
 
 class ColumnCalls(CarefulCalls):
@@ -108,8 +103,8 @@ class ColumnCalls(CarefulCalls):
         on_settled: Callable[[Tuple, bool], None] | None = None,
         on_outside: Callable[[], None] | None = None,
     ) -> None:
-        """`on_outside()` is called after each call that is made while no batch is executed: there
-        is something for a turn to do."""
+        """`on_outside()` is called after each call that is made while no batch is executed,
+        because there is something for a turn to do."""
         super().__init__(
             emitter,
             ledger,
@@ -117,17 +112,12 @@ class ColumnCalls(CarefulCalls):
             default_anchors=default_anchors,
             on_error=on_error,
             on_settled=on_settled,
-            on_change=self._changed,
+            on_change=on_outside,
         )
-        self._on_outside = on_outside
         self._execute = execute_columns
         self._auto_ack = auto_ack
         self._auto_anchor = auto_anchor
         self._current: Columns | None = None
-
-    def _changed(self) -> None:
-        if self._current is None and self._on_outside is not None:
-            self._on_outside()
 
     def emit_columns(
         self,
@@ -135,30 +125,31 @@ class ColumnCalls(CarefulCalls):
         origins: Sequence[int] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        output = self._emitter.find(stream)
+        """Emit one tuple for each row. `origins[i]` is the row of the current batch to which tuple
+        `i` is anchored; None: its own; (): to none."""
+        output = self._emitter._find(stream)
         rows = rows_of(output.source, columns)
+        anchors: list[tuple[Tuple, ...]] = [()] * len(rows)
         current = self._current
-        chosen = (
-            None
-            if current is None or not self._auto_anchor
-            else checked_origins(origins, len(rows), current.rows)
-        )
-        for i, row in enumerate(rows):
-            anchors: tuple[Tuple, ...] = ()
-            if chosen is not None and current is not None:
-                anchor = current.anchor(chosen[i])
+        if current is not None and self._auto_anchor:
+            chosen = checked_origins(origins, len(rows), current.rows)
+            if chosen is not None:
+                anchors = [(current._tuples[origin],) for origin in chosen]
+        for some in anchors:
+            for anchor in some:
                 if anchor.settled:
                     raise settled_error(anchor, "emit_columns")
-                anchors = (anchor,)
-            self._send(output, self._emitter.edges(output, row), row, anchors)
+        for row, some in zip(rows, anchors, strict=True):
+            self._emitter._send(output, self._emitter._edges(output, row), row, some)
+        self._changed()
 
     def run(self, batch: Batch, count: int) -> None:
-        """Execute the first `count` tuples, which are then no longer in the batch."""
-        for part in batch.take(count).by_source():
+        """Execute the first `count` tuples, which are then no longer in the batch; those of each
+        source task in a call of their own."""
+        for part in batch.take(count)._by_source():
             self._run_whole(part)
 
     def _run_whole(self, batch: Batch) -> None:
-        """All of a batch, which is of one source."""
         columns = self._current = Columns(batch, self)
         try:
             self._execute(columns)
@@ -170,3 +161,7 @@ class ColumnCalls(CarefulCalls):
                 columns.ack()
         finally:
             self._current = None
+
+    def _changed(self) -> None:
+        if self._current is None:
+            super()._changed()

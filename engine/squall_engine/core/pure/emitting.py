@@ -1,5 +1,4 @@
-"""Emitting with all that there is: any stream, any grouping, any anchors. The collectors' fast
-paths (`bolts`, `spouts`) do the common case themselves and come here for the rest."""
+"""Emitting: any stream, any grouping, any anchors."""
 
 from __future__ import annotations
 
@@ -7,10 +6,12 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from squall_engine.core.pure.acking import Ledger
+from squall_engine.core.pure.ids import Ids
 from squall_engine.core.pure.outputs import Edge, Output
-from squall_engine.core.pure.tuples import Tuple
-from squall_engine.core.values import ID_BITS, MANY, UNANCHORED, EmitError, Inspector, wrong_values
+from squall_engine.core.pure.tuples import Source, Tuple, roots_of
+from squall_engine.core.values import MANY, UNANCHORED, EmitError, Inspector, wrong_values
+
+Anchors = Tuple | Iterable[Tuple] | None
 
 
 class Emitter:
@@ -21,26 +22,27 @@ class Emitter:
         component: str,
         task: int,
         outputs: Mapping[str, Output],
-        ledger: Ledger,
-        next_bits: Callable[[int], int],  # random bits: random.Random.getrandbits
+        next_bits: Callable[[int], int],
         *,
         inspector: Inspector | None = None,
         on_rejected: Callable[[Exception, Collection[int]], None],
     ) -> None:
-        """`on_rejected(error, roots)` is called for a tuple that the inspector refused: it is not
-        delivered, and its trees must fail."""
+        """`outputs` are complete; `next_bits(n)` draws n random bits. `on_rejected(error, roots)`
+        is called for a tuple that the inspector refused: it is not delivered, and its trees must
+        fail."""
         self.component = component
         self.task = task
-        self.outputs = outputs
-        self._ledger = ledger
-        self.next_bits = next_bits
+        self.outputs = dict(outputs)
         self._inspector = inspector
         self._on_rejected = on_rejected
+        self._ids = Ids(next_bits(64))
 
-    def output(self, stream: str, values: Sequence[Any]) -> Output:
+    def _output(self, stream: str, values: Sequence[Any]) -> Output:
         """The output of a stream. Raises EmitError when it is not declared or `values` are not
         what it carries."""
-        output = self.find(stream)
+        output = self._find(stream)
+        if type(values) in (tuple, list) and len(values) == output.arity:
+            return output
         try:
             fits = not isinstance(values, str | bytes) and len(values) == output.arity
         except TypeError:
@@ -49,7 +51,7 @@ class Emitter:
             raise wrong_values(output.source, values)
         return output
 
-    def find(self, stream: str) -> Output:
+    def _find(self, stream: str) -> Output:
         """The output of a stream. Raises EmitError when it is not declared."""
         output = self.outputs.get(stream)
         if output is None:
@@ -58,15 +60,15 @@ class Emitter:
             raise EmitError(f"{self.component!r} declares no stream {stream!r}{hint}")
         return output
 
-    def edges(self, output: Output, values: Sequence[Any]) -> tuple[Edge, ...]:
+    def _edges(self, output: Output, values: Sequence[Any]) -> tuple[Edge, ...]:
         """Where a tuple goes. Raises EmitError on a direct stream."""
         if output.direct:
             raise EmitError(
                 f"stream {output.source.stream!r} of {self.component!r} is direct: use emit_direct"
             )
-        return output.route(values)
+        return output._route(values)
 
-    def direct_edges(self, output: Output, task: int) -> tuple[Edge, ...]:
+    def _direct_edges(self, output: Output, task: int) -> tuple[Edge, ...]:
         """Where a direct tuple goes: nowhere when the task does not consume the stream (as in
         Storm). Raises EmitError on a stream that is not direct."""
         if not output.direct:
@@ -77,36 +79,45 @@ class Emitter:
         edge = output.direct_edges.get(task)
         return () if edge is None else (edge,)
 
-    def send(
-        self, output: Output, edges: Iterable[Edge], values: Sequence[Any], roots: Collection[int]
+    def _send(
+        self,
+        output: Output,
+        edges: tuple[Edge, ...],
+        values: Sequence[Any],
+        anchors: Sequence[Tuple],
     ) -> None:
-        """Put a tuple into the buffers of `edges`, as a part of the trees of `roots`."""
-        if not output.single:
-            output.emitted += 1
+        """Put a tuple into `edges`, as a part of the trees of `anchors`."""
+        output._emitted += 1
         if self._inspector is not None:
             try:
                 values = self._inspector.inspect(output.source, values)
             except ValueError as error:
-                self._on_rejected(error, roots)
+                self._on_rejected(error, roots_of(anchors))
                 return
-        source, ledger = output.source, self._ledger
-        counts, xors = ledger.counts, ledger.xors
+        output._transferred += len(edges)
         for edge in edges:
-            bits = 0
-            if roots and not edge.local:
-                bits = self.next_bits(ID_BITS)
-            for root in roots:
-                if bits:
-                    xors[root] = xors.get(root, 0) ^ bits
-                else:
-                    counts[root] = counts.get(root, 0) + 1
-            if not roots:
-                tup = Tuple(values, 0, UNANCHORED, source)
-            elif len(roots) == 1:
-                tup = Tuple(values, bits, next(iter(roots)), source)
-            else:
-                tup = Tuple(values, 0, MANY, source, False, dict.fromkeys(roots, bits))
-            edge.buffer.append(tup)
+            edge._add(self._child(values, output.source, anchors))
+
+    def _child(self, values: Sequence[Any], source: Source, anchors: Sequence[Tuple]) -> Tuple:
+        """A tuple on one edge, with an id that is added to its anchors."""
+        roots: dict[int, int] = {}
+        for anchor in anchors:
+            if anchor.root == UNANCHORED:
+                continue
+            # One id for each anchor, not one for each child: two anchors of the same root would
+            # cancel each other out.
+            bits = self._ids.draw()
+            anchor._axor ^= bits
+            if len(anchors) == 1 and anchor.root != MANY:
+                return Tuple(values, bits, anchor.root, source)
+            for root in anchor.anchors or (anchor.root,):
+                roots[root] = roots.get(root, 0) ^ bits
+        if not roots:
+            return Tuple(values, 0, UNANCHORED, source)
+        if len(roots) == 1:
+            ((root, bits),) = roots.items()
+            return Tuple(values, bits, root, source)
+        return Tuple(values, 0, MANY, source, False, roots)
 
 
 def ids_of(edges: Sequence[Edge]) -> tuple[int, ...]:
@@ -115,10 +126,10 @@ def ids_of(edges: Sequence[Edge]) -> tuple[int, ...]:
 
 
 def as_anchors(anchors: Tuple | Iterable[Tuple]) -> tuple[Tuple, ...]:
-    """`anchors=` as a tuple of tuples. Raises TypeError."""
+    """`anchors=` as a tuple of different tuples. Raises TypeError."""
     if isinstance(anchors, Tuple):
         return (anchors,)
-    found = tuple(anchors)
+    found = tuple(dict.fromkeys(anchors))
     for anchor in found:
         if not isinstance(anchor, Tuple):
             raise TypeError(f"anchors are tuples that the bolt received, not {anchor!r}")

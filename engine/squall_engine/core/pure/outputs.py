@@ -1,90 +1,77 @@
-"""The way out of a task: which tasks a tuple goes to, and the buffers where it waits for the end of
+"""The way out of a task: which tasks a tuple goes to, and the edges where it waits for the end of
 the turn.
 
-At start-up every stream of a task becomes an `Output`, and every (stream, receiving task) an
-`Edge` with a buffer. Each consumer's grouping becomes a small object that picks edges. A stream
-with one consumer whose grouping always picks one task is *single*: emits on it take the fast path
-of the collectors, and its tuples are counted when the buffers are flushed, not one by one.
+Every stream of a task is an `Output`, and every (stream, receiving task) an `Edge`, which the tasks
+of a component share. The grouping of each consumer is a small object that chooses edges.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from squall_engine.core.pure.tuples import Batch, Tuple
-from squall_engine.core.values import Source
+from squall_engine.core.pure.tuples import Batch, Source, Tuple
+from squall_engine.core.values import Grouper
 
-Append = Callable[[Tuple], None]
 Item = TypeVar("Item")
-# Where a tuple goes: its buffer's append, the task's id, whether it runs in this worker.
-Pair = tuple[Append, tuple[int, ...], bool]
-
-# Whether several tasks may share an edge. Here it is the edges that count what a task emitted.
-SHARES_EDGES = False
-
-# A fields grouping remembers where it sent this many values; then it starts afresh.
-MEMO_SIZE_MAX = 100_000
 
 
 class Edge:
-    """From one stream of one task to one receiving task."""
+    """From one stream of some tasks to one receiving task."""
 
-    __slots__ = ("buffer", "ids", "local", "pair", "source", "taken", "task")
+    __slots__ = ("_touched", "_waiting", "ids", "local", "source", "task")
 
     def __init__(self, task: int, source: Source, *, local: bool) -> None:
+        """`source` is that of one of the tasks; `local`: the receiving task is in this worker."""
         self.task = task
         self.source = source
         self.local = local
         self.ids = (task,)
-        # Always the same list (its `append` is what the collectors hold): a flush copies it.
-        self.buffer: list[Tuple] = []
-        self.taken = 0  # tuples that have waited here
-        self.pair: Pair = (self.buffer.append, self.ids, local)
+        self._waiting: list[Tuple] = []
+        self._touched: list[Edge] = []  # of the outbox
 
     def __len__(self) -> int:
-        return len(self.buffer)
+        return len(self._waiting)
 
     def take(self) -> Batch:
-        """What waits here, which then waits here no longer."""
-        batch = Batch(self.source, self.buffer[:])
-        self.buffer.clear()
-        self.taken += len(batch.tuples)
-        return batch
+        """Remove and return what waits here."""
+        waiting, self._waiting = self._waiting, []
+        return Batch(waiting[0].source if waiting else self.source, waiting)
 
     def drop_oldest(self, keep: int) -> None:
         """Keep the `keep` newest only."""
-        count = max(0, len(self.buffer) - keep)
-        del self.buffer[:count]
-        self.taken += count
+        del self._waiting[: max(0, len(self._waiting) - keep)]
+
+    def _add(self, tup: Tuple) -> None:
+        if not self._waiting:
+            self._touched.append(self)
+        self._waiting.append(tup)
 
 
 class Outbox(Generic[Item]):
-    """The edges of a task, each with what the caller knows it by: which of them have something.
-    (Here all are looked at, in C; to note them at the first tuple would cost every tuple.)"""
+    """The edges of a task, or of the tasks that share theirs, each with what the caller knows it
+    by: which of them have something."""
 
     def __init__(self, items: Sequence[tuple[Edge, Item]]) -> None:
-        self._buffers = [edge.buffer for edge, _ in items]
-        self._items = [item for _, item in items]
+        self._items = dict(items)
+        # Edges that were empty when a tuple came; some may have been taken since.
+        self._touched = [edge for edge, _ in items if len(edge)]
+        for edge, _ in items:
+            edge._touched = self._touched
 
     @property
     def is_empty(self) -> bool:
         """Whether no edge has anything."""
-        return not any(self._buffers)
+        return not any(map(len, self._touched))
 
     def take(self) -> list[Item]:
         """Those that have something, to be emptied by the caller: the next call may leave out
         what was named here and is not empty since (and may name one twice)."""
-        return list(itertools.compress(self._items, self._buffers))
-
-
-class Grouper(Protocol):
-    """Picks the edges of one consumer."""
-
-    def choose(self, values: Sequence[Any]) -> tuple[Edge, ...]: ...
+        items = [self._items[edge] for edge in self._touched if len(edge)]
+        self._touched.clear()
+        return items
 
 
 class RoundRobin:
@@ -96,63 +83,31 @@ class RoundRobin:
         self._next = 0
 
     def choose(self, values: Sequence[Any]) -> tuple[Edge, ...]:
-        i = self._next
-        self._next = i + 1 if i + 1 < len(self._edges) else 0
-        return (self._edges[i],)
+        edge = self._edges[self._next]
+        self._next = (self._next + 1) % len(self._edges)
+        return (edge,)
 
     def set_ring(self, edges: Sequence[Edge]) -> None:
-        """Take these in turn from now on (from the next round on, on the fast path)."""
+        """Take these in turn from now on."""
         self._edges = list(edges)
         self._next = 0
 
-    def picker(self) -> Callable[[], Pair]:
-        """`choose` for the fast path."""
-        return self._pairs().__next__
-
-    def _pairs(self) -> Iterator[Pair]:
-        while True:
-            for edge in self._edges:
-                yield edge.pair
-
-
-def _endless(pairs: Iterable[Pair]) -> Callable[[], Pair]:
-    step: Callable[[], Pair] = itertools.cycle(list(pairs)).__next__
-    return step
-
 
 class ByFields:
-    """fields: the stable hash of some values picks the task. `memo` is for the fast path: where
-    each key went before. (Equal keys hash alike, so one entry may serve 1, 1.0 and True.)"""
-
-    _MEMOIZED = (str, int, bytes)
+    """fields: the stable hash of some values chooses the task."""
 
     def __init__(
-        self,
-        edges: Sequence[Edge],
-        indexes: Sequence[int],
-        hash_: Callable[[Any], int],
+        self, edges: Sequence[Edge], indexes: Sequence[int], hash_: Callable[[Any], int]
     ) -> None:
         """`hash_` is of the value at the only index, or of the tuple of the values at several."""
-        self.memo: dict[Any, Pair] = {}
-        self._edges = edges
+        self._edges = list(edges)
         self.indexes = tuple(indexes)
         self._key_of: Callable[[Sequence[Any]], Any] = itemgetter(*indexes)
         self._hash = hash_
 
     def choose(self, values: Sequence[Any]) -> tuple[Edge, ...]:
-        return (self._edge_of(self._key_of(values)),)
-
-    def pick(self, key: Any) -> Pair:
-        """Where a key goes that `memo` does not have (or cannot: a list, a dict ...)."""
-        pair = self._edge_of(key).pair
-        if type(key) in self._MEMOIZED:
-            if len(self.memo) >= MEMO_SIZE_MAX:
-                self.memo.clear()
-            self.memo[key] = pair
-        return pair
-
-    def _edge_of(self, key: Any) -> Edge:
-        return self._edges[self._hash(key) % len(self._edges)]
+        number = self._hash(self._key_of(values))
+        return (self._edges[number % len(self._edges)],)
 
 
 class Fixed:
@@ -169,67 +124,41 @@ class Output:
     """One stream of one task."""
 
     __slots__ = (
-        "arity",
-        "by_field",
-        "direct",
-        "direct_edges",
-        "edges",
-        "emitted",
-        "groupers",
-        "next_pair",
-        "single",
+        "_emitted", "_groupers", "_transferred", "arity", "direct", "direct_edges", "edges",
         "source",
-    )
+    )  # fmt: skip
 
     def __init__(self, source: Source, *, direct: bool) -> None:
         self.source = source
         self.arity = len(source.fields)
         self.direct = direct
         self.edges: list[Edge] = []
-        self.groupers: list[Grouper] = []
         self.direct_edges: dict[int, Edge] = {}
-        # Fast paths; at most one is set, and only when `single`.
-        self.single = False
-        self.next_pair: Callable[[], Pair] | None = None
-        self.by_field: ByFields | None = None
-        self.emitted = 0  # with `single`, without what the edges count
+        self._groupers: list[Grouper[Edge]] = []
+        self._emitted = 0
+        self._transferred = 0
 
-    def add_consumer(self, grouper: Grouper | None, edges: Sequence[Edge]) -> None:
-        """`grouper` None: a direct grouping."""
+    def add_consumer(self, grouper: Grouper[Edge] | None, edges: Sequence[Edge]) -> None:
+        """`grouper` None: a direct grouping. Before an `Emitter` is made of the output."""
         self.edges.extend(edges)
         if grouper is None:
             self.direct_edges.update((edge.task, edge) for edge in edges)
         else:
-            self.groupers.append(grouper)
-
-    def seal(self, *, fast: bool) -> None:
-        """All consumers are there. `fast` False: no fast path, whatever the groupings (when every
-        tuple is to be looked at: debugging, testing)."""
-        if not fast or self.direct or len(self.groupers) != 1:
-            return
-        grouper = self.groupers[0]
-        if isinstance(grouper, ByFields) and len(grouper.indexes) == 1:
-            self.by_field = grouper
-        elif isinstance(grouper, RoundRobin):
-            self.next_pair = grouper.picker()
-        elif isinstance(grouper, Fixed) and len(self.edges) == 1:
-            self.next_pair = _endless([self.edges[0].pair])
-        self.single = self.by_field is not None or self.next_pair is not None
-
-    def route(self, values: Sequence[Any]) -> tuple[Edge, ...]:
-        """The edges that a tuple takes, by every consumer's grouping."""
-        groupers = self.groupers
-        if len(groupers) == 1:
-            return groupers[0].choose(values)
-        chosen: tuple[Edge, ...] = ()
-        for grouper in groupers:
-            chosen += grouper.choose(values)
-        return chosen
+            self._groupers.append(grouper)
 
     def emitted_total(self) -> int:
-        """Tuples emitted, exact once the edges are empty."""
-        return self.emitted + self.transferred_total() if self.single else self.emitted
+        """The number of tuples that were emitted."""
+        return self._emitted
 
     def transferred_total(self) -> int:
-        """One for each edge that a tuple took: as `emitted_total`."""
-        return sum([edge.taken for edge in self.edges])
+        """The same, counted once for each edge that a tuple took."""
+        return self._transferred
+
+    def _route(self, values: Sequence[Any]) -> tuple[Edge, ...]:
+        """The edges that a tuple takes, by every consumer's grouping."""
+        if len(self._groupers) == 1:
+            return self._groupers[0].choose(values)
+        chosen: tuple[Edge, ...] = ()
+        for grouper in self._groupers:
+            chosen += grouper.choose(values)
+        return chosen

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from squall_common.names import DEFAULT_STREAM
-from squall_engine.core.pure.acking import Ledger, Pending, PendingRoots
+from squall_engine.core.pure.acking import Ledger, PendingRoots
 from squall_engine.core.pure.emitting import Emitter, ids_of
 from squall_engine.core.pure.outputs import Edge, Output
 from squall_engine.core.pure.tuples import Tuple
-from squall_engine.core.values import (
-    ACKER_INDEX_BITS,
-    ID_BITS,
-    UNANCHORED,
-    EmitError,
-    rows_of,
-    wrong_values,
-)
+from squall_engine.core.values import ACKER_INDEX_MASK, EmitError, rows_of
 
-Emit = Callable[..., Sequence[int]]
+# interceptor(values, message_id, stream, task)
 Interceptor = Callable[[Sequence[Any], Any, str, int | None], Sequence[int]]
-_ROOT_BITS = 64 - ACKER_INDEX_BITS
 
 
 class TurnState:
-    """What the calls of components need to know of the present turn."""
+    """The properties of the present turn that the calls of components need."""
 
     __slots__ = ("bucket", "now")
 
@@ -35,163 +26,110 @@ class TurnState:
         self.bucket = 0  # the current timeout bucket
 
 
-@dataclass(slots=True)
 class SpoutCalls:
-    """What a spout is bound to (`squall_common.component.collector.SpoutCollector`)."""
+    """The calls of a spout (`squall_common.component.collector.SpoutCollector`), and the loop that
+    asks it for tuples."""
 
-    emit: Emit
-    emit_direct: Emit
-    emit_columns: Callable[..., None]
-    report_error: Callable[[BaseException], None]
-    emitted: Callable[[], int]  # emits so far
-    # run(next_tuple, calls, pending_max): calls next_tuple that often, or until as many tuples
-    # were emitted; and only while fewer roots are pending.
-    run: Callable[[Callable[[], Any], int, int | None], None]
-    # Messages that are acked without an acker (acking is off): (message id, stream).
-    untracked: list[tuple[Any, str]]
-    # set_interceptor(call): have call(values, message_id, stream, task) called in place of emit
-    # and, with a task, of emit_direct, for whatever has a message id; None ends it.
-    set_interceptor: Callable[[Interceptor | None], None]
-    last_root: Callable[[], int]  # of the message that was emitted last
-
-
-def bind_spout(
-    emitter: Emitter,
-    ledger: Ledger,
-    pending: PendingRoots,
-    turn: TurnState,
-    *,
-    acker: int | None,
-    on_error: Callable[[BaseException], None],
-) -> SpoutCalls:
-    """`acker` is the index of the spout's acker among the topology's; None: acking is off, and a
-    message counts as acked once it is emitted (as in Storm)."""
-    task = emitter.task
-    bits = emitter.next_bits
-    default = emitter.outputs.get(DEFAULT_STREAM)
-    arity = default.arity if default is not None else 0
-    source = default.source if default is not None else None
-    next_pair = default.next_pair if default is not None else None
-    untracked: list[tuple[Any, str]] = []
-    counts, xors, inits = ledger.counts, ledger.xors, ledger.inits
-    emitted = 0
-    interceptor: Interceptor | None = None
-    newest = 0
-
-    def set_interceptor(new: Interceptor | None) -> None:
-        nonlocal interceptor
-        interceptor = new
-
-    def new_root() -> int:
-        while True:
-            root = bits(_ROOT_BITS) << ACKER_INDEX_BITS | acker  # type: ignore[operator]
-            # Not a root that lives, and not one that means something else.
-            if root not in pending and root >> ACKER_INDEX_BITS:
-                return root
-
-    def emit_by_turn(
-        values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
-    ) -> Sequence[int]:
-        nonlocal emitted, newest
-        if interceptor is not None and message_id is not None:
-            return interceptor(values, message_id, stream, None)
-        if stream is not DEFAULT_STREAM or (acker is None and message_id is not None):
-            return emit(values, message_id, stream)
-        if len(values) != arity:
-            raise wrong_values(source, values)  # type: ignore[arg-type]
-        append, ids, local = next_pair()  # type: ignore[misc]
-        emitted += 1
-        if message_id is None:
-            append(Tuple(values, 0, UNANCHORED, source))  # type: ignore[arg-type]
-            return ids
-        root = bits(_ROOT_BITS) << ACKER_INDEX_BITS
-        if acker:
-            root |= acker
-        if root in pending or root == acker:
-            root = new_root()
-        newest = root
-        pending[root] = Pending(message_id, DEFAULT_STREAM, turn.now, turn.bucket)
-        inits[root] = task
-        if local:
-            counts[root] = 1
-            append(Tuple(values, 0, root, source))  # type: ignore[arg-type]
-        else:
-            edge = xors[root] = bits(ID_BITS)
-            append(Tuple(values, edge, root, source))  # type: ignore[arg-type]
-        return ids
+    def __init__(
+        self,
+        emitter: Emitter,
+        ledger: Ledger,
+        pending: PendingRoots,
+        turn: TurnState,
+        *,
+        acker: int | None,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """`acker` is the index of the spout's acker among the topology's; None: acking is off, and
+        a message counts as acked once it is emitted (as in Storm)."""
+        self._emitter = emitter
+        self._ledger = ledger
+        self._pending = pending
+        self._turn = turn
+        self._acker = acker
+        self._emits = 0
+        self._newest = 0
+        self._interceptor: Interceptor | None = None
+        self.report_error = on_error
+        # Messages that are acked without an acker (acking is off): (message id, stream).
+        self.untracked: list[tuple[Any, str]] = []
 
     def emit(
-        values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
-        if interceptor is not None and message_id is not None:
-            return interceptor(values, message_id, stream, None)
-        output = emitter.output(stream, values)
-        return send(output, emitter.edges(output, values), values, message_id)
+        if self._interceptor is not None and message_id is not None:
+            return self._interceptor(values, message_id, stream, None)
+        output = self._emitter._output(stream, values)
+        return self._send(output, self._emitter._edges(output, values), values, message_id)
 
     def emit_direct(
-        task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
+        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
     ) -> Sequence[int]:
-        if interceptor is not None and message_id is not None:
-            return interceptor(values, message_id, stream, task)
-        output = emitter.output(stream, values)
-        return send(output, emitter.direct_edges(output, task), values, message_id)
-
-    def send(
-        output: Output, edges: tuple[Edge, ...], values: Sequence[Any], message_id: Any
-    ) -> Sequence[int]:
-        nonlocal emitted, newest
-        emitted += 1
-        stream = output.source.stream
-        if message_id is None:
-            emitter.send(output, edges, values, ())
-        elif acker is None:
-            emitter.send(output, edges, values, ())
-            untracked.append((message_id, stream))
-        else:
-            root = newest = new_root()
-            pending[root] = Pending(message_id, stream, turn.now, turn.bucket)
-            inits[root] = task
-            emitter.send(output, edges, values, (root,))
-        return ids_of(edges)
+        if self._interceptor is not None and message_id is not None:
+            return self._interceptor(values, message_id, stream, task)
+        output = self._emitter._output(stream, values)
+        return self._send(output, self._emitter._direct_edges(output, task), values, message_id)
 
     def emit_columns(
+        self,
         columns: Sequence[Sequence[Any]],
         message_ids: Sequence[Any] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        rows = rows_of(emitter.find(stream).source, columns)
+        rows = rows_of(self._emitter._find(stream).source, columns)
         if message_ids is None:
-            for row in rows:
-                one(row, None, stream)
+            message_ids = [None] * len(rows)
         elif len(message_ids) != len(rows):
             raise EmitError(f"emit_columns: {len(message_ids)} message ids for {len(rows)} tuples")
-        else:
-            for row, message_id in zip(rows, message_ids, strict=True):
-                one(row, message_id, stream)
+        for row, message_id in zip(rows, message_ids, strict=True):
+            self.emit(row, message_id, stream)
 
-    one = emit_by_turn if next_pair is not None else emit
+    def emitted(self) -> int:
+        """The number of emits so far."""
+        return self._emits
 
-    def run(next_tuple: Callable[[], Any], calls: int, pending_max: int | None) -> None:
-        limit = emitted + calls
-        if pending_max is None:
-            for _ in range(calls):
-                next_tuple()
-                if emitted >= limit:
-                    return
-            return
+    def run(self, next_tuple: Callable[[], Any], calls: int, pending_max: int | None) -> None:
+        """Call `next_tuple` that often, or until as many tuples were emitted; and only while fewer
+        than `pending_max` roots are pending."""
+        emits_end = self._emits + calls
         for _ in range(calls):
-            if len(pending) >= pending_max or emitted >= limit:
-                return
+            if self._emits >= emits_end:
+                break
+            if pending_max is not None and len(self._pending) >= pending_max:
+                break
             next_tuple()
 
-    return SpoutCalls(
-        emit=one,
-        emit_direct=emit_direct,
-        emit_columns=emit_columns,
-        report_error=on_error,
-        emitted=lambda: emitted,
-        run=run,
-        untracked=untracked,
-        set_interceptor=set_interceptor,
-        last_root=lambda: newest,
-    )
+    def set_interceptor(self, interceptor: Interceptor | None) -> None:
+        """Have `interceptor(values, message_id, stream, task)` called in place of emit (task None)
+        and emit_direct for all that has a message id; None ends it."""
+        self._interceptor = interceptor
+
+    def last_root(self) -> int:
+        """The root of the message that was emitted last."""
+        return self._newest
+
+    def _send(
+        self, output: Output, edges: tuple[Edge, ...], values: Sequence[Any], message_id: Any
+    ) -> Sequence[int]:
+        self._emits += 1
+        stream = output.source.stream
+        if message_id is None or self._acker is None:
+            self._emitter._send(output, edges, values, ())
+            if message_id is not None:
+                self.untracked.append((message_id, stream))
+            return ids_of(edges)
+        root = self._newest = self._new_root(self._acker)
+        self._pending.put(root, message_id, stream, self._turn.now, self._turn.bucket)
+        # The root as an anchor of its own: the edges that are anchored to it are the init's XOR
+        # (zero when no component consumes the stream, which completes the root at once).
+        anchor = Tuple(values, 0, root, output.source)
+        self._emitter._send(output, edges, values, (anchor,))
+        self._ledger.init(root, anchor._axor, self._emitter.task)
+        return ids_of(edges)
+
+    def _new_root(self, acker: int) -> int:
+        while True:
+            root = self._emitter._ids.draw() & ~ACKER_INDEX_MASK | acker
+            # Not a root that lives, and not one that means something else.
+            if root > ACKER_INDEX_MASK and root not in self._pending:
+                return root

@@ -1,9 +1,9 @@
-"""Tuples, and where they come from.
+"""Tuples and batches.
 
-A tuple carries the root of its tree and, when it came from another worker, its id: 64 random bits,
-the *edge* of the tree that crossed (see `acking`). Nearly all tuples have one root; one that joins
-several has `root == MANY` and a map from root to edge (Storm's MessageId). What else there is to
-know of a tuple is shared by all that one task emits on one stream, and lies in its `Source`.
+A tuple that belongs to a tree carries its root and its id: 64 random bits, the *edge* of the tree
+by which it was emitted (see `acking`). Nearly all tuples have one root; one that joins several has
+`root == MANY` and a map from root to edge (Storm's MessageId). What all tuples of one task on one
+stream have in common lies in their `Source`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,54 @@ from typing import Any
 
 import msgspec
 
-from squall_engine.core.values import Source, no_field
+from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM
+from squall_engine.core.values import no_field
+
+
+class Source:
+    """The properties that the tuples of one task on one stream have in common."""
+
+    __slots__ = ("component", "fields", "index", "is_tick", "key", "local", "stream", "task")
+
+    def __init__(
+        self,
+        component: str,
+        task: int,
+        stream: str,
+        fields: Sequence[str],
+        *,
+        local: bool = True,  # the task runs in this worker
+    ) -> None:
+        self.component = component
+        self.task = task
+        self.stream = stream
+        self.fields = tuple(fields)
+        self.index = {name: i for i, name in enumerate(self.fields)}
+        self.local = local
+        self.key = (component, stream)  # of statistics
+        self.is_tick = component == SYSTEM_COMPONENT and stream == TICK_STREAM
+
+
+def tick_source() -> Source:
+    """The source of tick tuples."""
+    return Source(SYSTEM_COMPONENT, SYSTEM_TASK, TICK_STREAM, ("rate_secs",))
 
 
 # A msgspec struct, because it is made in 40 ns where a class with __slots__ takes 100; and not
 # tracked by the garbage collector, because it holds plain values. eq=False: identity, hashable.
 class Tuple(msgspec.Struct, gc=False, eq=False):
-    """A tuple as a bolt receives it; see `squall.Tuple` for what of it is public."""
+    """A tuple as a bolt receives it; see `squall.Tuple` for the public part."""
 
     values: Sequence[Any]
-    id: int  # 0: never left the worker, or belongs to no tree
+    id: int  # 0: belongs to no tree, or to several
     root: int
     source: Source
-    # Acked or failed. Not written on the fast path, see `bolts`.
-    settled: bool = False
-    anchors: dict[int, int] | None = None  # root -> edge (0: local), when root is MANY
+    settled: bool = False  # acked or failed
+    anchors: dict[int, int] | None = None  # root -> edge, when root is MANY
+    _axor: int = 0  # XOR of the edges that were anchored to it
 
     @property
-    def fields(self) -> Sequence[str]:
+    def fields(self) -> tuple[str, ...]:
         return self.source.fields
 
     @property
@@ -72,14 +102,13 @@ class Tuple(msgspec.Struct, gc=False, eq=False):
 
 
 class Batch:
-    """Tuples of one stream on their way to one task. `source` is that of the first, and of all
-    unless tasks share their edges."""
+    """Tuples of one stream on their way to one task, perhaps from several."""
 
-    __slots__ = ("source", "tuples")
+    __slots__ = ("_tuples", "source")
 
     def __init__(self, source: Source, tuples: list[Tuple]) -> None:
         self.source = source
-        self.tuples = tuples
+        self._tuples = tuples
 
     @classmethod
     def of(cls, source: Source, tuples: Iterable[Tuple]) -> Batch:
@@ -87,37 +116,30 @@ class Batch:
         return cls(source, list(tuples))
 
     def __len__(self) -> int:
-        return len(self.tuples)
+        return len(self._tuples)
 
     def take(self, count: int) -> Batch:
-        """The first `count` tuples as a batch of their own; they are no longer in this one."""
-        if count >= len(self.tuples):
-            head = Batch(self.source, self.tuples)
-            self.tuples = []
-        else:
-            head = Batch(self.source, self.tuples[:count])
-            del self.tuples[:count]
-        return head
-
-    def by_source(self) -> list[Batch]:
-        """Its tuples as batches of one source each."""
-        if self.source.local:
-            return [self]  # in this core, no two tasks share an edge
-        found: dict[Source, list[Tuple]] = {}
-        for tup in self.tuples:
-            found.setdefault(tup.source, []).append(tup)
-        return [Batch(source, tuples) for source, tuples in found.items()]
+        """Remove the first `count` tuples; returns them as a batch of their own."""
+        head, self._tuples = self._tuples[:count], self._tuples[count:]
+        return Batch(head[0].source if head else self.source, head)
 
     def as_tuples(self) -> list[Tuple]:
-        return self.tuples[:]
+        return self._tuples[:]
 
     def rows(self) -> list[Sequence[Any]]:
         """The values of each tuple."""
-        return [tup.values for tup in self.tuples]
+        return [tup.values for tup in self._tuples]
 
     def roots(self) -> list[int]:
         """The trees that these tuples belong to, each once."""
-        return roots_of(self.tuples)
+        return roots_of(self._tuples)
+
+    def _by_source(self) -> list[Batch]:
+        """Its tuples as batches of one source each."""
+        found: dict[Source, list[Tuple]] = {}
+        for tup in self._tuples:
+            found.setdefault(tup.source, []).append(tup)
+        return [Batch(source, tuples) for source, tuples in found.items()]
 
 
 def roots_of(anchors: Iterable[Tuple]) -> list[int]:

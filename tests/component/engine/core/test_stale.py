@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ PYX = Path(core.__file__).with_name("compiled.pyx")
 @pytest.mark.parametrize("choice", ["", "compiled"])
 def test_a_stale_one_is_not_run(choice: str, tmp_path: Path) -> None:
     """The real module, beside another source."""
-    from squall_engine.core import compiled  # type: ignore[attr-defined]
+    from squall_engine.core import compiled
 
     program = (
         "import importlib.machinery, importlib.util, sys\n"
@@ -34,7 +35,8 @@ def test_a_stale_one_is_not_run(choice: str, tmp_path: Path) -> None:
     )
     (tmp_path / "compiled.so").write_bytes(Path(compiled.__file__).read_bytes())
     (tmp_path / "compiled.pyx").write_bytes(PYX.read_bytes() + b"# changed\n")
-    (tmp_path / "wire_format.py").write_bytes(PYX.with_name("wire_format.py").read_bytes())
+    shutil.copy(PYX.with_name("wire_format.py"), tmp_path)
+    shutil.copytree(PYX.with_name("cython"), tmp_path / "cython")
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "SQUALL_CORE": choice, "PYTHONPATH": os.pathsep.join(sys.path)},

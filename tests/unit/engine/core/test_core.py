@@ -137,8 +137,8 @@ def test_a_failed_tree_does_not_complete_when_its_tuples_are_acked_later(core):
     trees = one_worker(core)
     pending = core.PendingRoots()
     trees.attach(SPOUT, pending)
-    emitter, edge = emitter_to(core, trees.ledger)
-    spout = core.bind_spout(
+    emitter, edge = emitter_to(core)
+    spout = core.SpoutCalls(
         emitter, trees.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
     )
     spout.emit(["a"], message_id="m")
@@ -156,8 +156,8 @@ def test_a_tree_completes_when_its_last_tuple_is_acked(core):
     trees = one_worker(core)
     pending = core.PendingRoots()
     trees.attach(4, pending)
-    emitter, edge = emitter_to(core, trees.ledger)
-    spout = core.bind_spout(
+    emitter, edge = emitter_to(core)
+    spout = core.SpoutCalls(
         emitter, trees.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
     )
     for i in range(3):
@@ -186,9 +186,9 @@ def done(trees, pending):
 def test_acks_for_another_workers_acker_leave_as_one_section(core):
     here = core.Trees(1, [], bits())
     there = core.Trees(1, [0], bits())
-    emitter, edge = emitter_to(core, here.ledger, local=False)
+    emitter, edge = emitter_to(core, local=False)
     pending = core.PendingRoots()
-    spout = core.bind_spout(
+    spout = core.SpoutCalls(
         emitter, here.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
     )
     spout.emit(["a"], message_id="m")
@@ -356,7 +356,7 @@ def test_a_section_of_a_later_version_is_refused(core):
 # ---- emitting and executing ----
 
 
-def emitter_to(core, ledger, tasks=(9,), local=True, grouping="shuffle"):
+def emitter_to(core, tasks=(9,), local=True, grouping="shuffle"):
     src = core.Source("spout", 4, "default", ["x"])
     output = core.Output(src, direct=False)
     edges = [core.Edge(task, src, local=local) for task in tasks]
@@ -364,15 +364,14 @@ def emitter_to(core, ledger, tasks=(9,), local=True, grouping="shuffle"):
         output.add_consumer(core.RoundRobin(edges, random.Random(1)), edges)
     else:
         output.add_consumer(core.ByFields(edges, [0], stable_hash), edges)
-    output.seal(fast=True)
     emitter = core.Emitter(
-        "spout", 4, {"default": output}, ledger, bits(), on_rejected=lambda error, roots: None
+        "spout", 4, {"default": output}, bits(), on_rejected=lambda error, roots: None
     )
     return emitter, edges[0] if len(edges) == 1 else edges
 
 
 def careful(core, ledger):
-    emitter, _ = emitter_to(core, ledger)
+    emitter, _ = emitter_to(core)
     return core.CarefulCalls(
         emitter, ledger, TaskCounts(), default_anchors=lambda: (), on_error=print
     )
@@ -387,7 +386,7 @@ def careful(core, ledger):
 )  # fmt: skip
 def test_a_fields_grouping_is_the_stable_hash(core, value):
     tasks = tuple(range(100, 197))
-    emitter, edges = emitter_to(core, one_worker(core).ledger, tasks, grouping="fields")
+    emitter, edges = emitter_to(core, tasks, grouping="fields")
     calls = core.CarefulCalls(
         emitter, one_worker(core).ledger, TaskCounts(), default_anchors=lambda: (), on_error=print
     )
@@ -401,21 +400,21 @@ def test_a_fields_grouping_is_the_stable_hash(core, value):
 @given(st.text())
 def test_strings_are_hashed_alike(core, text):
     tasks = tuple(range(100, 197))
-    emitter, _ = emitter_to(core, one_worker(core).ledger, tasks, grouping="fields")
+    emitter, _ = emitter_to(core, tasks, grouping="fields")
     bolt = bolt_calls(core, emitter, one_worker(core), lambda tup: None)
     assert bolt.emit([text]) == (tasks[stable_hash(text) % len(tasks)],)
 
 
 @both
 def test_a_value_without_a_stable_hash_is_refused(core):
-    emitter, _ = emitter_to(core, one_worker(core).ledger, (9, 10), grouping="fields")
+    emitter, _ = emitter_to(core, (9, 10), grouping="fields")
     bolt = bolt_calls(core, emitter, one_worker(core), lambda tup: None)
     with pytest.raises(NoStableHashError):
         bolt.emit([object()])
 
 
 def bolt_calls(core, emitter, trees, execute, auto_ack=True, errors=None):
-    return core.bind_sync_bolt(
+    return core.BoltCalls(
         emitter,
         trees.ledger,
         TaskCounts(),
@@ -430,7 +429,7 @@ def bolt_calls(core, emitter, trees, execute, auto_ack=True, errors=None):
 @both
 def test_a_batch_is_executed_in_portions_and_kept_tuples_stay_as_they_are(core):
     trees = one_worker(core)
-    emitter, _ = emitter_to(core, trees.ledger)
+    emitter, _ = emitter_to(core)
     kept = []
     calls = bolt_calls(core, emitter, trees, kept.append)
     batch = batch_of(core, source(core), [[i] for i in range(5)])
@@ -446,7 +445,7 @@ def test_a_batch_is_executed_in_portions_and_kept_tuples_stay_as_they_are(core):
 @pytest.mark.parametrize("keeps", [True, False])
 def test_small_batches_are_executed_in_one_go(core, keeps):
     trees = one_worker(core)
-    emitter, edge = emitter_to(core, trees.ledger)
+    emitter, edge = emitter_to(core)
     kept, seen, errors = [], [], []
 
     def execute(tup):
@@ -493,7 +492,7 @@ def test_a_batch_of_several_sources_is_split_correctly(core):
     # A tuple object that is used again, or was kept, has its own source.
     for keeps in (False, True):
         trees = one_worker(core)
-        emitter, _ = emitter_to(core, trees.ledger)
+        emitter, _ = emitter_to(core)
         kept, found = [], []
 
         def execute(tup, keeps=keeps, kept=kept, found=found):
@@ -511,7 +510,7 @@ def test_a_batch_of_several_sources_is_split_correctly(core):
 @both
 def test_an_outbox_lists_the_edges_that_have_tuples(core):
     trees = one_worker(core)
-    emitter, edges = emitter_to(core, trees.ledger, tasks=(7, 8, 9), grouping="fields")
+    emitter, edges = emitter_to(core, tasks=(7, 8, 9), grouping="fields")
     calls = bolt_calls(core, emitter, trees, lambda tup: calls.emit([tup[0]]))
     before = batch_of(core, source(core), [[0]])
     calls.run(before, 1)  # what there is already counts
@@ -541,7 +540,7 @@ def test_an_outbox_lists_the_edges_that_have_tuples(core):
 @both
 def test_an_error_fails_only_its_tuple(core):
     trees = one_worker(core)
-    emitter, edge = emitter_to(core, trees.ledger)
+    emitter, edge = emitter_to(core)
     errors = []
 
     def execute(tup):
@@ -558,7 +557,7 @@ def test_an_error_fails_only_its_tuple(core):
 @both
 def test_a_settled_tuple_cannot_be_used(core):
     trees = one_worker(core)
-    emitter, _ = emitter_to(core, trees.ledger)
+    emitter, _ = emitter_to(core)
     kept = []
     calls = bolt_calls(core, emitter, trees, kept.append, auto_ack=False)
     calls.run(batch_of(core, source(core), [["a"], ["b"]]), 2)
@@ -601,7 +600,7 @@ def test_the_chosen_core_is_one_of_the_two():
 
 
 def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True):
-    emitter, edge = emitter_to(core, trees.ledger)
+    emitter, edge = emitter_to(core)
     counts = TaskCounts()
     calls = core.ColumnCalls(
         emitter,
@@ -618,8 +617,8 @@ def column_calls(core, trees, execute, errors=None, fields=("x",), auto_ack=True
 
 def emitted_batch(core, trees, pending, rows):
     """Tuples that a spout emitted, each with a message id."""
-    emitter, edge = emitter_to(core, trees.ledger)
-    spout = core.bind_spout(
+    emitter, edge = emitter_to(core)
+    spout = core.SpoutCalls(
         emitter, trees.ledger, pending, core.TurnState(1.0), acker=0, on_error=print
     )
     spout.emit_columns([rows], message_ids=rows)

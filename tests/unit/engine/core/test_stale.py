@@ -17,15 +17,21 @@ def module(folder: Path, **attributes: object) -> SimpleNamespace:
 
 def test_it_is_known_by_the_hash_of_its_source(tmp_path: Path) -> None:
     source = tmp_path / "compiled.pyx"
+    part = tmp_path / "cython" / "part.pxi"
+    part.parent.mkdir()
+    part.write_text("z = 1\n")
     format_ = tmp_path / "wire_format.py"
     source.write_text("x = 1\n")
     format_.write_text("y = 1\n")
     made_of = hatch_build.source_hash(source)
-    assert made_of == hashlib.blake2b(b"x = 1\ny = 1\n", digest_size=16).hexdigest()
+    assert made_of == hashlib.blake2b(b"x = 1\nz = 1\ny = 1\n", digest_size=16).hexdigest()
     assert not core.is_stale(module(tmp_path, SOURCE_HASH=made_of))
     source.write_text("x = 2\n")
     assert core.is_stale(module(tmp_path, SOURCE_HASH=made_of))
     source.write_text("x = 1\n")
+    part.write_text("z = 2\n")
+    assert core.is_stale(module(tmp_path, SOURCE_HASH=made_of)), "of another part"
+    part.write_text("z = 1\n")
     format_.write_text("y = 2\n")
     assert core.is_stale(module(tmp_path, SOURCE_HASH=made_of)), "of another format"
     assert core.is_stale(module(tmp_path)), "made before there was a hash"

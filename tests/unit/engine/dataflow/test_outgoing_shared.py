@@ -11,7 +11,6 @@ from tests.support import pressure_components as p
 from tests.support.engine_cluster import EngineCluster
 
 from squall import Bolt, TopologyBuilder
-from squall_engine.core import SHARES_EDGES
 
 COUNT, RELAYS = 200, 5
 SMALL = {"topology.worker.buffer.bytes": 65_536, "topology.executor.receive.buffer.size": 256}
@@ -151,7 +150,7 @@ def test_emits_of_several_tasks_go_in_one_batch():
     with EngineCluster(builder.build(), 1, {"topology.acker.executors": 1}) as cluster:
         flow = cluster.engines[0]._flow
         groups = {id(flow._group_of[task]) for task in flow.bolts if task.component == "relay"}
-        assert len(groups) == (1 if SHARES_EDGES else RELAYS)
+        assert len(groups) == 1
         cluster.run_until(through)
         assert sorted(row[2][0] for row in c.LOG["collected"]) == list(range(COUNT))
 

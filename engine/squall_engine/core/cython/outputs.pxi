@@ -1,0 +1,262 @@
+# The way out of a task: which tasks a tuple goes to, and the edges where it waits for the end of the
+# turn. The tasks of a component share their edges.
+
+cdef Batch NO_BATCH = Batch.__new__(Batch)  # always empty
+
+
+@cython.final
+cdef class Edge:
+    """From one stream of some tasks to one receiving task."""
+
+    cdef readonly object task
+    cdef readonly tuple ids
+    cdef readonly Source source  # of one of its tasks
+    cdef Batch batch  # NO_BATCH, which has no room, until `make_room` for the first tuple
+    cdef Py_ssize_t room
+    cdef readonly bint local
+    cdef list touched  # of the outbox
+    cdef object item  # likewise
+
+    def __init__(self, task, Source source, *, local):
+        """`source` is that of one of the tasks; `local`: the receiving task is in this worker."""
+        self.task = task
+        self.local = local
+        self.ids = (task,)
+        self.source = source
+        self.room = 16
+        self.batch = NO_BATCH
+
+    cdef int make_room(self, Source source) except -1:
+        cdef Py_ssize_t n = PyList_GET_SIZE(self.batch.values)
+        if n == 0:
+            self.batch = new_batch(source, self.room)
+            if self.touched is not None:
+                self.touched.append(self)
+        else:
+            self.batch.grow(2 * n + 16)
+        return 0
+
+    cdef inline int add(self, object values, uint64_t id_, uint64_t root, Source source) except -1:
+        if PyList_GET_SIZE(self.batch.values) >= self.batch.room:
+            self.make_room(source)
+        return self.batch.add(values, id_, root, source)
+
+    cdef int push(self, object values, uint64_t id_, uint64_t root, dict anchors, Source source) except -1:
+        if PyList_GET_SIZE(self.batch.values) >= self.batch.room:
+            self.make_room(source)
+        return self.batch.push(values, id_, root, anchors, source)
+
+    def __len__(self):
+        return PyList_GET_SIZE(self.batch.values)
+
+    cpdef Batch take(self):
+        """Remove and return what waits here."""
+        cdef Batch batch = self.batch
+        cdef Py_ssize_t n = PyList_GET_SIZE(batch.values)
+        if n == 0:
+            return new_batch(self.source, 1)
+        # As much room as this one needed: the next turn will be like this one.
+        self.room = min(max(n, 4), 4096)
+        self.batch = NO_BATCH
+        return batch
+
+    def drop_oldest(self, keep):
+        """Keep the `keep` newest only."""
+        cdef Py_ssize_t n = PyList_GET_SIZE(self.batch.values)
+        if keep <= 0:
+            self.take()
+        elif n > keep:
+            self.batch.take(n - keep)
+            self.batch = self.batch.take(keep)
+
+
+@cython.final
+cdef class Outbox:
+    """The edges of a task, or of the tasks that share theirs, each with what the caller knows it
+    by: which of them have something."""
+
+    cdef list touched  # edges that were empty when a tuple came; some may have been taken since
+
+    def __init__(self, items):
+        cdef Edge edge
+        self.touched = []
+        for edge, item in items:
+            edge.touched = self.touched
+            edge.item = item
+            if len(edge):
+                self.touched.append(edge)
+
+    @property
+    def is_empty(self):
+        """Whether no edge has anything."""
+        cdef Edge edge
+        for edge in self.touched:
+            if PyList_GET_SIZE(edge.batch.values):
+                return False
+        return True
+
+    def take(self):
+        """Those that have something, to be emptied by the caller: the next call may leave out
+        what was named here and is not empty since (and may name one twice)."""
+        cdef list touched = self.touched, items
+        if not PyList_GET_SIZE(touched):
+            return touched[:]
+        items = [(<Edge>edge).item for edge in touched if PyList_GET_SIZE((<Edge>edge).batch.values)]
+        touched.clear()
+        return items
+
+
+cdef class Picker:
+    """A grouper that always picks one edge."""
+
+    cdef Edge pick(self, object values):
+        raise NotImplementedError
+
+    def choose(self, values):
+        return (self.pick(values),)
+
+
+@cython.final
+cdef class RoundRobin(Picker):
+    """shuffle, local-or-shuffle and none: every target in turn, in an order of its own for each
+    source task, so that sources do not all hit the same task at once."""
+
+    cdef list edges
+    cdef Py_ssize_t next
+    cdef Py_ssize_t count
+
+    def __init__(self, edges, rng):
+        self.edges = rng.sample(list(edges), len(edges))
+        self.count = len(self.edges)
+        self.next = 0
+
+    def set_ring(self, edges):
+        """Take these in turn from now on."""
+        self.edges = [(<Edge?>edge) for edge in edges]
+        self.count = len(self.edges)
+        self.next = 0
+
+    cdef Edge pick(self, object values):
+        cdef Py_ssize_t i = self.next
+        self.next = i + 1 if i + 1 < self.count else 0
+        return <Edge>PyList_GET_ITEM(self.edges, i)
+
+
+cdef RoundRobin only(list edges):
+    """Of one edge: there is no order to draw."""
+    cdef RoundRobin ring = RoundRobin.__new__(RoundRobin)
+    ring.set_ring(edges)
+    return ring
+
+
+@cython.final
+cdef class ByFields(Picker):
+    """fields: the stable hash of some values chooses the task."""
+
+    cdef list edges
+    cdef Py_ssize_t count
+    cdef readonly tuple indexes
+    cdef Py_ssize_t index
+    cdef object hash_
+
+    def __init__(self, edges, indexes, hash_):
+        """`hash_` is of the value at the only index, or of the tuple of the values at several."""
+        self.edges = list(edges)
+        self.count = len(self.edges)
+        self.indexes = tuple(indexes)
+        self.index = self.indexes[0] if len(self.indexes) == 1 else -1
+        self.hash_ = hash_
+
+    cdef Edge pick(self, object values):
+        cdef uint32_t number = 0
+        cdef object key
+        if self.index < 0:
+            key = tuple([values[i] for i in self.indexes])
+            return self.edges[self.hash_(key) % self.count]
+        if PyTuple_CheckExact(values):
+            key = <object>PyTuple_GET_ITEM(values, self.index)
+        elif PyList_CheckExact(values):
+            key = <object>PyList_GET_ITEM(values, self.index)
+        else:
+            key = values[self.index]
+        if self.count == 1 and PyUnicode_CheckExact(key):
+            return <Edge>PyList_GET_ITEM(self.edges, 0)
+        if fast_hash(key, &number):
+            return <Edge>PyList_GET_ITEM(self.edges, number % <uint32_t>self.count)
+        return self.edges[self.hash_(key) % self.count]
+
+
+@cython.final
+cdef class Fixed:
+    """all (every target) and global (the one with the lowest id)."""
+
+    cdef tuple edges
+
+    def __init__(self, edges):
+        self.edges = tuple(edges)
+
+    def choose(self, values):
+        return self.edges
+
+
+@cython.final
+cdef class Output:
+    """One stream of one task."""
+
+    cdef readonly Source source
+    cdef readonly Py_ssize_t arity
+    cdef readonly bint direct
+    cdef readonly list edges
+    cdef list groupers
+    cdef readonly dict direct_edges
+    cdef uint64_t emitted
+    cdef int64_t beyond  # what was transferred beyond one edge for each tuple emitted
+    # The only grouper, when it picks one edge and no inspector looks; None: there is no fast path.
+    cdef Picker one
+
+    def __init__(self, Source source, *, direct):
+        self.source = source
+        self.arity = len(source.fields)
+        self.direct = direct
+        self.edges = []
+        self.groupers = []
+        self.direct_edges = {}
+        self.emitted = 0
+        self.beyond = 0
+
+    def add_consumer(self, grouper, edges):
+        """`grouper` None: a direct grouping. Before an `Emitter` is made of the output."""
+        self.edges.extend(edges)
+        if grouper is None:
+            self.direct_edges.update((edge.task, edge) for edge in edges)
+        else:
+            self.groupers.append(grouper)
+
+    cdef int set_fast_path(self) except -1:
+        """All consumers are there."""
+        if self.direct or len(self.groupers) != 1:
+            return 0
+        grouper = self.groupers[0]
+        if isinstance(grouper, Picker):
+            self.one = grouper
+        elif isinstance(grouper, Fixed) and len(self.edges) == 1:
+            self.one = only(self.edges)
+        return 0
+
+    cdef tuple route(self, object values):
+        """The edges that a tuple takes, by every consumer's grouping."""
+        cdef list groupers = self.groupers
+        if len(groupers) == 1:
+            return groupers[0].choose(values)
+        chosen = ()
+        for grouper in groupers:
+            chosen += grouper.choose(values)
+        return chosen
+
+    def emitted_total(self):
+        """The number of tuples that were emitted."""
+        return self.emitted
+
+    def transferred_total(self):
+        """The same, counted once for each edge that a tuple took."""
+        return <int64_t>self.emitted + self.beyond
