@@ -20,7 +20,7 @@ setup: $(STAMP) ## Install the project's requirements into .venv (other targets 
 
 # A changed core is recompiled.
 SOURCES := pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx \
-  engine/squall_engine/core/wire_format.py
+  $(wildcard engine/squall_engine/core/cython/*.pxi) engine/squall_engine/core/wire_format.py
 
 define NEW_VENV
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -121,7 +121,8 @@ chaos: $(STAMP) ## Kill, stop and cut off everything: SECONDS=600 SEED=7 (some t
 
 soak: $(STAMP) ## Run simulation, property and chaos tests for hours, with far more random input
 	$(BIN)/python -m tests.simulation --seeds 5000 --from 100000
-	SQUALL_SOAK=1 SQUALL_CORE=pure $(BIN)/python -m pytest -q -n 2 tests/simulation
+	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 tests/simulation
+	$(BIN)/python -m tests.native --secs 3600
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 --timeout 7200 tests/property
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q tests/integration/test_topology_life.py \
 	  tests/integration/test_dependencies.py

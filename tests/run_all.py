@@ -96,15 +96,13 @@ STAGES = (
         ),
         55,
     ),
+    # The compiled core with sanitizers, and what it reads off the wire fuzzed.
+    Stage("native", ((sys.executable, "-m", "tests.native"),), 120),
     Stage(
         "simulation",
         (
             (sys.executable, "-m", "tests.simulation", "--commit", "--seeds", "60"),
-            (
-                "env",
-                "SQUALL_CORE=pure",
-                *_pytest("-q", "-n", "2", "tests/simulation", again=False),
-            ),
+            _pytest("-q", "-n", "2", "tests/simulation", again=False),
         ),
         260,
     ),

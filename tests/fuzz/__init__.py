@@ -1,0 +1,1 @@
+"""Fuzzing of the bytes that other workers send: both cores must refuse or read them alike."""

@@ -1,0 +1,83 @@
+"""`python -m tests.native [--secs N]`: builds the core with warnings as errors and with the address
+and undefined-behaviour sanitizers, runs the core's tests and the model of trees with it, and fuzzes
+it for that long.
+
+Users' builds have neither the warnings nor the sanitizers. The build is kept in build/bench/cores
+until the source changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import variants
+
+ROOT = Path(__file__).resolve().parents[2]
+_SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+_FLAGS = (
+    *("-O0", "-g1", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer"),
+    *(*_SANITIZE, "-fsanitize-coverage=trace-pc"),
+)
+_TESTS = (
+    "-k",
+    "not pure",
+    "tests/unit/engine/core",
+    "tests/property/engine/acking/test_tree_model.py",
+)
+_FUZZ = "import runpy, tests.native.core_at; runpy.run_module('tests.fuzz', run_name='__main__')"
+
+
+def _library(name: str) -> str | None:
+    """The path of a library of the C compiler's."""
+    try:
+        asked = subprocess.run(
+            ("gcc", f"-print-file-name={name}"), capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    path = asked.stdout.strip()
+    return path if os.path.isabs(path) else None
+
+
+def _run(core: Path, libraries: list[str], *arguments: str) -> int:
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": " ".join(libraries),
+        # The interpreter itself leaks at its end, and its own allocator would hide our errors.
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",
+        "SQUALL_CORE": "compiled",
+        "SQUALL_TEST_CORE": str(core),
+    }
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.native", description=__doc__)
+    parser.add_argument("--secs", default="5", help="how long to fuzz")
+    arguments = parser.parse_args()
+    libraries = [path for name in ("libasan.so", "libubsan.so") if (path := _library(name))]
+    if len(libraries) < 2:
+        print("no C compiler with sanitizers is here (apt-get install gcc libc6-dev)")
+        return 1 if os.environ.get("CI") else 0
+    core = variants.compiled(
+        variants.sources(),
+        "with sanitizers",
+        _FLAGS,
+        _SANITIZE,
+        [ROOT / "tests" / "fuzz" / "coverage.c"],
+    )
+    plugin = ("-p", "tests.native.core_at", "-p", "no:cacheprovider")
+    failed = _run(core, libraries, "-m", "pytest", "-q", "-x", *plugin, *_TESTS)
+    failed |= _run(core, libraries, "-c", _FUZZ, "--secs", arguments.secs)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
