@@ -30,6 +30,7 @@ MODULES = {
     "pyyaml": {"yaml"},
     "pyzmq": {"zmq"},
     "confluent-kafka": {"confluent_kafka"},
+    "nats-py": {"nats"},
     "kubernetes-validate": {"kubernetes_validate"},
 }
 # What is run, or used by a tool that is, and where that can be read.
@@ -56,8 +57,12 @@ def listed(name: str) -> dict[str, Requirement]:
 
 
 # The extras of users; the others are for those who work on Squall.
-FOR_USERS = ("", "history", "spark", "files", "kafka", "postgresql", "redis")
-LISTS = {name: listed(name) for name in ("", *PROJECT["project"]["optional-dependencies"])}
+FOR_USERS = ("", "history", "spark", "kafka", "nats", "postgresql", "redis")
+LISTS = {
+    name: requirements
+    for name in ("", *PROJECT["project"]["optional-dependencies"])
+    if (requirements := listed(name))  # some only gather others
+}
 BUILD = {one.name: one for one in map(Requirement, PROJECT["build-system"]["requires"])}
 
 
