@@ -194,8 +194,14 @@ class Sink(Bolt):
     async def _write_batches(self) -> None:
         while True:
             batch = await self._next_batch()
-            if batch:
+            if not batch:
+                continue
+            try:
                 await self._write(batch)
+            except Exception as error:  # of the subclass' own code: the next batch may do better
+                self.report_error(error)
+                for tup in batch:
+                    self._settle(tup, self.fail)
 
     async def _next_batch(self) -> list[Tuple]:
         while not self._waiting:

@@ -105,6 +105,22 @@ def test_a_system_may_name_the_records_that_it_refuses() -> None:
     assert store.batches == []
 
 
+def test_an_error_in_the_sink_itself_fails_its_batch_and_does_not_end_it() -> None:
+    class Broken(Store):
+        def is_outage(self, error: BaseException) -> bool:
+            raise RuntimeError("a bug")
+
+    store = Broken(ConnectionError("gone"), batch_secs=0.1)
+    with BoltTest(store, {"in": ["n"]}) as test:
+        first = test.execute([1])
+        test.run_for(1)
+        assert first.failed
+        second = test.execute([2])
+        test.run_for(1)
+        assert second.acked
+    assert store.batches == [[2]]
+
+
 def test_ticks_are_no_records() -> None:
     store = Store(batch_secs=0.1)
     conf = {"topology.tick.tuple.freq.secs": 1}
