@@ -31,6 +31,7 @@ MODULES = {
     "pyzmq": {"zmq"},
     "confluent-kafka": {"confluent_kafka"},
     "nats-py": {"nats"},
+    "sqlalchemy": {"sqlalchemy"},
     "kubernetes-validate": {"kubernetes_validate"},
 }
 # What is run, or used by a tool that is, and where that can be read.
@@ -57,7 +58,7 @@ def listed(name: str) -> dict[str, Requirement]:
 
 
 # The extras of users; the others are for those who work on Squall.
-FOR_USERS = ("", "history", "spark", "kafka", "nats", "postgresql", "redis")
+FOR_USERS = ("", "history", "spark", "kafka", "nats", "postgresql", "redis", "sql")
 LISTS = {
     name: requirements
     for name in ("", *PROJECT["project"]["optional-dependencies"])
