@@ -127,6 +127,7 @@ soak: $(STAMP) ## Run simulation, property and chaos tests for hours, with far m
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -q tests/integration/test_topology_life.py \
 	  tests/integration/test_dependencies.py
 	SQUALL_SOAK=1 $(BIN)/python -m pytest -s -v --timeout 1800 tests/chaos
+	SQUALL_SOAK=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/connectors
 
 format: $(DEV_STAMP) ## Format the code
 	$(BIN)/ruff format .
