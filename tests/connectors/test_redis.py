@@ -140,6 +140,20 @@ class TestRedisStreamSink(_Key, SinkContract):
     def stored(self) -> list[str]:
         return [entry[b"value"].decode() for _, entry in self.client.xrange(self.key)]
 
+    def test_a_server_that_hangs_is_left_and_tried_again(self) -> None:
+        with self.running(write_timeout_secs=1.0) as (feeder, acked, run):
+            self._feed(feeder, ["1"])
+            wait_until("the first ack", lambda: acked.acked)
+            self.server.stop()
+            try:
+                self._feed(feeder, ["2"])
+                wait_until("the report", lambda: run.errors)
+                assert acked.acked == ["1"]
+            finally:
+                self.server.resume()
+            wait_until("the second ack", lambda: acked.acked == ["1", "2"])
+        assert set(self.stored()) == {"1", "2"}
+
 
 class TestRedisListSink(TestRedisStreamSink):
     command = "list"
