@@ -112,6 +112,8 @@ STAGES = (
         (_pytest("-q", *_BY_FILE, "-n", "4", "--durations=10", "tests/integration"),),
         500,
     ),
+    # Real Chromium: it takes more than a core by itself.
+    Stage("browser", (_pytest("-q", "-n", "2", "--durations=10", "tests/browser"),), 180),
     # The installation is one long file: what waits for pip and clusters runs beside it.
     Stage(
         "outside",

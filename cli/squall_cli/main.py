@@ -40,7 +40,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Files": ("blobstore",),
     "Cluster on this machine": ("dev", "dev-zookeeper"),
-    "Daemons": ("nimbus", "supervisor", "drpc", "kill_workers"),
+    "Daemons": ("nimbus", "supervisor", "drpc", "ui", "logviewer", "kill_workers"),
     "Information": ("localconfvalue", "remoteconfvalue", "version"),
 }
 

@@ -36,6 +36,8 @@ PORTS = {
     "nimbus": ("nimbus.thrift.port", 6627),
     "supervisor": ("supervisor.thrift.port", 6628),
     "drpc": ("drpc.port", 3772),
+    "ui": ("ui.port", 8080),
+    "logviewer": ("logviewer.port", 8000),
 }
 HOSTNAME = "storm.local.hostname"
 _PAUSE_SECS = 1.0

@@ -36,12 +36,16 @@ class Sparse:
         self.jar = folder.parent / f"{folder.name}.jar"
         self._nimbus = ":".join(nimbus(cluster))
 
-    def __call__(self, *arguments: str, cwd: Path | None = None) -> str:
+    def __call__(self, *arguments: str, cwd: Path | None = None, path: str | None = None) -> str:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         done = subprocess.run(
             [self.env / "bin" / "sparse", *arguments],
             cwd=cwd or self.folder,
-            env={**kept, "PATH": f"{self.env / 'bin'}{os.pathsep}{kept['PATH']}", "LEIN_ROOT": "1"},
+            env={
+                **kept,
+                "PATH": f"{self.env / 'bin'}{os.pathsep}{path or kept['PATH']}",
+                "LEIN_ROOT": "1",
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -64,7 +68,7 @@ class Sparse:
                 part = ""
         return {re.sub(r"-\d+-\d+$", "", topology_id) for topology_id in ids}
 
-    def configure(self, **more: str) -> None:
+    def configure(self, **more: Any) -> None:
         """What its documentation says: where Nimbus is, and which virtualenv the workers have."""
         path = self.folder / "config.json"
         known = json.loads(path.read_text()) if path.exists() else {}
@@ -151,11 +155,36 @@ def test_the_project_that_its_quickstart_makes(cluster: DevCluster, tmp_path: Pa
     try:
         wait_for("words", lambda: "counted [" in worker_logs(cluster, "wordcount"), 40, 0.5)
         assert "wordcount" in sparse.listed()
+        check_rest(cluster, sparse, tmp_path)
         sparse("kill", "-n", "wordcount", "--wait", "1")
         wait_killed(cluster, "wordcount")
     finally:
         if "wordcount" in cluster.topologies():
             kill_and_wait(cluster, "wordcount")
+
+
+def check_rest(cluster: DevCluster, sparse: Sparse, folder: Path) -> None:
+    """Its commands that ask the UI's REST API. They take the version of Storm from Leiningen."""
+    lein = folder / "bin" / "lein"
+    lein.parent.mkdir()
+    lein.write_text("#!/bin/sh\necho '[org.apache.storm/storm-core \"2.8.2\"]'\n")
+    lein.chmod(0o755)
+    sparse.configure(**{"ui.port": cluster.state()["ui"]["port"]})
+    path = f"{lein.parent}{os.pathsep}{os.environ['PATH']}"
+    stats = sparse("stats", path=path)
+    assert "Cluster summary" in stats
+    assert "wordcount" in stats
+    for component in ("word_spout", "count_bolt"):
+        found = sparse("stats", "-n", "wordcount", "-c", component, path=path)
+        assert component in found
+        assert "Executors" in found or "Input stats" in found
+    assert "Bolt (All time)" in sparse("stats", "-n", "wordcount", path=path)
+    # (Its tables break long words where they like.)
+    uptime, slots = sparse("worker_uptime", path=path), sparse("slot_usage", path=path)
+    assert "Worker Stats" in uptime
+    assert "Slot (and Executor) Counts" in slots
+    assert uptime.count("|") > 10
+    assert re.search(r"\d+ \(\d+\)", slots)
 
 
 def worker_logs(cluster: DevCluster, name: str) -> str:

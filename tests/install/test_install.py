@@ -30,12 +30,16 @@ pytestmark = [pytest.mark.install, pytest.mark.timeout(400)]
 
 PACKAGES = (
     "squall", "squall_cli", "squall_common", "squall_drpc", "squall_engine", "squall_nimbus",
-    "squall_spark", "squall_supervisor", "squall_thrift", "squall_worker",
+    "squall_spark", "squall_supervisor", "squall_thrift", "squall_ui",
+    "squall_worker",
 )  # fmt: skip
 DATA_FILES = {
     "squall_common/config/defaults.yaml",
     "squall_drpc/batches.thrift",
     "squall_thrift/storm.thrift",
+    "squall_ui/static/app.css",
+    "squall_ui/static/app.js",
+    "squall_ui/static/pages/topology.js",
     *(f"{package}/py.typed" for package in PACKAGES),
 }
 # Long enough for what pip has to fetch when its cache is empty.

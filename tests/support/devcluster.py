@@ -76,6 +76,7 @@ def environment() -> dict[str, str]:
         "worker",
         "drpc",
         "connectors",
+        "ui",
         "pipeline",
         "cli",
     )

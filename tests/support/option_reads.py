@@ -11,13 +11,13 @@ from squall_common.config.options import OPTIONS
 ROOT = Path(__file__).parents[2]
 CODE = (
     "api", "cli", "common", "connectors", "drpc", "engine", "nimbus", "pipeline", "supervisor",
-    "thrift", "worker",
+    "thrift", "ui", "worker",
 )  # fmt: skip
 # Reads and merges configurations, and so names keys.
 CONFIG = ROOT / "common" / "squall_common" / "config"
 
 # Thrift's structs have such a field as well.
-_ALSO_THRIFTS = {"storm_id"}
+_ALSO_THRIFTS = {"storm_id", "topology_version"}
 _KEY_OF = {option.field: option.key for option in OPTIONS.values()}
 
 

@@ -64,14 +64,24 @@ def petrel_python() -> Path:
 
 def node_storm_path() -> str:
     """A NODE_PATH that has node-storm."""
-    package = "node-storm@0.0.1"
+    return str(_npm("node-storm", "0.0.1"))
+
+
+def axe_script() -> str:
+    """The source of axe-core, which finds what keeps people with disabilities off a page."""
+    return (_npm("axe-core", "4.10.3") / "axe-core" / "axe.min.js").read_text()
+
+
+def _npm(name: str, version: str) -> Path:
+    """A node_modules with a package of npm."""
+    package = f"{name}@{version}"
 
     def install(folder: Path) -> None:
         options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder))
         _run(npm, "install", *options, package)
 
     npm = command("npm")
-    return str(_installed("node-storm", (package,), install) / "node_modules")
+    return _installed(name, (package,), install) / "node_modules"
 
 
 def _python(name: str, packages: Sequence[str], alone: Sequence[str] = ()) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
 @click.option(
     "--free-ports",
     is_flag=True,
-    help="Use free ports instead of 2181, 6627, 3772 to 3774 and 6700 on.",
+    help="Use free ports instead of 2181, 6627, 3772 to 3774, 8000, 8080 and 6700 on.",
 )
+@click.option("--open", "opens", is_flag=True, help="Open the web UI in a browser.")
 @json_option
 @settings_options
 def command(
@@ -54,14 +56,15 @@ def command(
     supervisors: int,
     slots: int,
     free_ports: bool,
+    opens: bool,
     as_json: bool,
 ) -> int:
     """Run a whole cluster on this machine until Ctrl-C.
 
-    It consists of ZooKeeper, Nimbus, supervisors and a DRPC server, all on 127.0.0.1. A daemon that
-    dies is restarted. Ctrl-C (or SIGTERM) stops everything, including workers; the data folder is
-    kept, and the next 'storm dev' with it continues from there. With --json, one line of JSON on
-    stdout gives all addresses, once everything answers.
+    It consists of ZooKeeper, Nimbus, supervisors, a DRPC server, the web UI and a logviewer, all on
+    127.0.0.1. A daemon that dies is restarted. Ctrl-C (or SIGTERM) stops everything, including
+    workers; the data folder is kept, and the next 'storm dev' with it continues from there. With
+    --json, one line of JSON on stdout gives all addresses, once everything answers.
     """
     import asyncio
 
@@ -80,10 +83,10 @@ def command(
         overrides=settings.parsed_overrides(),
     )
     check_ports(plan, port_is_free)
-    return asyncio.run(_run(plan, as_json=as_json))
+    return asyncio.run(_run(plan, as_json=as_json, opens=opens))
 
 
-async def _run(plan: DevPlan, *, as_json: bool) -> int:
+async def _run(plan: DevPlan, *, as_json: bool, opens: bool) -> int:
     import asyncio
     import signal
 
@@ -92,12 +95,14 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
 
     async def live() -> None:
         if not as_json:
-            say("Starting ZooKeeper, Nimbus, the supervisors and DRPC ...")
+            say("Starting ZooKeeper, Nimbus, the supervisors, DRPC and the UI ...")
         async with DevCluster(plan, say) as cluster:
             if as_json:
                 print_if_possible(json.dumps(cluster.state()), sys.stdout)
             else:
                 _report(plan, cluster.state())
+            if opens:
+                await asyncio.to_thread(_open, cluster.state(), say)
             await cluster.wait_removed()
         raise SquallError(f"the data folder {plan.data_dir} was removed: the cluster has ended")
 
@@ -126,6 +131,17 @@ async def _run(plan: DevPlan, *, as_json: bool) -> int:
         for stream in (sys.stdout, sys.stderr):
             drop_unwritten(stream)
     return 0
+
+
+def _open(state: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Show the UI in a browser, if there is one."""
+    import webbrowser
+
+    from squall_cli.dev.report import ui_address
+
+    address = ui_address(state)
+    if not webbrowser.open(address):
+        say(f"No browser could be started: open {address} in one.")
 
 
 def _report(plan: DevPlan, state: dict[str, Any]) -> None:

@@ -56,6 +56,8 @@ class DevCluster:
         self._zookeeper: KeptProcess | None = None
         self._nimbus: KeptProcess | None = None
         self._drpc: KeptProcess | None = None
+        self._ui: KeptProcess | None = None
+        self._logviewer: KeptProcess | None = None
         self._supervisors: dict[str, KeptProcess] = {}
         self._supervisor_ids: dict[int, tuple[str, int | None]] = {}  # number -> (id, port)
 
@@ -80,8 +82,7 @@ class DevCluster:
         await self._stop()
 
     def state(self) -> dict[str, Any]:
-        """What `storm dev --json` prints. A pid is null while its daemon is being restarted;
-        parts that do not exist yet are null."""
+        """What `storm dev --json` prints. A pid is null while its daemon is being restarted."""
         plan = self.plan
         return {
             "nimbus": {"host": LOOPBACK, "port": plan.nimbus_port, "pid": _pid(self._nimbus)},
@@ -91,8 +92,12 @@ class DevCluster:
                 "pid": _pid(self._zookeeper),
             },
             "supervisors": [self._supervisor_state(supervisor) for supervisor in plan.supervisors],
-            "ui": None,
-            "logviewer": None,
+            "ui": {"host": LOOPBACK, "port": plan.web.ui, "pid": _pid(self._ui)},
+            "logviewer": {
+                "host": LOOPBACK,
+                "port": plan.web.logviewer,
+                "pid": _pid(self._logviewer),
+            },
             "drpc": {"host": LOOPBACK, **asdict(plan.drpc), "pid": _pid(self._drpc)},
             "pid": os.getpid(),
             "data_dir": str(plan.data_dir),
@@ -203,7 +208,13 @@ class DevCluster:
             )
         self._supervisor_ids = await registered_supervisors(plan)
         self._drpc = self._keep_daemon("drpc", "squall_drpc", plan.drpc_conf())
+        self._logviewer = self._keep_daemon(
+            "logviewer", "squall_ui.logviewer", plan.logviewer_conf()
+        )
+        self._ui = self._keep_daemon("ui", "squall_ui", plan.ui_conf())
         await wait_listening(plan.drpc.http_port)  # the last that it opens
+        await wait_listening(plan.web.logviewer)
+        await wait_listening(plan.web.ui)
         await wait_nimbus(plan.nimbus_port, {sid for sid, _ in self._supervisor_ids.values()})
 
     async def _bounded(self, bring_up: Coroutine[Any, Any, None]) -> None:
@@ -251,7 +262,7 @@ class DevCluster:
         """Stop everything. A part that fails to stop is reported, and the others still stop."""
         await self._try_all([s.stop(_STOP_GRACE_SECS) for s in self._supervisors.values()])
         await self._try_all([self._kill_workers(name) for name in self._supervisors])
-        for daemon in (self._drpc, self._nimbus, self._zookeeper):
+        for daemon in (self._ui, self._logviewer, self._drpc, self._nimbus, self._zookeeper):
             if daemon is not None:
                 await self._try_all([daemon.stop(_STOP_GRACE_SECS)])
         await asyncio.to_thread(guardian.end_workers_left, self.plan.data_dir)

@@ -18,6 +18,8 @@ ZOOKEEPER_PORT = 2181
 NIMBUS_PORT = 6627
 FIRST_SLOT_PORT = 6700
 DRPC_PORTS = (3772, 3773, 3774)
+UI_PORT = 8080
+LOGVIEWER_PORT = 8000
 
 # Keys that the plan itself decides: setting one of these by -c would break the cluster.
 _DECIDED_HERE = {
@@ -35,6 +37,10 @@ _DECIDED_HERE = {
     "drpc.port": "--free-ports",
     "drpc.invocations.port": "--free-ports",
     "drpc.http.port": "--free-ports",
+    "ui.host": None,
+    "ui.port": "--free-ports",
+    "logviewer.port": "--free-ports",
+    "logviewer.log.dirs": None,
 }
 
 
@@ -67,6 +73,14 @@ class DrpcPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class WebPlan:
+    """The ports of the web UI and of the logviewer."""
+
+    ui: int
+    logviewer: int
+
+
+@dataclass(frozen=True, slots=True)
 class DevPlan:
     """The cluster to start."""
 
@@ -74,6 +88,7 @@ class DevPlan:
     zookeeper_port: int
     nimbus_port: int
     drpc: DrpcPlan
+    web: WebPlan
     supervisors: tuple[SupervisorPlan, ...]
     site_conf: Mapping[str, Any] = field(default_factory=dict)  # defaults and site file
     overrides: Mapping[str, Any] = field(default_factory=dict)  # -c, which wins over this plan
@@ -108,6 +123,8 @@ class DevPlan:
             self.drpc.port: "DRPC",
             self.drpc.invocations_port: "DRPC, for workers",
             self.drpc.http_port: "DRPC over HTTP",
+            self.web.ui: "the UI",
+            self.web.logviewer: "the logviewer",
         }
         for supervisor in self.supervisors:
             ports |= dict.fromkeys(supervisor.slots, f"a slot of {supervisor.name}")
@@ -124,6 +141,8 @@ class DevPlan:
             "drpc.port": self.drpc.port,
             "drpc.invocations.port": self.drpc.invocations_port,
             "drpc.http.port": self.drpc.http_port,
+            "ui.port": self.web.ui,
+            "logviewer.port": self.web.logviewer,
             "storm.local.dir": str(self.folder("client")),
             "storm.log.dir": str(self.logs),
             "storm.history.dir": ClientOptions.read(self.site_conf).storm_history_dir
@@ -138,6 +157,15 @@ class DevPlan:
     def drpc_conf(self) -> dict[str, Any]:
         """The whole configuration of the DRPC server."""
         return self._daemon_conf("drpc", {})
+
+    def ui_conf(self) -> dict[str, Any]:
+        """The whole configuration of the UI."""
+        return self._daemon_conf("ui", {"ui.host": LOOPBACK})
+
+    def logviewer_conf(self) -> dict[str, Any]:
+        """The whole configuration of the logviewer, which serves the logs of all supervisors."""
+        folders = [str(self.log_dir(one.name)) for one in self.supervisors]
+        return self._daemon_conf("logviewer", {"logviewer.log.dirs": folders})
 
     def supervisor_conf(self, supervisor: SupervisorPlan) -> dict[str, Any]:
         """The whole configuration of one supervisor; its Thrift port is any free one."""
@@ -182,17 +210,20 @@ def make_plan(
     count = supervisors * slots
     if free_ports is not None:
         zookeeper, nimbus, *others = _last_ports(data_dir, supervisors, slots, is_free) or (
-            free_ports(5 + count)
+            free_ports(7 + count)
         )
-        drpc, slot_ports = DrpcPlan(*others[:3]), others[3:]
+        drpc, web = DrpcPlan(*others[:3]), WebPlan(*others[3:5])
+        slot_ports = others[5:]
     else:
         zookeeper, nimbus, drpc = ZOOKEEPER_PORT, NIMBUS_PORT, DrpcPlan(*DRPC_PORTS)
+        web = WebPlan(UI_PORT, LOGVIEWER_PORT)
         slot_ports = list(range(FIRST_SLOT_PORT, FIRST_SLOT_PORT + count))
     return DevPlan(
         data_dir=data_dir,
         zookeeper_port=zookeeper,
         nimbus_port=nimbus,
         drpc=drpc,
+        web=web,
         supervisors=tuple(
             SupervisorPlan(n + 1, tuple(sorted(slot_ports[n * slots : (n + 1) * slots])))
             for n in range(supervisors)
@@ -211,6 +242,7 @@ def _last_ports(
         state = json.loads((data_dir / "cluster.json").read_bytes())
         ports = [state["zookeeper"]["port"], state["nimbus"]["port"]]
         ports += [state["drpc"][key] for key in ("port", "invocations_port", "http_port")]
+        ports += [state["ui"]["port"], state["logviewer"]["port"]]
         shape = [len(supervisor["slots"]) for supervisor in state["supervisors"]]
         ports += [port for supervisor in state["supervisors"] for port in supervisor["slots"]]
     except (OSError, ValueError, KeyError, TypeError):

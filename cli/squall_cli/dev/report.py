@@ -17,7 +17,7 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("PART", "ADDRESS", "PROCESS", "LOG"):
         table.add_column(column, no_wrap=column != "LOG", overflow="fold")
-    for name in ("zookeeper", "nimbus", "drpc"):
+    for name in ("zookeeper", "nimbus", "drpc", "ui", "logviewer"):
         part = state[name]
         log = plan.logs / ("zookeeper.out" if name == "zookeeper" else f"{name}.log")
         table.add_row(name, f"{part['host']}:{part['port']}", str(part["pid"]), str(log))
@@ -30,6 +30,7 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print()
     out.print(table)
     out.print()
+    out.print(f"Web UI          {ui_address(state)}")
     out.print(
         f"Workers log to  {plan.logs}/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log"
     )
@@ -43,6 +44,11 @@ def print_report(plan: DevPlan, state: dict[str, Any]) -> None:
     out.print("  storm kill wordcount -w 0                    # stop it")
     out.print()
     out.print("Ctrl-C here stops the cluster, including its workers, and keeps its data.")
+
+
+def ui_address(state: dict[str, Any]) -> str:
+    """Where the UI's first page is."""
+    return f"http://{state['ui']['host']}:{state['ui']['port']}/"
 
 
 def _ranges(ports: list[int]) -> str:

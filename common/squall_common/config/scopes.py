@@ -55,6 +55,8 @@ _READERS = (
     ("nimbus.", *_NIMBUS),
     ("drpc.", "the DRPC servers read", "their storm.yaml"),
     ("ui.", "the UI reads", "its storm.yaml"),
+    ("logviewer.port", "the UI and the logviewers read", "their storm.yaml"),
+    ("logviewer.log.", "the logviewers read", "their storm.yaml"),
     ("", *_SUPERVISORS),
 )
 

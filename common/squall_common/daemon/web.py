@@ -110,7 +110,8 @@ class WebServer:
         self._body_timeout_secs = body_timeout_secs
         self._body_bytes_max = body_bytes_max
         self._connections_max = connections_max
-        app = web.Application(middlewares=[self._around], client_max_size=body_bytes_max)
+        app = web.Application(middlewares=[self._answer], client_max_size=body_bytes_max)
+        app.on_response_prepare.append(_add_headers)
         for route in routes:
             app.router.add_route(route.method, route.path, self._guarded(route))
         self._runner = web.AppRunner(
@@ -217,12 +218,6 @@ class WebServer:
         return handle
 
     @web.middleware
-    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = await self._answer(request, handler)
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
-
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         local = request.transport.get_extra_info("sockname") if request.transport else None
         why = host_error(request.host, self._hosts, str(local[0]) if local else "")
@@ -246,6 +241,12 @@ class WebServer:
             return error_response(
                 500, "Internal Server Error", f"internal error: {type(error).__name__}"
             )
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Just before the head is sent: of a streamed answer that is before its handler has ended."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
 
 
 class _Refusal(asyncio.Protocol):

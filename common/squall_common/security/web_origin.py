@@ -6,6 +6,8 @@ to ask, since a browser in its network sends requests for every page that it sho
         rebinding)
     a page shows an image that is one of our paths     over plain http a browser says neither;
                                                        but it is a browser, with a GET
+    our own page over plain http                       the same, but its script adds a header, which
+                                                       no other site's page may without asking us
 
 Programs (curl, HTTP libraries) send none of these headers, and are not affected.
 """
@@ -15,6 +17,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Collection, Iterable, Mapping
+
+# What scripts of our own pages add to their requests. A page of another site would need permission
+# for it (CORS), which it does not get.
+OWN_PAGE_HEADER = "X-Requested-With"
 
 # A Host may be anything: the listener is behind a proxy that checks it.
 ANY_HOST = "*"
@@ -60,6 +66,8 @@ def page_error(method: str, headers: Mapping[str, str]) -> str | None:
         if scheme not in ("http", "https") or where.lower() != headers.get("Host", "").lower():
             return f"not from a page of {origin}"
         return None
-    if site is None and method in ("GET", "HEAD") and "Mozilla/" in headers.get("User-Agent", ""):
+    if site is not None or OWN_PAGE_HEADER in headers:
+        return None
+    if method in ("GET", "HEAD") and "Mozilla/" in headers.get("User-Agent", ""):
         return "not by a link or an image in a browser: use POST, or a program"
     return None

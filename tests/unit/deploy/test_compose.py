@@ -35,7 +35,7 @@ entrypoint = _load()
 
 def test_ports_are_published_to_this_machine_only() -> None:
     published = [port for one in SERVICES.values() for port in one.get("ports", [])]
-    assert len(published) == 4
+    assert len(published) == 5
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 

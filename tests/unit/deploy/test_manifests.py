@@ -45,15 +45,15 @@ def test_the_parts_of_the_kubernetes_cluster_fit_together() -> None:
         spec = one["spec"]
         labels = spec["template"]["metadata"]["labels"]
         assert spec["selector"]["matchLabels"] == labels == services[name]["spec"]["selector"]
-        (container,) = spec["template"]["spec"]["containers"]
         known = {v["name"] for v in spec["template"]["spec"].get("volumes", [])}
         known |= {v["metadata"]["name"] for v in spec.get("volumeClaimTemplates", [])}
-        assert {mount["name"] for mount in container["volumeMounts"]} <= known
-        if container["image"].startswith("squall"):
-            assert container["args"][0] == "storm"
-            assert container["args"][1] in SECTIONS["Daemons"]
-            paths = {mount["mountPath"] for mount in container["volumeMounts"]}
-            assert {conf["storm.local.dir"], conf["storm.log.dir"], "/conf"} <= paths
+        for container in spec["template"]["spec"]["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= known
+            if container["image"].startswith("squall"):
+                assert container["args"][0] == "storm"
+                assert container["args"][1] in SECTIONS["Daemons"]
+                paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+                assert {conf["storm.local.dir"], conf["storm.log.dir"], "/conf"} <= paths
 
     def hosts(name: str) -> list[str]:
         return [f"{name}-{n}.{name}" for n in range(sets[name]["spec"]["replicas"])]

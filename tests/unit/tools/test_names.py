@@ -25,6 +25,7 @@ PACKAGES = {
     "supervisor": "supervisor/squall_supervisor",
     "thrift": "thrift/squall_thrift",
     "tools": "tests",
+    "ui": "ui/squall_ui",
     "worker": "worker/squall_worker",
 }
 # Tests of several modules of a room.

@@ -13,9 +13,11 @@ from squall_common.config.options.declaration import (
     COMMAND,
     DAEMON,
     DRPC,
+    LOGVIEWER,
     NIMBUS,
     SUPERVISOR,
     TOPOLOGY,
+    UI,
     WORKER,
     Option,
     Reader,
@@ -37,7 +39,7 @@ class OptionsClass:
         return bool(option.readers & self.readers) and bool(option.scope & self.scopes)
 
 
-PROGRAMS = NIMBUS | SUPERVISOR | WORKER | DRPC | COMMAND
+PROGRAMS = NIMBUS | SUPERVISOR | WORKER | DRPC | UI | COMMAND
 
 CLASSES = (
     OptionsClass("NimbusOptions", "What Nimbus reads of its configuration.", NIMBUS, DAEMON),
@@ -51,6 +53,10 @@ CLASSES = (
         DAEMON,
     ),
     OptionsClass("DrpcOptions", "What a DRPC server reads of its configuration.", DRPC, DAEMON),
+    OptionsClass("UiOptions", "What the UI reads of its configuration.", UI, DAEMON),
+    OptionsClass(
+        "LogviewerOptions", "What a logviewer reads of its configuration.", LOGVIEWER, DAEMON
+    ),
     OptionsClass(
         "ClientOptions",
         "What commands and clients of Nimbus and of DRPC servers read.",

@@ -6,12 +6,15 @@ from squall_common.config.options.declaration import (
     CLIENT,
     COMMAND,
     DAEMON,
+    DAEMONS,
     DRPC,
+    LOGVIEWER,
     NIMBUS,
     NO_READER,
     OURS,
     SUPERVISOR,
     TOPOLOGY,
+    UI,
     WORKER,
     Option,
 )
@@ -34,7 +37,7 @@ OPTIONS = (
         "Folder for everything a daemon keeps on disk; relative to the folder that the "
         "command runs in.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER | DRPC | COMMAND,
+        readers=DAEMONS | WORKER | COMMAND,
     ),
     Option(
         "storm.log.dir",
@@ -42,7 +45,7 @@ OPTIONS = (
         None,
         'Folder for the logs of daemons and workers; null: "logs" in storm.local.dir.',
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | DRPC | COMMAND,
+        readers=DAEMONS | COMMAND,
         storm=OURS,
     ),
     Option(
@@ -51,7 +54,7 @@ OPTIONS = (
         "INFO",
         "Lowest level that daemons and workers log: DEBUG, INFO, WARNING or ERROR.",
         scope=DAEMON | CLIENT,
-        readers=NIMBUS | SUPERVISOR | WORKER | DRPC | COMMAND,
+        readers=DAEMONS | WORKER | COMMAND,
         storm=OURS,
     ),
     Option(
@@ -60,7 +63,7 @@ OPTIONS = (
         "workers-artifacts",
         "Folder for the logs of workers; relative to storm.log.dir.",
         scope=DAEMON,
-        readers=SUPERVISOR,
+        readers=SUPERVISOR | LOGVIEWER,
     ),
     Option(
         "storm.history.dir",
@@ -89,7 +92,7 @@ OPTIONS = (
         None,
         "Name under which this node is known to others; null: the machine's host name.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | DRPC,
+        readers=DAEMONS,
     ),
     Option(
         "storm.cluster.mode",
@@ -107,7 +110,7 @@ OPTIONS = (
         "Address that listeners bind to. Outside loopback they need authentication, or "
         "storm.security.insecure.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER | DRPC,
+        readers=DAEMONS | WORKER,
         storm=OURS,
     ),
     Option(
@@ -116,7 +119,7 @@ OPTIONS = (
         False,
         "Allow listeners without authentication outside loopback (for private networks only).",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER | DRPC,
+        readers=DAEMONS | WORKER,
         storm=OURS,
     ),
     Option(
@@ -128,7 +131,7 @@ OPTIONS = (
         'storm.bind.host and drpc.servers. ["*"] for listeners behind a proxy that checks '
         "it.",
         scope=DAEMON,
-        readers=DRPC,
+        readers=DRPC | UI | LOGVIEWER,
         storm=OURS,
     ),
     Option(

@@ -34,6 +34,8 @@ class Reader(enum.Flag):
     SUPERVISOR = enum.auto()
     WORKER = enum.auto()
     DRPC = enum.auto()
+    UI = enum.auto()
+    LOGVIEWER = enum.auto()
     COMMAND = enum.auto()
     # The code of components, which finds the value in its configuration: Nimbus or a worker
     # writes it there, and nothing of Squall's reads it.
@@ -41,8 +43,9 @@ class Reader(enum.Flag):
 
 
 NIMBUS, SUPERVISOR, WORKER = Reader.NIMBUS, Reader.SUPERVISOR, Reader.WORKER
-DRPC, COMMAND, COMPONENTS = Reader.DRPC, Reader.COMMAND, Reader.COMPONENTS
-DAEMONS = NIMBUS | SUPERVISOR | DRPC
+DRPC, UI, LOGVIEWER = Reader.DRPC, Reader.UI, Reader.LOGVIEWER
+COMMAND, COMPONENTS = Reader.COMMAND, Reader.COMPONENTS
+DAEMONS = NIMBUS | SUPERVISOR | DRPC | UI | LOGVIEWER
 NO_READER = Reader(0)
 
 

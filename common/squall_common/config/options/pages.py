@@ -38,6 +38,8 @@ _READERS = {
     Reader.SUPERVISOR: "supervisors",
     Reader.WORKER: "workers",
     Reader.DRPC: "DRPC servers",
+    Reader.UI: "the UI",
+    Reader.LOGVIEWER: "logviewers",
     Reader.COMMAND: "commands",
     Reader.COMPONENTS: "components",
 }

@@ -350,26 +350,31 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "Squall has no UI yet",
+        "the UI's pages have no links to other hosts",
         {
             "ui.central.logging.url": None,
-            "ui.disable.http.binding": True,
-            "ui.disable.spout.lag.monitoring": True,
-            "ui.header.buffer.bytes": 4096,
-            "ui.pagination": 20,
             "ui.project.bugtracker.url": None,
         },
     ),
     *ignored(
-        "Squall has no logviewer yet",
+        "the UI reads no offsets of Kafka's",
         {
-            "logviewer.disable.http.binding": True,
+            "ui.disable.spout.lag.monitoring": True,
+        },
+    ),
+    *ignored(
+        "the UI shows whole tables, and bounds a request's head itself",
+        {
+            "ui.header.buffer.bytes": 4096,
+            "ui.pagination": 20,
         },
     ),
     *ignored(
         "Squall has no HTTPS yet: the HTTP listener stays",
         {
             "drpc.disable.http.binding": True,
+            "logviewer.disable.http.binding": True,
+            "ui.disable.http.binding": True,
         },
     ),
     *ignored(

@@ -11,6 +11,7 @@ from squall_common.config.options.declaration import (
     OURS,
     SUPERVISOR,
     TOPOLOGY,
+    UI,
     WORKER,
     Option,
 )
@@ -35,7 +36,7 @@ OPTIONS = (
         "How long the processing of a message may take before the message fails: between one and "
         "two times this.",
         scope=TOPOLOGY,
-        readers=NIMBUS | WORKER | DRPC,
+        readers=NIMBUS | WORKER | DRPC | UI,
         unit="seconds",
     ),
     Option(
@@ -52,7 +53,7 @@ OPTIONS = (
         None,
         "Largest number of pending messages of a spout task; null: no limit.",
         scope=TOPOLOGY | COMPONENT,
-        readers=WORKER,
+        readers=WORKER | UI,
     ),
     Option(
         "topology.max.error.report.per.interval",

@@ -173,6 +173,38 @@ class DrpcOptions(Options, frozen=True, kw_only=True):
     drpc_worker_timeout_secs: float = 10.0  # seconds
 
 
+class UiOptions(Options, frozen=True, kw_only=True):
+    """What the UI reads of its configuration."""
+
+    storm_local_dir: str = "storm-local"
+    storm_log_dir: str | None = None
+    storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_local_hostname: str | None = None
+    storm_bind_host: str = "127.0.0.1"
+    storm_security_insecure: bool = False
+    storm_http_hosts: tuple[str, ...] | None = None
+    ui_host: str | None = None
+    ui_port: int = 8080
+    ui_title: str = "Squall UI"
+    ui_actions_enabled: bool = True
+    logviewer_port: int = 8000
+
+
+class LogviewerOptions(Options, frozen=True, kw_only=True):
+    """What a logviewer reads of its configuration."""
+
+    storm_local_dir: str = "storm-local"
+    storm_log_dir: str | None = None
+    storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_workers_artifacts_dir: str = "workers-artifacts"
+    storm_local_hostname: str | None = None
+    storm_bind_host: str = "127.0.0.1"
+    storm_security_insecure: bool = False
+    storm_http_hosts: tuple[str, ...] | None = None
+    logviewer_port: int = 8000
+    logviewer_log_dirs: tuple[str, ...] = ()
+
+
 class ClientOptions(Options, frozen=True, kw_only=True):
     """What commands and clients of Nimbus and of DRPC servers read."""
 

@@ -31,7 +31,7 @@ def test_a_port_in_use_is_named_with_its_purpose() -> None:
         taken.bind((LOOPBACK, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        ports = iter([port, *range(20_000, 20_010)])
+        ports = iter([port, *range(20_000, 20_020)])
         busy = plan(free_ports=lambda count: [next(ports) for _ in range(count)])
         with pytest.raises(SquallError, match=rf"port {port} \(ZooKeeper\) is in use") as caught:
             check_ports(busy, lambda p: port_is_free(p) if p == port else True)

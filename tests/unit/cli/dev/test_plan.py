@@ -38,14 +38,15 @@ def test_usual_ports_are_storms() -> None:
 
 def test_free_ports_are_dealt_out_once_each() -> None:
     free = plan(free_ports=lambda count: list(range(100, 100 + count)))
-    assert sorted(free.ports()) == list(range(100, 111))
+    assert sorted(free.ports()) == list(range(100, 113))
     assert len({free.zookeeper_port, free.nimbus_port}) == 2
 
 
 def test_every_daemon_has_a_folder_of_its_own() -> None:
     two = plan()
     confs = [two.nimbus_conf(), *map(two.supervisor_conf, two.supervisors)]
-    assert len({conf["storm.local.dir"] for conf in confs}) == 3
+    confs += [two.ui_conf(), two.logviewer_conf()]
+    assert len({conf["storm.local.dir"] for conf in confs}) == 5
     assert all(conf["storm.bind.host"] == LOOPBACK for conf in confs)
     assert all(conf["storm.zookeeper.port"] == 2181 for conf in confs)
     assert confs[1]["supervisor.slots.ports"] == [6700, 6701, 6702]
@@ -90,15 +91,17 @@ def test_the_last_ports_of_a_folder_are_taken_again_when_they_are_free(tmp_path:
         "zookeeper": {"port": 51},
         "nimbus": {"port": 52},
         "drpc": {"port": 53, "invocations_port": 54, "http_port": 55},
+        "ui": {"port": 56},
+        "logviewer": {"port": 57},
         "supervisors": [{"slots": [61, 62, 63]}, {"slots": [64, 65, 66]}],
     }
-    assert choose() == set(range(100, 111))
+    assert choose() == set(range(100, 113))
     (tmp_path / "cluster.json").write_text(json.dumps(state))
-    assert choose() == {51, 52, 53, 54, 55, 61, 62, 63, 64, 65, 66}
-    assert choose(is_free=lambda port: port != 65) == set(range(100, 111))
-    assert choose(slots=2) == set(range(100, 109))
+    assert choose() == {51, 52, 53, 54, 55, 56, 57, 61, 62, 63, 64, 65, 66}
+    assert choose(is_free=lambda port: port != 65) == set(range(100, 113))
+    assert choose(slots=2) == set(range(100, 111))
     (tmp_path / "cluster.json").write_text('{"zookeeper": 3')
-    assert choose() == set(range(100, 111))
+    assert choose() == set(range(100, 113))
 
 
 def test_an_unwritable_state_file_is_reported_and_stops_nothing(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ def test_the_report_says_where_everything_is(capsys: pytest.CaptureFixture[str])
         "zookeeper": {"host": "127.0.0.1", "port": 2181, "pid": 11},
         "nimbus": {"host": "127.0.0.1", "port": 6627, "pid": 12},
         "drpc": {"host": "127.0.0.1", "port": 3772, "pid": 15},
+        "ui": {"host": "127.0.0.1", "port": 8080, "pid": 16},
+        "logviewer": {"host": "127.0.0.1", "port": 8000, "pid": 17},
         "supervisors": supervisors,
     }
     print_report(plan, state)
@@ -38,9 +40,12 @@ def test_the_report_says_where_everything_is(capsys: pytest.CaptureFixture[str])
         "zookeeper     127.0.0.1:2181        11       /data/logs/zookeeper.out",
         "nimbus        127.0.0.1:6627        12       /data/logs/nimbus.log",
         "drpc          127.0.0.1:3772        15       /data/logs/drpc.log",
+        "ui            127.0.0.1:8080        16       /data/logs/ui.log",
+        "logviewer     127.0.0.1:8000        17       /data/logs/logviewer.log",
         "supervisor-1  slots 6700-6702       13       /data/logs/supervisor-1/supervisor.log",
         "supervisor-2  slots 6703,6705,6709  14       /data/logs/supervisor-2/supervisor.log",
         "",
+        "Web UI          http://127.0.0.1:8080/",
         "Workers log to  /data/logs/supervisor-N/workers-artifacts/TOPOLOGY/PORT/worker.log",
         "DRPC over HTTP  http://127.0.0.1:3774/drpc/FUNCTION/ARGUMENTS",
         "Configuration   /data/storm.yaml",

@@ -55,6 +55,8 @@ _FOLDERS = {
     "engine": Reader.WORKER,
     "drpc": Reader.DRPC,
     "drpc/squall_drpc/client.py": Reader.COMMAND,
+    "ui": Reader.UI,
+    "ui/squall_ui/logviewer/daemon.py": Reader.LOGVIEWER,
     "cli": Reader.COMMAND,
     "connectors": Reader.WORKER,
     "pipeline": Reader.COMMAND,

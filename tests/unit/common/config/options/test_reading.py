@@ -11,9 +11,11 @@ from squall_common.config.options.reading import Options
 from squall_common.config.options.typed import (
     ClientOptions,
     DrpcOptions,
+    LogviewerOptions,
     NimbusOptions,
     SupervisorOptions,
     TopologyOptions,
+    UiOptions,
     WorkerOptions,
 )
 from squall_common.errors import ConfigError
@@ -23,6 +25,8 @@ ALL: tuple[type[Options], ...] = (
     SupervisorOptions,
     WorkerOptions,
     DrpcOptions,
+    UiOptions,
+    LogviewerOptions,
     ClientOptions,
     TopologyOptions,
 )

@@ -1,0 +1,67 @@
+"""What executors do now, from counters that grow."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.ui_structs import bolt_stats, executor, spout_stats
+
+from squall_ui.live.rates import Counts, Flow, Rates, flow_between, sum_of
+
+
+def bolt(uptime: int, executed: int, ms: float = 1.0, task: int = 2) -> object:
+    one = executor("split", task, bolt_stats(executed, ms))
+    one.uptime_secs = uptime
+    return one
+
+
+def flows(rates: Rates, *executors: object) -> list[Flow | None]:
+    return list(rates.add(executors).values())  # type: ignore[arg-type]
+
+
+def test_the_first_report_counts_from_the_start() -> None:
+    (flow,) = flows(Rates(), bolt(10, 200, 2.0))
+    assert flow is not None
+    assert (flow.executed, flow.execute_ms, flow.busy) == (20.0, 2.0, pytest.approx(0.04))
+    assert flow.by_source == {("lines", "default"): 20.0}
+
+
+def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
+    rates = Rates()
+    seen = []
+    for uptime, executed in ((1, 1000), (4, 1300), (7, 1600), (10, 1600), (13, 1600), (16, 1600)):
+        (flow,) = flows(rates, bolt(uptime, executed))
+        assert flow is not None
+        seen.append(round(flow.executed))
+    assert seen == [1000, 100, 100, 67, 50, 25]
+
+
+def test_the_same_report_twice_changes_nothing() -> None:
+    rates = Rates()
+    flows(rates, bolt(10, 100))
+    first = flows(rates, bolt(13, 400))
+    assert flows(rates, bolt(13, 400)) == first
+
+
+def test_a_restarted_executor_begins_anew() -> None:
+    rates = Rates()
+    flows(rates, bolt(1000, 100_000))
+    (flow,) = flows(rates, bolt(2, 20))
+    assert flow is not None
+    assert flow.executed == 10.0
+
+
+def test_one_that_has_not_reported_is_not_known() -> None:
+    silent = executor("split", 2, None)
+    assert flows(Rates(), silent) == [None]
+    started = executor("lines", 1, spout_stats(0))
+    started.uptime_secs = 0
+    assert flows(Rates(), started) == [None]
+
+
+def test_latencies_of_several_are_weighted_by_what_they_did() -> None:
+    one = flow_between(Counts(0), Counts(10, executed=900, busy_ms=900.0))
+    other = flow_between(Counts(0), Counts(10, executed=100, busy_ms=1100.0))
+    total = sum_of([one, other])
+    assert total.executed == 100.0
+    assert total.execute_ms == pytest.approx(2.0)
+    assert total.busy == pytest.approx(0.2)

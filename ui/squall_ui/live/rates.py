@@ -1,0 +1,185 @@
+"""What executors do now: rates and latencies of the last seconds.
+
+Executors report counters since their start, and how long they have been up, every few seconds. A
+rate is the difference between two reports by the difference of their uptimes. Uptimes are whole
+seconds, so two reports that follow each other would be too coarse: a report is compared with one
+about ten seconds older. An uptime that shrinks means that the executor was started again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from squall_common.names import is_system_id
+from squall_thrift import storm
+
+_WINDOW_SECS = 10
+_ALL = ":all-time"
+Source = tuple[str, str]  # a component and one of its streams
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What an executor has done since it started; times in milliseconds."""
+
+    uptime_secs: int
+    emitted: int = 0
+    transferred: int = 0
+    executed: int = 0
+    acked: int = 0
+    failed: int = 0
+    busy_ms: float = 0.0  # in execute
+    process_ms: float = 0.0
+    complete_ms: float = 0.0
+    by_source: Mapping[Source, int] = field(default_factory=dict)  # executed
+
+
+@dataclass(slots=True)
+class Flow:
+    """Of an executor or a component, a second. `busy` is the share of time in `execute`."""
+
+    emitted: float = 0.0
+    transferred: float = 0.0
+    executed: float = 0.0
+    acked: float = 0.0
+    failed: float = 0.0
+    busy: float = 0.0
+    execute_ms: float = 0.0
+    process_ms: float = 0.0
+    complete_ms: float = 0.0
+    by_source: dict[Source, float] = field(default_factory=dict)
+
+
+def counts_of(one: storm.ExecutorSummary) -> Counts | None:
+    """What an executor has reported; None if it has not yet."""
+    stats = one.stats
+    if stats is None or one.uptime_secs <= 0:
+        return None
+    emitted = _sum((stats.emitted.get(_ALL) or {}).items())
+    transferred = _sum((stats.transferred.get(_ALL) or {}).items())
+    spout = stats.specific.spout
+    if spout is not None:
+        acked = spout.acked.get(_ALL) or {}
+        return Counts(
+            one.uptime_secs, emitted, transferred,
+            acked=_sum(acked.items()), failed=_sum((spout.failed.get(_ALL) or {}).items()),
+            complete_ms=_weighted(spout.complete_ms_avg.get(_ALL), acked),
+        )  # fmt: skip
+    bolt = stats.specific.bolt
+    if bolt is None:
+        return Counts(one.uptime_secs, emitted, transferred)
+    executed = bolt.executed.get(_ALL) or {}
+    bolt_acked = bolt.acked.get(_ALL) or {}
+    return Counts(
+        one.uptime_secs, emitted, transferred,
+        executed=sum(n for source, n in executed.items() if not is_system_id(source.streamId)),
+        acked=sum(bolt_acked.values()), failed=sum((bolt.failed.get(_ALL) or {}).values()),
+        busy_ms=sum(
+            ms * executed.get(source, 0)
+            for source, ms in (bolt.execute_ms_avg.get(_ALL) or {}).items()
+        ),
+        process_ms=sum(
+            ms * bolt_acked.get(source, 0)
+            for source, ms in (bolt.process_ms_avg.get(_ALL) or {}).items()
+        ),
+        by_source={
+            (source.componentId, source.streamId): n
+            for source, n in executed.items()
+            if not is_system_id(source.streamId)
+        },
+    )  # fmt: skip
+
+
+def _sum(counts: Iterable[tuple[str, int]]) -> int:
+    return sum(count for stream, count in counts if not is_system_id(stream))
+
+
+def _weighted(means: Mapping[str, float] | None, counts: Mapping[str, int]) -> float:
+    return sum(ms * counts.get(stream, 0) for stream, ms in (means or {}).items())
+
+
+def flow_between(old: Counts, new: Counts) -> Flow:
+    """What happened between two reports of one executor."""
+    secs = max(1, new.uptime_secs - old.uptime_secs)
+    executed = max(0, new.executed - old.executed)
+    acked = max(0, new.acked - old.acked)
+    busy_ms = max(0.0, new.busy_ms - old.busy_ms)
+    return Flow(
+        emitted=max(0, new.emitted - old.emitted) / secs,
+        transferred=max(0, new.transferred - old.transferred) / secs,
+        executed=executed / secs,
+        acked=acked / secs,
+        failed=max(0, new.failed - old.failed) / secs,
+        busy=busy_ms / (secs * 1000),
+        execute_ms=busy_ms / executed if executed else 0.0,
+        process_ms=max(0.0, new.process_ms - old.process_ms) / acked if acked else 0.0,
+        complete_ms=max(0.0, new.complete_ms - old.complete_ms) / acked if acked else 0.0,
+        by_source={
+            source: max(0, count - old.by_source.get(source, 0)) / secs
+            for source, count in new.by_source.items()
+        },
+    )
+
+
+def sum_of(flows: Iterable[Flow]) -> Flow:
+    """Of several executors: rates and busy shares add up, latencies are weighted."""
+    total = Flow()
+    execute = process = complete = 0.0
+    for one in flows:
+        total.emitted += one.emitted
+        total.transferred += one.transferred
+        total.executed += one.executed
+        total.acked += one.acked
+        total.failed += one.failed
+        total.busy += one.busy
+        execute += one.execute_ms * one.executed
+        process += one.process_ms * one.acked
+        complete += one.complete_ms * one.acked
+        for source, rate in one.by_source.items():
+            total.by_source[source] = total.by_source.get(source, 0.0) + rate
+    total.execute_ms = execute / total.executed if total.executed else 0.0
+    total.process_ms = process / total.acked if total.acked else 0.0
+    total.complete_ms = complete / total.acked if total.acked else 0.0
+    return total
+
+
+Key = tuple[str, int, int, str, int]  # component, tasks, host, port
+
+
+class Rates:
+    """The last reports of all executors of a topology."""
+
+    def __init__(self) -> None:
+        self._reports: dict[Key, deque[Counts]] = {}
+
+    def add(self, executors: Iterable[storm.ExecutorSummary]) -> dict[Key, Flow | None]:
+        """Take in what all executors report now; what each does now. None: it has not reported
+        twice."""
+        result: dict[Key, Flow | None] = {}
+        kept: dict[Key, deque[Counts]] = {}
+        for one in executors:
+            tasks = one.executor_info
+            key = (one.component_id, tasks.task_start, tasks.task_end, one.host, one.port)
+            reports = self._reports.get(key) or deque()
+            new = counts_of(one)
+            if new is not None:
+                if reports and new.uptime_secs < reports[-1].uptime_secs:
+                    reports.clear()
+                if not reports or new.uptime_secs > reports[-1].uptime_secs:
+                    reports.append(new)
+                while len(reports) > 2 and (
+                    reports[-1].uptime_secs - reports[1].uptime_secs >= _WINDOW_SECS
+                ):
+                    reports.popleft()
+            kept[key] = reports
+            if len(reports) > 1:
+                result[key] = flow_between(reports[0], reports[-1])
+            elif reports:
+                # Its first report: what it has done since it started.
+                result[key] = flow_between(Counts(0), reports[0])
+            else:
+                result[key] = None
+        self._reports = kept
+        return result

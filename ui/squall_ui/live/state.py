@@ -1,0 +1,283 @@
+"""All that the pages show of one topology at one moment, as JSON.
+
+`TopologyState` keeps what has to be remembered between two looks: reports of executors, and time
+series. The rest is made anew from what Nimbus answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from squall_common.config.options.typed import TopologyOptions
+from squall_common.errors import ConfigError
+from squall_common.names import is_system_id
+from squall_thrift import storm
+from squall_ui.live import graph
+from squall_ui.live.rates import Flow, Key, Rates, sum_of
+from squall_ui.live.series import Series
+from squall_ui.live.why import ComponentFacts, Facts, Finding, Severity, findings
+from squall_ui.rest.cluster import topology_summary
+from squall_ui.rest.graph import components_of, edges_of
+
+_TREND_SECS = 120
+_ERROR_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What Nimbus answered about a topology."""
+
+    summary: storm.TopologySummary
+    code: storm.StormTopology
+    page: storm.TopologyPageInfo
+    info: storm.TopologyInfo
+
+
+class TopologyState:
+    """One topology over time."""
+
+    def __init__(self) -> None:
+        self.series = Series()
+        self._rates = Rates()
+
+    def look(self, seen: Look, now_secs: float) -> dict[str, Any]:
+        """Take in what was seen; the state as JSON."""
+        flows = self._rates.add(
+            one for one in seen.info.executors if not is_system_id(one.component_id)
+        )
+        by_component: dict[str, dict[Key, Flow | None]] = {}
+        for key, flow in flows.items():
+            by_component.setdefault(key[0], {})[key] = flow
+        commons = components_of(seen.code, False)
+        stats = {
+            **(seen.page.id_to_spout_agg_stats or {}),
+            **(seen.page.id_to_bolt_agg_stats or {}),
+        }
+        components = {
+            name: self._component(
+                name in seen.code.spouts, by_component.get(name, {}), stats.get(name)
+            )
+            for name in commons
+        }
+        sums = {name: sum_of(_known(by_component.get(name, {}))) for name in commons}
+        edges = _edges(seen.code, sums)
+        facts = self._facts(seen, components, now_secs)
+        totals = _totals(seen.code, components, sums)
+        self._record(now_secs, components, totals)
+        cost = {name: one["processMs"] for name, one in components.items()}
+        pairs = [(one["source"], one["target"]) for one in edges]
+        return {
+            "topology": topology_summary(seen.summary),
+            "components": components,
+            "edges": edges,
+            "layers": graph.layers(list(commons), pairs),
+            "path": graph.slowest_path(list(commons), list(seen.code.spouts), pairs, cost),
+            "findings": [_finding(one) for one in findings(facts)],
+            "workers": [_worker(one) for one in seen.page.workers or ()],
+            "totals": totals,
+            "debug": bool(seen.page.debug_options and seen.page.debug_options.enable),
+        }
+
+    def _component(
+        self,
+        is_spout: bool,
+        flows: Mapping[Key, Flow | None],
+        stats: storm.ComponentAggregateStats | None,
+    ) -> dict[str, Any]:
+        known = list(_known(flows))
+        total = sum_of(known)
+        busiest = max(flows, key=lambda key: _busy(flows[key]), default=None)
+        busy = _busy(flows[busiest]) if busiest is not None else 0.0
+        mean = total.busy / len(known) if known else 0.0
+        common = stats.common_stats if stats else None
+        error = stats.last_error if stats else None
+        latency = _latency(stats)
+        blocked: Mapping[str, float] = getattr(common, "blocked_share", None) or {}
+        return {
+            "type": "spout" if is_spout else "bolt",
+            "executors": len(flows) or (common.num_executors if common else 0) or 0,
+            "reporting": len(known),
+            "tasks": (common.num_tasks if common else 0) or 0,
+            "emitRate": _round(total.emitted),
+            "executeRate": _round(total.executed),
+            "ackRate": _round(total.acked),
+            "failRate": _round(total.failed),
+            "executeMs": _round(total.execute_ms),
+            "processMs": _round(total.process_ms),
+            "completeMs": _round(total.complete_ms),
+            "busy": _round(busy),
+            "busyMean": _round(mean),
+            "busiest": _executor_name(busiest),
+            "skew": _round(_skew(known, is_spout)),
+            "emitted": (common.emitted if common else 0) or 0,
+            "failed": (common.failed if common else 0) or 0,
+            "queue": getattr(common, "queue_tuples", None),
+            "blocked": {by: _round(share) for by, share in blocked.items() if share >= 0.005},
+            "p50": _round(getattr(latency, "p50_ms", None)),
+            "p95": _round(getattr(latency, "p95_ms", None)),
+            "p99": _round(getattr(latency, "p99_ms", None)),
+            "error": error.error[-_ERROR_CHARS:].rpartition("\n")[2] if error else "",
+            "errorTime": error.error_time_secs if error else None,
+        }
+
+    def _facts(
+        self, seen: Look, components: Mapping[str, Mapping[str, Any]], now_secs: float
+    ) -> Facts:
+        conf = _options(seen.page.topology_conf)
+        last = seen.summary.last_exit
+        return Facts(
+            status=seen.summary.status,
+            health=seen.summary.health or "",
+            uptime_secs=seen.summary.uptime_secs,
+            schedule=seen.summary.sched_status or "",
+            exit_reason=f"{last.reason} ({last.host}:{last.port})" if last else "",
+            exit_line=last.last_line if last else "",
+            exit_age_secs=max(0, int(now_secs) - last.time_secs) if last else None,
+            restarts=seen.summary.restarts or 0,
+            pending_max=conf.topology_max_spout_pending,
+            timeout_secs=conf.topology_message_timeout_secs,
+            components=[
+                ComponentFacts(
+                    name,
+                    one["type"] == "spout",
+                    one["executors"],
+                    one["reporting"],
+                    one["emitRate"],
+                    one["executeRate"],
+                    one["ackRate"],
+                    one["failRate"],
+                    one["executeMs"],
+                    one["completeMs"],
+                    one["busy"],
+                    one["busyMean"],
+                    self.series.before(f"{name}.busy", now_secs, _TREND_SECS),
+                    one["busiest"],
+                    one["blocked"],
+                    one["queue"],
+                    one["error"],
+                    None if one["errorTime"] is None else max(0, int(now_secs) - one["errorTime"]),
+                )
+                for name, one in components.items()
+            ],
+        )
+
+    def _record(
+        self, now_secs: float, components: Mapping[str, Any], totals: Mapping[str, float]
+    ) -> None:
+        values = {f".{name}": value for name, value in totals.items()}
+        for name, one in sorted(components.items()):
+            spout = one["type"] == "spout"
+            values[f"{name}.rate"] = one["emitRate" if spout else "executeRate"]
+            values[f"{name}.ms"] = one["completeMs" if spout else "executeMs"]
+            values[f"{name}.failed"] = one["failRate"]
+            if not spout:
+                values[f"{name}.busy"] = one["busy"]
+            if one["queue"] is not None:
+                values[f"{name}.queue"] = one["queue"]
+        self.series.add(now_secs, values)
+
+
+def _known(flows: Mapping[Key, Flow | None]) -> Iterable[Flow]:
+    return (one for one in flows.values() if one is not None)
+
+
+def _busy(flow: Flow | None) -> float:
+    return flow.busy if flow is not None else 0.0
+
+
+def _executor_name(key: Key | None) -> str:
+    if key is None:
+        return ""
+    _, first, last, host, port = key
+    tasks = f"task {first}" if first == last else f"tasks {first} to {last}"
+    return f"{tasks} on {host}:{port}"
+
+
+def _skew(flows: list[Flow], is_spout: bool) -> float:
+    """The busiest executor's tuples against the mean of all; 1 is even."""
+    counts = [one.emitted if is_spout else one.executed for one in flows]
+    mean = sum(counts) / len(counts) if counts else 0.0
+    return max(counts) / mean if mean > 0 else 1.0
+
+
+def _latency(stats: storm.ComponentAggregateStats | None) -> Any:
+    """The distribution of the latency that counts for a component, if Nimbus knows it."""
+    specific = stats.specific_stats if stats else None
+    if specific is None:
+        return None
+    if specific.spout is not None:
+        return getattr(specific.spout, "complete_latency", None)
+    return getattr(specific.bolt, "execute_latency", None)
+
+
+def _edges(code: storm.StormTopology, sums: Mapping[str, Flow]) -> list[dict[str, Any]]:
+    """One for each pair of components, with its streams."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for edge in edges_of(code, False):
+        one = found.setdefault(
+            (edge.source, edge.target),
+            {"source": edge.source, "target": edge.target, "streams": [], "rate": 0.0},
+        )
+        one["streams"].append({"stream": edge.stream, "grouping": edge.grouping})
+        if edge.target in sums:
+            rate = sums[edge.target].by_source.get((edge.source, edge.stream), 0.0)
+            one["rate"] = _round(one["rate"] + rate)
+    return list(found.values())
+
+
+def _totals(
+    code: storm.StormTopology, components: Mapping[str, Any], sums: Mapping[str, Flow]
+) -> dict[str, float]:
+    spouts = sum_of(sums[name] for name in code.spouts if name in sums)
+    busy = [one["busy"] for one in components.values() if one["type"] == "bolt"]
+    return {
+        "emitRate": _round(sum(one.emitted for one in sums.values())),
+        "sourceRate": _round(spouts.emitted),
+        "ackRate": _round(spouts.acked),
+        "failRate": _round(spouts.failed),
+        "completeMs": _round(spouts.complete_ms),
+        "busy": max(busy, default=0.0),
+    }
+
+
+def _worker(one: storm.WorkerSummary) -> dict[str, Any]:
+    usage = getattr(one, "usage", None)
+    return {
+        "host": one.host or "",
+        "port": one.port or 0,
+        "supervisor": one.supervisor_id or "",
+        "executors": one.num_executors or 0,
+        "components": dict(one.component_to_num_tasks or {}),
+        "started": bool(one.uptime_secs),
+        "uptime": one.uptime_secs or 0,
+        "cpu": _round(getattr(usage, "cpu_cores", None)),
+        "memory": getattr(usage, "memory_bytes", None),
+        "lagMs": _round(getattr(usage, "loop_lag_ms", None)),
+    }
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "severity": Severity(one.severity).name.lower(),
+        "title": one.title,
+        "text": one.text,
+        "component": one.component,
+        "trend": one.trend,
+    }
+
+
+def _options(conf: str | None) -> TopologyOptions:
+    """What is masked in the configuration may be of the wrong type."""
+    try:
+        return TopologyOptions.read(json.loads(conf or "{}"))
+    except (ConfigError, ValueError):
+        return TopologyOptions()
+
+
+def _round(value: Any) -> Any:
+    """Three significant digits: changes that nobody sees are not sent."""
+    return None if value is None else float(f"{value:.3g}")

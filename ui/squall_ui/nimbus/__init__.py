@@ -1,0 +1,1 @@
+"""The connection to the leading Nimbus, shared and cached. Imports nothing else of the UI."""

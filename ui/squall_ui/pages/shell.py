@@ -1,0 +1,84 @@
+"""The HTML of every page: a head, and where the script puts the page."""
+
+from __future__ import annotations
+
+from html import escape
+
+from aiohttp import web
+
+from squall_common.daemon.web import HttpError, Route
+from squall_ui.rest.endpoints import Site
+
+POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+# The addresses of pages. Each is answered with the same HTML; `static/app.js` knows them, too.
+PATHS = (
+    "/",
+    "/topology/{id}",
+    "/topology/{id}/{page:errors|configuration|workers|dead-letters|logs}",
+    "/topology/{id}/component/{component}",
+    "/supervisor/{id}",
+    "/logs",
+    "/logs/view",
+    "/search",
+    "/configuration",
+)
+
+
+def html(site: Site) -> str:
+    """The whole document."""
+    title = escape(site.title)
+    actions = "yes" if site.actions_enabled else "no"
+    return f"""<!doctype html>
+<html lang="en" data-title="{title}" data-actions="{actions}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="/static/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/static/app.css">
+<script src="/static/theme.js"></script>
+<script type="module" src="/static/app.js"></script>
+</head>
+<body>
+<a class="skip" href="#main">Skip to content</a>
+<header id="top"></header>
+<main id="main" tabindex="-1"><p class="quiet">Loading …</p></main>
+<div id="status" role="status" aria-live="polite"></div>
+<noscript><p>These pages need JavaScript. The REST API is at /api/v1/openapi.json.</p></noscript>
+</body>
+</html>
+"""
+
+
+def routes(site: Site) -> list[Route]:
+    """One for each address. Other sites may link to them: they hold no data."""
+    text = html(site)
+
+    def page(status: int) -> web.Response:
+        return web.Response(
+            status=status,
+            text=text,
+            content_type="text/html",
+            charset="utf-8",
+            headers={
+                "Content-Security-Policy": POLICY,
+                "Cross-Origin-Opener-Policy": "same-origin",
+                "Cross-Origin-Resource-Policy": "same-origin",
+            },
+        )
+
+    async def serve(request: web.Request) -> web.Response:
+        return page(200)
+
+    async def missing(request: web.Request) -> web.Response:
+        """For a person a page that says so, for a program an error."""
+        if "text/html" in request.headers.get("Accept", ""):
+            return page(404)
+        raise HttpError(404, "404 Not Found", f"there is no {request.path}")
+
+    known = [Route("GET", path, serve, "getClusterInfo", cross_site=True) for path in PATHS]
+    return [*known, Route("GET", "/{other:.*}", missing, "getClusterInfo", cross_site=True)]

@@ -1,0 +1,90 @@
+// Requests to our own server. Each carries a header that a page of another site cannot send.
+
+const HEADERS = { "X-Requested-With": "squall-ui" };
+
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export async function request(path, { method = "GET", body, signal } = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method,
+      signal,
+      headers: body === undefined ? HEADERS : { ...HEADERS, "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "The UI's server does not answer.");
+  }
+  const value = await answer.json().catch(() => null);
+  if (!answer.ok) throw new ApiError(answer.status, value?.errorMessage ?? answer.statusText);
+  return value;
+}
+
+// Follow a state: `onState(state)` is called with each version. Ends with the signal.
+export async function follow(path, onState, onStatus, signal) {
+  let pause = 500;
+  let version = null;
+  let state = null;
+  while (!signal.aborted) {
+    try {
+      if (state === null) {
+        const whole = await request(`${path}/state`, { signal });
+        ({ version, state } = whole);
+        onState(state);
+      }
+      onStatus("live");
+      pause = 500;
+      for await (const event of events(`${path}?since=${version}`, signal)) {
+        state = event.state ?? merged(state, event.change);
+        version = event.version;
+        onState(state);
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error.status === 404) {
+        onStatus("gone", error.message);
+        return;
+      }
+      state = null;
+      onStatus("away", error.message);
+    }
+    await new Promise((done) => setTimeout(done, pause));
+    pause = Math.min(pause * 2, 5000);
+  }
+}
+
+function merged(state, change) {
+  const next = { ...state, ...change };
+  if (change.components && state.components) {
+    next.components = { ...state.components, ...change.components };
+    for (const [name, one] of Object.entries(change.components)) {
+      if (one === null) delete next.components[name];
+    }
+  }
+  return next;
+}
+
+async function* events(path, signal) {
+  const answer = await fetch(path, { headers: HEADERS, signal });
+  if (!answer.ok) throw new ApiError(answer.status, (await answer.json()).errorMessage);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    let end;
+    while ((end = text.indexOf("\n\n")) >= 0) {
+      const event = text.slice(0, end);
+      text = text.slice(end + 2);
+      if (event.startsWith("data: ")) yield JSON.parse(event.slice(6));
+    }
+  }
+}

@@ -1,0 +1,214 @@
+// One component: its rates over time, streams, executors and errors.
+
+import { follow, request } from "../api.js";
+import { chart, meter } from "../chart.js";
+import { h } from "../dom.js";
+import { duration, ms, percent, rate, short } from "../format.js";
+import { apiPath, ask, facts, failed, post, section, table, topologyPath, viewPath } from "../parts.js";
+import { onStatus } from "./cluster.js";
+import { crumbs, errorList, lineOf, readSeries, spans } from "./topology.js";
+
+const WINDOWS = [
+  ["10 min", "600"],
+  ["3 h", "10800"],
+  ["1 day", "86400"],
+  ["All time", ":all-time"],
+];
+
+export function component(page, id, name) {
+  const view = { span: 600, window: "600", series: {}, state: null, detail: null };
+  page.title(name);
+  const draw = () => view.detail && drawPage(page, id, name, view, draw);
+  follow(
+    `/live${topologyPath(id)}`,
+    (state) => {
+      view.state = state;
+      draw();
+    },
+    (status, why) => onStatus(page, status, why),
+    page.signal,
+  );
+  readSeries(page, id, view, ["rate", "ms", "failed", "busy", "queue"].map((one) => `${name}.${one}`), draw);
+  readDetail(page, id, name, view, draw);
+}
+
+async function readDetail(page, id, name, view, draw) {
+  while (!page.signal.aborted) {
+    try {
+      view.detail = await request(`${apiPath("topology", id, "component", name)}?${new URLSearchParams({ window: view.window })}`, { signal: page.signal });
+      draw();
+    } catch (error) {
+      if (page.signal.aborted) return;
+      if (!view.detail) failed(page, error);
+    }
+    await new Promise((done) => {
+      view.reread = done;
+      setTimeout(done, 3000);
+    });
+  }
+}
+
+function drawPage(page, id, name, view, draw) {
+  const { detail } = view;
+  const live = view.state?.components?.[name];
+  const spout = detail.componentType === "spout";
+  page.draw(
+    crumbs(id, detail.name),
+    h("div.head", {}, h("h1", {}, name), h("span.pill.tone-calm", {}, detail.componentType), page.actions ? sampling(page, detail) : null),
+    live
+      ? facts([
+          [spout ? "Emitted" : "Executed", `${rate(spout ? live.emitRate : live.executeRate)}/s`],
+          ["Acked", `${rate(live.ackRate)}/s`],
+          ["Failed", `${rate(live.failRate)}/s`],
+          [spout ? "Complete latency" : "Execute latency", ms(spout ? live.completeMs : live.executeMs)],
+          spout ? null : ["Process latency", ms(live.processMs)],
+          live.p99 === null ? null : ["p50, p95, p99", `${ms(live.p50)}, ${ms(live.p95)}, ${ms(live.p99)}`],
+          spout ? null : ["Busiest executor", percent(live.busy), live.busiest],
+          live.executors > 1 ? ["Skew", live.skew.toFixed(1), "The busiest executor's tuples against the mean"] : null,
+          live.queue === null ? null : [spout ? "Pending" : "Queue", short(live.queue)],
+          ["Executors", detail.executors],
+          ["Tasks", detail.tasks],
+        ])
+      : null,
+    live && Object.keys(live.blocked).length
+      ? h("p.notice.warn", {}, "Waits for ", Object.entries(live.blocked).map(([by, share]) => `${by} (${percent(share)} of its time)`).join(", "))
+      : null,
+    section(
+      "Over time",
+      spans(view, draw),
+      h(
+        "div.charts",
+        {},
+        chart({ label: "Tuples a second", secs: view.span, format: short, lines: [lineOf(view, `${name}.rate`, spout ? "emitted" : "executed", "a"), lineOf(view, `${name}.failed`, "failed", "c")] }),
+        chart({ label: spout ? "Complete latency" : "Execute latency", secs: view.span, format: ms, lines: [lineOf(view, `${name}.ms`, "mean", "a")] }),
+        spout ? null : chart({ label: "Busiest executor", secs: view.span, format: percent, max: 1, lines: [lineOf(view, `${name}.busy`, "busy", "a")] }),
+        live?.queue === null || live?.queue === undefined ? null : chart({ label: "Waiting", secs: view.span, format: short, lines: [lineOf(view, `${name}.queue`, "tuples", "a")] }),
+      ),
+    ),
+    section("Errors", errorList(id, detail.componentErrors)),
+    section("By window", windows(detail, spout)),
+    h(
+      "div.spans",
+      { role: "group", "aria-label": "Window of the tables below", "data-key": "windows" },
+      WINDOWS.map(([text, window]) =>
+        h(
+          "button.ghost",
+          {
+            type: "button",
+            "aria-pressed": String(view.window === window),
+            onclick: () => {
+              view.window = window;
+              view.reread?.();
+              draw();
+            },
+          },
+          text,
+        ),
+      ),
+    ),
+    spout ? null : section("Inputs", inputs(id, detail)),
+    section("Outputs", outputs(detail, spout)),
+    section("Executors", executors(id, detail, spout)),
+  );
+}
+
+const num = (name, field) => ({ name, num: true, cell: (one) => (typeof one[field] === "string" ? ms(Number(one[field])) : short(one[field])) });
+
+function windows(detail, spout) {
+  const rows = spout ? detail.spoutSummary : detail.boltStats;
+  return table(
+    "By window",
+    [
+      { name: "Window", cell: (one) => one.windowPretty },
+      num("Emitted", "emitted"),
+      num("Transferred", "transferred"),
+      ...(spout ? [num("Complete latency", "completeLatency")] : [num("Executed", "executed"), num("Execute latency", "executeLatency"), num("Process latency", "processLatency")]),
+      num("Acked", "acked"),
+      num("Failed", "failed"),
+    ],
+    rows,
+    { key: (one) => one.window },
+  );
+}
+
+function inputs(id, detail) {
+  return table(
+    "Inputs",
+    [
+      { name: "From", cell: (one) => h("a", { href: topologyPath(id, "component", one.component) }, one.component) },
+      { name: "Stream", cell: (one) => h("code", {}, one.stream) },
+      num("Executed", "executed"),
+      num("Execute latency", "executeLatency"),
+      num("Process latency", "processLatency"),
+      num("Acked", "acked"),
+      num("Failed", "failed"),
+    ],
+    detail.inputStats,
+    { key: (one) => `${one.component} ${one.stream}`, empty: "It has executed nothing in this window." },
+  );
+}
+
+function outputs(detail, spout) {
+  return table(
+    "Outputs",
+    [
+      { name: "Stream", cell: (one) => h("code", {}, one.stream) },
+      num("Emitted", "emitted"),
+      num("Transferred", "transferred"),
+      ...(spout ? [num("Complete latency", "completeLatency"), num("Acked", "acked"), num("Failed", "failed")] : []),
+    ],
+    detail.outputStats,
+    { key: (one) => one.stream, empty: "It has emitted nothing in this window." },
+  );
+}
+
+function executors(id, detail, spout) {
+  return table(
+    "Executors",
+    [
+      { name: "Tasks", cell: (one) => h("code", {}, one.id) },
+      { name: "Worker", cell: (one) => h("a", { href: viewPath(one.host, `${id}/${one.port}/worker.log`) }, `${one.host}:${one.port}`) },
+      { name: "Uptime", num: true, cell: (one) => duration(one.uptimeSeconds) },
+      num("Emitted", "emitted"),
+      num("Transferred", "transferred"),
+      ...(spout
+        ? [num("Complete latency", "completeLatency")]
+        : [
+            { name: "Capacity", num: true, title: "Share of the last ten minutes in execute", cell: (one) => meter(Number(one.capacity), `capacity ${one.capacity}`) },
+            num("Executed", "executed"),
+            num("Execute latency", "executeLatency"),
+            num("Process latency", "processLatency"),
+          ]),
+      num("Acked", "acked"),
+      num("Failed", "failed"),
+    ],
+    detail.executorStats,
+    { key: (one) => one.id },
+  );
+}
+
+function sampling(page, detail) {
+  return h(
+    "div.actions",
+    {},
+    h(
+      "button.ghost",
+      {
+        type: "button",
+        onclick: () =>
+          ask(page, {
+            title: `Sample tuples of ${detail.id}`,
+            text: "A share of its tuples is written to events.log of their workers. 0 switches it off.",
+            verb: "Set",
+            fields: [{ name: "percent", label: "Percent of tuples", value: detail.samplingPct, min: 0, max: 100, step: "any" }],
+            act: async ({ percent: share }) => {
+              const on = Number(share) > 0;
+              await post(apiPath("topology", detail.topologyId, "component", detail.id, "debug", on ? "enable" : "disable", share || "0"));
+              return on ? `${share} % of its tuples are sampled.` : "Its tuples are not sampled any more.";
+            },
+          }),
+      },
+      detail.debug ? `Sampling ${detail.samplingPct} %` : "Sample tuples",
+    ),
+  );
+}

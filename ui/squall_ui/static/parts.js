@@ -1,0 +1,131 @@
+// Parts that several pages share: tables, headings, pills, dialogs.
+
+import { request } from "./api.js";
+import { h, morph } from "./dom.js";
+
+export const path = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
+export const topologyPath = (id, ...more) => path("topology", id, ...more);
+export const apiPath = (...parts) => `/api/v1${path(...parts)}`;
+
+export function viewPath(host, file, daemon = false) {
+  const query = new URLSearchParams({ host, file });
+  if (daemon) query.set("daemon", "yes");
+  return `/logs/view?${query}`;
+}
+
+// columns: [{ name, cell(row), num, title }]
+export function table(label, columns, rows, { key, empty = "Nothing here.", rowClass } = {}) {
+  if (!rows.length) return h("p.quiet", {}, empty);
+  return h(
+    "div.scroll",
+    { tabindex: 0, role: "group", "aria-label": label },
+    h(
+      "table",
+      { "aria-label": label },
+      h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col", class: one.num ? "num" : null, title: one.title }, one.name)))),
+      h(
+        "tbody",
+        {},
+        rows.map((row) =>
+          h(
+            "tr",
+            { "data-key": key ? key(row) : null, class: rowClass?.(row) },
+            columns.map((one, index) => h(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: one.num ? "num" : null }, one.cell(row))),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+export function section(title, ...children) {
+  return h("section", { "data-key": `section ${title}` }, h("h2", {}, title), ...children);
+}
+
+const TONES = { ACTIVE: "good", INACTIVE: "warn", REBALANCING: "warn", KILLED: "bad" };
+
+export function statusPill(status) {
+  return h("span.pill", { class: `tone-${TONES[status] ?? "calm"}` }, status.toLowerCase());
+}
+
+export function healthPill(health) {
+  if (!health) return null;
+  const tone = health === "ok" ? "good" : health === "starting" ? "warn" : "bad";
+  return h("span.pill", { class: `tone-${tone}` }, health === "ok" ? "healthy" : health);
+}
+
+export function facts(pairs) {
+  return h(
+    "dl.facts",
+    {},
+    pairs.filter((pair) => pair).map(([name, value, title]) => h("div", { title }, h("dt", {}, name), h("dd", {}, value))),
+  );
+}
+
+export function failed(page, error) {
+  page.draw(h("h1", {}, "This page cannot be shown"), h("p.notice.bad", { role: "alert" }, error.message));
+}
+
+// A question before something is done, with its fields; `act(values)` does it and says what was done.
+export function ask(page, { title, text, fields = [], verb, danger = false, act }) {
+  const dialog = document.createElement("dialog");
+  dialog.setAttribute("aria-labelledby", "dialog-title");
+  let busy = false;
+  const draw = (problem) =>
+    morph(dialog, [
+      h(
+        "form",
+        {
+          method: "dialog",
+          onsubmit: async (event, form) => {
+            event.preventDefault();
+            if (busy) return;
+            busy = true;
+            draw();
+            const values = Object.fromEntries(new FormData(form));
+            try {
+              page.say(await act(values));
+              dialog.close();
+            } catch (error) {
+              busy = false;
+              draw(error.message);
+            }
+          },
+        },
+        h("h2", { id: "dialog-title" }, title),
+        text ? h("p", {}, text) : null,
+        fields.map((field) => h("label.field", {}, h("span", {}, field.label), inputOf(field))),
+        problem ? h("p.notice.bad", { role: "alert" }, problem) : null,
+        h(
+          "div.buttons",
+          {},
+          h("button.ghost", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+          h("button", { type: "submit", class: danger ? "danger" : "main", disabled: busy }, busy ? "Working …" : verb),
+        ),
+      ),
+    ]);
+  draw();
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+function inputOf({ name, type = "number", value = "", min, max, step, options }) {
+  if (options) return h("select", { name }, options.map((one) => h("option", { value: one, selected: one === value }, one)));
+  return h("input", { name, type, value, min, max, step, autocomplete: "off" });
+}
+
+export const post = (url, body) => request(url, { method: "POST", body });
+
+// Read again and again, one after the other, until the page is left.
+export async function poll(page, secs, read) {
+  while (!page.signal.aborted) {
+    try {
+      await read();
+    } catch (error) {
+      if (page.signal.aborted) return;
+      failed(page, error);
+    }
+    await new Promise((done) => setTimeout(done, secs * 1000));
+  }
+}
