@@ -339,6 +339,8 @@ class BoltStats:
     process_ms_avg: dict[str, dict[GlobalStreamId, float]]
     executed: dict[str, dict[GlobalStreamId, int]]
     execute_ms_avg: dict[str, dict[GlobalStreamId, float]]
+    process_histograms: dict[str, dict[GlobalStreamId, bytes]] | None
+    execute_histograms: dict[str, dict[GlobalStreamId, bytes]] | None
     def __init__(
         self,
         acked: dict[str, dict[GlobalStreamId, int]],
@@ -346,17 +348,21 @@ class BoltStats:
         process_ms_avg: dict[str, dict[GlobalStreamId, float]],
         executed: dict[str, dict[GlobalStreamId, int]],
         execute_ms_avg: dict[str, dict[GlobalStreamId, float]],
+        process_histograms: dict[str, dict[GlobalStreamId, bytes]] | None = ...,
+        execute_histograms: dict[str, dict[GlobalStreamId, bytes]] | None = ...,
     ) -> None: ...
 
 class SpoutStats:
     acked: dict[str, dict[str, int]]
     failed: dict[str, dict[str, int]]
     complete_ms_avg: dict[str, dict[str, float]]
+    complete_histograms: dict[str, dict[str, bytes]] | None
     def __init__(
         self,
         acked: dict[str, dict[str, int]],
         failed: dict[str, dict[str, int]],
         complete_ms_avg: dict[str, dict[str, float]],
+        complete_histograms: dict[str, dict[str, bytes]] | None = ...,
     ) -> None: ...
 
 class ExecutorStats:
@@ -364,12 +370,20 @@ class ExecutorStats:
     transferred: dict[str, dict[str, int]]
     specific: ExecutorSpecificStats
     rate: float
+    queue_tuples: int | None
+    queue_bytes: int | None
+    blocked_secs: dict[str, dict[str, float]] | None
+    credit_bytes: dict[str, int] | None
     def __init__(
         self,
         emitted: dict[str, dict[str, int]],
         transferred: dict[str, dict[str, int]],
         specific: ExecutorSpecificStats,
         rate: float,
+        queue_tuples: int | None = ...,
+        queue_bytes: int | None = ...,
+        blocked_secs: dict[str, dict[str, float]] | None = ...,
+        credit_bytes: dict[str, int] | None = ...,
     ) -> None: ...
 
 class ExecutorInfo:
@@ -446,6 +460,30 @@ class TopologyInfo:
         assigned_cpu: float | None = ...,
     ) -> None: ...
 
+class LatencyBucket:
+    upper_ms: float
+    count: int
+    def __init__(
+        self,
+        upper_ms: float,
+        count: int,
+    ) -> None: ...
+
+class LatencyDistribution:
+    count: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    buckets: list[LatencyBucket] | None
+    def __init__(
+        self,
+        count: int,
+        p50_ms: float,
+        p95_ms: float,
+        p99_ms: float,
+        buckets: list[LatencyBucket] | None = ...,
+    ) -> None: ...
+
 class CommonAggregateStats:
     num_executors: int | None
     num_tasks: int | None
@@ -454,6 +492,10 @@ class CommonAggregateStats:
     acked: int | None
     failed: int | None
     resources_map: dict[str, float] | None
+    queue_tuples: int | None
+    queue_bytes: int | None
+    blocked_share: dict[str, float] | None
+    credit_bytes: dict[str, int] | None
     def __init__(
         self,
         num_executors: int | None = ...,
@@ -463,13 +505,19 @@ class CommonAggregateStats:
         acked: int | None = ...,
         failed: int | None = ...,
         resources_map: dict[str, float] | None = ...,
+        queue_tuples: int | None = ...,
+        queue_bytes: int | None = ...,
+        blocked_share: dict[str, float] | None = ...,
+        credit_bytes: dict[str, int] | None = ...,
     ) -> None: ...
 
 class SpoutAggregateStats:
     complete_latency_ms: float | None
+    complete_latency: LatencyDistribution | None
     def __init__(
         self,
         complete_latency_ms: float | None = ...,
+        complete_latency: LatencyDistribution | None = ...,
     ) -> None: ...
 
 class BoltAggregateStats:
@@ -477,12 +525,16 @@ class BoltAggregateStats:
     process_latency_ms: float | None
     executed: int | None
     capacity: float | None
+    execute_latency: LatencyDistribution | None
+    process_latency: LatencyDistribution | None
     def __init__(
         self,
         execute_latency_ms: float | None = ...,
         process_latency_ms: float | None = ...,
         executed: int | None = ...,
         capacity: float | None = ...,
+        execute_latency: LatencyDistribution | None = ...,
+        process_latency: LatencyDistribution | None = ...,
     ) -> None: ...
 
 class ComponentAggregateStats:
@@ -504,6 +556,7 @@ class TopologyStats:
     window_to_complete_latencies_ms: dict[str, float] | None
     window_to_acked: dict[str, int] | None
     window_to_failed: dict[str, int] | None
+    window_to_complete_latency: dict[str, LatencyDistribution] | None
     def __init__(
         self,
         window_to_emitted: dict[str, int] | None = ...,
@@ -511,6 +564,7 @@ class TopologyStats:
         window_to_complete_latencies_ms: dict[str, float] | None = ...,
         window_to_acked: dict[str, int] | None = ...,
         window_to_failed: dict[str, int] | None = ...,
+        window_to_complete_latency: dict[str, LatencyDistribution] | None = ...,
     ) -> None: ...
 
 class WorkerSummary:
@@ -530,6 +584,7 @@ class WorkerSummary:
     assigned_memoffheap: float | None
     assigned_cpu: float | None
     owner: str | None
+    usage: WorkerUsage | None
     def __init__(
         self,
         supervisor_id: str | None = ...,
@@ -548,6 +603,7 @@ class WorkerSummary:
         assigned_memoffheap: float | None = ...,
         assigned_cpu: float | None = ...,
         owner: str | None = ...,
+        usage: WorkerUsage | None = ...,
     ) -> None: ...
 
 class SupervisorPageInfo:
@@ -1002,12 +1058,24 @@ class WorkerDrained:
         work: int,
     ) -> None: ...
 
+class WorkerUsage:
+    cpu_cores: float
+    memory_bytes: int
+    loop_lag_ms: float
+    def __init__(
+        self,
+        cpu_cores: float,
+        memory_bytes: int,
+        loop_lag_ms: float,
+    ) -> None: ...
+
 class ClusterWorkerHeartbeat:
     storm_id: str
     executor_stats: dict[ExecutorInfo, ExecutorStats]
     time_secs: int
     uptime_secs: int
     drained: WorkerDrained | None
+    usage: WorkerUsage | None
     def __init__(
         self,
         storm_id: str,
@@ -1015,6 +1083,7 @@ class ClusterWorkerHeartbeat:
         time_secs: int,
         uptime_secs: int,
         drained: WorkerDrained | None = ...,
+        usage: WorkerUsage | None = ...,
     ) -> None: ...
 
 class ThriftSerializedObject:

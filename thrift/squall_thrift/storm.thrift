@@ -220,12 +220,17 @@ struct BoltStats {
     3: required map<string, map<GlobalStreamId, double>> process_ms_avg;
     4: required map<string, map<GlobalStreamId, i64>> executed;
     5: required map<string, map<GlobalStreamId, double>> execute_ms_avg;
+    /* Squall's own: window -> input -> histogram (squall_common/history/histogram.py). */
+    10001: optional map<string, map<GlobalStreamId, binary>> process_histograms;
+    10002: optional map<string, map<GlobalStreamId, binary>> execute_histograms;
 }
 
 struct SpoutStats {
     1: required map<string, map<string, i64>> acked;
     2: required map<string, map<string, i64>> failed;
     3: required map<string, map<string, double>> complete_ms_avg;
+    /* Squall's own: window -> stream -> histogram (squall_common/history/histogram.py). */
+    10001: optional map<string, map<string, binary>> complete_histograms;
 }
 
 union ExecutorSpecificStats {
@@ -238,6 +243,13 @@ struct ExecutorStats {
     2: required map<string, map<string, i64>> transferred;
     3: required ExecutorSpecificStats specific;
     4: required double rate;
+    /* Squall's own: what waits in the inboxes of its tasks; for a spout its pending messages. */
+    10001: optional i64 queue_tuples;
+    10002: optional i64 queue_bytes;
+    /* window -> component downstream -> seconds that it was blocked, a spout throttled, by it. */
+    10003: optional map<string, map<string, double>> blocked_secs;
+    /* component downstream -> the bytes that its tasks on other workers still take: the least. */
+    10004: optional map<string, i64> credit_bytes;
 }
 
 struct ExecutorInfo {
@@ -279,6 +291,23 @@ struct TopologyInfo {
     526: optional double assigned_cpu;
 }
 
+/* Squall's own: the events of a histogram's bucket that took up to `upper_ms`, and more than the
+   bucket before it. */
+struct LatencyBucket {
+    1: required double upper_ms;
+    2: required i64 count;
+}
+
+/* Squall's own: how a latency is distributed. A percentile is within 4.5 % of the exact one. The
+   buckets are set only on the page of a component. */
+struct LatencyDistribution {
+    1: required i64 count;
+    2: required double p50_ms;
+    3: required double p95_ms;
+    4: required double p99_ms;
+    5: optional list<LatencyBucket> buckets;
+}
+
 struct CommonAggregateStats {
     1: optional i32 num_executors;
     2: optional i32 num_tasks;
@@ -287,10 +316,19 @@ struct CommonAggregateStats {
     5: optional i64 acked;
     6: optional i64 failed;
     7: optional map<string, double> resources_map;
+    /* Squall's own: sums of what the executors report, see ExecutorStats. */
+    10001: optional i64 queue_tuples;
+    10002: optional i64 queue_bytes;
+    /* component downstream -> the share of their time (0 to 1) that the executors waited for it. */
+    10003: optional map<string, double> blocked_share;
+    /* component downstream -> the least credit of an executor. */
+    10004: optional map<string, i64> credit_bytes;
 }
 
 struct SpoutAggregateStats {
     1: optional double complete_latency_ms;
+    /* Squall's own; unset when nothing was measured. */
+    10001: optional LatencyDistribution complete_latency;
 }
 
 struct BoltAggregateStats {
@@ -298,6 +336,9 @@ struct BoltAggregateStats {
     2: optional double process_latency_ms;
     3: optional i64 executed;
     4: optional double capacity;
+    /* Squall's own; unset when nothing was measured. */
+    10001: optional LatencyDistribution execute_latency;
+    10002: optional LatencyDistribution process_latency;
 }
 
 union SpecificAggregateStats {
@@ -323,6 +364,8 @@ struct TopologyStats {
     3: optional map<string, double> window_to_complete_latencies_ms;
     4: optional map<string, i64> window_to_acked;
     5: optional map<string, i64> window_to_failed;
+    /* Squall's own; without the windows in which nothing was measured. */
+    10001: optional map<string, LatencyDistribution> window_to_complete_latency;
 }
 
 struct WorkerSummary {
@@ -342,6 +385,8 @@ struct WorkerSummary {
     525: optional double assigned_memoffheap;
     526: optional double assigned_cpu;
     527: optional string owner;
+    /* Squall's own; unset until it has reported. */
+    10001: optional WorkerUsage usage;
 }
 
 struct SupervisorPageInfo {
@@ -644,6 +689,16 @@ struct WorkerDrained {
     3: required i64 work;
 }
 
+/* Squall's own: what a worker's process uses. */
+struct WorkerUsage {
+    /* Cores, the mean since the report before. */
+    1: required double cpu_cores;
+    /* Resident. */
+    2: required i64 memory_bytes;
+    /* The worst since the report before: how late its event loop ran a timer. */
+    3: required double loop_lag_ms;
+}
+
 struct ClusterWorkerHeartbeat {
     1: required string storm_id;
     2: required map<ExecutorInfo, ExecutorStats> executor_stats;
@@ -651,6 +706,7 @@ struct ClusterWorkerHeartbeat {
     4: required i32 uptime_secs;
     /* Squall's own. */
     10001: optional WorkerDrained drained;
+    10002: optional WorkerUsage usage;
 }
 
 // Local state
