@@ -51,7 +51,7 @@ from squall_engine.core.inspectors import (
 )
 from squall_engine.core.known_classes import component_modules
 from squall_engine.core.sections import ACKS, TUPLES, AcksSection, TuplesSection
-from squall_engine.core.stats import TaskCounts, Totals
+from squall_engine.core.stats import Totals
 from squall_engine.core.values import Source
 from squall_engine.dataflow.flow import Flow
 from squall_engine.dataflow.outgoing import TupleBuffer
@@ -62,7 +62,7 @@ from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
 from squall_engine.observe.event_log import EventLog
-from squall_engine.observe.readings import ExecutorReadings, add_totals
+from squall_engine.observe.readings import BLOCKED, ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
@@ -131,11 +131,6 @@ class Engine:
         self.callbacks = callbacks
         self.now = (clock or SystemClock()).monotonic
         self.observer = observer
-        self.make_counts: Callable[[], TaskCounts] = TaskCounts
-        if settings.times_calls:
-            from squall_engine.observe.history_rows import TimedCounts
-
-            self.make_counts = TimedCounts
         self._error_log = ErrorLog(
             self.now, callbacks.on_reported, options, lambda error: source_of(error, self.built)
         )
@@ -188,7 +183,7 @@ class Engine:
                 wake=self.wake,
                 before=before,
             )
-        self._flow = Flow(self.plan, self._exchange, transport, options)
+        self._flow = Flow(self.plan, self._exchange, transport, options, self.turn)
         self._coordinator = AckCoordinator(
             self.plan,
             self._exchange,
@@ -207,6 +202,8 @@ class Engine:
         self._readings = ExecutorReadings(
             self.plan.executors,
             self._add_totals,
+            lambda task: self._flow.task_of.get(task),
+            self._flow.credit,
             is_spout=lambda executor: self.plan.is_spout(executor.task_start),
             component_of=lambda executor: self.plan.component_of(executor.task_start).id,
             now=now,
@@ -467,6 +464,8 @@ class Engine:
         task = self._flow.task_of.get(task_id)
         if task is not None:
             add_totals(task, totals)
+            for component, secs in self._flow.waits(task, self.now()).items():
+                totals[BLOCKED, component] = totals.get((BLOCKED, component), 0) + secs
         elif self.plan.task_to_component[task_id] == ACKER_COMPONENT:
             self._coordinator.add_to(totals, task_id)
 

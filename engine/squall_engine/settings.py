@@ -28,7 +28,6 @@ class EngineSettings:
     near: frozenset[int] = frozenset()
     """Tasks elsewhere that local-or-shuffle groupings treat like those of this worker."""
     seed: int | None = None  # makes ids and shuffles repeatable; None: from os.urandom
-    times_calls: bool = False  # counts how long each call took, for the history
     code_dir: Path | None = None  # the unpacked package
     pid_dir: Path | None = None  # where shell components note their children
     log_dir: Path | None = None  # for dead letters that no bolt consumes; None: only the log

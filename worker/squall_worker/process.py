@@ -30,6 +30,7 @@ from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
+from squall_common.daemon.loop_lag import LoopLag
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_common.topology.model import WorkerSlot
@@ -47,6 +48,7 @@ from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
 from squall_worker.report.history import WorkerHistory
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
+from squall_worker.report.usage import UsageMeter
 from squall_worker.settings import WorkerSettings
 from squall_worker.transport.push import Address, Sockets
 from squall_worker.transport.zmq import ZmqTransport, new_sockets
@@ -138,6 +140,7 @@ class Worker:
             send=self._send_error,
         )
         self._sockets = sockets
+        self._loop_lag = LoopLag()
         self._watchdog = Watchdog(
             self._loop,
             self._clock,
@@ -244,8 +247,10 @@ class Worker:
             clock=self._clock,
             began=self._began,
             drained=self._drained,
+            usage=UsageMeter(self._loop_lag).read,
         )
         self._watchdog.begin(engine.calls_under_way())
+        self._loop_lag.start()
         self._heartbeats.enter(Phase.RUNNING)
         log.info(
             "worker_running",
@@ -328,7 +333,6 @@ class Worker:
             slot=self.slot,
             executors=placement.executors,
             daemon_conf=self.spec.daemon_conf,
-            times_calls=self._history is not None,
             code_dir=localized.code_dir,
             pid_dir=self.spec.pid_dir,
             log_dir=self.spec.artifacts_dir,
@@ -577,6 +581,7 @@ class Worker:
         """End everything: spouts first, then tuples in flight, then the links. All of it shares one
         deadline, since the supervisor kills at the end of its own."""
         self._watchdog.stop()
+        self._loop_lag.stop()
         self._heartbeats.enter(Phase.STOPPING)
         deadline = self._clock.monotonic() + self.settings.stop_secs
 

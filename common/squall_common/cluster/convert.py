@@ -314,6 +314,7 @@ def to_heartbeat(beat: values.WorkerHeartbeat) -> storm.ClusterWorkerHeartbeat:
         time_secs=beat.time_secs,
         uptime_secs=beat.uptime_secs,
         drained=None if beat.drained is None else _to_drained(beat.drained),
+        usage=None if beat.usage is None else to_usage(beat.usage),
     )
 
 
@@ -323,6 +324,18 @@ def _to_drained(drained: values.WorkerDrained) -> storm.WorkerDrained:
 
 def from_drained(drained: storm.WorkerDrained) -> values.WorkerDrained:
     return values.WorkerDrained(drained.status_zxid, drained.run, drained.work)
+
+
+def to_usage(usage: values.WorkerUsage) -> storm.WorkerUsage:
+    return storm.WorkerUsage(
+        cpu_cores=usage.cpu_cores,
+        memory_bytes=usage.memory_bytes,
+        loop_lag_ms=usage.loop_lag_ms,
+    )
+
+
+def from_usage(usage: storm.WorkerUsage) -> values.WorkerUsage:
+    return values.WorkerUsage(usage.cpu_cores, usage.memory_bytes, usage.loop_lag_ms)
 
 
 def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat:
@@ -335,6 +348,7 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
         time_secs=beat.time_secs,
         uptime_secs=beat.uptime_secs,
         drained=None if beat.drained is None else from_drained(beat.drained),
+        usage=None if beat.usage is None else from_usage(beat.usage),
     )
 
 
@@ -357,6 +371,7 @@ def to_executor_stats(stats: values.ExecutorStats) -> storm.ExecutorStats:
             acked=_copy(stats.specific.acked),
             failed=_copy(stats.specific.failed),
             complete_ms_avg=_copy(stats.specific.complete_ms_avg),
+            complete_histograms=_copy(stats.specific.complete_histograms) or None,
         )
         specific = storm.ExecutorSpecificStats(spout=spout)
     else:
@@ -366,6 +381,8 @@ def to_executor_stats(stats: values.ExecutorStats) -> storm.ExecutorStats:
             process_ms_avg=_to_inputs(stats.specific.process_ms_avg),
             executed=_to_inputs(stats.specific.executed),
             execute_ms_avg=_to_inputs(stats.specific.execute_ms_avg),
+            process_histograms=_to_inputs(stats.specific.process_histograms) or None,
+            execute_histograms=_to_inputs(stats.specific.execute_histograms) or None,
         )
         specific = storm.ExecutorSpecificStats(bolt=bolt)
     return storm.ExecutorStats(
@@ -373,6 +390,10 @@ def to_executor_stats(stats: values.ExecutorStats) -> storm.ExecutorStats:
         transferred=_copy(stats.transferred),
         specific=specific,
         rate=stats.rate,
+        queue_tuples=stats.queue_tuples,
+        queue_bytes=stats.queue_bytes,
+        blocked_secs=_copy(stats.blocked_secs) or None,
+        credit_bytes=dict(stats.credit_bytes) or None,
     )
 
 
@@ -380,7 +401,9 @@ def from_executor_stats(stats: storm.ExecutorStats) -> values.ExecutorStats:
     spout, bolt = stats.specific.spout, stats.specific.bolt
     specific: values.SpoutStats | values.BoltStats
     if spout is not None:
-        specific = values.SpoutStats(spout.acked, spout.failed, spout.complete_ms_avg)
+        specific = values.SpoutStats(
+            spout.acked, spout.failed, spout.complete_ms_avg, spout.complete_histograms or {}
+        )
     elif bolt is not None:
         specific = values.BoltStats(
             acked=_from_inputs(bolt.acked),
@@ -388,10 +411,21 @@ def from_executor_stats(stats: storm.ExecutorStats) -> values.ExecutorStats:
             executed=_from_inputs(bolt.executed),
             process_ms_avg=_from_inputs(bolt.process_ms_avg),
             execute_ms_avg=_from_inputs(bolt.execute_ms_avg),
+            process_histograms=_from_inputs(bolt.process_histograms or {}),
+            execute_histograms=_from_inputs(bolt.execute_histograms or {}),
         )
     else:
         raise ValueError("the statistics of an executor are neither a spout's nor a bolt's")
-    return values.ExecutorStats(specific, stats.emitted, stats.transferred, stats.rate)
+    return values.ExecutorStats(
+        specific,
+        stats.emitted,
+        stats.transferred,
+        stats.rate,
+        queue_tuples=stats.queue_tuples,
+        queue_bytes=stats.queue_bytes,
+        blocked_secs=stats.blocked_secs or {},
+        credit_bytes=stats.credit_bytes or {},
+    )
 
 
 def _copy(by_window: Mapping[str, Mapping[str, _T]]) -> dict[str, dict[str, _T]]:

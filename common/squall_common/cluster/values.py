@@ -111,6 +111,7 @@ class NimbusInfo:
 ByStream = Mapping[str, Mapping[str, int]]
 ByInput = Mapping[str, Mapping[tuple[str, str], int]]
 AverageByInput = Mapping[str, Mapping[tuple[str, str], float]]
+HistogramByInput = Mapping[str, Mapping[tuple[str, str], bytes]]  # packed: history.histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class SpoutStats:
     acked: ByStream = field(default_factory=dict)
     failed: ByStream = field(default_factory=dict)
     complete_ms_avg: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    complete_histograms: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +129,25 @@ class BoltStats:
     executed: ByInput = field(default_factory=dict)
     process_ms_avg: AverageByInput = field(default_factory=dict)
     execute_ms_avg: AverageByInput = field(default_factory=dict)
+    process_histograms: HistogramByInput = field(default_factory=dict)
+    execute_histograms: HistogramByInput = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorStats:
-    """Statistics of one executor; `specific` says which kind of component it is."""
+    """Statistics of one executor; `specific` says which kind of component it is. What an older
+    worker does not report is None, or empty."""
 
     specific: SpoutStats | BoltStats
     emitted: ByStream = field(default_factory=dict)
     transferred: ByStream = field(default_factory=dict)
     rate: float = 1.0  # sampling rate; ours counts every tuple
+    queue_tuples: int | None = None  # in the inboxes of its tasks; a spout's pending messages
+    queue_bytes: int | None = None
+    # Window -> component downstream -> seconds that its tasks, added up, waited for it.
+    blocked_secs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # Component downstream -> the least credit in bytes for its tasks on other workers.
+    credit_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,15 @@ class WorkerDrained:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerUsage:
+    """What a worker's process uses."""
+
+    cpu_cores: float  # the mean since the report before
+    memory_bytes: int  # resident
+    loop_lag_ms: float  # the worst since the report before
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerHeartbeat:
     """/workerbeats/ID/NODE-PORT: a worker is alive, and what its executors did (None: one that has
     nothing to tell yet)."""
@@ -158,6 +178,7 @@ class WorkerHeartbeat:
     time_secs: int
     uptime_secs: int
     drained: WorkerDrained | None = None  # None: something may be in flight
+    usage: WorkerUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from squall_engine.backpressure.credit import Account
 class EncodedTuples:
     """Tuples of one source for one task, encoded."""
 
-    __slots__ = ("_account", "_size", "count", "section")
+    __slots__ = ("_account", "count", "section", "size")
 
     def __init__(self, section: bytes, count: int, size: int, account: Account) -> None:
         self.section = section
         self.count = count  # tuples
-        self._size = size  # of the credit
+        self.size = size  # of the credit
         self._account = account
 
     def take(self) -> bytes:
         """Take the section out of the inbox."""
-        self._account.take(self._size)
+        self._account.take(self.size)
         return self.section

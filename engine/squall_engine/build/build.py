@@ -19,9 +19,9 @@ from squall_common.topology.model import Component, GlobalStreamId, Grouping
 from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout
 from squall_engine.core import Edge, Emitter, Inspector, Ledger, Output, Source
 from squall_engine.core.invocation import InvocationMode
-from squall_engine.core.stats import TaskCounts
 from squall_engine.grouping.routing import Balancers, make_grouper
 from squall_engine.loading import ComponentStartError, invocation_mode_of
+from squall_engine.observe.latencies import TimedCounts
 from squall_engine.options import EngineOptions
 from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import asked_to_end
@@ -38,7 +38,6 @@ class BuildHost(KindHost, Protocol):
     rng: random.Random
     edges: Edges
     callbacks: EngineCallbacks
-    make_counts: Callable[[], TaskCounts]
     worker_context: WorkerContext
     options: EngineOptions
     balancers: Balancers | None
@@ -97,7 +96,7 @@ def build_task(host: BuildHost, task: int) -> Built:
         task,
         host.plan.executor_of[task],
         list(outputs.values()),
-        host.make_counts(),
+        TimedCounts(),
     )
     options = host.options.of(component.id)
     new = NewTask(host, mode, parts, user, options, emitter, ledger, context)

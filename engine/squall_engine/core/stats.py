@@ -22,7 +22,7 @@ Key = Hashable  # a stream, or (component, stream) for a bolt's inputs
 Totals = dict[tuple[str, Key], float]  # (measure, key) -> count or seconds
 
 
-class _Runs:
+class Runs:
     """Counts of what was executed, and of the outcomes."""
 
     __slots__ = ("execute_secs", "executed", "process_events", "process_secs")
@@ -44,10 +44,10 @@ class TaskCounts:
     def __init__(self) -> None:
         self.acked: dict[Key, int] = {}
         self.failed: dict[Key, int] = {}
-        self._runs: dict[Key, _Runs] = {}
+        self._runs: dict[Key, Runs] = {}
 
-    def _of(self, key: Key) -> _Runs:
-        return self._runs.setdefault(key, _Runs())
+    def _of(self, key: Key) -> Runs:
+        return self._runs.setdefault(key, Runs())
 
     def add(self, counts: dict[Key, int], key: Key, n: int = 1) -> None:
         counts[key] = counts.get(key, 0) + n

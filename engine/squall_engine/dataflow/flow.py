@@ -26,7 +26,8 @@ from squall_engine.backpressure.blocked_tasks import BlockedTasks
 from squall_engine.backpressure.credit import Allowance, Inflow, Outflow, charge, window_bytes
 from squall_engine.backpressure.inbox import EncodedTuples
 from squall_engine.backpressure.memory_size import tuple_bytes
-from squall_engine.core import Batch, Edge, Ledger
+from squall_engine.backpressure.wait_times import WaitTimes
+from squall_engine.core import Batch, Edge, Ledger, TurnState
 from squall_engine.core.sections import addressee
 from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, TupleBuffer, output_groups
 from squall_engine.dataflow.remote import SECTION_BYTES_MAX, Exchange
@@ -62,8 +63,11 @@ class Flow:
         exchange: Exchange,
         transport: Transport | None,
         options: TopologyOptions,
+        turn: TurnState,
     ) -> None:
+        """Waits are timed by turns: `turn.now`."""
         self._plan = plan
+        self._turn = turn
         self._exchange = exchange
         self._transport = transport
         self.spouts: list[SpoutTask] = []
@@ -82,6 +86,9 @@ class Flow:
         self._outflow = Outflow()
         self._inflow = Inflow()
         self._blocked_tasks = BlockedTasks({})
+        self._feeds: dict[int, frozenset[str]] = {}  # task -> components that it may wait for
+        self._blocked_times = WaitTimes()
+        self._throttled_times = WaitTimes()  # of spouts
         self._waiting_for_credit: dict[OutgoingEdge, OutputGroup] = {}
         self._throttling: dict[BoltTask, None] = {}  # above the soft mark
         self._congested: frozenset[str] = frozenset()
@@ -115,16 +122,17 @@ class Flow:
         of = self._group_of.__getitem__
         self._spouts_by_group = [(group, list(some)) for group, some in groupby(self.spouts, of)]
         self._bolts_by_group = [(group, list(some)) for group, some in groupby(self.bolts, of)]
-        self._blocked_tasks = BlockedTasks(
-            {
-                task.task: [
-                    outgoing.task
-                    for outgoing in group.outgoing_edges
-                    if not (outgoing.inner or outgoing.droppable)
-                ]
-                for task, group in self._group_of.items()
-            }
-        )
+        feeds = {
+            task.task: [
+                outgoing.task
+                for outgoing in group.outgoing_edges
+                if not (outgoing.inner or outgoing.droppable)
+            ]
+            for task, group in self._group_of.items()
+        }
+        self._blocked_tasks = BlockedTasks(feeds)
+        component_of = self._plan.task_to_component
+        self._feeds = {task: frozenset(component_of[t] for t in fed) for task, fed in feeds.items()}
         self.set_routes({})
 
     def wrap_edges(self, wrap: Callable[[Edge], TupleBuffer | None]) -> None:
@@ -188,9 +196,21 @@ class Flow:
 
     def _check_allowance(self, task: int, allowance: Allowance | None) -> None:
         if allowance is not None and allowance.left > 0:
-            self._congested_is_stale |= self._blocked_tasks.open_target(task)
+            self._open(task)
         else:
-            self._congested_is_stale |= self._blocked_tasks.close_target(task)
+            self._close(task)
+
+    def _close(self, target: int) -> None:
+        """A target takes no more tuples."""
+        if self._blocked_tasks.close_target(target):
+            self._congested_is_stale = True
+            self._blocked_times.closed(self._plan.task_to_component[target], self._turn.now)
+
+    def _open(self, target: int) -> None:
+        """A target takes tuples again."""
+        if self._blocked_tasks.open_target(target):
+            self._congested_is_stale = True
+            self._blocked_times.opened(self._plan.task_to_component[target], self._turn.now)
 
     # ---- moving ----
 
@@ -265,7 +285,7 @@ class Flow:
             outgoing.tuple_bytes = max(1, used // fit)
             moved = True
             if allowance.sent >= allowance.limit:
-                self._congested_is_stale |= self._blocked_tasks.close_target(outgoing.task)
+                self._close(outgoing.task)
         if outgoing.droppable:
             self._drop(outgoing)
         elif allowance is None:
@@ -369,6 +389,28 @@ class Flow:
                 load = 0 if slot is None else self._outflow.allowance(slot, task).load
             if load:
                 found[task] = load / LOAD_MAX
+        return found
+
+    # ---- what is observed ----
+
+    def waits(self, task: Task, now: float) -> dict[str, float]:
+        """Seconds that a task could not run because of a component that it feeds, and a spout not
+        emit because of one downstream; those that never made it wait left out."""
+        if isinstance(task, SpoutTask):
+            times, components = self._throttled_times, task.downstream
+        else:
+            times, components = self._blocked_times, self._feeds.get(task.task, frozenset())
+        found = {component: times.secs(component, now) for component in components}
+        return {component: secs for component, secs in found.items() if secs > 0}
+
+    def credit(self, task: Task) -> dict[str, int]:
+        """By component downstream, the least credit in bytes for its tasks on other workers."""
+        found: dict[str, int] = {}
+        for outgoing in self._group_of[task].outgoing_edges:
+            if outgoing.target is None and not outgoing.droppable:
+                left = 0 if outgoing.allowance is None else max(0, outgoing.allowance.left)
+                component = self._plan.task_to_component[outgoing.task]
+                found[component] = min(left, found.get(component, left))
         return found
 
     def report_loads(self) -> None:
@@ -485,16 +527,18 @@ class Flow:
                 self._throttling[bolt] = None
                 self._congested_is_stale = True
             if waiting > bolt.hard:
-                self._blocked_tasks.close_target(bolt.task)
+                self._close(bolt.task)
         elif bolt in self._throttling:
             del self._throttling[bolt]
-            self._blocked_tasks.open_target(bolt.task)
+            self._open(bolt.task)
             self._congested_is_stale = True
 
     def _find_congested(self) -> None:
         self._congested_is_stale = False
         component_of = self._plan.task_to_component
+        before = self._congested
         self._congested = frozenset(
             {bolt.component for bolt in self._throttling}
             | {component_of[task] for task in self._blocked_tasks.closed_targets}
         )
+        self._throttled_times.changed(before, self._congested, self._turn.now)

@@ -1,10 +1,7 @@
-"""What the history needs of the engine: latencies as histograms, a sample of the keys of fields
-groupings, and every so often the rows of all tasks. Nothing of this exists while it is off.
+"""What the history needs of the engine: a sample of the keys of fields groupings, and every so
+often the rows of all tasks. Nothing of this exists while it is off.
 
-Latencies are measured where the engine measures them anyway, once for a slice of up to 1,024 tuples
-(of threads, coroutines and shell components: once a tuple), so a histogram counts each tuple with
-the mean of its slice. Keys are sampled at an edge when its buffer is taken: the tuples in between
-cost nothing.
+Keys are sampled at an edge when its buffer is taken: the tuples in between cost nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +15,13 @@ from typing import Any
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.own_memory import memory_bytes
 from squall_common.history.heavy import HeavyKeys, key_text
-from squall_common.history.histogram import Histogram, bucket_of
+from squall_common.history.histogram import Histogram
 from squall_common.history.schema import Row
 from squall_common.names import is_system_id
 from squall_common.topology.model import GroupingKind
 from squall_engine.core import Batch, Edge, Source
 from squall_engine.core.stats import Key, TaskCounts
+from squall_engine.observe.latencies import TimedCounts
 from squall_engine.observe.readings import Gains, key_name, waiting
 from squall_engine.plan import Plan
 from squall_engine.tasks.built import Built
@@ -31,33 +29,6 @@ from squall_engine.tasks.spout import SpoutTask
 
 _KEYS_REPORTED = 50  # of a grouping, worker and interval
 _COUNTS = ("emitted", "transferred", "acked", "failed", "executed")
-
-
-class TimedCounts(TaskCounts):
-    """Counts that keep histograms, too."""
-
-    __slots__ = ("execute_histograms", "process_histograms")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.execute_histograms: dict[Key, Histogram] = {}
-        self.process_histograms: dict[Key, Histogram] = {}
-
-    def executed_many(self, key: Key, n: int, secs: float, processed: int = 0) -> None:
-        super().executed_many(key, n, secs, processed)
-        _note(self.execute_histograms, key, secs, n)
-        _note(self.process_histograms, key, secs, processed)
-
-    def processed(self, key: Key, secs: float, n: int = 1) -> None:
-        super().processed(key, secs, n)
-        _note(self.process_histograms, key, secs, n)
-
-
-def _note(histograms: dict[Key, Histogram], key: Key, secs: float, n: int) -> None:
-    if n > 0:
-        histogram = histograms.setdefault(key, {})
-        bucket = bucket_of(secs / n)
-        histogram[bucket] = histogram.get(bucket, 0) + n
 
 
 class KeySample:
@@ -217,12 +188,8 @@ class TaskRows:
         if not isinstance(counts, TimedCounts):
             return {}
         return {
-            (what, key): dict(histogram)
-            for what, of in (
-                ("execute", counts.execute_histograms),
-                ("process", counts.process_histograms),
-            )
-            for key, histogram in of.items()
+            place: {bucket: n for bucket, n in enumerate(buckets) if n}
+            for place, buckets in counts.buckets()
         }
 
 

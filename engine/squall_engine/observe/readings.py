@@ -9,18 +9,25 @@ between two readings.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from squall_common.cluster.values import ExecutorStats
+from squall_common.cluster.values import ExecutorStats, SpoutStats
+from squall_common.history.histogram import merge, pack, unpack
 from squall_common.topology.model import Executor
 from squall_engine.core.stats import Key, Totals, Windows, add_output, executor_stats
+from squall_engine.observe.latencies import LatencyWindows, Packed, by_place, packed_sum
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.spout import SpoutTask
 
 # What a task of the plan (an acker, too) has counted is added to some totals.
 AddTotals = Callable[[int, Totals], None]
+
+# The measure of seconds that tasks waited; its key is the component that they waited for.
+BLOCKED = "blocked_secs"
 
 
 def add_totals(task: Task, totals: Totals) -> None:
@@ -62,9 +69,19 @@ def key_name(key: Key) -> str:
     return ":".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
+def _merge_packed(into: Packed, packed: Packed) -> None:
+    for place, one in packed.items():
+        if place in into:
+            sum_ = unpack(into[place])
+            merge(sum_, unpack(one))
+            one = pack(sum_)
+        into[place] = one
+
+
 class ExecutorReadings:
     """The totals of a worker's executors within Storm's windows, for its heartbeat.
 
+    `task_of` finds a task that runs here (an acker is none), `credit` its credit by component;
     `is_spout` and `component_of` say what an executor runs.
     """
 
@@ -72,13 +89,18 @@ class ExecutorReadings:
         self,
         executors: Iterable[Executor],
         add: AddTotals,
+        task_of: Callable[[int], Task | None],
+        credit: Callable[[Task], Mapping[str, int]],
         *,
         is_spout: Callable[[Executor], bool],
         component_of: Callable[[Executor], str],
         now: float,
     ) -> None:
         self._windows = {executor: Windows(now) for executor in executors}
+        self._latencies = {executor: LatencyWindows(now) for executor in self._windows}
         self._add = add
+        self._task_of = task_of
+        self._credit = credit
         self._is_spout = is_spout
         self._component_of = component_of
 
@@ -86,6 +108,7 @@ class ExecutorReadings:
         """Let the windows move on; see `Windows.tick`."""
         for executor, windows in self._windows.items():
             windows.tick(now, partial(self._totals, executor))
+            self._latencies[executor].tick(now, partial(self._packed, executor))
 
     def stats(self, executors_max: int | None = None) -> dict[Executor, ExecutorStats]:
         """The statistics of each executor. With more than `executors_max` executors, those of one
@@ -100,6 +123,7 @@ class ExecutorReadings:
 
     def _together(self, executors: Sequence[Executor]) -> ExecutorStats:
         sums: dict[str, Totals] = {}
+        latencies: dict[str, Packed] = {}
         for executor in executors:
             for window, totals in self._windows[executor].values(self._totals(executor)).items():
                 if (sum_ := sums.get(window)) is None:
@@ -107,7 +131,59 @@ class ExecutorReadings:
                 else:
                     for key, value in totals.items():
                         sum_[key] = sum_.get(key, 0) + value
-        return executor_stats(sums, spout=self._is_spout(executors[0]))
+            for window, packed in self._latencies[executor].values(self._packed(executor)).items():
+                _merge_packed(latencies.setdefault(window, {}), packed)
+        stats = executor_stats(sums, spout=self._is_spout(executors[0]))
+        return self._with_details(stats, sums, latencies, executors)
+
+    def _with_details(
+        self,
+        stats: ExecutorStats,
+        windows: Mapping[str, Totals],
+        latencies: Mapping[str, Packed],
+        executors: Sequence[Executor],
+    ) -> ExecutorStats:
+        """Add what Storm's statistics do not have."""
+        process = by_place(latencies, "process")
+        specific: Any
+        if isinstance(stats.specific, SpoutStats):
+            specific = replace(stats.specific, complete_histograms=process)
+        else:
+            execute = by_place(latencies, "execute")
+            specific = replace(
+                stats.specific, process_histograms=process, execute_histograms=execute
+            )
+        tuples = octets = 0
+        credit: dict[str, int] = {}
+        for task in self._tasks(executors):
+            with task.lock:
+                tuples += (waiting(task) or ("", 0))[1]
+                octets += task.queued_bytes() if isinstance(task, BoltTask) else 0
+            for component, left in self._credit(task).items():
+                credit[component] = min(left, credit.get(component, left))
+        blocked = {
+            window: {
+                str(key): value for (measure, key), value in totals.items() if measure == BLOCKED
+            }
+            for window, totals in windows.items()
+        }
+        return replace(
+            stats,
+            specific=specific,
+            queue_tuples=tuples,
+            queue_bytes=octets,
+            blocked_secs={window: waits for window, waits in blocked.items() if waits},
+            credit_bytes=credit,
+        )
+
+    def _tasks(self, executors: Iterable[Executor]) -> Iterator[Task]:
+        for executor in executors:
+            for task_id in executor.tasks:
+                if (task := self._task_of(task_id)) is not None:
+                    yield task
+
+    def _packed(self, executor: Executor) -> Packed:
+        return packed_sum(self._tasks([executor]))
 
     def _totals(self, executor: Executor) -> Totals:
         totals: Totals = {}

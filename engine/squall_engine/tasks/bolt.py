@@ -76,6 +76,12 @@ class BoltTask(Task):
         """How full the inbox is: 1.0 or more when the spouts that feed it wait."""
         return self.queued / self.soft
 
+    def queued_bytes(self) -> int:
+        """About how many bytes wait in the inbox: those of other workers as they came, the others
+        by the sampled size of a tuple."""
+        encoded = sum(one.size for one in list(self.inbox) if isinstance(one, EncodedTuples))
+        return encoded + int(self.local * self._tuple_bytes)
+
     def deliver(self, batch: Batch) -> None:
         self.inbox.append(batch)
         self.queued += len(batch)

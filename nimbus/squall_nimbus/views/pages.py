@@ -86,6 +86,7 @@ def _topology_stats(
     ended."""
     emitted, transferred, acked, failed = (dict.fromkeys(WINDOWS, 0) for _ in range(4))
     complete = {window: stats.Mean() for window in WINDOWS}
+    times = {window: stats.Distribution() for window in WINDOWS}
     for window in WINDOWS:
         for component_id in components:
             totals = tally.of(component_id, window)
@@ -95,12 +96,15 @@ def _topology_stats(
                 acked[window] += totals.acked
                 failed[window] += totals.failed
                 complete[window].add(totals.complete.value, totals.complete.weight)
+                times[window].extend(totals.complete_times)
+    distributions = {w: views.distribution(one) for w, one in times.items()}
     return storm.TopologyStats(
         window_to_emitted=emitted,
         window_to_transferred=transferred,
         window_to_complete_latencies_ms={w: mean.value for w, mean in complete.items()},
         window_to_acked=acked,
         window_to_failed=failed,
+        window_to_complete_latency={w: one for w, one in distributions.items() if one},
     )
 
 
@@ -142,7 +146,8 @@ def component_page(
         num_executors=executors,
         num_tasks=stored.tasks_of(component_id),
         window_to_stats={
-            each: views.aggregate(kind, tally.of(component_id, each)) for each in WINDOWS
+            each: views.aggregate(kind, tally.of(component_id, each), buckets=True)
+            for each in WINDOWS
         },
         gsid_to_input_stats={
             storm.GlobalStreamId(componentId=source, streamId=stream): views.aggregate(

@@ -4,17 +4,22 @@ Executors report by window (the last 600, 10800 and 86400 seconds, and since the
 a window by stream, or by input for the tuples that a bolt received. Means are weighted by the
 number of tuples behind them: a complete latency by acks, an execute latency by executions.
 
+Percentiles are of all their tuples together: histograms are added up, never percentiles.
+
 Counts of streams whose names begin with `__` belong to the system and are left out unless asked
 for.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from squall_common.cluster.values import BoltStats, ExecutorStats, SpoutStats
+from squall_common.history.histogram import Histogram, unpack
+from squall_common.history.histogram import merge as merge_histogram
 from squall_common.names import is_system_id
 from squall_common.topology.model import Executor
 
@@ -39,6 +44,32 @@ class Mean:
         return self.total / self.weight if self.weight else 0.0
 
 
+class Distribution:
+    """The latencies of the tuples of one or several executors. Heartbeats' histograms are only
+    added up when somebody reads the sum."""
+
+    __slots__ = ("_packed",)
+
+    def __init__(self) -> None:
+        self._packed: list[bytes] = []
+
+    def add(self, packed: bytes) -> None:
+        """Add a histogram as a heartbeat has it."""
+        self._packed.append(packed)
+
+    def extend(self, other: Distribution) -> None:
+        """Add other executors' latencies."""
+        self._packed += other._packed
+
+    def histogram(self) -> Histogram:
+        """All of them together; one that is damaged is left out."""
+        found: Histogram = {}
+        for packed in self._packed:
+            with contextlib.suppress(ValueError):
+                merge_histogram(found, unpack(packed))
+        return found
+
+
 @dataclass(slots=True)
 class Totals:
     """Counts of one or several executors in one window. A spout does not have `executed`,
@@ -55,6 +86,22 @@ class Totals:
     execute: Mean = field(default_factory=Mean)
     process: Mean = field(default_factory=Mean)
     capacity: float = 0.0  # the busiest executor's share of its time in `execute`; 1.0 is all
+    complete_times: Distribution = field(default_factory=Distribution)
+    execute_times: Distribution = field(default_factory=Distribution)
+    process_times: Distribution = field(default_factory=Distribution)
+    queue_tuples: int = 0
+    queue_bytes: int = 0
+    blocked: dict[str, float] = field(default_factory=dict)  # component -> task-seconds
+    task_secs: float = 0.0  # in which the tasks could have been blocked
+    credit: dict[str, int] = field(default_factory=dict)  # component -> the least, in bytes
+
+    @property
+    def blocked_share(self) -> dict[str, float]:
+        """For each component downstream, the share of their time (0 to 1) that the tasks waited
+        for it."""
+        if self.task_secs <= 0:
+            return {}
+        return {one: min(1.0, secs / self.task_secs) for one, secs in self.blocked.items()}
 
     def add(
         self,
@@ -75,13 +122,30 @@ class Totals:
             self.acked += one.acked
             self.failed += one.failed
             self.complete.add(one.complete.value, one.complete.weight)
+            self.complete_times.extend(one.complete_times)
         for one in inputs(stats, window, include_system).values():
             self.acked += one.acked
             self.failed += one.failed
             self.executed += one.executed
             self.execute.add(one.execute.value, one.execute.weight)
             self.process.add(one.process.value, one.process.weight)
+            self.execute_times.extend(one.execute_times)
+            self.process_times.extend(one.process_times)
         self.capacity = max(self.capacity, capacity(stats, uptime_secs))
+        self._add_waits(executor, stats, uptime_secs, window)
+
+    def _add_waits(
+        self, executor: Executor, stats: ExecutorStats, uptime_secs: int, window: str
+    ) -> None:
+        """Add what waits in an executor, and what it waits for."""
+        self.queue_tuples += stats.queue_tuples or 0
+        self.queue_bytes += stats.queue_bytes or 0
+        for component, secs in stats.blocked_secs.get(window, {}).items():
+            self.blocked[component] = self.blocked.get(component, 0.0) + secs
+        secs = uptime_secs if window == ALL_TIME else min(uptime_secs, int(window))
+        self.task_secs += secs * len(executor.tasks)
+        for component, left in stats.credit_bytes.items():
+            self.credit[component] = min(left, self.credit.get(component, left))
 
 
 @dataclass(slots=True)
@@ -96,6 +160,9 @@ class StreamTotals:
     complete: Mean = field(default_factory=Mean)
     execute: Mean = field(default_factory=Mean)
     process: Mean = field(default_factory=Mean)
+    complete_times: Distribution = field(default_factory=Distribution)
+    execute_times: Distribution = field(default_factory=Distribution)
+    process_times: Distribution = field(default_factory=Distribution)
 
     def merge(self, other: StreamTotals) -> None:
         """Add another executor's counts of the same stream."""
@@ -107,6 +174,7 @@ class StreamTotals:
         for name in ("complete", "execute", "process"):
             theirs: Mean = getattr(other, name)
             getattr(self, name).add(theirs.value, theirs.weight)
+            getattr(self, f"{name}_times").extend(getattr(other, f"{name}_times"))
 
 
 def outputs(
@@ -130,6 +198,8 @@ def outputs(
             at(stream).failed += count
         for stream, mean in spout.complete_ms_avg.get(window, {}).items():
             at(stream).complete.add(mean, spout.acked.get(window, {}).get(stream, 0))
+        for stream, packed in spout.complete_histograms.get(window, {}).items():
+            at(stream).complete_times.add(packed)
     return {s: one for s, one in result.items() if include_system or not is_system_id(s)}
 
 
@@ -157,6 +227,10 @@ def inputs(
         at(source).execute.add(mean, executed.get(source, 0))
     for source, mean in bolt.process_ms_avg.get(window, {}).items():
         at(source).process.add(mean, acked.get(source, 0))
+    for source, packed in bolt.execute_histograms.get(window, {}).items():
+        at(source).execute_times.add(packed)
+    for source, packed in bolt.process_histograms.get(window, {}).items():
+        at(source).process_times.add(packed)
     return {s: one for s, one in result.items() if include_system or not is_system_id(s[1])}
 
 

@@ -19,12 +19,13 @@ from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
 from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon import fast_json
+from squall_common.history.histogram import percentile, upper_secs
 from squall_common.names import is_system_id
 from squall_common.topology.model import ComponentKind, Executor, WorkerSlot
 from squall_nimbus.store.topology_store import StoredTopology
 from squall_nimbus.views import health
 from squall_nimbus.views.redact import redact
-from squall_nimbus.views.stats import StreamTotals, Totals
+from squall_nimbus.views.stats import Distribution, StreamTotals, Totals
 from squall_thrift import codec, storm
 
 _NO_ASSIGNMENT = Assignment("")
@@ -262,15 +263,44 @@ def worker_summaries(
                 time_secs=beat.time_secs if beat else 0,
                 uptime_secs=beat.uptime_secs if beat else 0,
                 owner=view.base.owner or "",
+                usage=convert.to_usage(beat.usage) if beat and beat.usage else None,
             )
         )
     return found
 
 
+def distribution(times: Distribution, *, buckets: bool = False) -> storm.LatencyDistribution | None:
+    """Latencies as a struct; None when nothing was measured."""
+    histogram = times.histogram()
+    if not histogram:
+        return None
+
+    def percentile_ms(share: float) -> float:
+        return 1000 * (percentile(histogram, share) or 0.0)
+
+    listed = None
+    if buckets:
+        listed = [
+            storm.LatencyBucket(upper_ms=1000 * upper_secs(bucket), count=count)
+            for bucket, count in sorted(histogram.items())
+        ]
+    return storm.LatencyDistribution(
+        count=sum(histogram.values()),
+        p50_ms=percentile_ms(0.5),
+        p95_ms=percentile_ms(0.95),
+        p99_ms=percentile_ms(0.99),
+        buckets=listed,
+    )
+
+
 def aggregate(
-    kind: ComponentKind, totals: Totals | StreamTotals, last_error: storm.ErrorInfo | None = None
+    kind: ComponentKind,
+    totals: Totals | StreamTotals,
+    last_error: storm.ErrorInfo | None = None,
+    *,
+    buckets: bool = False,
 ) -> storm.ComponentAggregateStats:
-    """Totals as Storm's struct for a spout or a bolt."""
+    """Totals as Storm's struct for a spout or a bolt; `buckets`: with whole distributions."""
     common = storm.CommonAggregateStats(
         num_executors=totals.executors if isinstance(totals, Totals) else None,
         num_tasks=totals.tasks if isinstance(totals, Totals) else None,
@@ -279,9 +309,17 @@ def aggregate(
         acked=totals.acked,
         failed=totals.failed,
     )
+    if isinstance(totals, Totals):
+        common.queue_tuples = totals.queue_tuples
+        common.queue_bytes = totals.queue_bytes
+        common.blocked_share = totals.blocked_share or None
+        common.credit_bytes = totals.credit or None
     if kind is ComponentKind.SPOUT:
         specific = storm.SpecificAggregateStats(
-            spout=storm.SpoutAggregateStats(complete_latency_ms=totals.complete.value)
+            spout=storm.SpoutAggregateStats(
+                complete_latency_ms=totals.complete.value,
+                complete_latency=distribution(totals.complete_times, buckets=buckets),
+            )
         )
     else:
         specific = storm.SpecificAggregateStats(
@@ -290,6 +328,8 @@ def aggregate(
                 process_latency_ms=totals.process.value,
                 executed=totals.executed,
                 capacity=totals.capacity if isinstance(totals, Totals) else 0.0,
+                execute_latency=distribution(totals.execute_times, buckets=buckets),
+                process_latency=distribution(totals.process_times, buckets=buckets),
             )
         )
     return storm.ComponentAggregateStats(

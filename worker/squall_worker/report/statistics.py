@@ -7,7 +7,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from squall_common.cluster.values import ExecutorStats, WorkerDrained, WorkerHeartbeat
+from squall_common.cluster.values import (
+    ExecutorStats,
+    WorkerDrained,
+    WorkerHeartbeat,
+    WorkerUsage,
+)
 from squall_common.daemon.clock import Clock
 from squall_common.topology.model import Executor
 
@@ -16,9 +21,8 @@ _SNAPSHOT_SECS = 0.1
 # Reading the statistics of thousands of executors takes the loop a while: at most a twentieth of
 # its time.
 _READ_SHARE = 20
-# With more executors, a worker reports sums by component. The full statistics of one executor take
-# over a kilobyte, and a heartbeat is one znode: those of 500 take some 110 kB of its 1 MB, those of
-# 10,000 would not fit.
+# With more executors, a worker reports sums by component: a heartbeat is one znode, and has to fit
+# into its 1 MB.
 EXECUTORS_MAX = 500
 
 
@@ -36,13 +40,16 @@ class StatsReport:
         clock: Clock,
         began: float,
         drained: Callable[[], WorkerDrained | None] = lambda: None,
+        usage: Callable[[], WorkerUsage | None] = lambda: None,
     ) -> None:
-        """`stats` and `drained` are called on `loop`, and the result of `stats` fits a heartbeat
-        (EXECUTORS_MAX); `began` is when the worker began, on the clock's monotonic time."""
+        """`stats` and `drained` are called on `loop`, `usage` on the heartbeat thread; the result
+        of `stats` fits a heartbeat (EXECUTORS_MAX). `began` is when the worker began, on the
+        clock's monotonic time."""
         self._topology_id = topology_id
         self._executors = tuple(executors)
         self._read_stats = stats
         self._read_drained = drained
+        self._read_usage = usage
         self._loop = loop
         self._clock = clock
         self._began = began
@@ -74,4 +81,5 @@ class StatsReport:
             int(self._clock.time()),
             int(self._clock.monotonic() - self._began),
             drained[0] if drained else None,  # only what was found now: a stuck loop may be busy
+            self._read_usage(),
         )

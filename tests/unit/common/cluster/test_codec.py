@@ -45,10 +45,15 @@ SPOUT = ExecutorStats(
         acked={":all-time": {"default": 9}},
         failed={"600": {"default": 1}},
         complete_ms_avg={"600": {"default": 2.5}},
+        complete_histograms={"600": {"default": b"\x01\x07\x00\x02"}},
     ),
     emitted={":all-time": {"default": 12, "errors": 1}},
     transferred={":all-time": {"default": 12}},
     rate=0.05,
+    queue_tuples=7,
+    queue_bytes=0,
+    blocked_secs={"600": {"count": 1.5}},
+    credit_bytes={"count": 16384},
 )
 BOLT = ExecutorStats(
     specific=BoltStats(
@@ -57,6 +62,8 @@ BOLT = ExecutorStats(
         executed={":all-time": {("spout", "default"): 8, ("__system", "__tick"): 3}},
         process_ms_avg={"600": {("spout", "default"): 0.25}},
         execute_ms_avg={"600": {("spout", "default"): 0.125}},
+        process_histograms={"600": {("spout", "default"): b"\x01\x07\x00\x02"}},
+        execute_histograms={"600": {("spout", "default"): b"\x02\x07\x00\x02\x01"}},
     ),
 )
 REBALANCE = RebalanceOptions(

@@ -11,13 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from squall_common.history.heavy import KEY_CHARS_MAX, HeavyKeys, key_text
-from squall_common.history.histogram import BUCKET_MAX, bucket_of, merge, percentile, secs_of
+from squall_common.history.histogram import (
+    BUCKET_MAX,
+    bucket_of,
+    less,
+    merge,
+    pack,
+    percentile,
+    secs_of,
+    unpack,
+    upper_secs,
+)
 from squall_common.history.schema import OtherVersionError, Row, from_parquet, to_parquet
 
 needs_pyarrow = pytest.mark.skipif(
     importlib.util.find_spec("pyarrow") is None, reason="no PyArrow: pip install -e '.[history]'"
 )
 SECS = some.floats(min_value=2e-6, max_value=1e5)
+HISTOGRAMS = some.dictionaries(some.integers(0, BUCKET_MAX), some.integers(1, 2**40))
 
 
 @given(SECS)
@@ -42,6 +53,35 @@ def test_a_percentile_of_merged_parts_is_that_of_the_whole(
     exact = sorted(values)[max(1, math.ceil(share * len(values))) - 1]
     assert found is not None
     assert abs(found / exact - 1) < 0.05
+
+
+@given(SECS)
+def test_a_bucket_holds_the_values_up_to_its_upper_bound(secs: float) -> None:
+    bucket = bucket_of(secs)
+    assert upper_secs(bucket - 1) * 0.999999 <= secs <= upper_secs(bucket) * 1.000001
+
+
+@given(HISTOGRAMS)
+def test_a_packed_histogram_comes_back(histogram: dict[int, int]) -> None:
+    assert unpack(pack(histogram)) == histogram
+
+
+@given(HISTOGRAMS, HISTOGRAMS)
+def test_what_was_in_a_histogram_before_is_taken_out(
+    before: dict[int, int], since: dict[int, int]
+) -> None:
+    whole = dict(before)
+    merge(whole, since)
+    assert unpack(less(pack(whole), pack(before))) == since
+
+
+@given(some.binary(max_size=40))
+def test_bytes_of_anybody_are_a_histogram_or_refused(data: bytes) -> None:
+    try:
+        found = unpack(data)
+    except ValueError:
+        return
+    assert all(0 <= bucket <= BUCKET_MAX and count > 0 for bucket, count in found.items())
 
 
 def test_nothing_has_no_percentile() -> None:

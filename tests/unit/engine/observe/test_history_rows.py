@@ -58,7 +58,7 @@ def topology() -> Any:
 def record(rate: float) -> list[Row]:
     """All rows of both workers, read twice."""
     Numbers.go = False
-    with EngineCluster(topology(), 2, settings={"times_calls": True}) as cluster:
+    with EngineCluster(topology(), 2) as cluster:
         recorders = []
         for engine in cluster.engines:
             recorders.append(engine.record_history(rate, clock=cluster.clock, rng=random.Random(7)))

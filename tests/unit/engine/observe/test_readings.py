@@ -31,6 +31,8 @@ class Counting:
         self.readings = ExecutorReadings(
             executors(count),
             self.add,
+            lambda task: None,
+            lambda task: {},
             is_spout=lambda executor: spouts,
             component_of=lambda executor: "first" if executor.task_start <= first_to else "second",
             now=0.0,

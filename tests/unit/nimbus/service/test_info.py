@@ -7,6 +7,7 @@ import pytest
 from tests.support.nimbus_service import LocalNimbus
 
 from squall_common.cluster.values import BlobHolder, BoltStats, ErrorInfo, ExecutorStats, SpoutStats
+from squall_common.history.histogram import bucket_of, pack
 from squall_common.names import code_blob_key
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_thrift import codec, storm
@@ -22,6 +23,10 @@ def everywhere(value):
     return dict.fromkeys(("600", "10800", "86400", ":all-time"), value)
 
 
+def took(ms: float, tuples: int) -> bytes:
+    return pack({bucket_of(ms / 1000): tuples})
+
+
 def bolt(executed: int, execute_ms: float, acked: int, process_ms: float) -> ExecutorStats:
     return ExecutorStats(
         specific=BoltStats(
@@ -30,9 +35,15 @@ def bolt(executed: int, execute_ms: float, acked: int, process_ms: float) -> Exe
             executed=everywhere({WORD: executed}),
             process_ms_avg=everywhere({WORD: process_ms}),
             execute_ms_avg=everywhere({WORD: execute_ms}),
+            execute_histograms=everywhere({WORD: took(execute_ms, executed)}),
+            process_histograms=everywhere({WORD: took(process_ms, acked)}),
         ),
         emitted=everywhere({"default": 5, "__ack_ack": 100}),
         transferred=everywhere({"default": 5, "__ack_ack": 100}),
+        queue_tuples=executed,
+        queue_bytes=1_000,
+        blocked_secs=everywhere({"sink": 6.0}),
+        credit_bytes={"sink": 100 * acked},
     )
 
 
@@ -41,6 +52,7 @@ SPOUT_STATS = ExecutorStats(
         acked=everywhere({"default": 38}),
         failed=everywhere({"default": 2}),
         complete_ms_avg=everywhere({"default": 12.5}),
+        complete_histograms=everywhere({"default": took(12.5, 38), "__system": b"damaged"}),
     ),
     emitted={**everywhere({"default": 40, "__ack_init": 40}), "600": {"default": 10}},
     transferred=everywhere({"default": 40, "__ack_init": 40}),
@@ -128,6 +140,39 @@ async def test_the_topology_page_sums_up_what_executors_report(nimbus, topology_
     assert (worker.host, worker.port, worker.uptime_secs) == ("host-a", 6700, 60)
     assert worker.component_to_num_tasks == {"count": 2, "words": 1}
     assert json.loads(page.topology_conf)["my.password"] == "*****"
+
+
+async def test_pages_have_percentiles_of_all_tuples_together(nimbus, topology_id) -> None:
+    page = await complete(await nimbus.call("getTopologyPageInfo", topology_id, "600", True))
+    execute = page.id_to_bolt_agg_stats["count"].specific_stats.bolt.execute_latency
+    # 10 of 40 tuples took 2 ms, the others 10 ms.
+    assert (execute.count, execute.buckets) == (40, None)
+    assert execute.p50_ms == execute.p95_ms == execute.p99_ms == pytest.approx(10, rel=0.05)
+    words = page.id_to_spout_agg_stats["words"].specific_stats.spout
+    assert words.complete_latency.p50_ms == pytest.approx(12.5, rel=0.05)
+    times = page.topology_stats.window_to_complete_latency
+    assert set(times) == set(everywhere(0))
+    assert (times["600"].count, times["600"].p99_ms) == (38, pytest.approx(12.5, rel=0.05))
+    assert page.id_to_bolt_agg_stats["__acker"].specific_stats.bolt.execute_latency is None
+
+    page = await complete(
+        await nimbus.call("getComponentPageInfo", topology_id, "count", "600", False)
+    )
+    stats = page.window_to_stats["600"].specific_stats.bolt.process_latency
+    assert [bucket.count for bucket in stats.buckets] == [10, 20]
+    assert stats.buckets[0].upper_ms == pytest.approx(1.0, rel=0.1)
+    (source,) = page.gsid_to_input_stats.values()
+    assert source.specific_stats.bolt.execute_latency.count == 40
+
+
+async def test_pages_say_what_waits_and_for_whom(nimbus, topology_id) -> None:
+    page = await nimbus.call("getTopologyPageInfo", topology_id, "600", False)
+    common = page.id_to_bolt_agg_stats["count"].common_stats
+    assert (common.queue_tuples, common.queue_bytes) == (40, 2_000)
+    assert common.blocked_share == {"sink": pytest.approx(0.1)}  # 6 of 60 s, both of them
+    assert common.credit_bytes == {"sink": 1_000}
+    (worker,) = page.workers
+    assert worker.usage is None  # an older worker does not report it
 
 
 async def test_system_components_and_streams_are_shown_when_asked_for(nimbus, topology_id) -> None:
