@@ -20,10 +20,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall_common.component.instruments import Gauge, Instrument
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
@@ -236,6 +237,27 @@ class EmbeddedEngine(Engine):
     def event_log(self) -> EventLog | None:
         """The sample of what components emit; None without `topology.eventlogger.executors`."""
         return self.events
+
+    def instruments(self) -> Iterator[tuple[str, int, str, Instrument]]:
+        """(component, task, name, instrument): what the components have made of their contexts."""
+        for one in self.built:
+            for name, instrument in list(one.context.instruments.items()):
+                yield one.task.component, one.task.task, name, instrument
+
+    def metric_values(self, component: str) -> dict[str, float]:
+        """What a component's tasks have recorded since the beginning, together, by name: counters
+        and meters as sums, gauges as sums of what they show, histograms and timers as the number of
+        their values. Raises what a gauge's function raises."""
+        found: dict[str, float] = {}
+        for owner, _, name, instrument in self.instruments():
+            if owner == component:
+                if isinstance(instrument, Gauge):
+                    value = instrument.value
+                else:
+                    value = instrument.count
+                if value is not None:
+                    found[name] = found.get(name, 0) + value
+        return found
 
     def calls_under_way(self) -> CallsUnderWay:
         """The calls that components are in, for any thread. Call it once the engine has started."""

@@ -149,6 +149,8 @@ class Engine:
             pid_dir=settings.pid_dir,
             wake=self._wake_spouts,
             serialization=registry,
+            now=self.now,
+            make_counter=core.Counter,
             open_state=callbacks.open_state,
         )
         codec = ValueCodec(

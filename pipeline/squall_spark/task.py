@@ -162,6 +162,7 @@ class TaskRunner:
         try:
             if self._engine is not None:
                 self._loop.run_until_complete(self._engine.stop(0))
+                self._print_metrics(self._engine)
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
@@ -205,6 +206,15 @@ class TaskRunner:
         engine.set_active(True)
         engine.set_ready(True)
         await self._settle()
+
+    def _print_metrics(self, engine: EmbeddedEngine) -> None:
+        """Write what the component recorded to Spark's log: there are no consumers here."""
+        try:
+            for name, value in engine.metric_values(self._component).items():
+                line = f"{self._component}:{self.task}: metric {name} = {value}"
+                print(line, file=sys.stderr, flush=True)
+        except Exception as error:  # of a gauge's function
+            print(f"{self._component}:{self.task}: {describe(error)}", file=sys.stderr, flush=True)
 
     def _make(self, component: Component, task: int) -> Any:
         if self._spec.from_data:

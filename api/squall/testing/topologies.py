@@ -289,6 +289,13 @@ class TopologyTest:
         found: list[Any] = self._recorder.failed.get(component, [])
         return list(found)
 
+    def metrics(self, component: str) -> dict[str, float]:
+        """What a component has recorded with its context's counters, meters, gauges, histograms and
+        timers, by name, over all its tasks: `test.metrics("split")["empty-lines"] == 2`. For a
+        histogram or a timer it is the number of its values. Raises what a gauge's function
+        raises."""
+        return dict(self._engine.metric_values(component))
+
     @property
     def trace(self) -> str:
         """Everything that happened, one event per line; the same for the same seed."""
@@ -366,6 +373,10 @@ class BoltTest:
         execution.emitted = [e for e in recorder.emits[emits:] if e.component == "bolt"]
         execution.errors = [e.error for e in self.test.errors[errors:]]
         return execution
+
+    def metrics(self, component: str = "bolt") -> dict[str, float]:
+        """What the bolt has recorded: see `TopologyTest.metrics`."""
+        return self.test.metrics(component)
 
     def run_for(self, secs: float) -> list[Emitted]:
         """Let `secs` of virtual time pass. Returns what the bolt emitted meanwhile (on ticks, for

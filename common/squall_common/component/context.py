@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from squall_common.component.instruments import (
+    INSTRUMENTS_MAX,
+    NAME_CHARS_MAX,
+    Counter,
+    Gauge,
+    Histogram,
+    Instrument,
+    Meter,
+    Timer,
+)
 from squall_common.component.shell_metrics import ShellMetric
 from squall_common.names import topology_name_of
 from squall_common.topology.model import Component, GlobalStreamId, Grouping, Topology
@@ -34,6 +45,8 @@ class WorkerContext:
     wake: Callable[[], None]
     serialization: Registry = field(default_factory=Registry)
     resources: dict[str, Any] = field(default_factory=dict)  # shared by the worker's tasks
+    now: Callable[[], float] = time.monotonic  # for timers: seconds
+    make_counter: Callable[[], Counter] = Counter  # a faster one with the compiled core
     # (component, task): the state of a task; None: in memory.
     open_state: Callable[[str, int], KeyValueState] | None = None
 
@@ -63,6 +76,8 @@ class TopologyContext:
         """The metrics that the child of a shell component has reported, by name."""
         self.metrics: dict[str, tuple[Any, float | None]] = {}
         """The registered metrics: name -> (metric, interval in seconds or None)."""
+        self.instruments: dict[str, Instrument] = {}
+        """The counters, meters, gauges, histograms and timers that were made, by name."""
 
     @property
     def topology_id(self) -> str:
@@ -161,7 +176,7 @@ class TopologyContext:
         `topology.builtin.metrics.bucket.size.secs`) and passed to the topology's metrics consumers.
         Call this only in `open` or `prepare`. Raises ValueError if the name is in use or the
         interval is not positive, and TypeError if `metric` has no `get_value_and_reset`."""
-        if name in self.metrics:
+        if name in self.metrics or name in self.instruments:
             raise ValueError(f"{self.this_component_id!r} already has a metric {name!r}")
         if not callable(getattr(metric, "get_value_and_reset", None)):
             raise TypeError(f"metric {name!r} has no get_value_and_reset(): {metric!r}")
@@ -171,6 +186,59 @@ class TopologyContext:
             )
         self.metrics[name] = (metric, interval_secs)
         return metric
+
+    def counter(self, name: str) -> Counter:
+        """The counter of this name, made at the first call: `inc()` and `dec()`. Like the methods
+        below, it may be called at any time, on the component's thread. Raises ValueError for a name
+        that is in use for another kind of metric, is empty, longer than 200 characters or not
+        printable, and when this task has 1,000 already."""
+        counter: Counter = self._instrument(name, "counter", self._worker.make_counter)
+        return counter
+
+    def meter(self, name: str) -> Meter:
+        """The meter of this name, which reports how often something happens: `mark()`. Raises
+        ValueError as `counter` does."""
+        meter: Meter = self._instrument(name, "meter", Meter)
+        return meter
+
+    def gauge(self, name: str, read: Callable[[], float] | None = None) -> Gauge:
+        """The gauge of this name, whose value `read` returns when it is asked for; without `read`
+        it is the value that was `set` last. Raises ValueError as `counter` does."""
+        gauge: Gauge = self._instrument(name, "gauge", lambda: Gauge(read))
+        return gauge
+
+    def histogram(self, name: str) -> Histogram:
+        """The histogram of this name, which reports how values are distributed: `update(value)`.
+        Raises ValueError as `counter` does."""
+        histogram: Histogram = self._instrument(name, "histogram", Histogram)
+        return histogram
+
+    def timer(self, name: str) -> Timer:
+        """The timer of this name, a histogram of durations: `with timer.time():`, or
+        `update(secs)`. Raises ValueError as `counter` does."""
+        timer: Timer = self._instrument(name, "timer", lambda: Timer(self._worker.now))
+        return timer
+
+    def _instrument(self, name: str, kind: str, make: Callable[[], Any]) -> Any:
+        found = self.instruments.get(name)
+        if found is not None and found.kind == kind:
+            return found
+        mine = f"{self.this_component_id!r}"
+        if found is not None or name in self.metrics:
+            what = "metric" if found is None else found.kind
+            raise ValueError(f"{mine} already has a {what} {name!r}, so it cannot be a {kind}")
+        if not (isinstance(name, str) and 0 < len(name) <= NAME_CHARS_MAX and name.isprintable()):
+            raise ValueError(
+                f"{mine}: the name of a {kind} must be printable text of 1 to {NAME_CHARS_MAX} "
+                f"characters, not {name!r:.250}"
+            )
+        if len(self.instruments) >= INSTRUMENTS_MAX:
+            raise ValueError(
+                f"{mine}, task {self.this_task_id}, already has {INSTRUMENTS_MAX} metrics; put "
+                "values such as user ids into a tuple or the log, not into names of metrics"
+            )
+        made = self.instruments[name] = make()
+        return made
 
     def wake(self) -> None:
         """End the idle wait of this worker's spouts now, because there is something to emit. May be

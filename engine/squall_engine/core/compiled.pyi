@@ -6,7 +6,7 @@ core are never given to the other.
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.stats import TaskCounts
@@ -19,6 +19,7 @@ __all__ = [
     "CarefulCalls",
     "ColumnCalls",
     "Columns",
+    "Counter",
     "Edge",
     "Emitter",
     "Fixed",
@@ -387,3 +388,14 @@ def encode_batches(
 def decode_batches(
     data: bytes, codec: ValueCodec, source_of: Callable[[int, str], Source | None]
 ) -> dict[int, Batch]: ...
+
+# ---- counter ----
+
+@final
+class Counter:
+    kind: ClassVar[str]
+    def __init__(self) -> None: ...
+    @property
+    def count(self) -> int: ...
+    def inc(self, n: int = 1) -> None: ...
+    def dec(self, n: int = 1) -> None: ...

@@ -96,6 +96,7 @@ include "cython/bolts.pxi"
 include "cython/columns.pxi"
 include "cython/spouts.pxi"
 include "cython/wire.pxi"
+include "cython/counter.pxi"
 
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "CarefulCalls",
     "ColumnCalls",
     "Columns",
+    "Counter",
     "Edge",
     "Emitter",
     "Fixed",

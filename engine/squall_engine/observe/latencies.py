@@ -16,7 +16,7 @@ from math import log2
 from typing import Any
 
 from squall_common.history.histogram import BUCKET_MAX, bucket_of, less, pack_list
-from squall_engine.core.stats import ALL_TIME, WINDOWS_SECS, Key, TaskCounts, Runs
+from squall_engine.core.stats import ALL_TIME, WINDOWS_SECS, Key, Runs, TaskCounts
 from squall_engine.tasks.base import Task
 
 _BUCKETS = 20  # copies within a window, as in `stats.Windows`

@@ -16,9 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from squall_common.component.instruments import InstrumentReader
 from squall_common.component.metrics import ConsumerContext, DataPoint, MetricsConsumer, TaskInfo
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
@@ -238,6 +240,33 @@ class TaskMetrics:
         return found
 
 
+class InstrumentPoints:
+    """What the counters, meters, gauges, histograms and timers of one task gained in an interval:
+    those that it has made by then."""
+
+    def __init__(self, built: Built, now: float) -> None:
+        self._instruments = built.context.instruments
+        self._readers: dict[str, InstrumentReader] = {}
+        self._began = now
+        self._failing: set[str] = set()
+
+    def points(self, now: float) -> list[DataPoint]:
+        found = []
+        for name, instrument in list(self._instruments.items()):
+            reader = self._readers.get(name)
+            if reader is None:
+                reader = self._readers[name] = InstrumentReader(name, instrument, self._began)
+            try:
+                values = reader.read(now)
+            except Exception as error:  # of a gauge's function
+                if name not in self._failing:
+                    self._failing.add(name)
+                    log.warning("metric_not_read", metric=name, error=error)
+                continue
+            found += [DataPoint(one, value) for one, value in values.items()]
+        return found
+
+
 @dataclass(slots=True)
 class _Due:
     """An item that is read every `secs`."""
@@ -310,11 +339,18 @@ class Metrics:
         for one in self._built:
             own = TaskMetrics(one)  # an observer alone gets its shell metrics this way
             self._due.append(_Due(one, self._bucket_secs, now + self._bucket_secs, own.points))
+            made = InstrumentPoints(one, now)
+            self._due.append(
+                _Due(one, self._bucket_secs, now + self._bucket_secs, partial(self._points, made))
+            )
             for name, (metric, secs) in one.context.metrics.items():
                 every = max(_INTERVAL_SECS_MIN, secs or self._bucket_secs)
                 read = _reader(name, metric)
                 self._due.append(_Due(one, every, now + every, read))
         self._wait()
+
+    def _points(self, made: InstrumentPoints) -> list[DataPoint]:
+        return made.points(self._clock.monotonic())
 
     def _wait(self) -> None:
         if self._due and (self._threads or self._observer is not None):

@@ -81,7 +81,14 @@ class Odd(Bolt):
         with pytest.raises(TypeError, match="get_value_and_reset"):
             context.register_metric("other", object())
 
+        self.seen = context.counter("seen")
+        self.values = context.histogram("values")
+        context.gauge("answer", lambda: 42)
+        context.gauge("broken", lambda: 1 / 0)
+
     def execute(self, tup: Any) -> None:
+        self.seen.inc()
+        self.values.update(tup["n"])
         if tup["n"] % 2:
             self.odd.incr()
 
@@ -120,6 +127,9 @@ def test_consumers_get_user_and_built_in_metrics_and_each_count_once() -> None:
     assert total("numbers", "__emit-count") == 50
     assert total("numbers", "__ack-count") == 50
     assert total("odd", "__execute-count") == 50
+    assert total("odd", "seen") == total("odd", "values.count") == 50
+    assert ("odd", "answer", 42) in SEEN
+    assert not [name for _, name, _ in SEEN if name == "broken"]
     assert ("cleaned", "up", None) in SEEN
     latencies = [v for _, name, v in SEEN if name == "__complete-latency" and v]
     assert latencies

@@ -1,0 +1,14 @@
+# A counter of users' metrics: `squall_common.component.instruments.Counter`, in C.
+
+@cython.final
+cdef class Counter:
+    """`squall_common.component.instruments.Counter`."""
+
+    kind = "counter"
+    cdef readonly long long count
+
+    def inc(self, long long n=1):
+        self.count += n
+
+    def dec(self, long long n=1):
+        self.count -= n
