@@ -3,7 +3,7 @@ itself.
 
 Rooms, from the bottom up: `security` and `daemon` (a process and its files), `config`, `topology`
 (the description of a topology), `component` (what users subclass), `cluster` (the state in
-ZooKeeper), `worker_files` (between supervisor and worker), `packaging`, `client` (of Nimbus) and
-`history`. Beside them stand only `errors` and
-`names`. Imports `squall_thrift` and nothing above.
+ZooKeeper), `worker_files` (between supervisor and worker), `packaging`, `client` (of Nimbus),
+`history` and `telemetry` (metrics for Prometheus). Beside them stand only `errors` and `names`.
+Imports `squall_thrift` and nothing above.
 """

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from squall_engine.observe.history_rows import Recorder as Recorder
     from squall_engine.observe.metrics import Metrics as Metrics
     from squall_engine.observe.metrics import MetricsObserver
+    from squall_engine.observe.samples import WorkerSamples as WorkerSamples
 
 # Not everything that a program waits for ends with a turn: a spout's thread may finish between two
 # turns. Such a change is noticed at most this much later.
@@ -237,6 +238,12 @@ class EmbeddedEngine(Engine):
     def event_log(self) -> EventLog | None:
         """The sample of what components emit; None without `topology.eventlogger.executors`."""
         return self.events
+
+    def samples(self) -> WorkerSamples:
+        """A reader of this worker's samples for Prometheus. Once, after the start."""
+        from squall_engine.observe.samples import WorkerSamples
+
+        return WorkerSamples(self.built, self._add_totals, self._flow.credit)
 
     def instruments(self) -> Iterator[tuple[str, int, str, Instrument]]:
         """(component, task, name, instrument): what the components have made of their contexts."""

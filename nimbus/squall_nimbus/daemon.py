@@ -15,7 +15,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
@@ -37,6 +37,9 @@ from squall_nimbus.service import NimbusService
 from squall_nimbus.service.limits import LIMITS
 from squall_thrift import storm
 from squall_thrift.serving.server import InsecureListenerError, ThriftServer
+
+if TYPE_CHECKING:
+    from squall_common.telemetry.page import DaemonMetrics
 
 log = get_logger(__name__)
 
@@ -81,10 +84,17 @@ async def _run(options: NimbusOptions, conf: Mapping[str, Any]) -> int:
     bind, port = options.storm_bind_host, options.nimbus_thrift_port
     _check_port(bind, port)
     state = ClusterState.of(options)
+    metrics = None
+    if options.nimbus_metrics_port is not None:
+        # Imported only when it is wanted: it takes some 30 ms.
+        from squall_common.telemetry.page import DaemonMetrics
+
+        metrics = DaemonMetrics("nimbus")
+        metrics.follow(state.store)
     try:
         if not await _connect(state, options, stop):
             return 0
-        return await _serve(options, conf, state, port or _check_port(bind, 0), stop)
+        return await _serve(options, conf, state, port or _check_port(bind, 0), stop, metrics)
     finally:
         await state.close()
 
@@ -146,6 +156,7 @@ async def _serve(
     state: ClusterState,
     port: int,
     stop: asyncio.Event,
+    metrics: DaemonMetrics | None,
 ) -> int:
     host, bind = reachable_host(options), options.storm_bind_host
     nimbus = build_nimbus(options, conf, state, address=(host, port))
@@ -157,8 +168,18 @@ async def _serve(
         frame_bytes_max=options.nimbus_thrift_max_buffer_size,
         insecure=options.storm_security_insecure,
         limits=LIMITS,
+        observe=None if metrics is None else metrics.observe_call,
     )
+    web = None
+    if metrics is not None:
+        from squall_nimbus.metrics_page import metrics_server
+
+        assert options.nimbus_metrics_port is not None
+        web = metrics_server(metrics, nimbus, options.nimbus_metrics_port)
     try:
+        if web is not None and metrics is not None:
+            await web.start()
+            metrics.start()
         try:
             await nimbus.start()
             await server.start()
@@ -170,8 +191,10 @@ async def _serve(
             raise SquallError(f"lost ZooKeeper during startup: {error}") from error
         log.info("nimbus_started", host=host, port=port, pid=os.getpid())
         watch_loop()
-        ready = {"nimbus": {"host": host, "port": port, "pid": os.getpid()}}
-        print_if_possible(json.dumps(ready), sys.stdout)
+        ready = {"host": host, "port": port, "pid": os.getpid()}
+        if web is not None:
+            ready["metrics_port"] = web.port
+        print_if_possible(json.dumps({"nimbus": ready}), sys.stdout)
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((stopping, nimbus.crashed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -181,5 +204,8 @@ async def _serve(
         log.info("nimbus_stopping")
         return 0
     finally:
+        if metrics is not None and web is not None:
+            metrics.stop()
+            await web.stop()
         await server.stop(_STOP_GRACE_SECS)
         await nimbus.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from squall_common.cluster.state import ClusterState
 from squall_common.config.load import local_dir, warn_of_ignored
 from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.logs import get_logger
@@ -21,7 +23,7 @@ from squall_supervisor.node.lock import NodeLock
 from squall_supervisor.node.root import root_warning
 from squall_supervisor.settings import SupervisorSettings
 from squall_supervisor.supervisor import Supervisor
-from squall_thrift.serving.server import InsecureListenerError
+from squall_thrift.serving.server import InsecureListenerError, ThriftServer
 
 log = get_logger(__name__)
 
@@ -59,8 +61,23 @@ def run(conf: Mapping[str, Any]) -> int:
 async def _supervise(conf: Mapping[str, Any]) -> int:
     stop = stop_signals()
     log.info("supervisor_starting", pid=os.getpid(), local_dir=local_dir(conf))
+    options = SupervisorOptions.read(conf)
+    metrics_port, metrics, web = options.supervisor_metrics_port, None, None
     try:
-        supervisor = await build_supervisor(conf)
+        if metrics_port is None:
+            supervisor = await build_supervisor(conf)
+        else:
+            # Imported only when they are wanted: they take some 30 ms.
+            from squall_common.telemetry.page import DaemonMetrics
+            from squall_supervisor.metrics_page import metrics_server
+
+            metrics, cluster = DaemonMetrics("supervisor"), ClusterState.of(options)
+            metrics.follow(cluster.store)
+            observed = functools.partial(ThriftServer, observe=metrics.observe_call)
+            supervisor = await build_supervisor(conf, cluster=cluster, server=observed)
+            web = metrics_server(metrics, supervisor, supervisor.settings, metrics_port)
+            await web.start()
+            metrics.start()
         await supervisor.start()
     except InsecureListenerError as error:
         raise ConfigError(str(error)) from error
@@ -70,7 +87,7 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
             hint="Is supervisor.thrift.port in use, or storm.local.dir not writable?",
         ) from error
     status = 0
-    announce = asyncio.create_task(_announce(supervisor))
+    announce = asyncio.create_task(_announce(supervisor, None if web is None else web.port))
     stopping = asyncio.create_task(stop.wait())
     try:
         crash = await supervisor.wait_crashed(stopping)
@@ -82,12 +99,15 @@ async def _supervise(conf: Mapping[str, Any]) -> int:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if metrics is not None and web is not None:
+            metrics.stop()
+            await web.stop()
         await supervisor.close()
         log.info("supervisor_stopped", status=status)
     return status
 
 
-async def _announce(supervisor: Supervisor) -> None:
+async def _announce(supervisor: Supervisor, metrics_port: int | None) -> None:
     await supervisor.wait_ready()
     watch_loop()
     ready = {
@@ -95,6 +115,7 @@ async def _announce(supervisor: Supervisor) -> None:
         "pid": os.getpid(),
         "slots": list(supervisor.settings.ports),
         "port": supervisor.port,
+        **({} if metrics_port is None else {"metrics_port": metrics_port}),
     }
     log.info("supervisor_ready", ready=json.dumps(ready))
     print_if_possible(json.dumps({"supervisor": ready}), sys.stdout)

@@ -89,6 +89,7 @@ class SupervisorSettings:
     thrift_port: int
     thrift_frame_bytes_max: int
     insecure: bool
+    http_hosts: tuple[str, ...] | None  # None: the names that this machine goes by
     zookeeper_servers: tuple[str, ...]
     zookeeper_port: int
     profiler_enabled: bool
@@ -185,6 +186,9 @@ class SupervisorSettings:
             thrift_port=options.supervisor_thrift_port,
             thrift_frame_bytes_max=options.supervisor_thrift_max_buffer_size,
             insecure=options.storm_security_insecure,
+            http_hosts=None
+            if options.storm_http_hosts is None
+            else tuple(options.storm_http_hosts),
             zookeeper_servers=options.storm_zookeeper_servers,
             zookeeper_port=options.storm_zookeeper_port,
             profiler_enabled=options.worker_profiler_enabled,

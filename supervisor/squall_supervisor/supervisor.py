@@ -39,6 +39,7 @@ from squall_supervisor.records.assignments import (
     Unreadable,
     desired_ports,
 )
+from squall_supervisor.records.exits import RecentExits
 from squall_supervisor.records.last_known import LastKnownTopologies
 from squall_supervisor.records.saved_state import SavedState
 from squall_supervisor.records.state_file import LocalState
@@ -233,6 +234,11 @@ class Supervisor:
     @property
     def slots(self) -> Slots:
         return self._slots
+
+    @property
+    def exits(self) -> RecentExits:
+        """The workers that ended without being asked to."""
+        return self._exits
 
     def _last_assignments(self) -> dict[str, Assignment]:
         return self._assignments

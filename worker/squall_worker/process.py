@@ -47,6 +47,7 @@ from squall_worker.report.dumps import Dumps, heading
 from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
 from squall_worker.report.history import WorkerHistory
+from squall_worker.report.samples import write_samples
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
 from squall_worker.report.usage import UsageMeter
 from squall_worker.settings import WorkerSettings
@@ -282,7 +283,17 @@ class Worker:
             self._errors.note = self._history.error
 
     def _start_metrics(self, engine: EmbeddedEngine) -> None:
-        """Start metrics consumers and the event log, if the topology has any."""
+        """Start metrics consumers and the event log, if the topology has any, and the samples for
+        Prometheus, if the supervisor shows them."""
+        if self._options.supervisor_metrics_port is not None:
+            writing = write_samples(
+                engine.samples(),
+                self.spec.worker_dir,
+                clock=self._clock,
+                began=self._began,
+                lag_secs=LoopLag.started().worst,
+            )
+            self._tasks.start("samples", writing)
         self._metrics = engine.start_metrics(
             host=self.spec.hostname,
             clock=self._clock,

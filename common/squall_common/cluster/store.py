@@ -169,13 +169,15 @@ StateListener = Callable[[ConnectionState], None]
 class Store(Protocol):
     """One client's session with the tree. Paths are absolute within the store's root.
 
-    `put_errors` counts the writes of `put_nowait` that the store refused.
+    `put_errors` counts the writes of `put_nowait` that the store refused. `observe`, if it is set,
+    is called on the loop with the kind and the seconds of each request that has ended.
 
     Every coroutine raises `ConnectionLostError` when no answer came within the operation timeout;
     none blocks the event loop, and none waits for a reconnection longer than that.
     """
 
     put_errors: int
+    observe: Callable[[str, float], None] | None
 
     async def start(self) -> None:
         """Connect. Waits until the first connection stands, and says now and then that it does;

@@ -97,6 +97,7 @@ WORKER_KEYS = (
         "storm.security.insecure",
         "storm.log.level",
         "storm.history.dir",
+        "supervisor.metrics.port",  # whether to write samples
         "storm.local.dir",  # where the history lies by default
         "supervisor.worker.shutdown.sleep.secs",
         "supervisor.worker.timeout.secs",

@@ -18,6 +18,13 @@ class LoopLag:
         self._due = 0.0
         self._worst = 0.0
 
+    @classmethod
+    def started(cls) -> LoopLag:
+        """One that measures the running loop until it is closed."""
+        made = cls()
+        made.start()
+        return made
+
     def start(self) -> None:
         """Begin, on the running loop."""
         self._loop = asyncio.get_running_loop()

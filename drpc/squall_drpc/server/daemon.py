@@ -15,8 +15,10 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from squall_common.config.load import warn_of_ignored
 from squall_common.config.options.typed import DrpcOptions
@@ -32,6 +34,7 @@ from squall_common.daemon.run import (
 )
 from squall_common.errors import SquallError
 from squall_common.security.web_origin import known_hosts
+from squall_common.telemetry.page import DaemonMetrics, FunctionCollector
 from squall_drpc.batches import INVOCATIONS
 from squall_drpc.server.broker import RequestBroker
 from squall_drpc.server.http import DrpcHttp
@@ -72,6 +75,8 @@ class DrpcServer:
 
     def __init__(self, options: DrpcOptions) -> None:
         self.broker = RequestBroker(options)
+        self.metrics = DaemonMetrics("drpc")
+        self.metrics.add(FunctionCollector(self._gauges))
         host = options.storm_bind_host
         insecure = options.storm_security_insecure
         bytes_max = options.drpc_max_buffer_size
@@ -86,6 +91,7 @@ class DrpcServer:
             connections_max=callers_max,
             insecure=insecure,
             cancelled_on_hang_up=("execute",),
+            observe=self.metrics.observe_call,
         )
         self.workers = ThriftServer(
             INVOCATIONS,
@@ -98,14 +104,28 @@ class DrpcServer:
             insecure=insecure,
             limits=FrameLimits(otherwise=65_536, by_method=dict.fromkeys(_RESULTS, 4 * bytes_max)),
             cancelled_on_hang_up=("fetchRequests",),
+            observe=self.metrics.observe_call,
         )
-        self.http = DrpcHttp(self.broker).server(
+        self.http = DrpcHttp(self.broker, self.metrics.route()).server(
             host=host,
             port=options.drpc_http_port,
             body_bytes_max=bytes_max,
             insecure=insecure,
             hosts=_known_hosts(options),
         )
+
+    def _gauges(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily(
+            "squall_drpc_requests_under_way",
+            "Requests that have not ended.",
+            value=self.broker.under_way,
+        )
+        connections = GaugeMetricFamily(
+            "squall_drpc_connections", "Open Thrift connections.", labels=["of"]
+        )
+        connections.add_metric(["callers"], self.callers.connections)
+        connections.add_metric(["workers"], self.workers.connections)
+        yield connections
 
     async def start(self) -> None:
         """Listen on all ports. Raises SquallError, with none of them listening."""
@@ -121,6 +141,7 @@ class DrpcServer:
                 except OSError as error:
                     raise _cannot_listen(server.port, key, error) from error
             await self.http.start()
+            self.metrics.start()
         except BaseException:
             await self.stop(0)
             raise
@@ -128,6 +149,7 @@ class DrpcServer:
     async def stop(self, grace_secs: float = _STOP_GRACE_SECS) -> None:
         """Answer the requests in progress with SERVER_SHUTDOWN, then close everything."""
         self.broker.stop()
+        self.metrics.stop()
         await asyncio.gather(
             self.callers.stop(grace_secs), self.workers.stop(grace_secs), self.http.stop()
         )

@@ -22,8 +22,10 @@ _STATUS = {
 class DrpcHttp:
     """The routes of `drpc.http.port`."""
 
-    def __init__(self, broker: RequestBroker) -> None:
+    def __init__(self, broker: RequestBroker, *more: Route) -> None:
+        """`more` are routes that are served beside those of the functions."""
         self._broker = broker
+        self._more = more
         self._server: WebServer | None = None
 
     def server(
@@ -42,6 +44,7 @@ class DrpcHttp:
                 # Arguments may contain slashes; without any they are empty.
                 Route("GET", "/drpc/{function}", self._get, permission="execute"),
                 Route("GET", "/drpc/{function}/{args:.*}", self._get, permission="execute"),
+                *self._more,
             ],
             name="drpc",
             host=host,

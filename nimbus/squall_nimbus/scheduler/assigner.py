@@ -94,12 +94,21 @@ class Assigner:
         self._master_code_dir = master_code_dir
         self._record_event = record_event
         self._lock = asyncio.Lock()
+        self.observe_round: Callable[[float], object] = lambda secs: None
+        """Called with the seconds of each whole round."""
         self._without_code: set[str] = set()  # already logged
         self._lost_nodes = LostNodes()
         self._last: dict[str, Assignment] = {}  # by topology, as last read
 
     async def judge(self, fence: Fence) -> None:
         """Move dead executors, and place those without a slot."""
+        began = self._clock.monotonic()
+        try:
+            await self._judge(fence)
+        finally:
+            self.observe_round(self._clock.monotonic() - began)
+
+    async def _judge(self, fence: Fence) -> None:
         async with self._lock:
             seen = await self._read()
             self._log_lost_nodes(seen)

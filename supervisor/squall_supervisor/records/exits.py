@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 
 from squall_common.cluster.worker_exits import COUNT_MAX, WorkerExit
+
+TOTALS_MAX = 1_000
+_REASON_CHARS_MAX = 80
 
 
 class EndReports:
@@ -45,12 +48,18 @@ class RecentExits:
         self._topologies_max = topologies_max
         self._exits: dict[str, WorkerExit] = {}  # the newest last
         self._times: dict[str, deque[int]] = {}  # of the exits of those topologies
+        self.totals: Counter[tuple[str, str]] = Counter()
+        """Exits since this process began, by topology id and reason; ("", "other") beyond
+        TOTALS_MAX pairs."""
 
     def note(self, topology_id: str, end: WorkerExit, *, amends: bool = False) -> None:
         """Add an exit. `amends`: more is known about the last one, which is not counted again."""
         self._exits.pop(topology_id, None)
         self._exits[topology_id] = end
         if not amends:
+            place = (topology_id, end.reason[:_REASON_CHARS_MAX])
+            full = place not in self.totals and len(self.totals) >= TOTALS_MAX
+            self.totals[("", "other") if full else place] += 1
             times = self._times.setdefault(topology_id, deque(maxlen=COUNT_MAX))
             times.append(end.time_secs)
         if len(self._exits) > self._topologies_max:

@@ -33,6 +33,7 @@ MODULES = {
     "nats-py": {"nats"},
     "sqlalchemy": {"sqlalchemy"},
     "kubernetes-validate": {"kubernetes_validate"},
+    "prometheus-client": {"prometheus_client"},
 }
 # What is run, or used by a tool that is, and where that can be read.
 RUN = {

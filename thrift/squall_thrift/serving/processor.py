@@ -6,6 +6,7 @@ two steps, so that a call's bytes are freed while its handler works: a handler m
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from squall_thrift.wire import EncodeError, ProtocolError, TooManyPartsError
 log = EventLogger(__name__)
 
 _throttle = Throttle()
+
+# (method, status, seconds): a call was answered; called on the loop.
+Observe = Callable[[str, str, float], None]
 
 # The call that is being served, for logs.
 OPERATION: ContextVar[str] = ContextVar("squall_operation", default="")
@@ -56,6 +60,7 @@ class Request:
     operation: _Operation | None = None
     arguments: tuple[Any, ...] = ()
     error: ThriftApplicationError | None = None
+    status: str = "ok"  # how it ended: ok, the declared exception's class, error, cancelled
 
     def take_arguments(self) -> tuple[Any, ...]:
         """Return the arguments, which only the handler holds from now on."""
@@ -71,8 +76,14 @@ class Processor:
     """
 
     def __init__(
-        self, service: idl.Service, handler: object, authorizer: Authorizer, reply_bytes_max: int
+        self,
+        service: idl.Service,
+        handler: object,
+        authorizer: Authorizer,
+        reply_bytes_max: int,
+        observe: Observe | None = None,
     ) -> None:
+        self._observe = observe
         self._service = service
         self._authorizer = authorizer
         self._reply_bytes_max = reply_bytes_max
@@ -123,6 +134,20 @@ class Processor:
 
     async def answer(self, request: Request) -> list[bytes]:
         """Return the reply, in parts; it includes any failure."""
+        if self._observe is None:
+            return await self._answer(request)
+        began = time.monotonic()
+        try:
+            return await self._answer(request)
+        except BaseException:
+            request.status = "cancelled"
+            raise
+        finally:
+            operation = request.operation
+            method = "unknown" if operation is None else operation.method.name
+            self._observe(method, request.status, time.monotonic() - began)
+
+    async def _answer(self, request: Request) -> list[bytes]:
         message = request.message
         try:
             body = await self._call(request)
@@ -132,6 +157,7 @@ class Processor:
                     f"the result has {size} bytes; the limit is {self._reply_bytes_max}"
                 )
         except ThriftApplicationError as error:
+            request.status = "error"
             return [refusal(request.call, message, error)]
         head = messages.serialize(MessageType.REPLY, message.name, message.sequence_id, b"")
         if size < LARGE_BYTES:
@@ -157,6 +183,7 @@ class Processor:
             raise _internal(f"{method.name} was cancelled") from error
         except Exception as error:
             _set_exception(result, method, error)
+            request.status = type(error).__name__
         else:
             if method.returns is not None:
                 if value is None:

@@ -35,7 +35,7 @@ from squall_thrift.protocol import frames, messages
 from squall_thrift.protocol.messages import ApplicationErrorType, ThriftApplicationError
 from squall_thrift.serving.authorization import Authorizer, Call, OpenAuthorizer
 from squall_thrift.serving.off_loop import CALLER
-from squall_thrift.serving.processor import Processor, refusal
+from squall_thrift.serving.processor import Observe, Processor, refusal
 from squall_thrift.serving.throttle import Throttle
 from squall_thrift.serving.turns import Key, Turns
 from squall_thrift.wire import ProtocolError
@@ -141,9 +141,10 @@ class ThriftServer:
         connections_max: int = 1024,
         limits: FrameLimits | None = None,
         cancelled_on_hang_up: Collection[str] = (),
+        observe: Observe | None = None,
     ) -> None:
         self._authorizer = OpenAuthorizer() if authorizer is None else authorizer
-        self._processor = Processor(service, handler, self._authorizer, reply_bytes_max)
+        self._processor = Processor(service, handler, self._authorizer, reply_bytes_max, observe)
         self._name = service.name
         self._host = host
         self._port = port

@@ -160,6 +160,7 @@ class MemoryStore:
         self._requests_to_lose = 0
         self._puts_waiting: dict[str, bytes] = {}
         self.put_errors = 0
+        self.observe: Callable[[str, float], None] | None = None  # it has no latency
 
     # The session
 

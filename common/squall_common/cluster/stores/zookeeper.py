@@ -156,6 +156,7 @@ class ZooKeeperStore:
         self._puts: dict[str, _Put] = {}
         self._puts_lock = threading.RLock()
         self.put_errors = 0
+        self.observe: Callable[[str, float], None] | None = None
 
     @classmethod
     def of(cls, options: ZooKeeperOptions) -> ZooKeeperStore:
@@ -337,8 +338,15 @@ class ZooKeeperStore:
             assert self._link is not None
             return getattr(self._link.client, method)(self._root + path or "/", *args, **kwargs)
 
-        what = f"{method.removesuffix('_async')} {path}"
-        return await self._send(what, begin, watch=kazoo_watch, retry=watch is not None)
+        operation = method.removesuffix("_async")
+        began = time.monotonic()
+        try:
+            return await self._send(
+                f"{operation} {path}", begin, watch=kazoo_watch, retry=watch is not None
+            )
+        finally:
+            if self.observe is not None:
+                self.observe(operation, time.monotonic() - began)
 
     async def _send(
         self, what: str, begin: Callable[[], Any], *, watch: _Watch | None = None, retry: bool

@@ -131,7 +131,7 @@ OPTIONS = (
         'storm.bind.host and drpc.servers. ["*"] for listeners behind a proxy that checks '
         "it.",
         scope=DAEMON,
-        readers=DRPC | UI | LOGVIEWER,
+        readers=DRPC | UI | LOGVIEWER | NIMBUS | SUPERVISOR,
         storm=OURS,
     ),
     Option(

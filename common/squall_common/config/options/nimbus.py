@@ -44,6 +44,16 @@ OPTIONS = (
         readers=NIMBUS | COMMAND,
     ),
     Option(
+        "nimbus.metrics.port",
+        PORT,
+        None,
+        "Port on which Prometheus reads Nimbus' metrics (HTTP, /metrics); 0: any free one, null: "
+        "none.",
+        scope=DAEMON,
+        readers=NIMBUS,
+        storm=OURS,
+    ),
+    Option(
         "nimbus.thrift.max_buffer_size",
         FRAME,
         1048576,

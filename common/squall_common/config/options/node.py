@@ -57,6 +57,16 @@ OPTIONS = (
         readers=SUPERVISOR,
     ),
     Option(
+        "supervisor.metrics.port",
+        PORT,
+        None,
+        "Port on which Prometheus reads the metrics of the supervisor and of its workers (HTTP, "
+        "/metrics); 0: any free one, null: none.",
+        scope=DAEMON,
+        readers=SUPERVISOR | WORKER,
+        storm=OURS,
+    ),
+    Option(
         "supervisor.thrift.max_buffer_size",
         FRAME,
         1048576,

@@ -28,6 +28,7 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
+    storm_http_hosts: tuple[str, ...] | None = None
     storm_messaging_curve: bool | Literal["auto"] = "auto"
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
@@ -37,6 +38,7 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_operation_timeout_ms: int = 10000  # milliseconds
     nimbus_seeds: tuple[str, ...] = ("localhost",)
     nimbus_thrift_port: int = 6627
+    nimbus_metrics_port: int | None = None
     nimbus_thrift_max_buffer_size: int = 1048576  # bytes
     nimbus_task_timeout_secs: float = 45.0  # seconds
     nimbus_task_launch_secs: float = 120.0  # seconds
@@ -72,6 +74,7 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
+    storm_http_hosts: tuple[str, ...] | None = None
     storm_messaging_curve: bool | Literal["auto"] = "auto"
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
@@ -82,6 +85,7 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_id: str | None = None
     supervisor_slots_ports: tuple[int, ...] = (6700, 6701, 6702, 6703)
     supervisor_thrift_port: int = 6628
+    supervisor_metrics_port: int | None = None
     supervisor_thrift_max_buffer_size: int = 1048576  # bytes
     supervisor_enable: bool = True
     supervisor_worker_start_timeout_secs: float = 120.0  # seconds
@@ -143,6 +147,7 @@ class WorkerOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_session_timeout: int = 20000  # milliseconds
     storm_zookeeper_connection_timeout: int = 15000  # milliseconds
     storm_zookeeper_operation_timeout_ms: int = 10000  # milliseconds
+    supervisor_metrics_port: int | None = None
     supervisor_worker_timeout_secs: float = 30.0  # seconds
     supervisor_worker_shutdown_sleep_secs: float = 3.0  # seconds
     worker_heartbeat_frequency_secs: float = 1.0  # seconds

@@ -1,0 +1,57 @@
+"""A supervisor's page for Prometheus: its own metrics, and the samples of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from squall_common.daemon.web import WebServer
+from squall_common.names import topology_name_of
+from squall_common.security.web_origin import known_hosts
+from squall_common.telemetry.page import DaemonMetrics, FunctionCollector
+from squall_supervisor.settings import SupervisorSettings
+from squall_supervisor.slots.table import State
+from squall_supervisor.supervisor import Supervisor
+from squall_supervisor.watch.samples import WorkerPlace, WorkerSamplesPage
+
+
+def metrics_server(
+    metrics: DaemonMetrics, supervisor: Supervisor, settings: SupervisorSettings, port: int
+) -> WebServer:
+    """A listener with the page, not started."""
+    metrics.add(FunctionCollector(lambda: _slots(supervisor)))
+    metrics.add(
+        FunctionCollector(WorkerSamplesPage(lambda: _workers(supervisor, settings)).collect)
+    )
+    return metrics.server(
+        name="supervisor metrics",
+        host=settings.thrift_host,
+        port=port,
+        insecure=settings.insecure,
+        hosts=known_hosts(settings.http_hosts, [settings.thrift_host, settings.hostname]),
+    )
+
+
+def _slots(supervisor: Supervisor) -> Iterable[Metric]:
+    slots = GaugeMetricFamily("squall_slots", "Slots of this node, by state.", labels=["state"])
+    states = [runner.slot.state for runner in list(supervisor.slots.runners.values())]
+    for state in State:
+        slots.add_metric([state.name.lower()], states.count(state))
+    yield slots
+    exits = CounterMetricFamily(
+        "squall_worker_exits",
+        "Workers that ended without being asked to, by topology and reason.",
+        labels=["topology", "reason"],
+    )
+    for (topology_id, reason), count in list(supervisor.exits.totals.items()):
+        exits.add_metric([topology_name_of(topology_id) if topology_id else "", reason], count)
+    yield exits
+
+
+def _workers(supervisor: Supervisor, settings: SupervisorSettings) -> Iterable[WorkerPlace]:
+    for port, runner in list(supervisor.slots.runners.items()):
+        process, assignment = runner.process, runner.slot.assignment
+        if process is not None and assignment is not None:
+            folder = settings.workers_dir / process.worker_id
+            yield WorkerPlace(topology_name_of(assignment.topology_id), port, folder)
