@@ -41,6 +41,7 @@ from squall_engine.loading import ComponentStartError, make_user_object
 from squall_engine.observe.describe import describe_tasks
 from squall_engine.observe.error_source import source_of
 from squall_engine.observe.event_log import EventLog
+from squall_engine.observe.log_place import LogPlace
 from squall_engine.observe.under_way import CallsUnderWay, CallUnderWay, coroutine_frames
 from squall_engine.settings import EngineCallbacks, EngineSettings
 from squall_engine.tasks.bolt import BoltTask
@@ -238,6 +239,10 @@ class EmbeddedEngine(Engine):
     def event_log(self) -> EventLog | None:
         """The sample of what components emit; None without `topology.eventlogger.executors`."""
         return self.events
+
+    def log_place(self) -> LogPlace:
+        """Finds the component that a line of the log comes from: for `logs.set_place`."""
+        return LogPlace(self.built)
 
     def samples(self) -> WorkerSamples:
         """A reader of this worker's samples for Prometheus. Once, after the start."""

@@ -62,7 +62,7 @@ def run(conf: Mapping[str, Any]) -> int:
     """Run Nimbus until SIGTERM or SIGINT. Raises SquallError for problems that a person can fix."""
     options = NimbusOptions.read(conf)
     level, folder = options.storm_log_level, options.storm_log_dir
-    set_up_daemon_log("nimbus", level=level, folder=folder)
+    set_up_daemon_log("nimbus", level=level, folder=folder, form=options.storm_log_format)
     warn_of_ignored(conf)
     return run_daemon(_run(options, conf))
 

@@ -41,7 +41,8 @@ def run(conf: Mapping[str, Any]) -> int:
         # that are theirs or were made readable (ownership.open_tree).
         os.umask(0o066)
     level = options.storm_log_level
-    set_up_daemon_log("supervisor", level=level, folder=str(settings.log_dir))
+    form = options.storm_log_format
+    set_up_daemon_log("supervisor", level=level, folder=str(settings.log_dir), form=form)
     warn_of_ignored(conf)
     if warning is not None:
         log.warning("workers_run_as_root", warning=warning)

@@ -30,6 +30,7 @@ def main(argv: list[str]) -> int:
     from squall_common.daemon.logs import get_logger, set_up_logging
     from squall_common.errors import SquallError
     from squall_common.worker_files.launch_spec import LaunchSpec
+    from squall_worker.report.logged_output import LoggedOutput
     from squall_worker.report.printed import bound_printed
 
     try:
@@ -39,7 +40,9 @@ def main(argv: list[str]) -> int:
         print(f"cannot read the launch file {argv[4]}: {error!r}", file=sys.stderr)
         return 2
     level = logging.getLevelNamesMapping()[options.storm_log_level]
-    set_up_logging(spec.artifacts_dir / "worker.log", level=level)
+    as_json = options.storm_log_format == "json"
+    set_up_logging(spec.artifacts_dir / "worker.log", level=level, as_json=as_json)
+    sys.stdout = LoggedOutput(sys.stdout, logging.getLogger("stdout"))
     bound_printed(spec.artifacts_dir)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)

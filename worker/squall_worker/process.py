@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import StoreError
-from squall_common.cluster.values import ErrorInfo, StormBase, WorkerDrained
+from squall_common.cluster.values import ErrorInfo, LogConfig, StormBase, WorkerDrained
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
-from squall_common.daemon.logs import get_logger
+from squall_common.daemon.logs import get_logger, set_place
 from squall_common.daemon.loop_lag import LoopLag
 from squall_common.errors import SquallError
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
@@ -47,6 +47,7 @@ from squall_worker.report.dumps import Dumps, heading
 from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
 from squall_worker.report.history import WorkerHistory
+from squall_worker.report.log_levels import LogLevels
 from squall_worker.report.samples import write_samples
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
 from squall_worker.report.usage import UsageMeter
@@ -142,6 +143,9 @@ class Worker:
         )
         self._sockets = sockets
         self._loop_lag = LoopLag()
+        self._log_levels = LogLevels()
+        self._log_config: LogConfig | None = None
+        self._log_reset: asyncio.TimerHandle | None = None
         self._watchdog = Watchdog(
             self._loop,
             self._clock,
@@ -233,6 +237,7 @@ class Worker:
         await self._peers.follow(placement)
         engine = self._engine = self._make_engine(localized, placement, transport)
         self._errors.source_of = engine.source_of
+        set_place(engine.log_place())
         await engine.start()
         engine.set_routes(placement.routes)
         self._start_metrics(engine)
@@ -437,6 +442,7 @@ class Worker:
         try:
             placement = await view.placement()
             found = await view.status()
+            self._log_config = await view.log_config()
         except StoreError as error:
             log.warning("cluster_state_unreadable", error=error)
             self._peers.update()
@@ -452,12 +458,22 @@ class Worker:
             await self._peers.follow(placement)
             engine.set_routes(placement.routes)
         self._peers.update()
+        self._set_log_levels()
         base, zxid = found or (None, None)
         self._take_status(engine, base, ours)
         self._follow_drain(zxid if ours and drains(base) else None)
         if ours and self._pause_detector.confirm(doubt):
             log.info("worker_goes_on", slot=self.slot)
             engine.resume()
+
+    def _set_log_levels(self) -> None:
+        """Set what was asked for, and reset it in time, also without ZooKeeper."""
+        if self._log_reset is not None:
+            self._log_reset.cancel()
+            self._log_reset = None
+        secs = self._log_levels.apply(self._log_config, int(self._clock.time() * 1000))
+        if secs is not None:
+            self._log_reset = self._loop.call_later(secs, self._set_log_levels)
 
     def _take_status(self, engine: EmbeddedEngine, base: StormBase | None, ours: bool) -> None:
         """Run spouts, and sample events, according to the topology's status."""

@@ -96,6 +96,7 @@ WORKER_KEYS = (
         "storm.bind.host",
         "storm.security.insecure",
         "storm.log.level",
+        "storm.log.format",
         "storm.history.dir",
         "supervisor.metrics.port",  # whether to write samples
         "storm.local.dir",  # where the history lies by default

@@ -58,10 +58,12 @@ def read_daemon_conf(env: Mapping[str, str], command: str) -> dict[str, Any]:
     return conf
 
 
-def set_up_daemon_log(name: str, *, level: str, folder: str | None) -> None:
-    """Log to `name`.log in a folder, or to stderr without one, from a level on."""
+def set_up_daemon_log(name: str, *, level: str, folder: str | None, form: str = "text") -> None:
+    """Log to `name`.log in a folder, or to stderr without one, from a level on; `form` is text or
+    json."""
     file = None if folder is None else Path(folder) / f"{name}.log"
-    set_up_logging(file, level=logging.getLevelNamesMapping()[level])
+    number = logging.getLevelNamesMapping()[level]
+    set_up_logging(file, level=number, as_json=form == "json")
 
 
 def run_daemon(main: Coroutine[Any, Any, int]) -> int:

@@ -65,7 +65,8 @@ def run(conf: Mapping[str, Any]) -> int:
     """Run the server until SIGTERM or SIGINT. Raises SquallError for problems that the operator can
     fix."""
     options = DrpcOptions.read(conf)
-    set_up_daemon_log("drpc", level=options.storm_log_level, folder=options.storm_log_dir)
+    level, folder = options.storm_log_level, options.storm_log_dir
+    set_up_daemon_log("drpc", level=level, folder=folder, form=options.storm_log_format)
     warn_of_ignored(conf)
     return run_daemon(_run(options))
 

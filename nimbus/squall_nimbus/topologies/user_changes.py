@@ -17,12 +17,15 @@ from squall_common.cluster.values import (
     ProfileRequest,
 )
 from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import LEVELS
 from squall_common.errors import SquallError
 from squall_common.names import EVENTLOGGER_COMPONENT, topology_name_of
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 
 _PROFILE_SECS = 600  # how long a request without an end is valid
+
+_LOGGERS_MAX = 1_000  # of one topology
 
 
 class UserChanges:
@@ -88,9 +91,15 @@ class UserChanges:
                 if level.action is LogLevelAction.REMOVE:
                     levels.pop(logger, None)
                 elif level.action is LogLevelAction.UPDATE:
+                    for text in (level.target_level, level.reset_level):
+                        if text is not None and text.upper() not in LEVELS:
+                            known = ", ".join(LEVELS)
+                            raise SquallError(f"{text!r} is not a log level (known: {known})")
                     secs = level.reset_timeout_secs or 0
                     epoch_ms = now_ms + secs * 1000 if secs > 0 else None
                     levels[logger] = replace(level, reset_epoch_ms=epoch_ms)
+            if len(levels) > _LOGGERS_MAX:
+                raise SquallError(f"more than {_LOGGERS_MAX} loggers have levels of their own")
             await self._state.put_log_config(topology_id, LogConfig(levels), guard=fence)
 
     async def log_config(self, id_or_name: str) -> LogConfig:

@@ -15,25 +15,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall_common.config.schema import SCHEMA
+from squall_common.daemon.redaction import HIDDEN, SECRET_WORDS, redact_text
 
-_WORDS = (
-    r"password|passwd|passphrase|pwd|secret|token|credential|private[._-]?key|auth\.payload"
-    r"|api[._-]?key|access[._-]?key|authorization"
-)
-_SECRET = re.compile(_WORDS, re.IGNORECASE)
+_SECRET = re.compile(SECRET_WORDS, re.IGNORECASE)
 # Keys of Squall that match the words above but hold no secret: intervals, class names, sizes.
 _HARMLESS = re.compile(r"\.(secs|ms|millis|class|classes|freq|plugin|size|count|enabled)$")
 # Keys of Squall that may have any content.
 _FREE = frozenset({"topology.environment", "worker.environment"})
 # Keys that Nimbus itself puts into a topology's configuration.
 _OWN = frozenset({"storm.id"})
-
-_URL_PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:)[^/\s]*(?=@)")
-_ASSIGNED = re.compile(
-    rf"(?P<head>(?:{_WORDS})[\w.-]*[\"']?\s*[=:]\s*)(?:\"[^\"]*\"|'[^']*'|[^\s,;&]+)", re.IGNORECASE
-)
-
-HIDDEN = "*****"
 
 
 def redact(conf: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,6 +53,5 @@ def _shown(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_shown("", item) for item in value]
     if isinstance(value, str):
-        value = _URL_PASSWORD.sub(rf"\g<head>{HIDDEN}", value)
-        return _ASSIGNED.sub(rf"\g<head>{HIDDEN}", value)
+        return redact_text(value)
     return value

@@ -48,7 +48,12 @@ def main() -> int:
 def run(conf: Mapping[str, Any]) -> int:
     """Run until SIGTERM or SIGINT. Raises SquallError for problems that the operator can fix."""
     options = LogviewerOptions.read(conf)
-    set_up_daemon_log("logviewer", level=options.storm_log_level, folder=options.storm_log_dir)
+    set_up_daemon_log(
+        "logviewer",
+        level=options.storm_log_level,
+        folder=options.storm_log_dir,
+        form=options.storm_log_format,
+    )
     warn_of_ignored(conf)
     return run_daemon(_run(options))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from squall_common.cluster.state import ClusterState
-from squall_common.cluster.values import StormBase
+from squall_common.cluster.values import LogConfig, StormBase
 from squall_common.topology.model import WorkerSlot
 from squall_worker.cluster.placement import Placement, place
 
@@ -38,6 +38,14 @@ class ClusterView:
         """The topology's status and the zxid that wrote it, or None if it is gone."""
         with self._watching_again("status"):
             return await self._state.storm_and_zxid(self._topology_id, self._watch("status"))
+
+    async def log_config(self) -> LogConfig | None:
+        """The levels of loggers that were set, or None."""
+        with self._watching_again("log config"):
+            found = await self._state.log_config(self._topology_id, self._watch("log config"))
+        if found is None:
+            self._watching.discard("log config")  # what does not exist cannot be watched
+        return found
 
     @contextmanager
     def _watching_again(self, what: str) -> Iterator[None]:

@@ -58,6 +58,15 @@ OPTIONS = (
         storm=OURS,
     ),
     Option(
+        "storm.log.format",
+        either("text", "json"),
+        "text",
+        "How daemons and workers write their logs: lines of text, or a JSON object a line.",
+        scope=DAEMON,
+        readers=DAEMONS | WORKER,
+        storm=OURS,
+    ),
+    Option(
         "storm.workers.artifacts.dir",
         TEXT,
         "workers-artifacts",

@@ -23,6 +23,7 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     storm_local_dir: str = "storm-local"
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_log_format: Literal["text", "json"] = "text"
     storm_history_dir: str | None = None
     storm_history_retention_hours: float = 168.0  # hours
     storm_local_hostname: str | None = None
@@ -68,6 +69,7 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_local_dir: str = "storm-local"
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_log_format: Literal["text", "json"] = "text"
     storm_workers_artifacts_dir: str = "workers-artifacts"
     storm_history_dir: str | None = None
     storm_history_retention_hours: float = 168.0  # hours
@@ -137,6 +139,7 @@ class WorkerOptions(Options, frozen=True, kw_only=True):
 
     storm_local_dir: str = "storm-local"
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_log_format: Literal["text", "json"] = "text"
     storm_history_dir: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
@@ -161,6 +164,7 @@ class DrpcOptions(Options, frozen=True, kw_only=True):
     storm_local_dir: str = "storm-local"
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_log_format: Literal["text", "json"] = "text"
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
@@ -184,6 +188,7 @@ class UiOptions(Options, frozen=True, kw_only=True):
     storm_local_dir: str = "storm-local"
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_log_format: Literal["text", "json"] = "text"
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
@@ -201,6 +206,7 @@ class LogviewerOptions(Options, frozen=True, kw_only=True):
     storm_local_dir: str = "storm-local"
     storm_log_dir: str | None = None
     storm_log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    storm_log_format: Literal["text", "json"] = "text"
     storm_workers_artifacts_dir: str = "workers-artifacts"
     storm_local_hostname: str | None = None
     storm_bind_host: str = "127.0.0.1"
