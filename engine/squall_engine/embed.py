@@ -235,10 +235,11 @@ class EmbeddedEngine(Engine):
 
     # ---- what is observed ----
 
-    @property
-    def event_log(self) -> EventLog | None:
-        """The sample of what components emit; None without `topology.eventlogger.executors`."""
-        return self.events
+    def make_event_log(self) -> EventLog:
+        """A sample of what components emit, which costs nothing until it is asked for. Once, after
+        the start, and after `record_history`."""
+        calls = self.calls_under_way()
+        return EventLog(self.plan, self._flow.rewrap_edges, calls.message_of)
 
     def log_place(self) -> LogPlace:
         """Finds the component that a line of the log comes from: for `logs.set_place`."""

@@ -61,7 +61,6 @@ from squall_engine.grouping.routing import Balancers
 from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
-from squall_engine.observe.event_log import EventLog
 from squall_engine.observe.readings import BLOCKED, ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
@@ -159,7 +158,6 @@ class Engine:
             modules=component_modules(topology),
         )
         self._checker: SerializingInspector | None = None
-        self.events: EventLog | None = None  # with topology.eventlogger.executors
         self.inspector = self._make_inspector(codec)
 
         now = self.now()
@@ -239,8 +237,6 @@ class Engine:
         }
         if debugged:
             inspector = DebugInspector(debugged)
-        if self.options.topology.topology_eventlogger_executors:
-            inspector = self.events = EventLog(inspector)
         if self.observer is not None:
             inspector = ObservingInspector(self.observer, inspector)
         if self.options.topology.topology_testing_always_try_serialize:

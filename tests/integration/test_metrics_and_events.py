@@ -24,7 +24,6 @@ def test_metrics_and_sampled_tuples_are_written_beside_the_workers_logs(tmp_path
             {"class": "org.apache.storm.metric.LoggingMetricsConsumer", "expandMapType": True}
         ],
         "topology.builtin.metrics.bucket.size.secs": 1,
-        "topology.eventlogger.executors": 1,
     }
     with (
         Ledger(text(200_000)) as ledger,
@@ -51,6 +50,8 @@ def test_metrics_and_sampled_tuples_are_written_beside_the_workers_logs(tmp_path
             lambda: any(" split " in line for line in lines_of(cluster, "events.log")),
         )
         assert not [line for line in lines_of(cluster, "events.log") if " lines " in line]
+        lines = lines_of(cluster, "events.log")
+        assert all(" [tree " in line or " [message id " in line for line in lines)
         cluster.call("debug", "ledger", "", True, 50.0)
         wait_for(
             "tuples of all components",

@@ -58,7 +58,7 @@ from squall_worker.watch.messages import Ask, answer_questions, ask_aside
 from squall_worker.watch.watchdog import Send, Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
-    from squall_engine.embed import Before, EmbeddedEngine, InHand, Metrics
+    from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand, Metrics
 
 log = get_logger(__name__)
 
@@ -124,6 +124,7 @@ class Worker:
         self._transport: ZmqTransport | None = None
         self._metrics: Metrics | None = None
         self._history: WorkerHistory | None = None
+        self._events: EventLog | None = None
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
         self._drains_since: int | None = None  # zxid of the status for which Nimbus waits
@@ -288,8 +289,8 @@ class Worker:
             self._errors.note = self._history.error
 
     def _start_metrics(self, engine: EmbeddedEngine) -> None:
-        """Start metrics consumers and the event log, if the topology has any, and the samples for
-        Prometheus, if the supervisor shows them."""
+        """Start metrics consumers, if the topology has any, and the samples for Prometheus, if the
+        supervisor shows them."""
         if self._options.supervisor_metrics_port is not None:
             writing = write_samples(
                 engine.samples(),
@@ -306,11 +307,6 @@ class Worker:
             log_dir=self.spec.artifacts_dir,
             observer=self._history,
         )
-        if engine.event_log is not None:
-            try:
-                engine.event_log.open(self.spec.artifacts_dir / "events.log")
-            except OSError as error:
-                log.error("event_log_not_opened", error=error)
 
     async def _connect(self) -> None:
         """The first connection to ZooKeeper, however long it takes."""
@@ -477,8 +473,11 @@ class Worker:
 
     def _take_status(self, engine: EmbeddedEngine, base: StormBase | None, ours: bool) -> None:
         """Run spouts, and sample events, according to the topology's status."""
-        if engine.event_log is not None and base is not None:
-            engine.event_log.sample(self.spec.topology_id, base.component_debug)
+        if self._events is None:
+            self._events = engine.make_event_log()
+            self._events.write_to(self.spec.artifacts_dir / "events.log")
+        if base is not None:
+            self._events.sample(self.spec.topology_id, base.component_debug)
         active = ours and spouts_run(base)
         if active != self._active:
             self._active = active
@@ -626,8 +625,8 @@ class Worker:
             settled = await self._transport.close(secs)
             log.info("transport_closed", settled=settled, counts=self._transport.counts())
         self._peers.close()
-        if self._engine is not None and self._engine.event_log is not None:
-            self._engine.event_log.close()
+        if self._events is not None:
+            self._events.close()
         await self._errors.close(left(_REPORT_SECS))
         if writing:
             _, late = await asyncio.wait(writing, timeout=left(_HISTORY_SECS, 0.25))

@@ -146,6 +146,16 @@ class Flow:
                     if wrapped is not None:
                         outgoing.edge = wrapped
 
+    def rewrap_edges(self, wrap: Callable[[TupleBuffer, str, str, int], TupleBuffer]) -> None:
+        """Replace each edge, or what stands in its place, by what `wrap` returns for it, its
+        component, its stream and the task that it leads to. As often as needed."""
+        for group in self._groups:
+            with group.lock:
+                for outgoing in group.outgoing_edges:
+                    outgoing.edge = wrap(
+                        outgoing.edge, outgoing.component, outgoing.stream, outgoing.task
+                    )
+
     # ---- where the others are ----
 
     def set_routes(self, routes: Mapping[int, WorkerSlot]) -> None:

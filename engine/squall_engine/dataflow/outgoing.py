@@ -28,13 +28,14 @@ class OutgoingEdge:
     """An edge, its target, and the credit for it."""
 
     __slots__ = (
-        "allowance", "droppable", "edge", "inner", "rest", "slot", "stream", "target", "task",
-        "tuple_bytes",
+        "allowance", "component", "droppable", "edge", "inner", "rest", "slot", "stream", "target",
+        "task", "tuple_bytes",
     )  # fmt: skip
 
     def __init__(self, edge: Edge, target: BoltTask | None, *, inner: bool) -> None:
         self.edge: TupleBuffer = edge
         self.task: int = edge.task
+        self.component: str = edge.source.component
         self.stream: str = edge.source.stream
         self.target = target  # None: on another worker
         self.inner = inner  # within a cycle

@@ -19,7 +19,7 @@ from squall_common.cluster.values import (
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import LEVELS
 from squall_common.errors import SquallError
-from squall_common.names import EVENTLOGGER_COMPONENT, topology_name_of
+from squall_common.names import topology_name_of
 from squall_common.topology.model import WorkerSlot
 from squall_nimbus.topologies.lifecycle_shell import LifecycleShell
 
@@ -53,8 +53,8 @@ class UserChanges:
 
     async def debug(self, name: str, component: str, options: DebugOptions) -> None:
         """Sample a component's tuples, or (with no component) the whole topology's. Raises
-        SquallError for an invalid percentage, for a component that the topology does not have, and
-        if there is no event logger to take the sample."""
+        SquallError for an invalid percentage, and for a component that the topology does not
+        have."""
         if not 0 <= options.sampling_pct <= 100:
             raise SquallError(
                 f"sampling percentage {options.sampling_pct} is not between 0 and 100"
@@ -63,11 +63,6 @@ class UserChanges:
             topology_id, base = await self._lifecycle.find(name)
             if component and component not in base.component_executors:
                 raise SquallError(f"topology {name!r} has no component {component!r}")
-            if options.enable and not base.component_executors.get(EVENTLOGGER_COMPONENT):
-                raise SquallError(
-                    f"topology {name!r} has no event logger, so no tuple could be sampled",
-                    hint="submit it with topology.eventlogger.executors of at least 1",
-                )
             fence = await self._fence()
             debug = {**base.component_debug, (component or topology_id): options}
             await self._state.put_storm_base(

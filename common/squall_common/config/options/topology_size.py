@@ -74,11 +74,10 @@ OPTIONS = (
         "topology.eventlogger.executors",
         whole(0, TASKS_MAX),
         0,
-        "Number of event logger executors; null: one per worker. Above 0, workers can log a sample "
-        "of their tuples to events.log when Nimbus' `debug` is called; with 0 they cannot, and "
-        "emits are faster.",
+        "Number of event logger executors, as Storm has them; null: one per worker. Workers sample "
+        "tuples without any (Nimbus' `debug`).",
         scope=TOPOLOGY,
-        readers=NIMBUS | WORKER | COMMAND,
+        readers=NIMBUS | COMMAND,
         null_is_a_value=True,
     ),
     Option(

@@ -19,17 +19,13 @@ async def nimbus(tmp_path):
 
 @pytest.fixture
 async def topology_id(nimbus) -> str:
-    return await nimbus.submit(conf={"topology.eventlogger.executors": 1})
+    return await nimbus.submit()
 
 
-async def test_sampling_is_refused_if_it_could_have_no_effect(nimbus, topology_id) -> None:
+async def test_sampling_of_an_unknown_component_is_refused(nimbus, topology_id) -> None:
     with pytest.raises(ThriftApplicationError, match="'wordcount' has no component 'cuont'"):
         await nimbus.call("debug", "wordcount", "cuont", True, 10.0)
-    plain = await nimbus.submit("plain")
-    with pytest.raises(ThriftApplicationError, match=r"no event logger(.|\n)*topology.eventlogger"):
-        await nimbus.call("debug", "plain", "", True, 10.0)
-    assert (await nimbus.state.storm_base(plain)).component_debug == {}
-    await nimbus.call("debug", "plain", "", False, 10.0)  # it is off: no untruth
+    assert (await nimbus.state.storm_base(topology_id)).component_debug == {}
 
 
 async def test_sampling_is_stored_for_a_component_and_for_the_topology(nimbus, topology_id) -> None:
