@@ -26,6 +26,10 @@ from squall_engine.tasks.spout import SpoutTask
 # What a task of the plan (an acker, too) has counted is added to some totals.
 AddTotals = Callable[[int, Totals], None]
 
+# Histograms take a kilobyte each, and some time to read. With more executors, the first one of a
+# component reports those of all of them together.
+TIMED_EXECUTORS_MAX = 100
+
 # The measure of seconds that tasks waited; its key is the component that they waited for.
 BLOCKED = "blocked_secs"
 
@@ -97,18 +101,31 @@ class ExecutorReadings:
         now: float,
     ) -> None:
         self._windows = {executor: Windows(now) for executor in executors}
-        self._latencies = {executor: LatencyWindows(now) for executor in self._windows}
+        self._timed = self._timed_together(component_of)
+        self._latencies = {executor: LatencyWindows(now) for executor in self._timed}
         self._add = add
         self._task_of = task_of
         self._credit = credit
         self._is_spout = is_spout
         self._component_of = component_of
 
+    def _timed_together(
+        self, component_of: Callable[[Executor], str]
+    ) -> dict[Executor, list[Executor]]:
+        """The executors whose latencies are added up, under the one that reports them."""
+        if len(self._windows) <= TIMED_EXECUTORS_MAX:
+            return {executor: [executor] for executor in self._windows}
+        by_component: defaultdict[str, list[Executor]] = defaultdict(list)
+        for executor in sorted(self._windows):
+            by_component[component_of(executor)].append(executor)
+        return {members[0]: members for members in by_component.values()}
+
     def tick(self, now: float) -> None:
         """Let the windows move on; see `Windows.tick`."""
         for executor, windows in self._windows.items():
             windows.tick(now, partial(self._totals, executor))
-            self._latencies[executor].tick(now, partial(self._packed, executor))
+        for executor, latencies in self._latencies.items():
+            latencies.tick(now, partial(self._packed, executor))
 
     def stats(self, executors_max: int | None = None) -> dict[Executor, ExecutorStats]:
         """The statistics of each executor. With more than `executors_max` executors, those of one
@@ -131,8 +148,10 @@ class ExecutorReadings:
                 else:
                     for key, value in totals.items():
                         sum_[key] = sum_.get(key, 0) + value
-            for window, packed in self._latencies[executor].values(self._packed(executor)).items():
-                _merge_packed(latencies.setdefault(window, {}), packed)
+            timed = self._latencies.get(executor)
+            if timed is not None:
+                for window, packed in timed.values(self._packed(executor)).items():
+                    _merge_packed(latencies.setdefault(window, {}), packed)
         stats = executor_stats(sums, spout=self._is_spout(executors[0]))
         return self._with_details(stats, sums, latencies, executors)
 
@@ -183,7 +202,7 @@ class ExecutorReadings:
                     yield task
 
     def _packed(self, executor: Executor) -> Packed:
-        return packed_sum(self._tasks([executor]))
+        return packed_sum(self._tasks(self._timed[executor]))
 
     def _totals(self, executor: Executor) -> Totals:
         totals: Totals = {}

@@ -1,6 +1,7 @@
 """Statistics of executors: exact for each, and sums by component of those of very many."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,12 @@ from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import NODE_BYTES_MAX
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import BoltStats, ExecutorStats, SpoutStats, WorkerHeartbeat
+from squall_common.history.histogram import unpack
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_engine.core.stats import Totals
-from squall_engine.observe.readings import ExecutorReadings
+from squall_engine.observe.latencies import TimedCounts
+from squall_engine.observe.readings import TIMED_EXECUTORS_MAX, ExecutorReadings
+from squall_engine.tasks.base import NO_LOCK
 from squall_worker.report.statistics import EXECUTORS_MAX
 
 SLOT = WorkerSlot("sup-a", 6700)
@@ -85,6 +89,41 @@ def test_many_executors_report_sums_by_component_that_fit() -> None:
     assert codec.decode_heartbeat("/p", value) == beat
     signs = codec.decode_signs("/p", value).executor_stats
     assert signs.keys() == beat.executor_stats.keys()
+
+
+class Timed:
+    """A task with latencies."""
+
+    def __init__(self, task: int) -> None:
+        self.counts = TimedCounts()
+        self.counts.executed_many(INPUT, task, task * 0.001 * task)
+        self.lock = NO_LOCK
+
+
+@pytest.mark.parametrize("count", [TIMED_EXECUTORS_MAX, TIMED_EXECUTORS_MAX + 1])
+def test_percentiles_of_many_executors_are_those_of_their_component(count: int) -> None:
+    tasks: Any = {executor.task_start: Timed(executor.task_start) for executor in executors(count)}
+    readings = ExecutorReadings(
+        executors(count),
+        lambda task, totals: tasks[task].counts.add_to(totals),
+        tasks.get,
+        lambda task: {},
+        is_spout=lambda executor: False,
+        component_of=lambda executor: "first" if executor.task_start <= 40 else "second",
+        now=0.0,
+    )
+    readings.tick(30.0)
+    found: dict[int, int] = {}
+    for executor, stats in readings.stats().items():
+        assert isinstance(stats.specific, BoltStats)
+        assert stats.specific.executed[":all-time"][INPUT] == executor.task_start
+        packed = stats.specific.execute_histograms.get(":all-time", {}).get(INPUT)
+        if packed is not None:
+            found[executor.task_start] = sum(unpack(packed).values())
+    if count <= TIMED_EXECUTORS_MAX:
+        assert found == {task: task for task in tasks}
+    else:
+        assert found == {1: sum(range(1, 41)), 41: sum(range(41, count + 1))}
 
 
 def test_averages_of_sums_are_weighted_by_their_counts() -> None:
