@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from squall_thrift.messages import ThriftApplicationError
 from tests.support.devcluster import DevCluster, wait_for
 
 from squall_thrift import storm
+from squall_thrift.protocol.messages import ThriftApplicationError
 
 pytestmark = pytest.mark.integration
 

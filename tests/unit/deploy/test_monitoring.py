@@ -28,7 +28,7 @@ def names_of_daemons() -> set[str]:
         "nimbus/squall_nimbus/metrics_page.py",
         "supervisor/squall_supervisor/metrics_page.py",
         "supervisor/squall_supervisor/watch/samples.py",
-        "drpc/squall_drpc/daemon.py",
+        "drpc/squall_drpc/server/daemon.py",
     )
     return {name for one in modules for name in _DECLARED.findall((ROOT / one).read_text())}
 
