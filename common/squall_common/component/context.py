@@ -13,6 +13,7 @@ from squall_common.component.instruments import (
     INSTRUMENTS_MAX,
     NAME_CHARS_MAX,
     Counter,
+    CounterLike,
     Gauge,
     Histogram,
     Instrument,
@@ -46,7 +47,7 @@ class WorkerContext:
     serialization: Registry = field(default_factory=Registry)
     resources: dict[str, Any] = field(default_factory=dict)  # shared by the worker's tasks
     now: Callable[[], float] = time.monotonic  # for timers: seconds
-    make_counter: Callable[[], Counter] = Counter  # a faster one with the compiled core
+    make_counter: Callable[[], CounterLike] = Counter  # a faster one with the compiled core
     # (component, task): the state of a task; None: in memory.
     open_state: Callable[[str, int], KeyValueState] | None = None
 
