@@ -7,6 +7,9 @@ cdef class Counter:
     kind = "counter"
     cdef readonly long long count
 
+    def __init__(self):
+        self.count = 0
+
     def inc(self, long long n=1):
         self.count += n
 
