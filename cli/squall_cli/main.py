@@ -26,8 +26,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "jar",
         "local",
         "spark",
+        "shell",
         "package",
         "list",
+        "status",
+        "top",
+        "monitor",
         "kill",
         "activate",
         "deactivate",
@@ -35,13 +39,35 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "rolling-restart",
         "get-errors",
         "report",
+        "set_log_level",
+        "upload-credentials",
         "profile",
         "drpc-client",
     ),
     "Files": ("blobstore",),
     "Cluster on this machine": ("dev", "dev-zookeeper"),
-    "Daemons": ("nimbus", "supervisor", "drpc", "ui", "logviewer", "kill_workers"),
-    "Information": ("localconfvalue", "remoteconfvalue", "version"),
+    "Daemons": (
+        "nimbus",
+        "supervisor",
+        "drpc",
+        "ui",
+        "logviewer",
+        "kill_workers",
+        "node-health-check",
+    ),
+    "Information": ("localconfvalue", "remoteconfvalue", "version", "completion"),
+    "Inspection": ("heartbeats", "admin"),
+}
+
+# Commands of Apache Storm that are not here, and why.
+_LEFT_OUT = {
+    "sql": "Storm SQL is not supported: its plans are compiled to Java. Write the query as bolts.",
+    "classpath": "There is no class path: 'storm version' shows the Python that runs Squall, and "
+    "docs/packages.md explains what a topology imports.",
+    "server_classpath": "There is no class path: daemons run in the Python that 'storm version' "
+    "shows.",
+    "pacemaker": "There is no Pacemaker: Nimbus reads heartbeats from ZooKeeper.",
+    "repl": "There is no Clojure REPL: start python and import squall.",
 }
 
 
@@ -62,6 +88,8 @@ class _Commands(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             import difflib
 
+            if args[0] in _LEFT_OUT:
+                ctx.fail(_LEFT_OUT[args[0]])
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"No such command {args[0]!r}.{hint} 'storm --help' lists all commands.")

@@ -5,10 +5,11 @@ import click
 from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
+from squall_cli.topology_argument import topology_argument
 
 
 @click.command("deactivate")
-@click.argument("topology_name")
+@topology_argument
 @json_option
 @settings_options
 def command(settings: Settings, topology_name: str, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import click
 from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import duration, print_json, print_table, printable, say
+from squall_cli.topology_argument import topology_argument
 from squall_common.topology.error_text import split_source
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _place_of(text: str) -> str:
 
 
 @click.command("get-errors")
-@click.argument("topology_name")
+@topology_argument
 @json_option
 @settings_options
 def command(settings: Settings, topology_name: str, as_json: bool) -> None:

@@ -10,13 +10,14 @@ import click
 from squall_cli.nimbus import NotAliveError, call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
+from squall_cli.topology_argument import topology_argument
 from squall_common.config.options.typed import ClientOptions
 
 _LOOK_SECS = 0.3
 
 
 @click.command("kill")
-@click.argument("topology_name")
+@topology_argument
 @click.option(
     "-w",
     "--wait-time-secs",

@@ -12,6 +12,7 @@ import click
 
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
+from squall_cli.topology_argument import topology_argument
 from squall_common.config.options.typed import ClientOptions
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _Asked:
 
 
 @click.command("profile")
-@click.argument("topology_name")
+@topology_argument
 @click.option(
     "--worker",
     "only",

@@ -13,6 +13,7 @@ import click
 from squall_cli.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, print_table, say
+from squall_cli.topology_argument import topology_argument
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError
 
@@ -44,7 +45,7 @@ def _parse_object(
 
 
 @click.command("rebalance")
-@click.argument("topology_name")
+@topology_argument
 @click.option(
     "-w",
     "--wait-time-secs",

@@ -6,10 +6,16 @@ import click
 
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, say
+from squall_cli.topology_argument import complete_topology
 
 
 @click.command("rolling-restart")
-@click.argument("topology_names", nargs=-1, metavar="[TOPOLOGY_NAME]...")
+@click.argument(
+    "topology_names",
+    nargs=-1,
+    metavar="[TOPOLOGY_NAME]...",
+    shell_complete=complete_topology,
+)
 @click.option("--all", "every", is_flag=True, help="Restart the workers of every topology.")
 @click.option(
     "--host", "hosts", multiple=True, metavar="HOST", help="Only workers on this host (repeatable)."

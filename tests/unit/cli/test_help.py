@@ -15,7 +15,7 @@ from squall_cli.main import SECTIONS, run, storm
 SNAPSHOTS = Path(__file__).parent / "help"
 COMMANDS = [name for names in SECTIONS.values() for name in names]
 # Commands of commands; their snapshots have "_" for " ".
-NESTED = ["spark report", "spark run"]
+NESTED = ["spark report", "spark run", "admin zk_cli", "admin remove_corrupt_topologies"]
 
 
 def check_snapshot(name: str, text: str) -> None:

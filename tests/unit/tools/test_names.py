@@ -31,7 +31,7 @@ PACKAGES = {
 # Tests of several modules of a room.
 WORDS = {
     "bench": {"subjects"},
-    "cli": {"help", "usage"},
+    "cli": {"changes", "help", "json", "storm_commands", "usage"},
     "common": {"small_parts"},
     "common/history": {"parts"},
     "deploy": {"manifests"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from squall_common.config.options.declaration import (
+    COMMAND,
     DAEMON,
     NO_READER,
     OURS,
@@ -47,6 +48,33 @@ OPTIONS = (
         "Ports of a supervisor's slots. Each slot runs one worker; the port is a virtual one.",
         scope=DAEMON,
         readers=SUPERVISOR,
+    ),
+    Option(
+        "storm.health.check.dir",
+        TEXT,
+        "healthchecks",
+        "Folder of the programs that `storm node-health-check` runs; a relative one is in "
+        "storm.local.dir. Supervisors do not run them.",
+        scope=DAEMON,
+        readers=COMMAND,
+    ),
+    Option(
+        "storm.health.check.timeout.ms",
+        MILLIS,
+        5000,
+        "How long each of them may take.",
+        scope=DAEMON,
+        readers=COMMAND,
+        unit="milliseconds",
+    ),
+    Option(
+        "storm.health.check.fail.on.timeouts",
+        YES_NO,
+        True,
+        "Whether a node is unhealthy when one of them takes longer.",
+        scope=DAEMON,
+        readers=COMMAND,
+        storm=None,
     ),
     Option(
         "supervisor.thrift.port",

@@ -445,14 +445,6 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "nodes do not check their own health yet",
-        {
-            "storm.health.check.dir": "healthchecks",
-            "storm.health.check.fail.on.timeouts": None,
-            "storm.health.check.timeout.ms": 5000,
-        },
-    ),
-    *ignored(
         "storm.supervisor.hard.memory.limit.multiplier says from where a worker is killed at once",
         {
             "storm.supervisor.hard.memory.limit.overage.mb": 2024,

@@ -36,7 +36,7 @@ OPTIONS = (
         "How long the processing of a message may take before the message fails: between one and "
         "two times this.",
         scope=TOPOLOGY,
-        readers=NIMBUS | WORKER | DRPC | UI,
+        readers=NIMBUS | WORKER | DRPC | COMMAND | UI,
         unit="seconds",
     ),
     Option(
@@ -53,7 +53,7 @@ OPTIONS = (
         None,
         "Largest number of pending messages of a spout task; null: no limit.",
         scope=TOPOLOGY | COMPONENT,
-        readers=WORKER | UI,
+        readers=WORKER | COMMAND | UI,
     ),
     Option(
         "topology.max.error.report.per.interval",

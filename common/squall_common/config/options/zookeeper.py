@@ -22,7 +22,7 @@ OPTIONS = (
         ["localhost"],
         'Hosts of the ensemble; "host:port" overrides storm.zookeeper.port for one.',
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER,
+        readers=NIMBUS | SUPERVISOR | WORKER | COMMAND,
     ),
     Option(
         "storm.zookeeper.port",
@@ -38,7 +38,7 @@ OPTIONS = (
         "/storm",
         "Path under which all znodes of this cluster lie.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER,
+        readers=NIMBUS | SUPERVISOR | WORKER | COMMAND,
     ),
     Option(
         "storm.zookeeper.session.timeout",
@@ -47,7 +47,7 @@ OPTIONS = (
         "Session timeout in milliseconds: a daemon that ZooKeeper has not heard from for this long "
         "loses its session.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER,
+        readers=NIMBUS | SUPERVISOR | WORKER | COMMAND,
         unit="milliseconds",
     ),
     Option(
@@ -56,7 +56,7 @@ OPTIONS = (
         15000,
         "How long one attempt to connect may take, in milliseconds.",
         scope=DAEMON,
-        readers=NIMBUS | SUPERVISOR | WORKER,
+        readers=NIMBUS | SUPERVISOR | WORKER | COMMAND,
         unit="milliseconds",
     ),
     Option(

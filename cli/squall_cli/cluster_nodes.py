@@ -1,0 +1,120 @@
+"""The nodes of ZooKeeper in which a cluster keeps its state, for commands that inspect them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from squall_cli.options import Settings
+from squall_common.errors import SquallError
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+
+@contextlib.contextmanager
+def zookeeper(
+    settings: Settings,
+    *,
+    servers: str | None = None,
+    below_root: bool = True,
+    timeout_secs: float | None = None,
+) -> Iterator[KazooClient]:
+    """A session with the ensemble of the configuration, or with `servers` (host:port,...); paths
+    begin below `storm.zookeeper.root`, or at the top. Raises SquallError when it cannot connect,
+    and for what ZooKeeper refuses meanwhile."""
+    import logging
+
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    options = settings.client()
+    if servers is None:
+        port = options.storm_zookeeper_port
+        hosts = [f"[{one}]" if ":" in one else one for one in options.storm_zookeeper_servers]
+        servers = ",".join(f"{host}:{port}" for host in hosts)
+    root = options.storm_zookeeper_root if below_root else "/"
+    quiet = logging.getLogger("squall_cli.kazoo")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    client = KazooClient(
+        hosts=servers + ("" if root == "/" else root),
+        timeout=options.storm_zookeeper_session_timeout / 1000,
+        logger=quiet,
+    )
+    try:
+        client.start(timeout_secs or options.storm_zookeeper_connection_timeout / 1000)
+    except KazooTimeoutError as error:
+        client.close()
+        raise SquallError(
+            f"ZooKeeper at {servers} does not answer",
+            hint="storm.zookeeper.servers and storm.zookeeper.port say where it is looked for",
+        ) from error
+    try:
+        yield client
+    except KazooException as error:
+        raise SquallError(f"ZooKeeper refused it: {reason(error)}") from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def reason(error: Exception) -> str:
+    """What ZooKeeper answered, in words."""
+    name = type(error).__name__.removesuffix("Error").removesuffix("Exception")
+    words = {
+        "NoNode": "there is no such node",
+        "NodeExists": "the node exists already",
+        "NotEmpty": "the node has children",
+        "NoAuth": "not allowed",
+        "NoChildrenForEphemerals": "an ephemeral node has no children",
+        "BadVersion": "another version of the node is there",
+    }
+    return words.get(name, f"{name}: {error}" if str(error) else name)
+
+
+def read_node(client: KazooClient, path: str, decode: Callable[[str, bytes], Any]) -> Any:
+    """The value of a node as plain data for JSON. Raises SquallError if there is no such node, or
+    if it cannot be decoded."""
+    from kazoo.exceptions import NoNodeError
+
+    try:
+        data, _ = client.get(path)
+    except NoNodeError:
+        raise SquallError(f"there is no node {path} in the cluster's state") from None
+    return plain(decode(path, data))
+
+
+def plain(value: Any) -> Any:
+    """A dataclass of the cluster's state as JSON has it; keys of maps become text such as `1-4` of
+    an executor, or `NODE:PORT` of a slot."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {field.name: plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return {_key(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(plain(one) for one in value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value
+
+
+def _key(key: Any) -> str:
+    from squall_common.topology.model import Executor, WorkerSlot
+
+    if isinstance(key, Executor):
+        return f"{key.task_start}-{key.task_end}"
+    if isinstance(key, WorkerSlot):
+        return f"{key.node}:{key.port}"
+    if isinstance(key, tuple):
+        return ":".join(map(str, key))
+    return str(key)

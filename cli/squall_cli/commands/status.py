@@ -1,0 +1,201 @@
+"""`storm status`: all that is known about one topology, and why it is slow or stands."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.output import duration, print_json, print_table, printable
+from squall_cli.topology_argument import topology_argument
+
+if TYPE_CHECKING:
+    from squall_cli.commands.get_errors import ErrorGroup
+    from squall_cli.observe.facts import Component, Topology
+    from squall_cli.observe.reasons import Reason
+    from squall_thrift import storm
+
+
+@click.command("status")
+@topology_argument
+@json_option
+@settings_options
+def command(settings: Settings, topology_name: str, as_json: bool) -> None:
+    """Show all that is known about a topology, and why it is slow or stands.
+
+    Rates, latencies and failures are those of the last ten minutes. HANDLED/S counts acked messages
+    of a spout and executed tuples of a bolt; LATENCY is a spout's mean time from emit to ack and a
+    bolt's mean time in execute; CAPACITY is the share of its time that the busiest executor of a
+    bolt spends there.
+    """
+    from squall_cli.commands.get_errors import group_errors
+    from squall_cli.nimbus import call_nimbus
+    from squall_cli.observe.facts import read_topology
+    from squall_cli.observe.reasons import reasons_of
+    from squall_thrift import storm
+
+    client = settings.client()
+    topology = read_topology(client, topology_name)
+    options = storm.GetInfoOptions(num_err_choice=storm.NumErrorsChoice.ALL)
+    info = call_nimbus(client, "getTopologyInfoWithOpts", topology.summary.id, options)
+    levels = call_nimbus(client, "getLogConfig", topology_name).named_logger_level or {}
+    errors = group_errors(info.errors or {})
+    now = time.time()
+    reasons = reasons_of(topology, now)
+    if as_json:
+        print_json(_as_json(topology, reasons, errors, levels))
+        return
+    _print_summary(topology)
+    _print_reasons(reasons)
+    _print_components(topology, now)
+    _print_workers(topology)
+    if levels:
+        click.echo()
+        print_table(
+            ("LOGGER", "LEVEL"),
+            ((name, level.target_log_level or "") for name, level in sorted(levels.items())),
+        )
+    if errors:
+        click.echo()
+        print_table(
+            ("ERRORS OF", "COUNT", "LAST", "WORKER", "ERROR"),
+            (
+                (
+                    one.component,
+                    one.count,
+                    f"{duration(max(0, int(now - one.last_secs)))} ago",
+                    one.worker,
+                    one.headline,
+                )
+                for one in errors
+            ),
+        )
+
+
+def _print_summary(topology: Topology) -> None:
+    summary, activity = topology.summary, topology.activity
+    rows = [
+        ("topology", f"{summary.name} ({summary.id})"),
+        ("status", summary.status),
+        ("health", summary.health or ""),
+        ("owner", summary.owner or ""),
+        ("uptime", duration(summary.uptime_secs)),
+        (
+            "size",
+            f"{summary.num_workers} workers, {summary.num_executors} executors, "
+            f"{summary.num_tasks} tasks",
+        ),
+        ("figures of", f"the last {duration(activity.secs)}"),
+        ("emitted", f"{activity.emitted_per_sec:g}/s"),
+        ("acked", f"{activity.acked_per_sec:g}/s"),
+        ("failed", str(activity.failed)),
+        ("latency", "" if activity.complete_ms is None else f"{activity.complete_ms:g} ms"),
+        ("restarts", f"{summary.restarts or 0} within a day"),
+    ]
+    for name, value in rows:
+        if value:
+            click.echo(f"{name:<11} {printable(str(value))}")
+
+
+def _print_reasons(reasons: list[Reason]) -> None:
+    click.echo()
+    if not reasons:
+        click.echo("Nothing is wrong.")
+    for reason in reasons:
+        click.echo(f"{reason.severity.value.upper()}: {printable(reason.text)}")
+
+
+def _print_components(topology: Topology, now: float) -> None:
+    click.echo()
+    print_table(
+        (
+            "COMPONENT", "KIND", "EXECUTORS", "TASKS", "EMITTED/S", "HANDLED/S", "FAILED",
+            "LATENCY", "PROCESS", "CAPACITY", "LAST ERROR",
+        ),
+        (
+            (
+                one.name,
+                "spout" if one.is_spout else "bolt",
+                one.executors,
+                one.tasks,
+                f"{one.emitted / topology.activity.secs:.4g}",
+                f"{one.handled / topology.activity.secs:.4g}",
+                one.failed,
+                _ms(one.latency_ms),
+                _ms(one.process_ms),
+                "" if one.capacity is None else f"{one.capacity:.0%}",
+                _last_error(one, now),
+            )
+            for one in topology.components
+        ),
+    )  # fmt: skip
+
+
+def _print_workers(topology: Topology) -> None:
+    click.echo()
+    print_table(
+        ("WORKER", "EXECUTORS", "UPTIME", "TASKS OF", "SUPERVISOR"),
+        (
+            (
+                f"{one.host}:{one.port}",
+                one.executors,
+                duration(one.uptime_secs),
+                ", ".join(f"{name} {number}" for name, number in sorted(one.components.items())),
+                one.supervisor_id,
+            )
+            for one in topology.workers
+        ),
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g} ms"
+
+
+def _last_error(component: Component, now: float) -> str:
+    if component.error is None:
+        return ""
+    return f"{duration(max(0, int(now - component.error.time_secs)))} ago"
+
+
+def _as_json(
+    topology: Topology,
+    reasons: list[Reason],
+    errors: list[ErrorGroup],
+    levels: dict[str, storm.LogLevel],
+) -> dict[str, Any]:
+    """As docs/json.md describes it."""
+    from squall_cli.observe.as_json import component_as_json, reason_as_json, summary_as_json
+
+    return {
+        **summary_as_json(topology.summary),
+        "secs": topology.activity.secs,
+        "reasons": [reason_as_json(one) for one in reasons],
+        "components": [
+            component_as_json(one, topology.activity.secs) for one in topology.components
+        ],
+        "workers": [
+            {
+                "worker": f"{one.host}:{one.port}",
+                "supervisor_id": one.supervisor_id,
+                "executors": one.executors,
+                "uptime_secs": one.uptime_secs,
+                "tasks": dict(sorted(one.components.items())),
+            }
+            for one in topology.workers
+        ],
+        "log_levels": {name: one.target_log_level for name, one in sorted(levels.items())},
+        "errors": [
+            {
+                "component": one.component,
+                "count": one.count,
+                "first_secs": one.first_secs,
+                "last_secs": one.last_secs,
+                "worker": one.worker,
+                "error": one.headline,
+            }
+            for one in errors
+        ],
+    }

@@ -1,0 +1,257 @@
+"""What Nimbus knows of topologies, as plain values: read once, shown and judged by others.
+
+Counts and rates are those of the last ten minutes, or since the oldest worker began. Between two
+looks, `rates_between` gives those of that time alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from squall_cli.activity import WINDOW_SECS, Activity, activity_of
+from squall_cli.nimbus import ask_nimbus
+from squall_common.config.options.typed import ClientOptions, TopologyOptions
+from squall_common.topology.error_text import split_source
+
+if TYPE_CHECKING:
+    from squall_common.client.nimbus import NimbusClient
+    from squall_thrift import storm
+
+_WINDOW = str(WINDOW_SECS)
+ALL_TIME = ":all-time"
+_AT_ONCE = 8  # topologies that are read at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """The newest error of a component: the line that names it."""
+
+    line: str
+    time_secs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One spout or bolt. A spout's `latency_ms` is the mean time from emit to ack; a bolt's the
+    mean time in `execute`. `capacity` is the share of its time (0 to 1) that the busiest executor
+    of a bolt spent there; None for a spout."""
+
+    name: str
+    is_spout: bool
+    executors: int
+    tasks: int
+    emitted: int
+    acked: int
+    failed: int
+    executed: int  # 0 for a spout
+    latency_ms: float | None
+    process_ms: float | None  # a bolt's mean time from receiving a tuple to its ack
+    capacity: float | None
+    error: LastError | None
+
+    @property
+    def handled(self) -> int:
+        """The progress of it: messages that a spout has seen acked, tuples that a bolt executed."""
+        return self.acked if self.is_spout else self.executed
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker process."""
+
+    host: str
+    port: int
+    supervisor_id: str
+    executors: int
+    uptime_secs: int  # 0: it has not reported yet
+    components: Mapping[str, int]  # the number of tasks of each
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts since a topology was submitted, of each component: emitted, handled, failed."""
+
+    time: float  # time.monotonic() of the look
+    counts: Mapping[str, tuple[int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All that is known about one topology. `summary` is Nimbus' own, whose fields are final."""
+
+    summary: storm.TopologySummary
+    activity: Activity
+    components: Sequence[Component]
+    workers: Sequence[Worker]
+    timeout_secs: float  # topology.message.timeout.secs
+    max_pending: int | None  # topology.max.spout.pending
+
+
+def topology_of(summary: storm.TopologySummary, page: storm.TopologyPageInfo) -> Topology:
+    """The values of a topology's page of the last ten minutes."""
+    spouts = [
+        _component(name, one, True) for name, one in (page.id_to_spout_agg_stats or {}).items()
+    ]
+    bolts = [
+        _component(name, one, False) for name, one in (page.id_to_bolt_agg_stats or {}).items()
+    ]
+    options = TopologyOptions.read_valid(json.loads(page.topology_conf or "{}"))
+    return Topology(
+        summary,
+        activity_of(page),
+        sorted(spouts, key=lambda one: one.name) + sorted(bolts, key=lambda one: one.name),
+        sorted((_worker(one) for one in page.workers or ()), key=lambda one: (one.host, one.port)),
+        options.topology_message_timeout_secs,
+        options.topology_max_spout_pending,
+    )
+
+
+def _component(name: str, stats: storm.ComponentAggregateStats, is_spout: bool) -> Component:
+    from squall_thrift import storm
+
+    common = stats.common_stats or storm.CommonAggregateStats()
+    specific = stats.specific_stats or storm.SpecificAggregateStats()
+    bolt = specific.bolt or storm.BoltAggregateStats()
+    spout = specific.spout or storm.SpoutAggregateStats()
+    acked, executed = common.acked or 0, bolt.executed or 0
+    measured = acked if is_spout else executed
+    latency = spout.complete_latency_ms if is_spout else bolt.execute_latency_ms
+    return Component(
+        name=name,
+        is_spout=is_spout,
+        executors=common.num_executors or 0,
+        tasks=common.num_tasks or 0,
+        emitted=common.emitted or 0,
+        acked=acked,
+        failed=common.failed or 0,
+        executed=executed,
+        latency_ms=latency if measured else None,
+        process_ms=None if is_spout or not acked else bolt.process_latency_ms,
+        capacity=None if is_spout else bolt.capacity or 0.0,
+        error=None if stats.last_error is None else _error(stats.last_error),
+    )
+
+
+def _error(error: storm.ErrorInfo) -> LastError:
+    lines = [line.strip() for line in split_source(error.error)[1].splitlines() if line.strip()]
+    return LastError(lines[-1] if lines else "", error.error_time_secs)
+
+
+def _worker(worker: storm.WorkerSummary) -> Worker:
+    return Worker(
+        worker.host or "",
+        worker.port or 0,
+        worker.supervisor_id or "",
+        worker.num_executors or 0,
+        worker.uptime_secs or 0,
+        worker.component_to_num_tasks or {},
+    )
+
+
+def totals_of(page: storm.TopologyPageInfo, time: float) -> Totals:
+    """The counts of a topology's page since it was submitted."""
+    counts = {}
+    for is_spout, found in (
+        (True, page.id_to_spout_agg_stats or {}),
+        (False, page.id_to_bolt_agg_stats or {}),
+    ):
+        for name, stats in found.items():
+            one = _component(name, stats, is_spout)
+            counts[name] = (one.emitted, one.handled, one.failed)
+    return Totals(time, counts)
+
+
+def rates_between(before: Totals, after: Totals) -> dict[str, tuple[float, float, float]]:
+    """The rates a second of each component: emitted, handled, failed. A count that fell, as when a
+    worker started again, gives 0."""
+    secs = max(after.time - before.time, 0.001)
+    rates = {}
+    for name, counts in after.counts.items():
+        old = before.counts.get(name, (0, 0, 0))
+        emitted, handled, failed = (
+            max(0, new - was) / secs for new, was in zip(counts, old, strict=True)
+        )
+        rates[name] = (emitted, handled, failed)
+    return rates
+
+
+def read_topology(options: ClientOptions, name: str) -> Topology:
+    """One topology. Raises NotAliveError if it does not exist, and NimbusError."""
+
+    async def ask(client: NimbusClient) -> Topology:
+        summary = await client.call("getTopologySummaryByName", name)
+        return topology_of(
+            summary, await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
+        )
+
+    return ask_nimbus(options, ask, "getTopologyPageInfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster at one look. A topology whose page Nimbus cannot give, as while it is removed, is
+    in `summaries` alone."""
+
+    leader: str
+    nimbuses: int
+    supervisors: int
+    slots: int
+    used_slots: int
+    summaries: Sequence[storm.TopologySummary]  # by name
+    topologies: Mapping[str, Topology]  # by id
+    totals: Mapping[str, Totals]  # by id; empty unless asked for
+
+
+def read_cluster(options: ClientOptions, *, name: str | None, totals: bool) -> Cluster:
+    """The cluster with all its topologies, or with the one called `name`. `totals` asks for those
+    as well. Raises NotAliveError if the topology does not exist, and NimbusError."""
+    import time
+
+    from squall_thrift import storm
+    from squall_thrift.client import ThriftApplicationError
+
+    async def ask(client: NimbusClient) -> Cluster:
+        found = await client.call("getClusterInfo")
+        summaries = sorted(found.topologies, key=lambda one: str(one.name))
+        if name is not None:
+            summaries = [one for one in summaries if one.name == name]
+            if not summaries:
+                summaries = [await client.call("getTopologySummaryByName", name)]
+        turns = asyncio.Semaphore(_AT_ONCE)
+        topologies: dict[str, Topology] = {}
+        counts: dict[str, Totals] = {}
+
+        async def read(summary: storm.TopologySummary) -> None:
+            async with turns:
+                try:
+                    page = await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
+                    if totals:
+                        whole = await client.call(
+                            "getTopologyPageInfo", summary.id, ALL_TIME, False
+                        )
+                        counts[summary.id] = totals_of(whole, time.monotonic())
+                except (
+                    ThriftApplicationError,
+                    storm.NotAliveException,
+                    storm.AuthorizationException,
+                ):
+                    return
+                topologies[summary.id] = topology_of(summary, page)
+
+        await asyncio.gather(*map(read, summaries))
+        return Cluster(
+            leader=next((f"{one.host}:{one.port}" for one in found.nimbuses if one.isLeader), ""),
+            nimbuses=len(found.nimbuses),
+            supervisors=len(found.supervisors),
+            slots=sum(one.num_workers for one in found.supervisors),
+            used_slots=sum(one.num_used_workers for one in found.supervisors),
+            summaries=summaries,
+            topologies=topologies,
+            totals=counts,
+        )
+
+    return ask_nimbus(options, ask, "getClusterInfo")

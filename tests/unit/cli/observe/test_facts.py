@@ -1,0 +1,31 @@
+"""What the pages of Nimbus become."""
+
+from __future__ import annotations
+
+from squall_cli.observe.facts import Totals, rates_between, topology_of
+from squall_thrift import storm
+
+
+def test_rates_are_of_the_time_between_two_looks() -> None:
+    before = Totals(10.0, {"count": (100, 50, 1)})
+    after = Totals(14.0, {"count": (500, 90, 1), "new": (8, 0, 0)})
+    assert rates_between(before, after) == {"count": (100.0, 10.0, 0.0), "new": (2.0, 0.0, 0.0)}
+
+
+def test_a_count_that_fell_gives_no_negative_rate() -> None:
+    before, after = Totals(0.0, {"count": (100, 50, 1)}), Totals(1.0, {"count": (3, 60, 0)})
+    assert rates_between(before, after) == {"count": (0.0, 10.0, 0.0)}
+
+
+def test_a_page_without_any_figures_can_be_read() -> None:
+    """As while no worker has reported."""
+    page = storm.TopologyPageInfo(
+        id="w-1-1",
+        id_to_spout_agg_stats={"lines": storm.ComponentAggregateStats()},
+        id_to_bolt_agg_stats={"count": storm.ComponentAggregateStats()},
+    )
+    found = topology_of(storm.TopologySummary(name="w"), page)
+    lines, count = found.components
+    assert (lines.name, lines.latency_ms, lines.capacity) == ("lines", None, None)
+    assert (count.name, count.latency_ms, count.capacity) == ("count", None, 0.0)
+    assert found.workers == []
