@@ -11,7 +11,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-peers bench-spark \
-  bench-report options chaos soak format clean
+  bench-report docs options chaos soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,10 @@ bench-multilang: $(BENCH_STAMP) ## Compare one shell bolt with bare pipes
 
 bench-peers: $(BENCH_STAMP) ## Run other systems on the same lines, including Apache Storm (installs them)
 	$(BIN)/python -m bench peers
+
+docs: $(DEV_STAMP) ## Build the site of docs/ into build/docs (open index.html; no server is needed)
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+	@echo "The site is in build/docs: open build/docs/index.html"
 
 options: $(DEV_STAMP) ## Write defaults.yaml and the tables of docs/configuration.md
 	$(BIN)/python -m squall_common.config.options

@@ -125,6 +125,8 @@ STAGES = (
         ),
         160,
     ),
+    # The site, with every block of code in its pages; sessions of readers on a real cluster.
+    Stage("docs", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/docs"),), 180),
     # A Spark session for each of two processes: it waits often enough.
     Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 210),
     # Real servers, which are killed in the middle; a file's tests share one.

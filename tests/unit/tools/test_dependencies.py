@@ -46,6 +46,10 @@ RUN = {
     "pytest-timeout": ("pyproject.toml", "timeout_method"),
     "pytest-xdist": ("tests/run_all.py", "-n"),
     "types-pyyaml": ("pyproject.toml", "strict = true"),  # mypy's
+    "furo": ("docs/conf.py", 'html_theme = "furo"'),
+    "myst-parser": ("docs/conf.py", '"myst_parser"'),
+    "sphinx-copybutton": ("docs/conf.py", '"sphinx_copybutton"'),
+    "sphinx": ("Makefile", "sphinx-build"),
     "pandas": ("docs/dependencies.md", "pandas, which PySpark's Arrow"),
 }
 

@@ -1,0 +1,180 @@
+"""Pages of the reference that are made from the code when the site is built, so that they are
+never out of date. They are not in the repository.
+
+    docs/reference/commands.md   every command, from its own help
+    docs/reference/errors.md     every error that says what to do, from the places that raise it
+
+(The tables of docs/configuration.md are in the repository: `make options` writes them.)
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "reference"
+HELP_COLUMNS = 88
+NOTE = "<!-- Made when the site is built: do not edit. -->\n\n"
+
+
+# ---- commands ----
+
+
+def commands_page() -> str:
+    """Every command, and every command of a group, with what `--help` prints."""
+    from squall_cli.main import SECTIONS, storm
+
+    parts = [
+        NOTE,
+        "# Commands\n\n",
+        "What `storm COMMAND --help` prints, for every command. Data goes to stdout, messages to\n"
+        "stderr. The exit status is 0 for success, 1 for a failure that one message explains, 2\n"
+        "for wrong usage, and 130 after Ctrl-C.\n\n",
+        f"```text\n{_help(storm, 'storm', None)}```\n",
+    ]
+    context = click.Context(storm, info_name="storm")
+    for section, names in SECTIONS.items():
+        parts.append(f"\n## {section}\n")
+        for name in names:
+            command = storm.get_command(context, name)
+            assert command is not None
+            for path, one, parent in _with_commands(command, f"storm {name}", context):
+                parts.append(f"\n### {path}\n\n```text\n{_help(one, path, parent)}```\n")
+    return "".join(parts)
+
+
+def _with_commands(
+    command: click.Command, path: str, parent: click.Context
+) -> Iterator[tuple[str, click.Command, click.Context]]:
+    yield path, command, parent
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path.split()[-1], parent=parent)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None and not inner.hidden:
+                yield from _with_commands(inner, f"{path} {name}", context)
+
+
+def _help(command: click.Command, path: str, parent: click.Context | None) -> str:
+    context = click.Context(
+        command,
+        info_name=path.split()[-1],
+        parent=parent,
+        terminal_width=HELP_COLUMNS,
+        max_content_width=HELP_COLUMNS,
+        help_option_names=["-h", "--help"],
+    )
+    return command.get_help(context) + "\n"
+
+
+# ---- errors ----
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An error that is raised with a hint. Parts that differ each time are in capitals."""
+
+    package: str
+    kind: str
+    message: str
+    hint: str
+
+
+def errors_page() -> str:
+    """Errors with their remedies, by the package that raises them."""
+    parts = [
+        NOTE,
+        "# Errors and what to do\n\n",
+        "Every error that comes with a hint, as Squall prints it: `error:` and `hint:` on the\n"
+        "command line, or the message of the exception. Words in capitals stand for what differs\n"
+        "from case to case. Search this page for a few words of your message.\n",
+    ]
+    by_package: dict[str, set[Raised]] = {}
+    for raised in raised_errors():
+        by_package.setdefault(raised.package, set()).add(raised)
+    for package, found in sorted(by_package.items()):
+        parts.append(f"\n## {package}\n\n| error | message | what to do |\n|---|---|---|\n")
+        for one in sorted(found, key=lambda one: (one.kind, one.message, one.hint)):
+            parts.append(f"| `{one.kind}` | {_cell(one.message)} | {_cell(one.hint)} |\n")
+    return "".join(parts)
+
+
+def raised_errors() -> Iterator[Raised]:
+    """The calls of error classes with `hint=`, in every package of the product."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for folder in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                raised = _raised(node, Path(folder).name)
+                if raised is not None:
+                    yield raised
+
+
+def _raised(node: ast.AST, package: str) -> Raised | None:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args):
+        return None
+    if not node.func.id.endswith("Error"):
+        return None
+    hint = next((_text(word.value) for word in node.keywords if word.arg == "hint"), None)
+    message = _text(node.args[0])
+    # One that is put together elsewhere has no words to search for.
+    if not hint or not message or not any(part.islower() for part in message.split()):
+        return None
+    return Raised(package, node.func.id, message, hint)
+
+
+def _text(node: ast.expr) -> str | None:
+    """A string, with the name of each expression in it in capitals."""
+    match node:
+        case ast.Constant(value=str(value)):
+            return value
+        case ast.JoinedStr(values=values):
+            return "".join(
+                part.value if isinstance(part, ast.Constant) else _placeholder(part)  # type: ignore[attr-defined]
+                for part in values
+            )
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return f"{_text(left) or '...'}{_text(right) or '...'}"
+        case ast.IfExp(body=body, orelse=orelse):
+            return _text(body) or _text(orelse)
+        case _:
+            return None
+
+
+def _placeholder(node: ast.expr) -> str:
+    value = node.value if isinstance(node, ast.FormattedValue) else node
+    while isinstance(value, ast.Call | ast.Subscript):
+        if isinstance(value, ast.Call) and value.args:
+            value = value.args[-1]
+        else:
+            value = value.func if isinstance(value, ast.Call) else value.value
+    name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+    return name.strip("_").upper() or "..."
+
+
+def _cell(text: str) -> str:
+    text = " ".join(text.split())
+    for char in "\\`*_<>[]|$":
+        text = text.replace(char, f"\\{char}")
+    return text
+
+
+def _write(app: Sphinx) -> None:
+    PAGES.mkdir(exist_ok=True)
+    for name, text in (("commands.md", commands_page()), ("errors.md", errors_page())):
+        page = PAGES / name
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("builder-inited", _write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,57 @@
+"""What a reader types works, and prints what the page shows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.devcluster import DevCluster
+from tests.support.pages import DOCS, ROOT, Session, blocks, matches, pages, reader_environment
+
+
+def _has_session(page: Path) -> bool:
+    return any(block.language == "console" and block.not_run is None for block in blocks(page))
+
+
+PAGES = [page for page in pages() if page.is_relative_to(DOCS) and _has_session(page)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+    with DevCluster.start(tmp_path_factory.mktemp("dev"), supervisors=2, slots=4) as cluster:
+        yield cluster
+
+
+@pytest.mark.timeout(170)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    env = reader_environment(Path(sys.executable).parent, tmp_path)
+    if "<!-- cluster -->" in page.read_text():
+        running: DevCluster = request.getfixturevalue("cluster")
+        env["STORM_CONF_DIR"] = str(running.conf_file.parent)
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    assert Session(folder, env).follow(page) > 0
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "same"),
+    [
+        ("acked 3", "acked 300", True),
+        ("a\n...\nz", "a\nb\nc\nz\n", True),
+        ("words ACTIVE ... x", "words   ACTIVE  yes  no  x", True),
+        ("acked 3", "failed 3", False),
+        ("a", "a\nb", False),
+        ("a\n...\nz", "a\nb\n", False),
+    ],
+)
+def test_output_is_compared_but_for_numbers(expected: str, actual: str, same: bool) -> None:
+    assert matches(expected, actual) is same
+
+
+def test_pages_with_sessions_are_found() -> None:
+    assert ROOT / "docs/tutorials/first-topology.md" in PAGES

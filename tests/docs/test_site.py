@@ -1,0 +1,127 @@
+"""The site builds without a warning, and none of its links is dead."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from tests.support.pages import DOCS, ROOT
+
+# Fifteen seconds on a free core; a busy machine takes its time.
+pytestmark = pytest.mark.timeout(320)
+
+PAGE_BYTES_MAX = 400_000  # docs/configuration.md is by far the longest
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-b", "html"]
+        + ["-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "default"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"
+
+
+class _Page(HTMLParser):
+    """The ids of a page, its links, and what it loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {key: value or "" for key, value in attrs}
+        self.ids |= {found[key] for key in ("id", "name") if key in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        if tag in ("script", "img") and "src" in found:
+            self.loads.append(found["src"])
+        if tag == "link" and found.get("rel") == "stylesheet":
+            self.loads.append(found["href"])
+
+
+def _read(site: Path) -> dict[Path, _Page]:
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        page = found[path] = _Page()
+        page.feed(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_no_link_is_dead(site: Path) -> None:
+    pages = _read(site)
+    dead = []
+    for path, page in pages.items():
+        for link in [*page.links, *page.loads]:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = path
+            if parts.path:
+                target = Path(os.path.normpath(path.parent / unquote(parts.path)))
+            if not target.exists() or (
+                parts.fragment
+                and target in pages
+                and unquote(parts.fragment) not in pages[target].ids
+            ):
+                dead.append(f"{path.relative_to(site)}: {link}")
+    assert dead == []
+
+
+def test_a_page_needs_no_other_host(site: Path) -> None:
+    foreign = {
+        f"{path.relative_to(site)}: {link}"
+        for path, page in _read(site).items()
+        for link in page.loads
+        if urlsplit(link).netloc
+    }
+    assert foreign == set()
+
+
+def test_the_search_index_is_a_script(site: Path) -> None:
+    """A browser loads it from a folder, too: search needs no server."""
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    assert text.startswith("Search.setIndex(")
+    assert "executebatch" in text.lower() or "execute_batch" in text
+
+
+def test_pages_are_small(site: Path) -> None:
+    large = {
+        str(path.relative_to(site)): path.stat().st_size
+        for path in site.rglob("*.html")
+        if path.stat().st_size > PAGE_BYTES_MAX
+    }
+    assert large == {}
+
+
+def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
+    import squall
+    import squall_drpc
+    from squall_cli.main import SECTIONS
+
+    commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    missing = [
+        name for names in SECTIONS.values() for name in names if f">storm {name}<" not in commands
+    ]
+    assert missing == []
+    api = "".join(
+        p.read_text(encoding="utf-8") for p in (site / "reference" / "api").glob("*.html")
+    )
+    names = [f"squall.{name}" for name in squall.__all__]
+    names += [f"squall_drpc.{name}" for name in squall_drpc.__all__]
+    assert [name for name in names if f'id="{name}"' not in api] == []
