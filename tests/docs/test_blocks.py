@@ -197,7 +197,13 @@ def test_included_code_has_tests_beside_it() -> None:
     assert wrong == []
 
 
-FOLDERS = sorted({path.parent for path in (DOCS / "code").rglob("test_*.py")})
+FOLDERS = sorted(
+    {
+        path.parent
+        for place in (DOCS / "code", ROOT / "examples")
+        for path in place.rglob("test_*.py")
+    }
+)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -154,17 +154,20 @@ class Session:
                 (self._cwd / name).write_bytes(block.included.read_bytes())
             elif block.language == "console":
                 for command, expected in commands(block.text):
-                    actual = self.run(command)
+                    status, actual = self.run(command)
                     count += 1
-                    if not matches(expected, actual):
+                    # A page that shows a failure shows its message.
+                    failed = status != 0 and "error:" not in expected.lower()
+                    if failed or not matches(expected, actual):
                         raise SessionError(
                             f"{block.where}: $ {command}\n--- the page shows:\n{expected}\n"
-                            f"--- it printed:\n{actual}"
+                            f"--- it printed (exit status {status}):\n{actual}"
                         )
         return count
 
-    def run(self, command: str) -> str:
-        """Run one command; returns what it printed. The folder that it changes to is kept."""
+    def run(self, command: str) -> tuple[int, str]:
+        """Run one command; returns its exit status, and what it printed. The folder that it changes
+        to is kept."""
         kept = self._folder / ".cwd"
         done = subprocess.run(
             ["bash", "-c", f"{command}\nstatus=$?\npwd > '{kept}'\nexit $status"],
@@ -180,7 +183,7 @@ class Session:
         if kept.exists():
             self._cwd = Path(kept.read_text().strip())
             kept.unlink()
-        return done.stdout
+        return done.returncode, done.stdout
 
 
 def reader_environment(programs: Path, home: Path) -> dict[str, str]:
