@@ -32,7 +32,7 @@ root_doc = "index"
 exclude_patterns = ["code"]
 suppress_warnings = ["myst.header"]  # a page may start below an included heading
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
 # Docstrings write `code` as Markdown does.

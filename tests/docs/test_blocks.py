@@ -25,6 +25,7 @@ DIRECTIVES = {
     "{literalinclude}",
     "{image}",
     "{figure}",
+    "{container}",
     "{note}",
     "{warning}",
     "{tip}",

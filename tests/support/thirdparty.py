@@ -52,6 +52,11 @@ def streamparse_env() -> Path:
     ).parent.parent
 
 
+def others_python() -> Path:
+    """An interpreter that has the libraries whose users the pages for migrating address."""
+    return _python("others", ("bytewax==0.21.1", "celery==5.7.0", "faust-streaming==0.15.3"))
+
+
 def petrel_python() -> Path:
     """An interpreter that has petrel. What petrel pins (thrift 0.9.3, six and PyYAML of 2015) does
     not install on today's Python: the nearest versions that do take its place."""
