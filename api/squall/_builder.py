@@ -32,7 +32,13 @@ _Self = TypeVar("_Self", bound="SpoutDeclarer")
 
 
 class SpoutDeclarer:
-    """A spout of a topology that is being built."""
+    """A spout of a topology that is being built, as `TopologyBuilder.spout` returns it.
+
+        spout = builder.spout("sentences", Sentences("text.txt"))
+        spout.memory_load(256).cpu_load(50).conf({"topology.max.spout.pending": 100})
+
+    Every method returns the spout again.
+    """
 
     def __init__(
         self,
@@ -81,6 +87,9 @@ class BoltDeclarer(SpoutDeclarer):
 
     `source` is the id of the component that emits the stream, or the object that `spout()` or
     `bolt()` returned for that component.
+
+        split = builder.bolt("split", Split(), parallelism=2).shuffle("sentences")
+        builder.bolt("count", Count(), parallelism=2, tasks=8).fields(split, "word")
     """
 
     def shuffle(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
@@ -172,11 +181,13 @@ class BoltDeclarer(SpoutDeclarer):
 class TopologyBuilder:
     """Puts a topology together.
 
-    builder = TopologyBuilder()
-    builder.spout("sentences", Sentences(path="pg1661.txt"))
-    builder.bolt("split", Split(), parallelism=4).shuffle("sentences")
-    builder.bolt("count", Count(), parallelism=4).fields("split", "word")
-    topology = builder.build()
+        builder = TopologyBuilder()
+        builder.spout("sentences", Sentences(path="pg1661.txt"))
+        builder.bolt("split", Split(), parallelism=4).shuffle("sentences")
+        builder.bolt("count", Count(), parallelism=4).fields("split", "word")
+        topology = builder.build()
+
+    Nothing is checked until `build`, which reports everything that is wrong at once.
     """
 
     def __init__(self) -> None:

@@ -87,6 +87,9 @@ def submit_topology(
     With `initial_status="INACTIVE"` the spouts wait for `storm activate`. Returns once the topology
     is accepted; its workers start after that.
 
+        if __name__ == "__main__":
+            submit_topology("words", {"topology.workers": 2}, builder.build())
+
     Raises SquallError, whose message says what is wrong: an invalid name, configuration or
     topology (InvalidTopologyError), a name that is already in use or a Nimbus that cannot be
     reached (NimbusError). Put the call behind `if __name__ == "__main__":`, because workers also

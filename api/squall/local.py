@@ -258,7 +258,15 @@ class LocalTopologies:
 class LocalCluster:
     """`LocalTopologies` on a separate thread, for programs without an event loop. It has the same
     methods, which block until they are done; call them from one thread at a time. Use it in a
-    `with` statement, or call `shutdown`."""
+    `with` statement, or call `shutdown`.
+
+        builder.spout("sentences", Sentences("text.txt"))
+        builder.bolt("split", Split(), parallelism=2).shuffle("sentences")
+        with LocalCluster() as cluster:
+            cluster.submit_topology("words", {}, builder.build())
+            cluster.wait_drained("words")
+            assert cluster.totals("words")["split"]["failed"] == 0
+    """
 
     def __init__(
         self, conf: Mapping[str, Any] | None = None, *, code_dir: Path | None = None

@@ -13,6 +13,11 @@ class SquallError(Exception):
     """An expected failure with one clear message. Commands print it and exit with status 1.
 
     `hint` says what to do about it, when there is something to do.
+
+        try:
+            builder.build()
+        except SquallError as error:
+            print(error.message, error.hint)
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -50,7 +55,14 @@ class ConfigError(SquallError):
 
 class InvalidTopologyError(SquallError):
     """A topology that cannot run; the message names the component and what is wrong. `problems`
-    holds everything that is wrong, one line for each problem."""
+    holds everything that is wrong, one line for each problem.
+
+        builder.bolt("split", Split()).shuffle("sentence")
+        try:
+            builder.build()
+        except InvalidTopologyError as error:
+            assert any("'sentence'" in problem for problem in error.problems)
+    """
 
     def __init__(
         self, message: str, *, hint: str | None = None, problems: Sequence[str] = ()

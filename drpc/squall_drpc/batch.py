@@ -28,7 +28,20 @@ from squall_common.topology.construction import python_object
 
 class BatchBolt(Component):
     """A bolt that gets the tuples of one request, then a call of `finish_batch`. `request_id` is
-    set before `prepare`."""
+    set before `prepare`.
+
+        class Total(BatchBolt):
+            outputs = ["id", "total"]
+
+            def prepare(self, conf, context):
+                self.total = 0
+
+            def execute(self, tup):
+                self.total += tup["n"]
+
+            def finish_batch(self):
+                self.emit([self.request_id, self.total])
+    """
 
     _calls = ("emit", "emit_direct", "report_error")
 
@@ -115,11 +128,13 @@ class BatchBoltExecutor(Bolt):
         self._batch(tup[0]).execute(tup)
 
     def finished_id(self, request_id: Any) -> None:
+        """Let the batch bolt of this request finish."""
         batch = self._batch(request_id)
         del self._open[request_id]
         batch.finish_batch()
 
     def timeout_id(self, request_id: Any) -> None:
+        """Forget the batch bolt of this request."""
         self._open.pop(request_id, None)
 
     def _batch(self, request_id: Any) -> BatchBolt:

@@ -120,7 +120,10 @@ class JoinResult(Bolt):
 
 class ReturnResults(Bolt):
     """Sends each result to the server that has the request, from tuples of (result, return info).
-    A tuple is acked once its result has arrived, and failed if it cannot be delivered."""
+    A tuple is acked once its result has arrived, and failed if it cannot be delivered.
+
+        builder.bolt("return", ReturnResults()).shuffle("join")
+    """
 
     auto_ack = False
 

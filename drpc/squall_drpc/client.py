@@ -59,7 +59,12 @@ def server_addresses(servers: Sequence[str] | None, port: int) -> list[Address]:
 
 class AsyncDRPCClient:
     """A client for asyncio. Each call has its own connection while it waits; connections are
-    reused."""
+    reused.
+
+        async def reach(urls):
+            async with AsyncDRPCClient("drpc1", 3772) as client:
+                return [await client.execute("reach", url) for url in urls]
+    """
 
     def __init__(
         self,
@@ -171,7 +176,12 @@ class AsyncDRPCClient:
 
 class DRPCClient:
     """A client for synchronous code. It has its own event loop; calls from several threads take
-    turns."""
+    turns.
+
+        def reach(url):
+            with DRPCClient("drpc1", 3772, timeout_secs=10) as client:
+                return client.execute("reach", url)
+    """
 
     def __init__(
         self,

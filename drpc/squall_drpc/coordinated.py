@@ -41,7 +41,8 @@ class FinishedCallback(Protocol):
 class TimeoutCallback(Protocol):
     """A bolt that is notified when a request failed or timed out, so that it can forget it."""
 
-    def timeout_id(self, request_id: Any) -> None: ...
+    def timeout_id(self, request_id: Any) -> None:
+        """Forget what is kept of this request."""
 
 
 class CoordinatedBolt(Bolt):
@@ -196,6 +197,7 @@ class CoordinatedBolt(Bolt):
     # ---- calls of the delegate ----
 
     def ack_for_delegate(self, tup: Tuple) -> None:
+        """Ack a tuple that the delegate has processed."""
         if tup.is_tick:
             self.ack(tup)
             return
@@ -210,12 +212,14 @@ class CoordinatedBolt(Bolt):
             self.ack(tup)
 
     def fail_for_delegate(self, tup: Tuple) -> None:
+        """Fail a tuple that the delegate could not process, and its request."""
         if not tup.is_tick:
             self._fail_request(tup[0])
         if not getattr(tup, "settled", False):
             self.fail(tup)
 
     def emitted(self, values: Sequence[Any], tasks: Sequence[int]) -> None:
+        """Count a tuple that the delegate has sent to these tasks."""
         if values:
             self.coordination.sent(values[0], tasks)
 

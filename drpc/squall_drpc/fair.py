@@ -89,11 +89,13 @@ class KeyedFairBolt(Bolt):
         return self.delegate.cleanup()
 
     def finished_id(self, request_id: Any) -> None:
+        """Let the delegate finish this request, in its turn."""
         finished = getattr(self.delegate, "finished_id", None)
         if finished is not None:
             finished(request_id)
 
     def timeout_id(self, request_id: Any) -> None:
+        """Forget what waits of this request."""
         timeout = getattr(self.delegate, "timeout_id", None)
         if timeout is not None:
             timeout(request_id)

@@ -120,7 +120,19 @@ class LinearDRPCInputDeclarer:
 
 
 class LinearDRPCTopologyBuilder:
-    """Builds the topology of one DRPC function."""
+    """Builds the topology of one DRPC function.
+
+    class Shout(Bolt):
+        outputs = ["id", "result"]
+
+        def execute(self, tup):
+            request, text = tup.values
+            self.emit([request, text.upper()])
+
+    builder = LinearDRPCTopologyBuilder("shout")
+    builder.add_bolt(Shout(), 2)
+    topology = builder.create_remote_topology()
+    """
 
     def __init__(self, function: str, *, attempts: int = 1) -> None:
         """`attempts`: see DRPCSpout."""

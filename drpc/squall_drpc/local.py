@@ -38,7 +38,21 @@ _shared: LocalDRPC | None = None
 
 
 class LocalDRPC:
-    """An in-process DRPC server. Its methods may be called from any thread."""
+    """An in-process DRPC server. Its methods may be called from any thread.
+
+    class Shout(Bolt):
+        outputs = ["id", "result"]
+
+        def execute(self, tup):
+            self.emit([tup[0], tup[1].upper()])
+
+    builder = LinearDRPCTopologyBuilder("shout")
+    builder.add_bolt(Shout())
+    drpc = LocalDRPC()
+    topology = builder.create_local_topology(drpc)
+    # In a test: cluster.submit_topology("shout", {}, topology); drpc.execute("shout", "hi")
+    drpc.shutdown()
+    """
 
     def __init__(self, *, timeout_secs: float = 600.0) -> None:
         self.name = f"{LOCAL_PREFIX}{next(_numbers)}"
@@ -171,7 +185,11 @@ def shared_server() -> LocalDRPC:
 def drpc_client(conf: Mapping[str, Any] | None = None) -> DRPCClient | LocalDRPC:
     """The client for a program that `storm jar` or `storm local` started: a client of
     `drpc.servers`, or the server inside this process. (Storm's DRPCClient.getConfiguredClient.)
-    `conf` None: this machine's configuration. Raises DRPCError when no server is configured."""
+    `conf` None: this machine's configuration. Raises DRPCError when no server is configured.
+
+        if __name__ == "__main__":
+            print(drpc_client().execute("reach", "http://news.example/1"))
+    """
     if in_local_mode():
         return shared_server()
     if conf is None:

@@ -30,6 +30,8 @@ class DRPCSpout(Spout):
     request whose tuple tree fails or times out is emitted again until it was tried `attempts`
     times; then its caller gets the failure. (The default is 1, as in Storm, because repeating a
     function may have side effects.)
+
+        builder.spout("requests", DRPCSpout("shout"))
     """
 
     outputs = ["args", "return-info"]  # noqa: RUF012 - how components are written

@@ -127,7 +127,10 @@ def matches(expected: str, actual: str) -> bool:
 
 
 def _plain(text: str) -> list[str]:
-    lines = [re.sub(r"\s+", " ", re.sub(r"\d+(?:\.\d+)*", "0", line)).strip() for line in text.splitlines()]
+    lines = [
+        re.sub(r"\s+", " ", re.sub(r"\d+(?:\.\d+)*", "0", line)).strip()
+        for line in text.splitlines()
+    ]
     return [line for line in lines if line]
 
 

@@ -57,6 +57,11 @@ def others_python() -> Path:
     return _python("others", ("bytewax==0.21.1", "celery==5.7.0", "faust-streaming==0.15.3"))
 
 
+def pyright_program() -> Path:
+    """The type checker pyright. (It fetches itself from npm when it is first run.)"""
+    return _python("pyright", ("pyright==1.1.414",)).parent / "pyright"
+
+
 def petrel_python() -> Path:
     """An interpreter that has petrel. What petrel pins (thrift 0.9.3, six and PyYAML of 2015) does
     not install on today's Python: the nearest versions that do take its place."""

@@ -230,7 +230,19 @@ class Component:
 
 
 class Spout(Component):
-    """A spout. Override `next_tuple`, and `ack` and `fail` for reliable messages."""
+    """A spout. Override `next_tuple`, and `ack` and `fail` for reliable messages.
+
+        from squall import multilang
+
+        class Numbers(multilang.Spout):
+            def next_tuple(self):
+                self.emit([1], id="1")
+
+        if __name__ == "__main__":
+            Numbers().run()
+
+    Without `id` a message is not tracked.
+    """
 
     def next_tuple(self) -> None:
         """Emit one message, or return at once if there is none."""
@@ -288,7 +300,17 @@ class Spout(Component):
 
 
 class Bolt(Component):
-    """A bolt. Override `process`, and ack or fail each tuple. (`BasicBolt` does that for you.)"""
+    """A bolt. Override `process`, and ack or fail each tuple. (`BasicBolt` does that for you.)
+
+        from squall import multilang
+
+        class Double(multilang.Bolt):
+            def process(self, tup):
+                self.emit([tup[0] * 2], anchors=[tup])
+                self.ack(tup)
+
+    End the file with `Double().run()`.
+    """
 
     _current: Tuple | None = None
 
@@ -357,7 +379,18 @@ class Bolt(Component):
 
 class BasicBolt(Bolt):
     """A bolt that acks and anchors automatically. Override `process`: what it emits is anchored to
-    its tuple, which is acked when `process` returns and failed when it raises."""
+    its tuple, which is acked when `process` returns and failed when it raises.
+
+        from squall import multilang
+
+        class Split(multilang.BasicBolt):
+            def process(self, tup):
+                for word in tup["line"].split():
+                    self.emit([word])
+
+        if __name__ == "__main__":
+            Split().run()
+    """
 
     def emit(
         self,

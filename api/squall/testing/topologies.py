@@ -66,7 +66,12 @@ class Execution:
 
 
 class FeederSpout(Spout):
-    """A spout that emits what the test feeds it."""
+    """A spout that emits what the test feeds it. Derive from it to declare the fields, and feed it
+    with `TopologyTest.feed`.
+
+        class Words(FeederSpout):
+            outputs = ["word"]
+    """
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Sequence[Any], Any, str]] = deque()
@@ -79,6 +84,7 @@ class FeederSpout(Spout):
 
     @property
     def is_empty(self) -> bool:
+        """Whether everything that was fed has been emitted."""
         return not self._queue
 
     def next_tuple(self) -> None:
@@ -92,6 +98,18 @@ class TopologyTest:
 
     `errors` lists the errors that components reported; `died` is the exception that ended the
     topology, or None.
+
+        class Sentences(FeederSpout):
+            outputs = ["sentence"]
+
+        builder = TopologyBuilder()
+        builder.spout("sentences", Sentences())
+        builder.bolt("split", Split()).shuffle("sentences")
+        with TopologyTest(builder) as test:
+            test.feed("sentences", ["the cow"], message_id=1)
+            test.run_until_idle()
+            assert [e.values for e in test.emitted("split")] == [["the"], ["cow"]]
+            assert test.acked("sentences") == [1]
     """
 
     def __init__(
@@ -303,7 +321,15 @@ class TopologyTest:
 
 
 class BoltTest:
-    """One bolt that the test feeds; nothing consumes its output. Use it in a `with` statement."""
+    """One bolt that the test feeds; nothing consumes its output. Use it in a `with` statement.
+
+        with BoltTest(Split(), {"sentences": ["sentence"]}) as test:
+            done = test.execute(["the cow"])
+            assert [e.values for e in done.emitted] == [["the"], ["cow"]]
+            assert done.acked
+
+    `test.test` is the TopologyTest in which the bolt runs.
+    """
 
     def __init__(
         self,

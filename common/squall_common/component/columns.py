@@ -11,6 +11,13 @@ class Columns(Protocol):
     `columns["word"]` and `columns[0]` are lists of `rows` values. Iterating gives one list for each
     field, so `words, counts = columns` unpacks a batch. The bolt may keep and change the lists, but
     not the values in them, which are shared like those of any tuple.
+
+        class Add(Bolt):
+            outputs = ["sum"]
+
+            def execute_columns(self, columns):
+                left, right = columns
+                self.emit_columns([[a + b for a, b in zip(left, right)]])
     """
 
     @property

@@ -491,16 +491,21 @@ class ShellWrapper:
 
 
 class ShellSpout(_Shell):
-    """A spout in any language that speaks Storm's multilang protocol on its stdin and stdout:
-    `ShellSpout("python3", "spout.py", outputs=["word"])`. It runs in the package's `resources/`
-    folder."""
+    """A spout in any language that speaks Storm's multilang protocol on its stdin and stdout. It
+    runs in the package's `resources/` folder.
+
+        builder.spout("words", ShellSpout("python3", "spout.py", outputs=["word"]))
+    """
 
     __slots__ = ()
 
 
 class ShellBolt(_Shell):
-    """A bolt in any language that speaks Storm's multilang protocol on its stdin and stdout:
-    `ShellBolt("ruby", "split.rb", outputs=["word"])`. It runs in the package's `resources/`
-    folder."""
+    """A bolt in any language that speaks Storm's multilang protocol on its stdin and stdout. It
+    runs in the package's `resources/` folder.
+
+        split = ShellBolt("ruby", "split.rb", outputs=["word"])
+        builder.bolt("split", split, parallelism=4).shuffle("sentences")
+    """
 
     __slots__ = ()

@@ -63,7 +63,13 @@ class WorkerContext:
 
 class TopologyContext:
     """What one task knows about its topology and worker. The names are those of Storm's
-    TopologyContext, spelled in Python's style."""
+    TopologyContext, spelled in Python's style.
+
+        class Shard(Bolt):
+            def prepare(self, conf, context):
+                tasks = context.component_tasks(context.this_component_id)
+                self.shard, self.shards = context.this_task_index, len(tasks)
+    """
 
     def __init__(self, worker: WorkerContext, task: int, conf: Mapping[str, Any]) -> None:
         self._worker = worker
@@ -82,10 +88,12 @@ class TopologyContext:
 
     @property
     def topology_id(self) -> str:
+        """The id of the topology: name, number and time of its submit ("words-1-1795499762")."""
         return self._worker.topology_id
 
     @property
     def topology_name(self) -> str:
+        """The name under which the topology was submitted."""
         return topology_name_of(self._worker.topology_id)
 
     @property
@@ -95,10 +103,12 @@ class TopologyContext:
 
     @property
     def task_to_component(self) -> Mapping[int, str]:
+        """The component id of every task, in all workers, system components included."""
         return self._worker.task_to_component
 
     @property
     def this_worker_port(self) -> int:
+        """The port of this worker's slot, which is unique on its node."""
         return self._worker.worker_port
 
     @property
@@ -113,6 +123,8 @@ class TopologyContext:
 
     @property
     def pid_dir(self) -> Path | None:
+        """The folder in which shell components leave files named by their process ids; None in
+        local mode and in the test kit."""
         return self._worker.pid_dir
 
     @property
@@ -150,6 +162,7 @@ class TopologyContext:
 
     @property
     def this_output_streams(self) -> list[str]:
+        """The names of the streams that this component declares, sorted."""
         return sorted(self.component(self.this_component_id).streams)
 
     @property
@@ -168,6 +181,7 @@ class TopologyContext:
 
     @property
     def this_targets(self) -> dict[str, dict[str, Grouping]]:
+        """The consumers of this component: stream -> consumer -> grouping."""
         return self.targets(self.this_component_id)
 
     def register_metric(

@@ -166,7 +166,12 @@ class CustomGrouping(RecordsConstruction):
     """Base class of groupings that users write: `.custom("source", MyGrouping(...))`.
 
     Each task of the source gets its own object, made in the worker from the constructor's arguments
-    (which are sent to it like a component's)."""
+    (which are sent to it like a component's).
+
+        class ByLength(CustomGrouping):
+            def choose_tasks(self, task, values):
+                return [self.target_tasks[len(values[0]) % len(self.target_tasks)]]
+    """
 
     def prepare(
         self, context: TopologyContext, stream: GlobalStreamId, target_tasks: Sequence[int]

@@ -33,10 +33,12 @@ class DefaultShellLogHandler:
         self._log = logging.getLogger("topology")
 
     def set_up_context(self, context: TopologyContext) -> None:
+        """Take the name of the logger from the task."""
         name = f"topology.{context.this_component_id}.{context.this_task_id}"
         self._log = logging.getLogger(name)
 
     def log(self, level: int, message: str) -> None:
+        """Log the message."""
         self._log.log(level, "%s", message)
 
 

@@ -28,7 +28,19 @@ if TYPE_CHECKING:
 
 
 class StatefulBolt(Bolt):
-    """A bolt that keeps its state in `self.state`, which is available from `prepare` on."""
+    """A bolt that keeps its state in `self.state`, which is available from `prepare` on.
+
+        class Count(StatefulBolt):
+            outputs = ["word", "count"]
+
+            def execute(self, tup):
+                count = self.state.get(tup["word"], 0) + 1
+                self.state.put(tup["word"], count)
+                self.emit([tup["word"], count])
+
+    Each task has a state of its own, so subscribe by the fields of the key. On a cluster it is in
+    memory, and is lost with its worker; on a stream on Spark it is kept.
+    """
 
     #: Forget a key when it was not put for so many seconds of real time; None: never. On a stream
     #: on Spark the time of a put is that of its micro-batch.

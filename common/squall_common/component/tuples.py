@@ -9,6 +9,13 @@ class Tuple(Protocol):
     """A tuple that a bolt receives: named values, and where they come from.
 
     `tup["word"]` and `tup[0]` return a value. Do not change values.
+
+        class Shout(Bolt):
+            outputs = ["word"]
+
+            def execute(self, tup):
+                if not tup.is_tick:
+                    self.emit([tup["word"].upper()])
     """
 
     @property

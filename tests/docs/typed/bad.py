@@ -1,0 +1,83 @@
+"""Mistakes that a type checker must find: each line that ends in `# wrong` has one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from squall import (
+    Bolt,
+    Columns,
+    CustomGrouping,
+    LocalCluster,
+    ReplayingSpout,
+    Spout,
+    TopologyBuilder,
+    TopologyContext,
+    Tuple,
+    submit_topology,
+)
+from squall.testing import BoltTest
+
+
+class Numbers(Spout):
+    outputs = 3  # wrong
+    blocking = "yes"  # wrong
+
+    def open(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
+        context.wakeup()  # wrong
+
+    def next_tuple(self) -> None:
+        self.emit(1)  # wrong
+        self.emit([1], 7)  # wrong
+        tasks: str = self.emit([1])  # wrong
+        self.emit([1], message_id=[1])  # wrong
+
+
+class Lines(ReplayingSpout):
+    def next_message(self) -> int:  # wrong
+        return 1
+
+
+class Split(Bolt):
+    component_conf = ["topology.tick.tuple.freq.secs"]  # wrong
+    auto_ack = None  # wrong
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([tup.word])  # wrong
+        self.emit([1], anchors="tup")  # wrong
+        self.ack(tup, tup)  # wrong
+        self.ack("tup")  # wrong
+        tup["word"] = 1  # wrong
+
+
+class Batch(Bolt):
+    def execute_batch(self, tuples: dict[str, Tuple]) -> None: ...  # wrong
+
+
+class Fast(Bolt):
+    def execute_columns(self, columns: Columns) -> int:  # wrong
+        return columns.rows
+
+
+class First(CustomGrouping):
+    def choose_tasks(self, task: int, values: Sequence[Any]) -> str:  # wrong
+        return "first"
+
+
+def build() -> None:
+    builder = TopologyBuilder()
+    builder.spout("numbers", Numbers(), parallelism="2")  # wrong
+    builder.spout("split", Split(1))  # wrong
+    builder.bolt("numbers", Numbers())  # wrong
+    builder.bolt("split", Split("one"))  # wrong
+    builder.bolt("split", Split(1)).fields("numbers", 1)  # wrong
+    builder.bolt("split", Split(1)).shuffle(3)  # wrong
+    builder.spout("numbers", Numbers()).shuffle("split")  # wrong
+    submit_topology("words", {}, builder)  # wrong
+    submit_topology("words", {}, builder.build(), initial_status="PAUSED")  # wrong
+    with LocalCluster() as cluster:
+        cluster.totals(3)  # wrong
+    with BoltTest(Split(1), ["line"]) as test:  # wrong
+        done: int = test.execute(["to be"])  # wrong
