@@ -23,6 +23,7 @@ from squall_cli.options import Settings, settings_options
 # `squall_cli.commands`, named as here with "_" for "-".
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Topologies": (
+        "new",
         "jar",
         "local",
         "spark",

@@ -41,6 +41,10 @@ DATA_FILES = {
     "squall_ui/static/app.js",
     "squall_ui/static/pages/topology.js",
     *(f"{package}/py.typed" for package in PACKAGES),
+    *(
+        path.relative_to(ROOT / "cli").as_posix()
+        for path in (ROOT / "cli" / "squall_cli" / "template").rglob("*.tmpl")
+    ),
 }
 # Long enough for what pip has to fetch when its cache is empty.
 INSTALL_SECS = 300
