@@ -23,7 +23,11 @@ PAGES = {
     "README.md": "index",
     "CONTRIBUTING.md": "project/contributing",
     "CHANGELOG.md": "project/changes",
-    "examples/README.md": "examples",
+    "examples/README.md": "examples/index",
+    **{
+        f"examples/{name}/README.md": f"examples/{name}"
+        for name in ("clickstream", "logwatch", "trending", "inference", "multilang")
+    },
     "docs/decisions": "decisions/index",
 }
 
@@ -37,7 +41,7 @@ def _resolve(app: Sphinx, document: nodes.document) -> None:
             continue
         target = node["reftarget"].partition("#")[0]
         # The text of an included file is relative to the top of the repository.
-        for base in (folder, ROOT):
+        for base in (folder, ROOT, ROOT / "examples"):
             uri = _uri(app, here, base / target) if target else None
             if uri is not None:
                 reference = nodes.reference("", "", *node.children, internal=True, refuri=uri)
