@@ -7,6 +7,7 @@ once and raises one InvalidTopologyError that lists all problems.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any, TypeVar
 
 from squall._inspection import grouping_object, look_at, one_line
@@ -60,6 +61,10 @@ class SpoutDeclarer:
         self._inputs: dict[GlobalStreamId, Grouping] = {}
         self._partial_keys: dict[GlobalStreamId, tuple[str, ...]] = {}
         self._problems = problems
+
+    def __repr__(self) -> str:
+        what = type(self._component).__name__
+        return f"<{self._kind.value} {self.id!r}: {what} ×{self._parallelism or 1}>"
 
     def conf(self: _Self, values: Mapping[str, Any]) -> _Self:
         """Add options to the component's own configuration."""
@@ -230,6 +235,17 @@ class TopologyBuilder:
         )
         self._declarers.append(declarer)
         return declarer
+
+    def __repr__(self) -> str:
+        return f"TopologyBuilder({', '.join(declarer.id for declarer in self._declarers)})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a drawing, or what is wrong."""
+        try:
+            return self._build_for_test()[0].to_svg()
+        except InvalidTopologyError as error:
+            listed = "".join(f"<li>{escape(problem)}</li>" for problem in error.problems)
+            return f"<p>This topology cannot run yet:</p><ul>{listed}</ul>"
 
     def build(self) -> Topology:
         """Return the topology. Raises InvalidTopologyError, which lists all its problems."""

@@ -178,8 +178,9 @@ def main(
     argv: Sequence[str],
     env: Mapping[str, str] = os.environ,
     runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None = None,
+    mode: str = "spark",
 ) -> int:
-    """Run the entry point that `argv` names, and return the exit status. With SQUALL_MODE=spark,
+    """Run the entry point that `argv` names, and return the exit status. If SQUALL_MODE is `mode`,
     `runner` is called for each topology it submits, with the session, name, configuration and
     topology."""
     if not argv:
@@ -189,7 +190,7 @@ def main(
         signal.signal(number, _exit_on_signal)  # so that the temporary folder is removed
     with tempfile.TemporaryDirectory(prefix="squall-entry-") as folder:
         try:
-            return _run(argv[0], argv[1:], Path(folder), env, runner)
+            return _run(argv[0], argv[1:], Path(folder), env, runner, mode)
         except SquallError as error:
             print_error(error)
             return 1
@@ -207,8 +208,9 @@ def _run(
     folder: Path,
     env: Mapping[str, str],
     runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None,
+    runner_mode: str,
 ) -> int:
-    session = _session(folder, env, "spark" if runner is not None else "local")
+    session = _session(folder, env, runner_mode if runner is not None else "local")
     if runner is not None:
         session.runner = partial(runner, session)
     entry = find_entry(name, session.code)

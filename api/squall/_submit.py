@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class Session:
     """The run of one package's entry point in this process."""
 
-    mode: Literal["cluster", "local", "spark"]
+    mode: Literal["cluster", "local", "spark", "graph"]
     archive: Path  # the package, as it is uploaded
     code: Path  # the same, unpacked
     conf: Mapping[str, Any]  # the client's configuration
@@ -60,7 +60,7 @@ class Session:
     location: str | None = None  # Nimbus' handle for the package, once uploaded
     checked: set[Recorded] = field(default_factory=set)  # objects that are known to import
     # Runs a topology somewhere other than on a Squall cluster: (name, its conf, the topology). Not
-    # None only in mode "spark".
+    # None only in modes "spark" and "graph".
     runner: Callable[[str, Mapping[str, Any], Topology], None] | None = None
 
 

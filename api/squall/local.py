@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +60,7 @@ class _Running:
     """A topology that is running here."""
 
     id: str
+    topology: Topology
     options: TopologyOptions
     engine: EmbeddedEngine
     active: bool
@@ -135,6 +137,7 @@ class LocalTopologies:
         engine = EmbeddedEngine(settings, callbacks)
         running = _Running(
             topology_id,
+            topology,
             options,
             engine,
             active=False,
@@ -184,6 +187,15 @@ class LocalTopologies:
         """All-time counts by component: emitted, transferred, acked and failed, and for bolts also
         executed. System components are left out."""
         return self._find(name).engine.totals()
+
+    def to_svg(self, name: str) -> str:
+        """The topology as an SVG drawing, with the counts of `totals`."""
+        notes = {
+            component: f"{counts['emitted']} emitted, {counts['acked']} acked"
+            + (f", {counts['failed']} failed" if counts["failed"] else "")
+            for component, counts in self.totals(name).items()
+        }
+        return self._find(name).topology.to_svg(notes)
 
     def failed_messages(self, name: str) -> int:
         """How many messages of its spouts failed, and were not acked by a replay under the same
@@ -320,6 +332,16 @@ class LocalCluster:
     def totals(self, name: str) -> dict[str, dict[str, int]]:
         """All-time counts by component; see `LocalTopologies.totals`."""
         return self._call(lambda: self._topologies.totals(name))
+
+    def to_svg(self, name: str) -> str:
+        """The topology as an SVG drawing, with the counts of `totals`."""
+        return self._call(lambda: self._topologies.to_svg(name))
+
+    def _repr_html_(self) -> str:
+        """In a notebook: every running topology, with its counts so far."""
+        names = self.names()
+        shown = [f"<h4>{escape(name)}</h4>{self.to_svg(name)}" for name in names]
+        return "".join(shown) or "<p>No topologies are running.</p>"
 
     def failed_messages(self, name: str) -> int:
         """How many messages of its spouts failed for good; see `LocalTopologies`."""

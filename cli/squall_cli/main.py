@@ -24,6 +24,7 @@ from squall_cli.options import Settings, settings_options
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Topologies": (
         "new",
+        "graph",
         "jar",
         "local",
         "spark",

@@ -25,6 +25,10 @@ class SquallError(Exception):
         self.message = message
         self.hint = hint
 
+    def __repr__(self) -> str:
+        hint = "" if self.hint is None else f", hint={self.hint!r}"
+        return f"{type(self).__name__}({self.message!r}{hint})"
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n{self.hint}"
 

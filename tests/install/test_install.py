@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 from tests.leftovers import processes_of
 from tests.support.devcluster import ROOT, wait_empty
+from tests.support.pages import Session, blocks, commands, reader_environment
 
 from squall_cli.zookeeper import find_classpath
 
@@ -48,6 +49,7 @@ DATA_FILES = {
 }
 # Long enough for what pip has to fetch when its cache is empty.
 INSTALL_SECS = 300
+FIRST_RESULT_SECS_MAX = 90
 
 # Imports every module; prints where each lies, and those that could not be imported, with the
 # module that was missing.
@@ -290,6 +292,28 @@ def test_what_is_missing_is_said(installation: Installation) -> None:
         assert cluster.returncode == 1
         assert "pip install pyspark" in cluster.stderr
         assert "Traceback" not in cluster.stderr
+
+
+def test_the_tutorial_reaches_its_first_result_in_90_seconds(sdist: Path, tmp_path: Path) -> None:
+    """Typed by a script: the installation from a checkout into a fresh environment, the first
+    program, and what it prints."""
+    page = ROOT / "docs" / "tutorials" / "first-topology.md"
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (checkout,) = tmp_path.iterdir()
+    programs = checkout / ".venv" / "bin"  # what `. .venv/bin/activate` puts first
+    env = {**reader_environment(programs, tmp_path), **clean_environment(tmp_path, programs)}
+    install = next(block for block in blocks(page) if block.language == "console")
+    start = time.monotonic()
+    terminal = Session(checkout, env)
+    for command, _ in commands(install.text):
+        status, said = terminal.run(command)
+        assert status == 0, said
+    (tmp_path / "reader").mkdir()
+    assert Session(tmp_path / "reader", env).follow(page, commands_max=1) > 0
+    took = time.monotonic() - start
+    print(f"the first result after {took:.0f} s")
+    assert took <= FIRST_RESULT_SECS_MAX
 
 
 def test_a_cluster_of_the_installation_counts_exactly(installation: Installation) -> None:

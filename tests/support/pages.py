@@ -146,12 +146,15 @@ class Session:
         self._env = dict(env)
         self._cwd = folder
 
-    def follow(self, page: Path) -> int:
-        """Do all that a page says, and return the number of commands. Raises SessionError."""
+    def follow(self, page: Path, commands_max: int | None = None) -> int:
+        """Do what a page says (all of it, or up to so many commands), and return the number of
+        commands. Raises SessionError."""
         count = 0
         for block in blocks(page):
             if block.not_run is not None:
                 continue
+            if commands_max is not None and count >= commands_max:
+                break
             if block.language == "{literalinclude}" and (name := block.option("caption")):
                 (self._cwd / name).parent.mkdir(parents=True, exist_ok=True)
                 (self._cwd / name).write_bytes(block.included.read_bytes())

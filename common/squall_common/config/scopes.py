@@ -67,7 +67,7 @@ def counts_for_topology(key: str) -> bool:
 
 
 def topology_part(
-    overrides: Mapping[str, Any], *, mode: Literal["cluster", "local", "spark"]
+    overrides: Mapping[str, Any], *, mode: Literal["cluster", "local", "spark", "graph"]
 ) -> dict[str, Any]:
     """What `-c` gives a topology. Raises ConfigError for options that count for neither it nor the
     command."""

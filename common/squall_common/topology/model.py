@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from squall_common.topology import drawing
+
 
 class ComponentKind(enum.Enum):
     SPOUT = "spout"
@@ -42,6 +44,9 @@ class PythonObject:
     class_path: str
     arguments: bytes
 
+    def __str__(self) -> str:
+        return self.class_path.rpartition(":")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class ShellObject:
@@ -49,6 +54,9 @@ class ShellObject:
 
     command: str
     script: str
+
+    def __str__(self) -> str:
+        return f"{self.command} {self.script}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,9 @@ class ForeignObject:
     serialized: bytes = b""
     class_name: str = ""
     args: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return self.class_name.rpartition(".")[2] or "Java"
 
 
 ComponentObject = PythonObject | ShellObject | ForeignObject
@@ -81,6 +92,13 @@ class Grouping:
     custom: PythonObject | None = None  # CUSTOM only
     serialized: bytes = b""  # CUSTOM_SERIALIZED only
 
+    def __str__(self) -> str:
+        if self.kind is GroupingKind.FIELDS:
+            return f"fields: {', '.join(self.fields)}"
+        if self.kind is GroupingKind.CUSTOM and self.custom is not None:
+            return str(self.custom)
+        return str(self.kind.value).replace("_", " ")
+
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
@@ -100,10 +118,17 @@ class Component:
     parallelism: int | None = None  # executors; None when the submitter set none (1)
     conf: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def size(self) -> str:
+        """Executors and tasks, for people: "×2", "×2, 8 tasks"."""
+        executors = self.parallelism or 1
+        tasks = self.conf.get("topology.tasks")
+        return f"×{executors}" if tasks in (None, executors) else f"×{executors}, {tasks} tasks"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Topology:
-    """Components by id, and what else Thrift's StormTopology carries."""
+    """Components by id, and what else Thrift's StormTopology carries. A notebook draws it."""
 
     components: Mapping[str, Component]
     worker_hooks: tuple[bytes, ...] = ()
@@ -124,6 +149,42 @@ class Topology:
     def component_confs(self) -> dict[str, Mapping[str, Any]]:
         """The configuration of its own that each component has."""
         return {i: c.conf for i, c in self.components.items()}
+
+    def __repr__(self) -> str:
+        """One line: `Topology(words, split <- words (shuffle))`."""
+        shown = []
+        for component in self.components.values():
+            inputs = ", ".join(f"{s} ({g})" for s, g in component.inputs.items())
+            shown.append(f"{component.id} <- {inputs}" if inputs else component.id)
+        return f"Topology({'; '.join(shown)})"
+
+    def to_mermaid(self) -> str:
+        """The topology as a flowchart in Mermaid, which many viewers of Markdown draw."""
+        return drawing.mermaid(*self._drawn())
+
+    def to_svg(self, notes: Mapping[str, str] | None = None) -> str:
+        """The topology as an SVG drawing. `notes` are lines below components, by id."""
+        return drawing.svg(*self._drawn(), notes)
+
+    def _repr_html_(self) -> str:
+        return self.to_svg()
+
+    def _drawn(self) -> tuple[list[drawing.Node], list[drawing.Edge]]:
+        components = self.components.values()
+        nodes = [
+            drawing.Node(c.id, c.kind is ComponentKind.SPOUT, str(c.object), c.size)
+            for c in components
+        ]
+        edges = [
+            drawing.Edge(
+                source.component,
+                c.id,
+                str(g) if source.stream == "default" else f"{source.stream} · {g}",
+            )
+            for c in components
+            for source, g in c.inputs.items()
+        ]
+        return nodes, edges
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -45,7 +45,7 @@ WORDS = {
     "nimbus/service": {"info", "loop_time"},
     "nimbus/topologies": {"crashes"},
     "spark/report": {"parts"},
-    "squall": {"public_api", "stored_topologies", "wordcount_example"},
+    "squall": {"notebook", "public_api", "stored_topologies", "wordcount_example"},
     "thrift": {"interop"},
     "tools": {"dependencies", "imports", "names"},
 }
