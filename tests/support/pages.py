@@ -171,7 +171,7 @@ class Session:
                         )
         return count
 
-    def run(self, command: str) -> tuple[int, str]:
+    def run(self, command: str, timeout_secs: float = _COMMAND_SECS_MAX) -> tuple[int, str]:
         """Run one command; returns its exit status, and what it printed. The folder that it changes
         to is kept."""
         kept = self._folder / ".cwd"
@@ -183,7 +183,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=_COMMAND_SECS_MAX,
+            timeout=timeout_secs,
             check=False,
         )
         if kept.exists():
