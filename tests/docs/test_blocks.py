@@ -42,7 +42,9 @@ for name in squall.__all__:
 builtins.builder = squall.TopologyBuilder()
 # Not by `import`: the threads of local mode would wait for it.
 page = sys.modules["page"] = types.ModuleType("page")
-exec(compile(open("page.py").read(), "page.py", "exec"), vars(page))
+with open("page.py") as file:
+    code = compile(file.read(), "page.py", "exec")
+exec(code, vars(page))
 """
 
 
