@@ -18,22 +18,25 @@ from typing import Any
 
 from squall import _entry
 from squall._submit import Session
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import Topology
+from squall_common.topology.system import task_count
 
 FORMAT_VARIABLE = "SQUALL_GRAPH"
 
 
-def drawn(name: str, topology: Topology, form: str) -> str:
+def drawn(name: str, conf: Mapping[str, Any], topology: Topology, form: str) -> str:
     """A topology in one of the three formats."""
     if form == "svg":
         return topology.to_svg()
     if form == "mermaid":
         return topology.to_mermaid()
-    return json.dumps(described(name, topology), indent=2) + "\n"
+    return json.dumps(described(name, conf, topology), indent=2) + "\n"
 
 
-def described(name: str, topology: Topology) -> dict[str, Any]:
-    """What `storm graph --json` prints."""
+def described(name: str, conf: Mapping[str, Any], topology: Topology) -> dict[str, Any]:
+    """What `storm graph --json` prints; docs/json.md has its schema."""
+    options = TopologyOptions.read(conf)
     return {
         "topology": name,
         "components": [
@@ -42,7 +45,7 @@ def described(name: str, topology: Topology) -> dict[str, Any]:
                 "kind": component.kind.value,
                 "runs": str(component.object),
                 "executors": component.parallelism or 1,
-                "tasks": component.conf.get("topology.tasks") or component.parallelism or 1,
+                "tasks": task_count(component, options),
                 "streams": {
                     stream: list(info.fields) for stream, info in component.streams.items()
                 },
@@ -64,7 +67,7 @@ def described(name: str, topology: Topology) -> dict[str, Any]:
 
 
 def _draw(session: Session, name: str, conf: Mapping[str, Any], topology: Topology) -> None:
-    sys.stdout.write(drawn(name, topology, os.environ.get(FORMAT_VARIABLE, "mermaid")))
+    sys.stdout.write(drawn(name, conf, topology, os.environ.get(FORMAT_VARIABLE, "mermaid")))
     sys.stdout.flush()
 
 

@@ -121,8 +121,11 @@ class Component:
     @property
     def size(self) -> str:
         """Executors and tasks, for people: "×2", "×2, 8 tasks"."""
+        # Imported late, as in `system`: defining a topology does without msgspec.
+        from squall_common.config.options.typed import TopologyOptions
+
         executors = self.parallelism or 1
-        tasks = self.conf.get("topology.tasks")
+        tasks = TopologyOptions.read_valid(self.conf).topology_tasks
         return f"×{executors}" if tasks in (None, executors) else f"×{executors}, {tasks} tasks"
 
 
