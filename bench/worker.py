@@ -131,7 +131,6 @@ async def run(options: Mapping[str, Any]) -> None:
         slot=slots[index],
         executors=placed[index],
         seed=1,
-        times_calls=history is not None,
     )
     callbacks = EngineCallbacks(
         on_reported=lambda component, task, error: errors.append(f"{component}: {error}")
