@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squall._entry import main as run_entry
 from squall._entry import print_error
@@ -27,10 +27,10 @@ from squall_spark.diagnose import data_sets, explain
 from squall_spark.job import JOB_VARIABLE, Job
 from squall_spark.plan import SparkPlan, make_plan
 from squall_spark.session import check_master, check_requirements, spark_session
-from squall_spark.stream.inputs import Limits
-from squall_spark.stream.lock import checkpoint_lock
-from squall_spark.stream.query import check_stream
 from squall_spark.traits import traits_of
+
+if TYPE_CHECKING:
+    from squall_spark.stream.inputs import Limits
 
 
 def plan_of(
@@ -59,6 +59,11 @@ def run_on_spark(
     job: Job, session: Session, name: str, conf: Mapping[str, Any], topology: Topology
 ) -> None:
     """Replaces `submit_topology` under `storm spark run`. Raises SquallError."""
+    # Imported late: that pyarrow or PySpark is missing is reported before.
+    from squall_spark.stream.inputs import Limits
+    from squall_spark.stream.lock import checkpoint_lock
+    from squall_spark.stream.query import check_stream
+
     if session.submitted:
         raise SquallError(
             f"{name!r} is the second topology that this entry point submits; --input and --output "

@@ -36,7 +36,17 @@ _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 class Counter:
-    """A number that goes up and down."""
+    """A number that goes up and down.
+    `context.counter(name)` makes one.
+
+        from squall.metrics import Counter
+
+        empty = Counter()
+        empty.inc()
+        empty.inc(2)
+        empty.dec()
+        assert empty.count == 2
+    """
 
     kind: ClassVar[str] = "counter"
     __slots__ = ("count",)
@@ -55,7 +65,16 @@ class Counter:
 
 
 class Meter:
-    """How often something happens: its number, and the rate within an interval."""
+    """How often something happens: its number, and the rate within an interval.
+    `context.meter(name)` makes one.
+
+        from squall.metrics import Meter
+
+        hits = Meter()
+        hits.mark()
+        hits.mark(4)
+        assert hits.count == 5
+    """
 
     kind: ClassVar[str] = "meter"
     __slots__ = ("count",)
@@ -69,7 +88,18 @@ class Meter:
 
 
 class Gauge:
-    """A value that is asked for when it is reported, or that was set last."""
+    """A value that is asked for when it is reported, or that was set last.
+    `context.gauge(name, read)` makes one.
+
+        from squall.metrics import Gauge
+
+        cache = {"a": 1}
+        cached = Gauge(lambda: len(cache))
+        assert cached.value == 1
+        temperature = Gauge()
+        temperature.set(21.5)
+        assert temperature.value == 21.5
+    """
 
     kind: ClassVar[str] = "gauge"
     __slots__ = ("_read", "_value")
@@ -91,7 +121,15 @@ class Gauge:
 
 class Histogram:
     """How values are distributed: their number, sum and extremes are exact, percentiles within
-    4.5 %."""
+    4.5 %. `context.histogram(name)` makes one.
+
+        from squall.metrics import Histogram
+
+        words = Histogram()
+        for line in ["a b", "c"]:
+            words.update(len(line.split()))
+        assert (words.count, words.total, words.max) == (2, 3.0, 2)
+    """
 
     kind: ClassVar[str] = "histogram"
     __slots__ = ("buckets", "count", "max", "min", "total")
@@ -119,10 +157,15 @@ class Histogram:
 
 
 class Timer(Histogram):
-    """How long something takes, in seconds; reported in milliseconds.
+    """How long something takes, in seconds; reported in milliseconds. `context.timer(name)` makes
+    one.
 
-    with self.lookup.time():
-        ...
+        from squall.metrics import Timer
+
+        lookup = Timer()
+        with lookup.time():
+            found = {"a": 1}.get("a")
+        assert lookup.count == 1
     """
 
     kind: ClassVar[str] = "timer"
