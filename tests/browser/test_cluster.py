@@ -64,7 +64,7 @@ async def test_a_topology_is_seen_to_work_to_break_and_to_be_changed(
         await page.click("orders")
         await page.wait("document.querySelectorAll('.box').length === 7")
         os.kill(next(iter(cluster.worker_pids(3))), signal.SIGKILL)
-        await page.wait(f"{findings}.includes('a worker ended: ')", 30)
+        await page.wait(f"{findings}.includes('ended unexpectedly')", 30)
 
         # An action.
         await page.click("Deactivate")

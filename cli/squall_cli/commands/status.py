@@ -1,4 +1,4 @@
-"""`storm status`: all that is known about one topology, and why it is slow or stands."""
+"""`storm status`: all that is known about one topology, and why it is slow or stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from squall_cli.topology_argument import topology_argument
 if TYPE_CHECKING:
     from squall_cli.commands.get_errors import ErrorGroup
     from squall_cli.observe.facts import Component, Topology
-    from squall_cli.observe.reasons import Reason
+    from squall_common.telemetry.findings import Finding
     from squall_thrift import storm
 
 
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 @json_option
 @settings_options
 def command(settings: Settings, topology_name: str, as_json: bool) -> None:
-    """Show all that is known about a topology, and why it is slow or stands.
+    """Show all that is known about a topology, and why it is slow or stopped.
 
     Rates, latencies and failures are those of the last ten minutes. HANDLED/S counts acked messages
     of a spout and executed tuples of a bolt; LATENCY is a spout's mean time from emit to ack and a
-    bolt's mean time in execute; CAPACITY is the share of its time that the busiest executor of a
-    bolt spends there.
+    bolt's mean time in execute, P50, P95 and P99 its percentiles; CAPACITY is the share of its time
+    that the busiest executor of a bolt spends there; QUEUE is the number of tuples that wait for a
+    bolt, or of a spout's pending messages; BLOCKED names whom a component waits for most.
     """
     from squall_cli.commands.get_errors import group_errors
     from squall_cli.nimbus import call_nimbus
     from squall_cli.observe.facts import read_topology
-    from squall_cli.observe.reasons import reasons_of
+    from squall_cli.observe.findings import findings_of
     from squall_thrift import storm
 
     client = settings.client()
@@ -43,12 +44,12 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     levels = call_nimbus(client, "getLogConfig", topology_name).named_logger_level or {}
     errors = group_errors(info.errors or {})
     now = time.time()
-    reasons = reasons_of(topology, now)
+    found = findings_of(topology, now)
     if as_json:
-        print_json(_as_json(topology, reasons, errors, levels))
+        print_json(_as_json(topology, found, errors, levels))
         return
     _print_summary(topology)
-    _print_reasons(reasons)
+    _print_findings(found)
     _print_components(topology, now)
     _print_workers(topology)
     if levels:
@@ -99,20 +100,25 @@ def _print_summary(topology: Topology) -> None:
             click.echo(f"{name:<11} {printable(str(value))}")
 
 
-def _print_reasons(reasons: list[Reason]) -> None:
+def _print_findings(found: list[Finding]) -> None:
+    from squall_cli.observe.screen import finding_line
+
     click.echo()
-    if not reasons:
+    if not found:
         click.echo("Nothing is wrong.")
-    for reason in reasons:
-        click.echo(f"{reason.severity.value.upper()}: {printable(reason.text)}")
+    for one in found:
+        click.echo(finding_line(one))
 
 
 def _print_components(topology: Topology, now: float) -> None:
+    from squall_cli.observe.screen import blocked_words, latency_words
+
     click.echo()
     print_table(
         (
             "COMPONENT", "KIND", "EXECUTORS", "TASKS", "EMITTED/S", "HANDLED/S", "FAILED",
-            "LATENCY", "PROCESS", "CAPACITY", "LAST ERROR",
+            "LATENCY", "P50", "P95", "P99", "PROCESS", "CAPACITY", "QUEUE", "BLOCKED",
+            "LAST ERROR",
         ),
         (
             (
@@ -123,9 +129,14 @@ def _print_components(topology: Topology, now: float) -> None:
                 f"{one.emitted / topology.activity.secs:.4g}",
                 f"{one.handled / topology.activity.secs:.4g}",
                 one.failed,
-                _ms(one.latency_ms),
-                _ms(one.process_ms),
+                latency_words(one.latency_ms),
+                latency_words(one.p50_ms),
+                latency_words(one.p95_ms),
+                latency_words(one.p99_ms),
+                latency_words(one.process_ms),
                 "" if one.capacity is None else f"{one.capacity:.0%}",
+                "" if one.queue_tuples is None else one.queue_tuples,
+                blocked_words(one),
                 _last_error(one, now),
             )
             for one in topology.components
@@ -134,24 +145,25 @@ def _print_components(topology: Topology, now: float) -> None:
 
 
 def _print_workers(topology: Topology) -> None:
+    from squall_cli.observe.screen import latency_words
+
     click.echo()
     print_table(
-        ("WORKER", "EXECUTORS", "UPTIME", "TASKS OF", "SUPERVISOR"),
+        ("WORKER", "EXECUTORS", "UPTIME", "CPU", "MEMORY", "LOOP LAG", "TASKS OF", "SUPERVISOR"),
         (
             (
                 f"{one.host}:{one.port}",
                 one.executors,
                 duration(one.uptime_secs),
+                "" if one.cpu_cores is None else f"{one.cpu_cores:.0%}",
+                "" if one.memory_bytes is None else f"{one.memory_bytes / 2**20:.0f} MiB",
+                latency_words(one.loop_lag_ms),
                 ", ".join(f"{name} {number}" for name, number in sorted(one.components.items())),
                 one.supervisor_id,
             )
             for one in topology.workers
         ),
     )
-
-
-def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g} ms"
 
 
 def _last_error(component: Component, now: float) -> str:
@@ -162,17 +174,17 @@ def _last_error(component: Component, now: float) -> str:
 
 def _as_json(
     topology: Topology,
-    reasons: list[Reason],
+    found: list[Finding],
     errors: list[ErrorGroup],
     levels: dict[str, storm.LogLevel],
 ) -> dict[str, Any]:
     """As docs/json.md describes it."""
-    from squall_cli.observe.as_json import component_as_json, reason_as_json, summary_as_json
+    from squall_cli.observe.as_json import component_as_json, finding_as_json, summary_as_json
 
     return {
         **summary_as_json(topology.summary),
         "secs": topology.activity.secs,
-        "reasons": [reason_as_json(one) for one in reasons],
+        "findings": [finding_as_json(one) for one in found],
         "components": [
             component_as_json(one, topology.activity.secs) for one in topology.components
         ],
@@ -182,6 +194,9 @@ def _as_json(
                 "supervisor_id": one.supervisor_id,
                 "executors": one.executors,
                 "uptime_secs": one.uptime_secs,
+                "cpu_cores": one.cpu_cores,
+                "memory_bytes": one.memory_bytes,
+                "loop_lag_ms": one.loop_lag_ms,
                 "tasks": dict(sorted(one.components.items())),
             }
             for one in topology.workers

@@ -221,8 +221,8 @@ def _keys() -> Iterator[Any]:
 
 def _as_json(cluster: Cluster) -> dict[str, Any]:
     """As docs/json.md describes it."""
-    from squall_cli.observe.as_json import component_as_json, reason_as_json, summary_as_json
-    from squall_cli.observe.reasons import reasons_of
+    from squall_cli.observe.as_json import component_as_json, finding_as_json, summary_as_json
+    from squall_cli.observe.findings import findings_of
 
     topologies = []
     for summary in cluster.summaries:
@@ -232,9 +232,9 @@ def _as_json(cluster: Cluster) -> dict[str, Any]:
             {
                 **summary_as_json(summary),
                 "secs": None if one is None else secs,
-                "reasons": []
+                "findings": []
                 if one is None
-                else [reason_as_json(reason) for reason in reasons_of(one, time.time())],
+                else [finding_as_json(each) for each in findings_of(one, time.time())],
                 "components": []
                 if one is None
                 else [component_as_json(component, secs) for component in one.components],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from squall_cli.observe.facts import Component
-    from squall_cli.observe.reasons import Reason
+    from squall_common.telemetry.findings import Finding
     from squall_thrift import storm
 
 
@@ -38,20 +38,27 @@ def component_as_json(component: Component, secs: int) -> dict[str, Any]:
         "handled_per_sec": round(component.handled / secs, 1),
         "failed": component.failed,
         "latency_ms": _rounded(component.latency_ms),
+        "p50_ms": _rounded(component.p50_ms),
+        "p95_ms": _rounded(component.p95_ms),
+        "p99_ms": _rounded(component.p99_ms),
         "process_ms": _rounded(component.process_ms),
         "capacity": _rounded(component.capacity),
+        "queue_tuples": component.queue_tuples,
+        "blocked": {by: _rounded(share) for by, share in sorted(component.blocked.items())},
         "last_error": None
         if error is None
         else {"error": error.line, "time_secs": error.time_secs},
     }
 
 
-def reason_as_json(reason: Reason) -> dict[str, Any]:
-    """Why a topology is slow or stands."""
+def finding_as_json(finding: Finding) -> dict[str, Any]:
+    """Why a topology is slow or stopped."""
     return {
-        "severity": reason.severity.value,
-        "component": reason.component,
-        "text": reason.text,
+        "kind": finding.kind,
+        "severity": finding.severity.name.lower(),
+        "component": finding.component,
+        "title": finding.title,
+        "text": finding.text,
     }
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from squall_cli.activity import WINDOW_SECS, Activity, activity_of
 from squall_cli.nimbus import ask_nimbus
 from squall_common.config.options.typed import ClientOptions, TopologyOptions
+from squall_common.telemetry.findings import NEARLY_FULL
 from squall_common.topology.error_text import split_source
 
 if TYPE_CHECKING:
@@ -35,10 +36,20 @@ class LastError:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How the executors of a bolt share its work: the mean of their capacities, and which of them
+    is the busiest."""
+
+    mean: float
+    busiest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Component:
     """One spout or bolt. A spout's `latency_ms` is the mean time from emit to ack; a bolt's the
     mean time in `execute`. `capacity` is the share of its time (0 to 1) that the busiest executor
-    of a bolt spent there; None for a spout."""
+    of a bolt spent there; None for a spout. `load` is read of the busiest bolt alone, if it is
+    nearly full."""
 
     name: str
     is_spout: bool
@@ -52,6 +63,12 @@ class Component:
     process_ms: float | None  # a bolt's mean time from receiving a tuple to its ack
     capacity: float | None
     error: LastError | None
+    p50_ms: float | None = None  # of `latency_ms`, as the next two; None: nothing was measured
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    queue_tuples: int | None = None  # waiting in its inboxes; of a spout: pending messages
+    blocked: Mapping[str, float] = field(default_factory=dict)  # share of its time, by whom
+    load: Load | None = None
 
     @property
     def handled(self) -> int:
@@ -69,6 +86,9 @@ class Worker:
     executors: int
     uptime_secs: int  # 0: it has not reported yet
     components: Mapping[str, int]  # the number of tasks of each
+    cpu_cores: float | None = None  # this and the next two: None until it has reported
+    memory_bytes: int | None = None
+    loop_lag_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +140,7 @@ def _component(name: str, stats: storm.ComponentAggregateStats, is_spout: bool) 
     acked, executed = common.acked or 0, bolt.executed or 0
     measured = acked if is_spout else executed
     latency = spout.complete_latency_ms if is_spout else bolt.execute_latency_ms
+    spread = spout.complete_latency if is_spout else bolt.execute_latency
     return Component(
         name=name,
         is_spout=is_spout,
@@ -133,6 +154,11 @@ def _component(name: str, stats: storm.ComponentAggregateStats, is_spout: bool) 
         process_ms=None if is_spout or not acked else bolt.process_latency_ms,
         capacity=None if is_spout else bolt.capacity or 0.0,
         error=None if stats.last_error is None else _error(stats.last_error),
+        p50_ms=None if spread is None else spread.p50_ms,
+        p95_ms=None if spread is None else spread.p95_ms,
+        p99_ms=None if spread is None else spread.p99_ms,
+        queue_tuples=common.queue_tuples,
+        blocked=common.blocked_share or {},
     )
 
 
@@ -142,6 +168,7 @@ def _error(error: storm.ErrorInfo) -> LastError:
 
 
 def _worker(worker: storm.WorkerSummary) -> Worker:
+    usage = worker.usage
     return Worker(
         worker.host or "",
         worker.port or 0,
@@ -149,7 +176,43 @@ def _worker(worker: storm.WorkerSummary) -> Worker:
         worker.num_executors or 0,
         worker.uptime_secs or 0,
         worker.component_to_num_tasks or {},
+        None if usage is None else usage.cpu_cores,
+        None if usage is None else usage.memory_bytes,
+        None if usage is None else usage.loop_lag_ms,
     )
+
+
+def load_of(page: storm.ComponentPageInfo) -> Load | None:
+    """How the executors of a bolt share its work; None while none of them runs."""
+    shares = [
+        (one.stats.specific_stats.bolt.capacity or 0.0, one.exec_summary)
+        for one in page.exec_stats or ()
+        if one.stats and one.stats.specific_stats and one.stats.specific_stats.bolt
+    ]
+    if not shares:
+        return None
+    busiest = max(shares, key=lambda share: share[0])[1]
+    name = ""
+    if busiest is not None:
+        first, last = busiest.executor_info.task_start, busiest.executor_info.task_end
+        tasks = f"task {first}" if first == last else f"tasks {first} to {last}"
+        name = f"{tasks} on {busiest.host}:{busiest.port}"
+    return Load(sum(share for share, _ in shares) / len(shares), name)
+
+
+async def _with_load(client: NimbusClient, topology: Topology) -> Topology:
+    """The topology with the load of its busiest bolt, if that is nearly full: it tells a skewed key
+    from a bolt with too few executors. Nimbus is not asked about the others."""
+    bolts = [one for one in topology.components if one.executors > 1]
+    busiest = max(bolts, key=lambda one: one.capacity or 0.0, default=None)
+    if busiest is None or (busiest.capacity or 0.0) < NEARLY_FULL:
+        return topology
+    page = await client.call(
+        "getComponentPageInfo", topology.summary.id, busiest.name, _WINDOW, False
+    )
+    loaded = replace(busiest, load=load_of(page))
+    components = [loaded if one is busiest else one for one in topology.components]
+    return replace(topology, components=components)
 
 
 def totals_of(page: storm.TopologyPageInfo, time: float) -> Totals:
@@ -184,9 +247,8 @@ def read_topology(options: ClientOptions, name: str) -> Topology:
 
     async def ask(client: NimbusClient) -> Topology:
         summary = await client.call("getTopologySummaryByName", name)
-        return topology_of(
-            summary, await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
-        )
+        page = await client.call("getTopologyPageInfo", summary.id, _WINDOW, False)
+        return await _with_load(client, topology_of(summary, page))
 
     return ask_nimbus(options, ask, "getTopologyPageInfo")
 
@@ -234,13 +296,13 @@ def read_cluster(options: ClientOptions, *, name: str | None, totals: bool) -> C
                             "getTopologyPageInfo", summary.id, ALL_TIME, False
                         )
                         counts[summary.id] = totals_of(whole, time.monotonic())
+                    topologies[summary.id] = await _with_load(client, topology_of(summary, page))
                 except (
                     ThriftApplicationError,
                     storm.NotAliveException,
                     storm.AuthorizationException,
                 ):
                     return
-                topologies[summary.id] = topology_of(summary, page)
 
         await asyncio.gather(*map(read, summaries))
         return Cluster(

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from squall_cli.output import duration, printable
+from squall_common.telemetry.findings import FULL, NEARLY_FULL, Severity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
     from squall_cli.observe.facts import Cluster, Component, Topology
+    from squall_common.telemetry.findings import Finding
 
 Rates = Mapping[str, tuple[float, float, float]]  # by component: emitted, handled, failed a second
-
-_NEARLY_FULL, _FULL = 0.6, 0.8  # of an executor's time
 
 
 def overview(
@@ -48,18 +48,36 @@ def overview(
 
 
 def details(topology: Topology, rates: Rates, now_secs: float) -> RenderableType:
-    """The components of a topology, and why it is slow or stands."""
+    """The components of a topology, and why it is slow or stopped."""
     from rich.console import Group
     from rich.text import Text
 
-    from squall_cli.observe.reasons import reasons_of
+    from squall_cli.observe.findings import findings_of
 
     name = Text(printable(str(topology.summary.name)), style="bold")
-    reasons = [
-        Text(f"{one.severity.value.upper()}: {printable(one.text)}", style="yellow")
-        for one in reasons_of(topology, now_secs)
+    found = [
+        Text(finding_line(one), style="bold red" if one.severity is Severity.STOPPED else "yellow")
+        for one in findings_of(topology, now_secs)
     ]
-    return Group(Text(""), name, _components(topology, rates), *reasons)
+    return Group(Text(""), name, _components(topology, rates), *found)
+
+
+def finding_line(finding: Finding) -> str:
+    """A finding as `storm status` and `storm top` print it."""
+    return f"{finding.severity.name}: {printable(finding.title)}. {printable(finding.text)}"
+
+
+def latency_words(ms: float | None) -> str:
+    """`12.3 ms`, `3.01 s`; empty if it is not known."""
+    if ms is None:
+        return ""
+    return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.3g} ms"
+
+
+def blocked_words(component: Component) -> str:
+    """Whom a component waits for most, and the share of its time; empty below half a percent."""
+    by, share = max(component.blocked.items(), key=lambda item: item[1], default=("", 0.0))
+    return f"{share:.0%} by {printable(by)}" if share >= 0.005 else ""
 
 
 def window_rates(topology: Topology) -> Rates:
@@ -81,7 +99,9 @@ def _table(*columns: str) -> Table:
     return table
 
 
-_NUMBERS = frozenset(("LATENCY", "CAPACITY", "WORKERS", "EXECUTORS", "UPTIME", "RESTARTS"))
+_NUMBERS = frozenset(
+    ("LATENCY", "P99", "CAPACITY", "QUEUE", "WORKERS", "EXECUTORS", "UPTIME", "RESTARTS")
+)
 
 
 def _topologies(cluster: Cluster, selected: str | None, rates: Mapping[str, Rates]) -> Table:
@@ -103,7 +123,7 @@ def _topologies(cluster: Cluster, selected: str | None, rates: Mapping[str, Rate
                 _rate(sum(one[0] for one in of.values())),
                 _rate(sum(of[name][1] for name in spouts if name in of)),
                 _rate(sum(of[name][2] for name in spouts if name in of)),
-                "" if latency is None else f"{latency:.3g} ms",
+                latency_words(latency),
                 _capacity(busiest),
             ]
         health = summary.health or ""
@@ -124,7 +144,7 @@ def _topologies(cluster: Cluster, selected: str | None, rates: Mapping[str, Rate
 def _components(topology: Topology, rates: Rates) -> Table:
     table = _table(
         "COMPONENT", "KIND", "EXECUTORS", "EMITTED/S", "HANDLED/S", "FAILED/S", "LATENCY",
-        "CAPACITY", "LAST ERROR",
+        "P99", "CAPACITY", "QUEUE", "BLOCKED", "LAST ERROR",
     )  # fmt: skip
     for one in topology.components:
         emitted, handled, failed = rates.get(one.name, (0.0, 0.0, 0.0))
@@ -135,8 +155,11 @@ def _components(topology: Topology, rates: Rates) -> Table:
             _rate(emitted),
             _rate(handled),
             _rate(failed),
-            "" if one.latency_ms is None else f"{one.latency_ms:.3g} ms",
+            latency_words(one.latency_ms),
+            latency_words(one.p99_ms),
             "" if one.capacity is None else _capacity(one.capacity),
+            "" if one.queue_tuples is None else str(one.queue_tuples),
+            blocked_words(one),
             _error(one),
         )
     return table
@@ -149,7 +172,7 @@ def _rate(value: float) -> str:
 def _capacity(value: float) -> RenderableType:
     from rich.text import Text
 
-    style = "bold red" if value >= _FULL else "yellow" if value >= _NEARLY_FULL else ""
+    style = "bold red" if value >= FULL else "yellow" if value >= NEARLY_FULL else ""
     return Text(f"{value:.0%}", style=style)
 
 

@@ -32,6 +32,26 @@ def aggregate(*, emitted: int, **specific: Any) -> storm.ComponentAggregateStats
     )
 
 
+def times(ms: float) -> storm.LatencyDistribution:
+    return storm.LatencyDistribution(count=100, p50_ms=ms, p95_ms=2 * ms, p99_ms=3 * ms)
+
+
+def component_page(*shares: float) -> storm.ComponentPageInfo:
+    """A component whose executors, of a task each, are busy these shares of their time."""
+    executors = []
+    for task, share in enumerate(shares, 1):
+        stats = aggregate(emitted=0, capacity=share)
+        summary = storm.ExecutorSummary(
+            executor_info=storm.ExecutorInfo(task_start=task, task_end=task),
+            component_id="count", host="h1", port=6700, uptime_secs=200,
+        )  # fmt: skip
+        executors.append(storm.ExecutorAggregateStats(exec_summary=summary, stats=stats))
+    return storm.ComponentPageInfo(
+        component_id="count", component_type=storm.ComponentType.BOLT, exec_stats=executors,
+        sid_to_output_stats={"default": aggregate(emitted=7, complete_latency_ms=1.0)},
+    )  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
 def _running(nimbus: FakeNimbus) -> None:
     """A topology whose bolt `count` is full, and whose counts grow by 1000 with each look."""
@@ -47,9 +67,16 @@ def _running(nimbus: FakeNimbus) -> None:
         count = aggregate(
             emitted=0, execute_latency_ms=4.0, process_latency_ms=4.5, executed=5000, capacity=0.95
         )
+        count.specific_stats.bolt.execute_latency = times(4.0)
+        count.common_stats.queue_tuples = 31
         count.last_error = storm.ErrorInfo(
             error="Traceback ...\nValueError: no \x1b[2J\n", error_time_secs=int(time.time()) - 7
         )
+        recent = emitted if window == ":all-time" else 2000
+        lines = aggregate(emitted=recent, complete_latency_ms=12.3)
+        lines.specific_stats.spout.complete_latency = times(12.0)
+        lines.common_stats.blocked_share = {"count": 0.42, "other": 0.05}
+        usage = storm.WorkerUsage(cpu_cores=0.95, memory_bytes=50 * 2**20, loop_lag_ms=12.34)
         return storm.TopologyPageInfo(
             id="wordcount-1-17",
             topology_conf="{}",
@@ -58,12 +85,12 @@ def _running(nimbus: FakeNimbus) -> None:
                 window_to_acked={"600": 1000},
                 window_to_complete_latencies_ms={"600": 12.3},
             ),
-            id_to_spout_agg_stats={"lines": aggregate(emitted=emitted, complete_latency_ms=12.3)},
+            id_to_spout_agg_stats={"lines": lines},
             id_to_bolt_agg_stats={"count": count},
             workers=[
                 storm.WorkerSummary(
                     supervisor_id="s-1", host="h1", port=6700, num_executors=4, uptime_secs=200,
-                    component_to_num_tasks={"lines": 4, "count": 4},
+                    component_to_num_tasks={"lines": 4, "count": 4}, usage=usage,
                 )
             ],
         )  # fmt: skip
@@ -87,7 +114,6 @@ def _running(nimbus: FakeNimbus) -> None:
         errors={"count": [storm.ErrorInfo(error="ValueError: no", error_time_secs=17)]},
     )  # fmt: skip
     level = storm.LogLevel(action=storm.LogLevelAction.UNCHANGED, target_log_level="DEBUG")
-    streams = {"default": aggregate(emitted=7, complete_latency_ms=1.0)}
     nimbus.answers |= {
         "getTopologySummaries": [summary],
         "getTopologySummaryByName": by_name,
@@ -95,11 +121,7 @@ def _running(nimbus: FakeNimbus) -> None:
         "getClusterInfo": lambda: cluster(),
         "getTopologyInfoWithOpts": info,
         "getLogConfig": storm.LogConfig(named_logger_level={"job": level}),
-        "getComponentPageInfo": lambda *_: storm.ComponentPageInfo(
-            component_id="lines",
-            component_type=storm.ComponentType.SPOUT,
-            sid_to_output_stats=streams,
-        ),
+        "getComponentPageInfo": lambda *_: component_page(0.95, 0.9),
     }
 
 
@@ -107,7 +129,12 @@ def test_status_shows_figures_and_the_bottleneck(command: Any) -> None:
     status, out, err = command("status", "wordcount")
     assert (status, err) == (0, "")
     assert "emitted     10/s" in out
-    assert "SLOW: count is the bottleneck: its busiest executor spends 95% of its time" in out
+    assert "SLOW: count is the bottleneck. Its busiest executor spends 95% of its time" in out
+    assert "SLOW: lines waits for count. lines waits 42% of the time" in out
+    of_lines = next(line.split() for line in out.splitlines() if line.startswith("lines "))
+    assert " ".join(of_lines).endswith("12.3 ms 12 ms 24 ms 36 ms 42% by count")
+    assert "42% by count" in out
+    assert "95%  50 MiB  12.3 ms" in out
     assert "h1:6700" in out
     assert "DEBUG" in out
     assert "\x1b" not in out
@@ -117,8 +144,22 @@ def test_status_for_programs(command: Any) -> None:
     status, out, err = command("status", "wordcount", "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
-    assert [one["severity"] for one in found["reasons"]] == ["slow", "note"]
+    assert [one["kind"] for one in found["findings"]] == ["slow bolt", "blocked", "error"]
+    assert [one["severity"] for one in found["findings"]] == ["slow", "slow", "note"]
+    count, lines = sorted(found["components"], key=lambda one: one["name"])
+    assert (count["p50_ms"], count["p95_ms"], count["p99_ms"]) == (4.0, 8.0, 12.0)
+    assert (count["queue_tuples"], count["blocked"]) == (31, {})
+    assert lines["blocked"] == {"count": 0.42, "other": 0.05}
+    (worker,) = found["workers"]
+    assert (worker["cpu_cores"], worker["memory_bytes"]) == (0.95, 50 * 2**20)
     assert found["log_levels"] == {"job": "DEBUG"}
+
+
+def test_status_names_a_skewed_key(nimbus: FakeNimbus, command: Any) -> None:
+    nimbus.answers["getComponentPageInfo"] = lambda *_: component_page(0.95, 0.05)
+    status, out, _ = command("status", "wordcount")
+    assert status == 0
+    assert "SLOW: count is skewed. One executor (task 1 on h1:6700) is busy 95%" in out
 
 
 def test_status_of_a_topology_that_does_not_exist(command: Any) -> None:
@@ -133,6 +174,9 @@ def test_top_without_a_terminal_prints_one_look(command: Any) -> None:
     assert "Nimbus n1:6627" in out
     assert "1/4 slots used" in out
     assert "95%" in out
+    assert "36 ms" in out
+    assert "42% by count" in out
+    assert "SLOW: count is the bottleneck." in out
     assert "ValueError: no \\x1b[2J" in out
 
 

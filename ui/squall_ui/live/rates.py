@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from squall_common.names import is_system_id
 from squall_thrift import storm
 
-_WINDOW_SECS = 10
+WINDOW_SECS = 10
 _ALL = ":all-time"
 Source = tuple[str, str]  # a component and one of its streams
 
@@ -30,7 +30,8 @@ class Counts:
     executed: int = 0
     acked: int = 0
     failed: int = 0
-    busy_ms: float = 0.0  # in execute
+    busy_ms: float = 0.0  # in execute, ticks included
+    execute_ms: float = 0.0  # in execute, of tuples
     process_ms: float = 0.0
     complete_ms: float = 0.0
     by_source: Mapping[Source, int] = field(default_factory=dict)  # executed
@@ -38,7 +39,8 @@ class Counts:
 
 @dataclass(slots=True)
 class Flow:
-    """Of an executor or a component, a second. `busy` is the share of time in `execute`."""
+    """Of an executor or a component, a second. `busy` is the share of time in `execute`, ticks
+    included; `execute_ms` is the mean of tuples alone."""
 
     emitted: float = 0.0
     transferred: float = 0.0
@@ -72,13 +74,17 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
         return Counts(one.uptime_secs, emitted, transferred)
     executed = bolt.executed.get(_ALL) or {}
     bolt_acked = bolt.acked.get(_ALL) or {}
+    execute_ms = {
+        source: ms * executed.get(source, 0)
+        for source, ms in (bolt.execute_ms_avg.get(_ALL) or {}).items()
+    }
     return Counts(
         one.uptime_secs, emitted, transferred,
         executed=sum(n for source, n in executed.items() if not is_system_id(source.streamId)),
         acked=sum(bolt_acked.values()), failed=sum((bolt.failed.get(_ALL) or {}).values()),
-        busy_ms=sum(
-            ms * executed.get(source, 0)
-            for source, ms in (bolt.execute_ms_avg.get(_ALL) or {}).items()
+        busy_ms=sum(execute_ms.values()),
+        execute_ms=sum(
+            ms for source, ms in execute_ms.items() if not is_system_id(source.streamId)
         ),
         process_ms=sum(
             ms * bolt_acked.get(source, 0)
@@ -113,7 +119,7 @@ def flow_between(old: Counts, new: Counts) -> Flow:
         acked=acked / secs,
         failed=max(0, new.failed - old.failed) / secs,
         busy=busy_ms / (secs * 1000),
-        execute_ms=busy_ms / executed if executed else 0.0,
+        execute_ms=max(0.0, new.execute_ms - old.execute_ms) / executed if executed else 0.0,
         process_ms=max(0.0, new.process_ms - old.process_ms) / acked if acked else 0.0,
         complete_ms=max(0.0, new.complete_ms - old.complete_ms) / acked if acked else 0.0,
         by_source={
@@ -170,7 +176,7 @@ class Rates:
                 if not reports or new.uptime_secs > reports[-1].uptime_secs:
                     reports.append(new)
                 while len(reports) > 2 and (
-                    reports[-1].uptime_secs - reports[1].uptime_secs >= _WINDOW_SECS
+                    reports[-1].uptime_secs - reports[1].uptime_secs >= WINDOW_SECS
                 ):
                     reports.popleft()
             kept[key] = reports

@@ -14,11 +14,12 @@ from typing import Any
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import ConfigError
 from squall_common.names import is_system_id
+from squall_common.telemetry.findings import ComponentFacts, Exit, Facts, Finding, findings
+from squall_common.topology.error_text import split_source
 from squall_thrift import storm
 from squall_ui.live import graph
-from squall_ui.live.rates import Flow, Key, Rates, sum_of
+from squall_ui.live.rates import WINDOW_SECS, Flow, Key, Rates, sum_of
 from squall_ui.live.series import Series
-from squall_ui.live.why import ComponentFacts, Facts, Finding, Severity, findings
 from squall_ui.rest.cluster import topology_summary
 from squall_ui.rest.graph import components_of, edges_of
 
@@ -95,7 +96,7 @@ class TopologyState:
         common = stats.common_stats if stats else None
         error = stats.last_error if stats else None
         latency = _latency(stats)
-        blocked: Mapping[str, float] = getattr(common, "blocked_share", None) or {}
+        blocked = (common.blocked_share if common else None) or {}
         return {
             "type": "spout" if is_spout else "bolt",
             "executors": len(flows) or (common.num_executors if common else 0) or 0,
@@ -114,12 +115,12 @@ class TopologyState:
             "skew": _round(_skew(known, is_spout)),
             "emitted": (common.emitted if common else 0) or 0,
             "failed": (common.failed if common else 0) or 0,
-            "queue": getattr(common, "queue_tuples", None),
+            "queue": common.queue_tuples if common else None,
             "blocked": {by: _round(share) for by, share in blocked.items() if share >= 0.005},
-            "p50": _round(getattr(latency, "p50_ms", None)),
-            "p95": _round(getattr(latency, "p95_ms", None)),
-            "p99": _round(getattr(latency, "p99_ms", None)),
-            "error": error.error[-_ERROR_CHARS:].rpartition("\n")[2] if error else "",
+            "p50": _round(latency.p50_ms if latency else None),
+            "p95": _round(latency.p95_ms if latency else None),
+            "p99": _round(latency.p99_ms if latency else None),
+            "error": _headline(error.error) if error else "",
             "errorTime": error.error_time_secs if error else None,
         }
 
@@ -127,16 +128,19 @@ class TopologyState:
         self, seen: Look, components: Mapping[str, Mapping[str, Any]], now_secs: float
     ) -> Facts:
         conf = _options(seen.page.topology_conf)
-        last = seen.summary.last_exit
+        summary, last = seen.summary, seen.summary.last_exit
+        workers = seen.page.workers or ()
         return Facts(
-            status=seen.summary.status,
-            health=seen.summary.health or "",
-            uptime_secs=seen.summary.uptime_secs,
-            schedule=seen.summary.sched_status or "",
-            exit_reason=f"{last.reason} ({last.host}:{last.port})" if last else "",
-            exit_line=last.last_line if last else "",
-            exit_age_secs=max(0, int(now_secs) - last.time_secs) if last else None,
-            restarts=seen.summary.restarts or 0,
+            name=summary.name,
+            status=summary.status,
+            health=summary.health or "",
+            uptime_secs=summary.uptime_secs,
+            rates_secs=WINDOW_SECS,
+            workers=len(workers),
+            silent=[f"{one.host}:{one.port}" for one in workers if not one.uptime_secs],
+            schedule=summary.sched_status or "",
+            last_exit=None if last is None else _exit(last, now_secs),
+            restarts=summary.restarts or 0,
             pending_max=conf.topology_max_spout_pending,
             timeout_secs=conf.topology_message_timeout_secs,
             components=[
@@ -144,21 +148,22 @@ class TopologyState:
                     name,
                     one["type"] == "spout",
                     one["executors"],
-                    one["reporting"],
-                    one["emitRate"],
-                    one["executeRate"],
-                    one["ackRate"],
-                    one["failRate"],
-                    one["executeMs"],
-                    one["completeMs"],
-                    one["busy"],
-                    one["busyMean"],
-                    self.series.before(f"{name}.busy", now_secs, _TREND_SECS),
-                    one["busiest"],
-                    one["blocked"],
-                    one["queue"],
-                    one["error"],
-                    None if one["errorTime"] is None else max(0, int(now_secs) - one["errorTime"]),
+                    one["tasks"],
+                    emitted=one["emitRate"],
+                    executed=one["executeRate"],
+                    acked=one["ackRate"],
+                    failed=one["failRate"],
+                    execute_ms=one["executeMs"],
+                    complete_ms=one["completeMs"],
+                    busy=one["busy"],
+                    busy_mean=one["busyMean"],
+                    busy_before=self.series.before(f"{name}.busy", now_secs, _TREND_SECS),
+                    busiest=one["busiest"],
+                    blocked=one["blocked"],
+                    error=one["error"],
+                    error_age_secs=None
+                    if one["errorTime"] is None
+                    else max(0, int(now_secs) - one["errorTime"]),
                 )
                 for name, one in components.items()
             ],
@@ -178,6 +183,11 @@ class TopologyState:
             if one["queue"] is not None:
                 values[f"{name}.queue"] = one["queue"]
         self.series.add(now_secs, values)
+
+
+def _headline(error: str) -> str:
+    """The line of a traceback that names the error: the last one."""
+    return split_source(error)[1].rstrip().rpartition("\n")[2][-_ERROR_CHARS:].strip()
 
 
 def _known(flows: Mapping[Key, Flow | None]) -> Iterable[Flow]:
@@ -203,14 +213,14 @@ def _skew(flows: list[Flow], is_spout: bool) -> float:
     return max(counts) / mean if mean > 0 else 1.0
 
 
-def _latency(stats: storm.ComponentAggregateStats | None) -> Any:
+def _latency(stats: storm.ComponentAggregateStats | None) -> storm.LatencyDistribution | None:
     """The distribution of the latency that counts for a component, if Nimbus knows it."""
     specific = stats.specific_stats if stats else None
     if specific is None:
         return None
     if specific.spout is not None:
-        return getattr(specific.spout, "complete_latency", None)
-    return getattr(specific.bolt, "execute_latency", None)
+        return specific.spout.complete_latency
+    return specific.bolt.execute_latency if specific.bolt is not None else None
 
 
 def _edges(code: storm.StormTopology, sums: Mapping[str, Flow]) -> list[dict[str, Any]]:
@@ -244,7 +254,7 @@ def _totals(
 
 
 def _worker(one: storm.WorkerSummary) -> dict[str, Any]:
-    usage = getattr(one, "usage", None)
+    usage = one.usage
     return {
         "host": one.host or "",
         "port": one.port or 0,
@@ -253,16 +263,21 @@ def _worker(one: storm.WorkerSummary) -> dict[str, Any]:
         "components": dict(one.component_to_num_tasks or {}),
         "started": bool(one.uptime_secs),
         "uptime": one.uptime_secs or 0,
-        "cpu": _round(getattr(usage, "cpu_cores", None)),
-        "memory": getattr(usage, "memory_bytes", None),
-        "lagMs": _round(getattr(usage, "loop_lag_ms", None)),
+        "cpu": _round(usage.cpu_cores if usage else None),
+        "memory": usage.memory_bytes if usage else None,
+        "lagMs": _round(usage.loop_lag_ms if usage else None),
     }
+
+
+def _exit(last: storm.WorkerExit, now_secs: float) -> Exit:
+    age_secs = max(0, int(now_secs) - last.time_secs)
+    return Exit(last.reason, f"{last.host}:{last.port}", age_secs, last.last_line)
 
 
 def _finding(one: Finding) -> dict[str, Any]:
     return {
         "kind": one.kind,
-        "severity": Severity(one.severity).name.lower(),
+        "severity": one.severity.name.lower(),
         "title": one.title,
         "text": one.text,
         "component": one.component,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall_cli.observe.facts import Totals, rates_between, topology_of
+from squall_cli.observe.facts import Load, Totals, load_of, rates_between, topology_of
 from squall_thrift import storm
 
 
@@ -29,3 +29,31 @@ def test_a_page_without_any_figures_can_be_read() -> None:
     assert (lines.name, lines.latency_ms, lines.capacity) == ("lines", None, None)
     assert (count.name, count.latency_ms, count.capacity) == ("count", None, 0.0)
     assert found.workers == []
+
+
+def test_the_load_of_a_bolt_is_that_of_its_executors() -> None:
+    shares = ((3, 3, 0.9), (4, 5, 0.1))
+    page = storm.ComponentPageInfo(
+        component_id="count",
+        component_type=storm.ComponentType.BOLT,
+        exec_stats=[
+            storm.ExecutorAggregateStats(
+                exec_summary=storm.ExecutorSummary(
+                    executor_info=storm.ExecutorInfo(task_start=first, task_end=last),
+                    component_id="count",
+                    host="h",
+                    port=6700,
+                    uptime_secs=100,
+                ),
+                stats=storm.ComponentAggregateStats(
+                    specific_stats=storm.SpecificAggregateStats(
+                        bolt=storm.BoltAggregateStats(capacity=share)
+                    )
+                ),
+            )
+            for first, last, share in shares
+        ],
+    )
+    assert load_of(page) == Load(0.5, "task 3 on h:6700")
+    page.exec_stats = None
+    assert load_of(page) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.ui_structs import bolt_stats, executor, spout_stats
 
+from squall_thrift import storm
 from squall_ui.live.rates import Counts, Flow, Rates, flow_between, sum_of
 
 
@@ -59,9 +60,23 @@ def test_one_that_has_not_reported_is_not_known() -> None:
 
 
 def test_latencies_of_several_are_weighted_by_what_they_did() -> None:
-    one = flow_between(Counts(0), Counts(10, executed=900, busy_ms=900.0))
-    other = flow_between(Counts(0), Counts(10, executed=100, busy_ms=1100.0))
+    one = flow_between(Counts(0), Counts(10, executed=900, busy_ms=900.0, execute_ms=900.0))
+    other = flow_between(Counts(0), Counts(10, executed=100, busy_ms=1100.0, execute_ms=1100.0))
     total = sum_of([one, other])
     assert total.executed == 100.0
     assert total.execute_ms == pytest.approx(2.0)
     assert total.busy == pytest.approx(0.2)
+
+
+def test_ticks_make_a_bolt_busy_but_its_tuples_no_slower() -> None:
+    stats = bolt_stats(100, 2.0)
+    tick = storm.GlobalStreamId(componentId="__system", streamId="__tick")
+    of_bolt = stats.specific.bolt
+    of_bolt.executed[":all-time"][tick] = 10
+    of_bolt.execute_ms_avg[":all-time"][tick] = 500.0
+    one = executor("split", 2, stats)
+    one.uptime_secs = 10
+    (flow,) = flows(Rates(), one)
+    assert flow is not None
+    assert (flow.executed, flow.execute_ms) == (10.0, 2.0)
+    assert flow.busy == pytest.approx(0.52)

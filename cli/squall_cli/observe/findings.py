@@ -1,0 +1,70 @@
+"""Why a topology is slow, or why nothing moves: what the commands know of it, put before the rules
+that the web UI uses too (`squall_common.telemetry.findings`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from squall_common.telemetry.findings import ComponentFacts, Exit, Facts, Finding, findings
+
+if TYPE_CHECKING:
+    from squall_cli.observe.facts import Component, Topology
+
+
+def findings_of(topology: Topology, now_secs: float) -> list[Finding]:
+    """The findings about a topology, the worst first."""
+    return findings(facts_of(topology, now_secs))
+
+
+def facts_of(topology: Topology, now_secs: float) -> Facts:
+    """A topology as the rules want it; `now_secs` since 1970."""
+    summary = topology.summary
+    last = summary.last_exit
+    return Facts(
+        name=summary.name,
+        status=summary.status,
+        health=summary.health or "",
+        uptime_secs=summary.uptime_secs,
+        rates_secs=topology.activity.secs,
+        workers=len(topology.workers),
+        silent=[f"{one.host}:{one.port}" for one in topology.workers if not one.uptime_secs],
+        schedule=summary.sched_status or "",
+        last_exit=None
+        if last is None
+        else Exit(
+            last.reason, f"{last.host}:{last.port}", _age(last.time_secs, now_secs), last.last_line
+        ),
+        restarts=summary.restarts or 0,
+        pending_max=topology.max_pending,
+        timeout_secs=topology.timeout_secs,
+        components=[
+            _component(one, topology.activity.secs, now_secs) for one in topology.components
+        ],
+    )
+
+
+def _component(one: Component, secs: int, now_secs: float) -> ComponentFacts:
+    latency_ms = one.latency_ms or 0.0
+    return ComponentFacts(
+        one.name,
+        one.is_spout,
+        one.executors,
+        one.tasks,
+        emitted=one.emitted / secs,
+        executed=one.executed / secs,
+        acked=one.acked / secs,
+        failed=one.failed / secs,
+        execute_ms=0.0 if one.is_spout else latency_ms,
+        complete_ms=latency_ms if one.is_spout else 0.0,
+        busy=one.capacity or 0.0,
+        busy_mean=None if one.load is None else one.load.mean,
+        busiest="" if one.load is None else one.load.busiest,
+        blocked=one.blocked,
+        error="" if one.error is None else one.error.line,
+        error_age_secs=None if one.error is None else _age(one.error.time_secs, now_secs),
+    )
+
+
+def _age(time_secs: int, now_secs: float) -> int:
+    return max(0, int(now_secs) - time_secs)

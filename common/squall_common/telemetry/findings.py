@@ -1,0 +1,427 @@
+"""Why is a topology slow? Why is nothing moving? Decided from what is known, and said in words.
+
+    for finding in findings(facts):
+        print(f"{finding.title}. {finding.text}")
+
+The web UI and `storm status` and `top` show the same findings: each of them makes `Facts` from what
+Nimbus answers. A rule looks at one cause. Thresholds are chosen so that a healthy topology has no
+findings.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+NEARLY_FULL, FULL = 0.6, 0.8  # of an executor's time: at the second it hardly takes more
+_SHARED = 1.1  # workers' time above which the executors of a worker cannot be sharing its thread
+_SKEW = 1.6  # the busiest executor against the mean (of two executors it is at most 2)
+_EXPLAINED = 0.25  # of a bolt's time in execute: below this its tuples do not explain it
+_FAILING = 0.01  # of the messages that ended
+_NEAR_TIMEOUT = 0.5  # of the message timeout
+_BLOCKED = 0.2  # of a component's time
+_RECENT_SECS = 300
+_SILENT_SECS = 30  # after which a worker that has not reported is no longer starting
+_IDLE_SECS = 10  # how long a topology may have no figures at all
+_TREND = 0.15
+
+
+class Severity(IntEnum):
+    """How bad a finding is."""
+
+    STOPPED = 0  # nothing moves
+    SLOW = 1
+    NOTE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause: a few words, what is known about it, and what to do. `kind` names the rule's
+    answer; `component` is None for the whole topology."""
+
+    kind: str
+    severity: Severity
+    title: str
+    text: str
+    component: str | None = None
+    trend: str = ""  # rising, falling, steady; empty: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The last worker that ended without being asked to."""
+
+    reason: str
+    worker: str  # HOST:PORT
+    age_secs: int
+    last_line: str = ""  # of its stderr
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFacts:
+    """What is known about a component. Rates are a second; latencies are means in ms. `busy` is the
+    share of its time (0 to 1) that the busiest executor of a bolt spends in `execute`, ticks
+    included, and `busy_mean` the mean of all its executors (None: not known). `blocked` is the
+    share of its time that it waits for each component downstream."""
+
+    name: str
+    is_spout: bool
+    executors: int
+    tasks: int
+    emitted: float = 0.0
+    executed: float = 0.0
+    acked: float = 0.0
+    failed: float = 0.0
+    execute_ms: float = 0.0
+    complete_ms: float = 0.0
+    busy: float = 0.0
+    busy_mean: float | None = None
+    busy_before: float | None = None  # minutes ago
+    busiest: str = ""  # which executor, and where
+    blocked: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+    error_age_secs: int | None = None
+
+    @property
+    def busy_with_tuples(self) -> float:
+        """The mean share of its executors' time that tuples take, ticks left out."""
+        return self.executed * self.execute_ms / 1000 / max(1, self.executors)
+
+    @property
+    def load(self) -> float:
+        """The seconds in a second that all its executors spend in `execute`; 0 for a spout."""
+        if self.is_spout:
+            return 0.0
+        mean = self.busy_with_tuples if self.busy_mean is None else self.busy_mean
+        return mean * self.executors
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about a topology. Rates of its components cover `rates_secs`; `silent` are the
+    workers (HOST:PORT) that have not reported."""
+
+    name: str
+    status: str
+    health: str
+    uptime_secs: int
+    rates_secs: int
+    workers: int
+    silent: Sequence[str] = ()
+    schedule: str = ""  # what Nimbus says about slots
+    last_exit: Exit | None = None
+    restarts: int = 0  # within a day
+    pending_max: int | None = None  # topology.max.spout.pending
+    timeout_secs: float = 30.0  # topology.message.timeout.secs
+    components: Sequence[ComponentFacts] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Whether all its tasks are meant to run, and do."""
+        return self.status == "ACTIVE" and self.health in ("", "ok")
+
+    def storm(self, command: str, options: str = "") -> str:
+        """A command line about this topology, ready to be pasted."""
+        return f"`storm {command} {shlex.quote(self.name)}{options and ' '}{options}`"
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """The worst first; empty if nothing is wrong."""
+    found = [one for rule in _RULES for one in rule(facts)]
+    return sorted(found, key=lambda one: one.severity)
+
+
+def _status(facts: Facts) -> Iterator[Finding]:
+    if facts.status == "INACTIVE":
+        title = "Deactivated"
+        text = f"Its spouts emit nothing until {facts.storm('activate')} resumes it."
+    elif facts.status == "KILLED":
+        title = "Being killed"
+        text = "Its spouts have stopped, and what is in flight finishes."
+    elif facts.status == "REBALANCING":
+        title = "Being rebalanced"
+        text = "Its spouts pause until its tasks have been placed."
+    else:
+        return
+    yield Finding("status", Severity.STOPPED, title, text)
+
+
+_HEALTH = {
+    "no supervisor": (
+        "No supervisor",
+        "No supervisor is connected, so nothing can run. Start one with `storm supervisor`.",
+    ),
+    "no free slot": (
+        "Not enough slots",
+        "Some executors have no slot. Start another supervisor, add ports to "
+        "supervisor.slots.ports, or use fewer workers.",
+    ),
+    "supervisor away": (
+        "A supervisor is away",
+        "A node that runs workers of this topology is not connected. Its tasks move if it stays "
+        "away.",
+    ),
+    "waiting for blobs": (
+        "Waiting for files",
+        "A supervisor is still downloading the topology's package or its blobs.",
+    ),
+    "package refused": (
+        "Package refused",
+        "A supervisor cannot use the topology's package: {errors} says why.",
+    ),
+    "launch failed": (
+        "Workers cannot be started",
+        "A supervisor could not start a worker: {errors} says why.",
+    ),
+    "crash loop": ("Crash loop", "A worker ends again and again soon after its start."),
+    "starting": ("Starting", "Workers are being started."),
+}
+
+
+def _health(facts: Facts) -> Iterator[Finding]:
+    if facts.status != "ACTIVE" or facts.runs:
+        return
+    title, text = _HEALTH.get(facts.health, (facts.health.capitalize(), ""))
+    text = text.replace("{errors}", facts.storm("get-errors"))
+    if facts.health == "no free slot" and facts.schedule:
+        text = f"{facts.schedule}. {text}"
+    last = facts.last_exit
+    if facts.health in ("crash loop", "launch failed") and last is not None:
+        text += f" The last one, on {last.worker}: {last.reason}."
+        if last.last_line:
+            text += f" Its last line: {last.last_line}"
+    starting = facts.health == "starting"
+    yield Finding("health", Severity.NOTE if starting else Severity.STOPPED, title, text.strip())
+
+
+def _idle(facts: Facts) -> Iterator[Finding]:
+    """All workers run, and no message moves."""
+    if not facts.runs or facts.silent or facts.rates_secs < _IDLE_SECS:
+        return
+    spouts = [one for one in facts.components if one.is_spout]
+    if not spouts or any(one.emitted for one in spouts):
+        return
+    emit = "emits" if len(spouts) == 1 else "emit"
+    text = f"{_names(one.name for one in spouts)} {emit} nothing"
+    busy = [one.name for one in facts.components if not one.is_spout and one.executed > 0]
+    if busy:
+        work = "works" if len(busy) == 1 else "work"
+        text += f", while {_names(busy)} still {work} on earlier tuples."
+    elif facts.pending_max is not None:
+        text += (
+            f": the source is empty, or {facts.pending_max:,} messages "
+            "(topology.max.spout.pending) wait for their acks."
+        )
+    else:
+        text += ": the source is empty."
+    title = "The spout emits nothing" if len(spouts) == 1 else "The spouts emit nothing"
+    yield Finding("idle", Severity.STOPPED, title, text)
+
+
+def _busy(facts: Facts) -> Iterator[Finding]:
+    """The bolts that limit the topology, and by what: one key, ticks, their number, or workers
+    whose executors fill them together, so that none of them needs to be full."""
+    bolts = [one for one in facts.components if not one.is_spout]
+    if not bolts:
+        return
+    one = max(bolts, key=lambda bolt: bolt.busy)
+    severity = Severity.SLOW if one.busy >= FULL else Severity.NOTE
+    trend = trend_of(one.busy_before, one.busy)
+    if one.busy >= NEARLY_FULL and _is_skewed(one):
+        yield Finding(
+            "skew", severity, f"{one.name} is skewed",
+            f"One executor ({one.busiest}) is busy {one.busy:.0%} of its time, all "
+            f"{one.executors} on average {one.busy_mean:.0%}: a few keys get most of the tuples. "
+            "More executors do not help; a partial key grouping, or another key, does.",
+            one.name, trend,
+        )  # fmt: skip
+        return
+    share = sum(bolt.load for bolt in bolts) / max(1, facts.workers)
+    if FULL <= share <= _SHARED:
+        yield _full_workers(facts, max(bolts, key=lambda bolt: bolt.load), share)
+    elif one.busy >= NEARLY_FULL:
+        at_limit = "is the bottleneck" if one.busy >= FULL else "is nearly at its limit"
+        yield Finding(
+            "slow bolt", severity, f"{one.name} {at_limit}",
+            f"Its busiest executor spends {one.busy:.0%} of its time in execute "
+            f"({_tuples(one)}, {_count(one.executors, 'executor')}). {_remedy(facts, one)}",
+            one.name, trend,
+        )  # fmt: skip
+
+
+def _is_skewed(one: ComponentFacts) -> bool:
+    mean = one.busy_mean
+    return one.executors > 1 and bool(mean) and one.busy / (mean or 1.0) >= _SKEW
+
+
+def _full_workers(facts: Facts, one: ComponentFacts, share: float) -> Finding:
+    options = f"-n {facts.workers + 1}"
+    if one.executors <= facts.workers < one.tasks:
+        options += f" -e {shlex.quote(one.name)}={facts.workers + 1}"
+    return Finding(
+        "full workers",
+        Severity.SLOW,
+        "The worker is full" if facts.workers == 1 else "The workers are full",
+        f"Bolts spend {share:.0%} of the time of {_count(facts.workers, 'worker')} in execute, "
+        f"{one.name} {one.load / max(1, facts.workers):.0%} ({_tuples(one)}). The executors of a "
+        f"worker share its thread. Try {facts.storm('rebalance', options)}.",
+        one.name,
+    )
+
+
+def _remedy(facts: Facts, one: ComponentFacts) -> str:
+    tuples = one.busy_with_tuples
+    if tuples < (one.busy if one.busy_mean is None else one.busy_mean) * _EXPLAINED:
+        return f"Its tuples take {tuples:.0%} of the time, the rest goes to ticks: do less on each."
+    if one.executors < one.tasks:
+        options = f"-e {shlex.quote(one.name)}={one.tasks}"
+        return f"Try {facts.storm('rebalance', options)}, or make execute faster."
+    return f"It has as many executors as tasks: raise tasks= of {one.name}, or make execute faster."
+
+
+def _blocked(facts: Facts) -> Iterator[Finding]:
+    """Who waits for whom, and whether that one is slow, waits itself, or is hard to reach."""
+    by_name = {one.name: one for one in facts.components}
+    waiting: dict[str, list[tuple[float, str]]] = {}
+    for one in facts.components:
+        by, share = max(one.blocked.items(), key=lambda item: item[1], default=("", 0.0))
+        if share >= _BLOCKED:
+            waiting.setdefault(by, []).append((share, one.name))
+    for by, found in waiting.items():
+        names = [name for _, name in sorted(found, reverse=True)]
+        share = max(found)[0]
+        wait = "waits" if len(names) == 1 else "wait"
+        text = f"{_names(names)} {wait} {_up_to(names)}{share:.0%} of the time because {by} takes "
+        text += "no more. "
+        kind, target = "blocked", by_name.get(by)
+        beyond = target is not None and [
+            name for name, part in target.blocked.items() if part >= _BLOCKED
+        ]
+        if target is None or target.busy >= FULL:
+            text += f"{by} is at its limit."
+        elif beyond:
+            text += f"{by} waits for {_names(beyond)}."
+        else:
+            kind = "slow peer"
+            text += (
+                f"{by} is busy {target.busy:.0%} of its time: its worker, that node or the network "
+                "is slow, or it waits for another system."
+            )
+        yield Finding(kind, Severity.SLOW, f"{_names(names)} {wait} for {by}", text, by)
+
+
+def _up_to(names: Sequence[str]) -> str:
+    return "" if len(names) == 1 else "up to "
+
+
+def _failing(facts: Facts) -> Iterator[Finding]:
+    """Messages that fail, and messages that are about to."""
+    limit = f"time out after {facts.timeout_secs:g} s"
+    for one in facts.components:
+        ended = one.acked + one.failed
+        if not one.is_spout or not ended:
+            continue
+        slow = one.complete_ms >= facts.timeout_secs * 1000 * _NEAR_TIMEOUT
+        if one.failed / ended >= _FAILING:
+            text = (
+                f"{one.failed / ended:.0%} of the messages of {one.name} fail "
+                f"({_rate(one.failed)} a second)"
+            )
+            if slow:
+                text += f": they take {_ms(one.complete_ms)}, and {limit}."
+            elif not one.acked:
+                text += f": none is acked, and they {limit}."
+            else:
+                text += f": a bolt fails them, or they {limit}. See {facts.storm('get-errors')}."
+            yield Finding("failing", Severity.SLOW, "Messages fail", text, one.name)
+        elif slow:
+            yield Finding(
+                "near timeout", Severity.SLOW, "Messages are near their timeout",
+                f"Messages of {one.name} take {_ms(one.complete_ms)} and {limit}: lower "
+                "topology.max.spout.pending, or give the bolts more executors.",
+                one.name,
+            )  # fmt: skip
+
+
+def _restarts(facts: Facts) -> Iterator[Finding]:
+    """Recent ones cost time: what their workers held is replayed."""
+    last = facts.last_exit
+    if last is None or facts.health in ("crash loop", "launch failed"):
+        return
+    number = max(1, facts.restarts)
+    yield Finding(
+        "restart",
+        Severity.SLOW if last.age_secs <= _RECENT_SECS else Severity.NOTE,
+        "A worker was restarted" if number == 1 else "Workers were restarted",
+        f"{_count(number, 'worker')} ended unexpectedly within a day, the last one "
+        f"{ago(last.age_secs)} on {last.worker}: {last.reason}.",
+    )
+
+
+def _silent(facts: Facts) -> Iterator[Finding]:
+    if facts.runs and facts.silent and facts.uptime_secs > _SILENT_SECS:
+        has, it, hang = (
+            ("has", "it", "hangs") if len(facts.silent) == 1 else ("have", "they", "hang")
+        )
+        yield Finding(
+            "silent",
+            Severity.NOTE,
+            "A worker is silent" if len(facts.silent) == 1 else "Workers are silent",
+            f"{_names(facts.silent)} {has} not reported yet: {it} {has} just started, or {hang}.",
+        )
+
+
+def _errors(facts: Facts) -> Iterator[Finding]:
+    for one in facts.components:
+        if one.error and one.error_age_secs is not None and one.error_age_secs <= _RECENT_SECS:
+            yield Finding(
+                "error", Severity.NOTE, f"{one.name} reports errors",
+                f"{ago(one.error_age_secs)}: {one.error}", one.name,
+            )  # fmt: skip
+
+
+_RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
+    _status, _health, _idle, _busy, _blocked, _failing, _restarts, _silent, _errors,
+)  # fmt: skip
+
+
+def trend_of(before: float | None, now: float) -> str:
+    """Of a share, against some minutes ago."""
+    if before is None:
+        return ""
+    if now > before + _TREND:
+        return "rising"
+    return "falling" if now < before - _TREND else "steady"
+
+
+def ago(secs: int) -> str:
+    """`ago(130)` is `2 min ago`."""
+    for size, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if secs >= 2 * size:
+            return f"{secs // size} {name} ago"
+    return f"{secs} s ago"
+
+
+def _names(names: Iterable[str]) -> str:
+    found = list(names)
+    if len(found) > 4:
+        return f"{', '.join(found[:3])} and {len(found) - 3} more"
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
+
+
+def _tuples(one: ComponentFacts) -> str:
+    return f"{_rate(one.executed)} tuples/s, {_ms(one.execute_ms)} each"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _ms(value: float) -> str:
+    return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"

@@ -1,0 +1,84 @@
+"""What Nimbus answers about a topology, put before the rules that say what holds it up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from squall_cli.activity import Activity
+from squall_cli.observe.facts import Component, LastError, Load, Topology, Worker
+from squall_cli.observe.findings import facts_of, findings_of
+from squall_common.telemetry.findings import Exit
+from squall_thrift import storm
+
+NOW = 1_000_000
+WORKERS = [Worker("h", port, "s", 4, 100, {"count": 4}) for port in range(6700, 6708)]
+
+
+def component(name: str, *, is_spout: bool = False, **changes: Any) -> Component:
+    values: dict[str, Any] = {
+        "executors": 2, "tasks": 4, "emitted": 6000, "acked": 6000, "failed": 0,
+        "executed": 0 if is_spout else 6000, "latency_ms": 10.0, "process_ms": None,
+        "capacity": None if is_spout else 0.3, "error": None,
+    }  # fmt: skip
+    return Component(name, is_spout, **{**values, **changes})
+
+
+def topology(*components: Component, workers: Any = (), **summary: Any) -> Topology:
+    values: dict[str, Any] = {
+        "id": "w-1-1", "name": "w", "status": "ACTIVE", "health": "ok", "uptime_secs": 700,
+    }  # fmt: skip
+    return Topology(
+        storm.TopologySummary(**{**values, **summary}),
+        Activity(600, 12_000, 6000, 0, 10.0),
+        components or (component("lines", is_spout=True), component("count")),
+        workers or WORKERS,
+        timeout_secs=30.0,
+        max_pending=500,
+    )
+
+
+def test_a_healthy_topology_has_no_findings() -> None:
+    assert findings_of(topology(), NOW) == []
+
+
+def test_counts_become_rates_and_times_become_ages() -> None:
+    ended = storm.WorkerExit(
+        time_secs=NOW - 95, host="h", port=6700, reason="killed by SIGKILL", last_line="x"
+    )
+    facts = facts_of(
+        topology(
+            component("lines", is_spout=True, latency_ms=20.0, blocked={"count": 0.25}),
+            component(
+                "count", capacity=0.9, load=Load(0.6, "task 3 on h:6700"),
+                error=LastError("ValueError: 2", NOW - 7),
+            ),
+            last_exit=ended,
+            restarts=3,
+        ),
+        NOW,
+    )  # fmt: skip
+    assert facts.last_exit == Exit("killed by SIGKILL", "h:6700", 95, "x")
+    assert (facts.workers, facts.rates_secs, facts.restarts, facts.pending_max) == (8, 600, 3, 500)
+    lines, count = facts.components
+    assert (lines.emitted, lines.acked, lines.complete_ms, lines.execute_ms) == (10, 10, 20.0, 0.0)
+    assert lines.blocked == {"count": 0.25}
+    assert (count.executed, count.execute_ms, count.complete_ms) == (10, 10.0, 0.0)
+    assert (count.busy, count.busy_mean, count.busiest) == (0.9, 0.6, "task 3 on h:6700")
+    assert (count.error, count.error_age_secs) == ("ValueError: 2", 7)
+
+
+def test_a_worker_that_has_not_reported_is_silent() -> None:
+    silent = Worker("h", 6701, "s", 4, 0, {})
+    assert facts_of(topology(workers=(silent,)), NOW).silent == ["h:6701"]
+
+
+def test_a_bolt_whose_load_is_not_known_is_not_called_skewed() -> None:
+    (found,) = findings_of(topology(component("count", capacity=0.9, executed=60_000)), NOW)
+    assert found.kind == "slow bolt"
+
+
+def test_a_bolt_with_one_busy_executor_is_skewed() -> None:
+    of = topology(component("count", capacity=0.9, load=Load(0.46, "task 3 on h:6700")))
+    (found,) = findings_of(of, NOW)
+    assert (found.kind, found.component) == ("skew", "count")
+    assert "task 3 on h:6700" in found.text

@@ -1,0 +1,274 @@
+"""What holds a topology up, each cause by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from squall_common.telemetry.findings import (
+    ComponentFacts,
+    Exit,
+    Facts,
+    Finding,
+    Severity,
+    ago,
+    findings,
+    trend_of,
+)
+
+
+def spout(**changes: Any) -> ComponentFacts:
+    fields: dict[str, Any] = {
+        "name": "orders", "is_spout": True, "executors": 2, "tasks": 2, "emitted": 100.0,
+        "acked": 100.0, "complete_ms": 20.0, **changes,
+    }  # fmt: skip
+    return ComponentFacts(**fields)
+
+
+def bolt(**changes: Any) -> ComponentFacts:
+    """Its `busy_mean` is as great as `busy`, and its tuples take all of it, unless it is said."""
+    busy = changes.get("busy", 0.1)
+    fields: dict[str, Any] = {
+        "name": "enrich", "is_spout": False, "executors": 2, "tasks": 4, "executed": 100.0,
+        "acked": 100.0, "execute_ms": busy * 20, "busy": busy, "busy_mean": busy,
+        "busiest": "task 3 on node1:6700", **changes,
+    }  # fmt: skip
+    return ComponentFacts(**fields)
+
+
+def topology(*components: ComponentFacts, **changes: Any) -> Facts:
+    fields: dict[str, Any] = {
+        "name": "shop", "status": "ACTIVE", "health": "ok", "uptime_secs": 1000, "rates_secs": 10,
+        "workers": 8, "components": components or (spout(), bolt()), **changes,
+    }  # fmt: skip
+    return Facts(**fields)
+
+
+def only(*components: ComponentFacts, **changes: Any) -> Finding:
+    (found,) = findings(topology(*components, **changes))
+    return found
+
+
+def test_a_healthy_topology_has_no_findings() -> None:
+    assert findings(topology()) == []
+
+
+KILLED = Exit("signal 9", "node1:6700", 5, "MemoryError")
+NO_SLOT = "3 of 9 executors have a slot"
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind", "part"),
+    [
+        (topology(status="INACTIVE"), "status", "`storm activate shop` resumes it"),
+        (topology(status="KILLED", health=""), "status", "spouts have stopped"),
+        (topology(status="REBALANCING"), "status", "pause until its tasks have been placed"),
+        (topology(health="no supervisor"), "health", "storm supervisor"),
+        (topology(health="no free slot", schedule=NO_SLOT), "health", f"{NO_SLOT}. "),
+        (topology(health="supervisor away"), "health", "is not connected"),
+        (topology(health="waiting for blobs"), "health", "downloading"),
+        (topology(health="package refused"), "health", "`storm get-errors shop` says why"),
+        (topology(health="launch failed", last_exit=KILLED), "health", "on node1:6700: signal 9."),
+        (
+            topology(health="crash loop", last_exit=KILLED),
+            "health", "The last one, on node1:6700: signal 9. Its last line: MemoryError",
+        ),
+        (topology(spout(emitted=0.0), bolt(executed=0.0)), "idle", "orders emits nothing: the sou"),
+        (topology(spout(emitted=0.0), bolt()), "idle", "enrich still works on earlier tuples"),
+        (
+            topology(spout(emitted=0.0), bolt(executed=0.0), pending_max=2000),
+            "idle", "or 2,000 messages (topology.max.spout.pending) wait for their acks",
+        ),
+    ],
+)  # fmt: skip
+def test_why_nothing_moves(facts: Facts, kind: str, part: str) -> None:
+    found = findings(facts)
+    assert [(one.kind, one.severity) for one in found] == [(kind, Severity.STOPPED)]
+    assert part in found[0].text
+
+
+def test_a_health_that_is_not_known_is_shown_as_it_is() -> None:
+    assert only(health="on fire").title == "On fire"
+
+
+def test_commands_can_be_pasted_whatever_the_name_is() -> None:
+    assert "`storm activate '<b> x'`" in only(status="INACTIVE", name="<b> x").text
+
+
+def test_workers_that_start_are_a_note() -> None:
+    assert only(health="starting").severity is Severity.NOTE
+
+
+def test_a_topology_that_has_just_begun_is_not_idle() -> None:
+    nothing = (spout(emitted=0.0, acked=0.0), bolt(executed=0.0))
+    assert findings(topology(*nothing, rates_secs=5)) == []
+    silent = topology(*nothing, silent=["node1:6700"])
+    assert [one.kind for one in findings(silent)] == ["silent"]
+
+
+@pytest.mark.parametrize(
+    ("components", "kind", "named", "part"),
+    [
+        ((spout(), bolt(busy=0.95)), "slow bolt", "enrich", "95% of its time in execute (100 tup"),
+        ((spout(), bolt(busy=0.95, busy_mean=0.5)), "skew", "enrich", "task 3 on node1:6700"),
+        ((spout(failed=50.0), bolt()), "failing", "orders", "33% of the messages"),
+        ((spout(failed=50.0), bolt()), "failing", "orders", "storm get-errors shop"),
+        ((spout(failed=50.0, acked=0.0), bolt()), "failing", "orders", "none is acked"),
+        (
+            (spout(failed=50.0, complete_ms=29_000), bolt()),
+            "failing", "orders", "take 29 s, and time out after 30 s",
+        ),
+        ((spout(complete_ms=16_000), bolt()), "near timeout", "orders", "take 16 s and time out"),
+    ],
+)  # fmt: skip
+def test_why_it_is_slow(
+    components: tuple[ComponentFacts, ...], kind: str, named: str, part: str
+) -> None:
+    found = only(*components)
+    assert (found.kind, found.severity, found.component) == (kind, Severity.SLOW, named)
+    assert part in found.text
+
+
+def test_a_full_bolt_is_given_the_executors_that_it_has_tasks_for() -> None:
+    assert "Try `storm rebalance shop -e enrich=4`" in only(spout(), bolt(busy=0.95)).text
+
+
+def test_a_full_bolt_with_an_executor_a_task_needs_more_tasks() -> None:
+    assert "raise tasks= of enrich" in only(spout(), bolt(busy=0.95, tasks=2)).text
+
+
+@pytest.mark.parametrize("mean", [0.9, None])
+def test_a_bolt_that_is_busy_with_ticks_is_not_given_more_executors(mean: float | None) -> None:
+    found = only(spout(), bolt(busy=0.95, busy_mean=mean, execute_ms=1.0))
+    assert found.text.endswith(
+        "Its tuples take 5% of the time, the rest goes to ticks: do less on each."
+    )
+    assert "rebalance" not in found.text
+
+
+def test_the_busiest_of_two_full_bolts_is_the_bottleneck() -> None:
+    found = only(spout(), bolt(name="split", busy=0.85), bolt(busy=0.97))
+    assert (found.title, found.component) == ("enrich is the bottleneck", "enrich")
+
+
+def test_what_is_nearly_full_is_a_note() -> None:
+    found = only(spout(), bolt(busy=0.7, busy_before=0.3))
+    assert (found.severity, found.trend) == (Severity.NOTE, "rising")
+    assert found.title == "enrich is nearly at its limit"
+
+
+def test_workers_whose_executors_fill_them_together_are_named() -> None:
+    """Two executors of one worker are busy half of the time each, as they share its thread."""
+    found = only(spout(), bolt(busy=0.47), workers=1)
+    assert (found.kind, found.severity, found.component) == (
+        "full workers", Severity.SLOW, "enrich",
+    )  # fmt: skip
+    assert found.title == "The worker is full"
+    assert found.text == (
+        "Bolts spend 94% of the time of 1 worker in execute, enrich 94% (100 tuples/s, 9.4 ms "
+        "each). The executors of a worker share its thread. Try `storm rebalance shop -n 2`."
+    )
+
+
+def test_a_bolt_with_too_few_executors_for_more_workers_gets_more() -> None:
+    found = only(spout(), bolt(busy=0.95, executors=1), workers=1)
+    assert found.text.endswith("`storm rebalance shop -n 2 -e enrich=2`.")
+
+
+def test_one_key_is_the_cause_even_if_it_fills_the_worker() -> None:
+    assert only(spout(), bolt(busy=0.95, busy_mean=0.5), workers=1).kind == "skew"
+
+
+def test_bolts_that_are_busier_than_their_workers_do_not_share_their_thread() -> None:
+    """They run in threads of their own, or wait inside a coroutine."""
+    assert only(spout(), bolt(busy=0.95), workers=1).kind == "slow bolt"
+
+
+def test_who_waits_for_a_slow_bolt_is_named() -> None:
+    waits = (spout(blocked={"enrich": 0.7}), bolt(name="parse", blocked={"enrich": 0.4, "x": 0.1}))
+    slow, blocked = findings(topology(*waits, bolt(busy=0.95)))
+    assert slow.kind == "slow bolt"
+    assert (blocked.kind, blocked.title) == ("blocked", "orders and parse wait for enrich")
+    assert blocked.text == (
+        "orders and parse wait up to 70% of the time because enrich takes no more. "
+        "enrich is at its limit."
+    )
+
+
+def test_a_chain_of_waiting_components_leads_to_the_last() -> None:
+    found = findings(
+        topology(spout(blocked={"enrich": 0.7}), bolt(blocked={"sink": 0.6}), bolt(name="sink"))
+    )
+    assert [(one.kind, one.component) for one in found] == [
+        ("blocked", "enrich"), ("slow peer", "sink"),
+    ]  # fmt: skip
+    assert "enrich waits for sink." in found[0].text
+
+
+def test_a_component_that_blocks_others_while_it_idles_is_hard_to_reach() -> None:
+    found = only(spout(blocked={"enrich": 0.7}), bolt())
+    assert (found.kind, found.severity, found.component) == ("slow peer", Severity.SLOW, "enrich")
+    assert "orders waits 70% of the time" in found.text
+    assert "busy 10% of its time: its worker, that node or the network is slow" in found.text
+
+
+def test_short_waits_are_well() -> None:
+    assert findings(topology(spout(blocked={"enrich": 0.1}), bolt())) == []
+
+
+def test_an_error_counts_while_it_is_recent() -> None:
+    found = only(spout(), bolt(error="ValueError: no", error_age_secs=20))
+    assert (found.kind, found.text) == ("error", "20 s ago: ValueError: no")
+    assert not findings(topology(spout(), bolt(error="ValueError: no", error_age_secs=301)))
+
+
+@pytest.mark.parametrize(("age_secs", "severity"), [(130, Severity.SLOW), (5000, Severity.NOTE)])
+def test_a_worker_that_ended_counts_more_while_it_is_recent(
+    age_secs: int, severity: Severity
+) -> None:
+    found = only(last_exit=Exit("signal 9", "node1:6700", age_secs), restarts=2)
+    assert (found.kind, found.severity) == ("restart", severity)
+    assert found.text == (
+        f"2 workers ended unexpectedly within a day, the last one {ago(age_secs)} on node1:6700: "
+        "signal 9."
+    )
+
+
+def test_the_exit_of_a_crash_loop_is_said_once() -> None:
+    assert only(health="crash loop", last_exit=KILLED, restarts=5).kind == "health"
+
+
+def test_silent_workers_are_named_once_the_topology_is_up() -> None:
+    silent = ["node1:6700", "node2:6700"]
+    found = only(silent=silent)
+    assert (found.kind, found.severity) == ("silent", Severity.NOTE)
+    assert found.text.startswith("node1:6700 and node2:6700 have not reported yet")
+    assert findings(topology(silent=silent, uptime_secs=5)) == []
+
+
+def test_the_worst_comes_first() -> None:
+    facts = topology(spout(emitted=0.0), bolt(busy=0.9, error="x", error_age_secs=1))
+    assert [one.severity.name for one in findings(facts)] == ["STOPPED", "SLOW", "NOTE"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "trend"),
+    [(None, 0.9, ""), (0.5, 0.9, "rising"), (0.9, 0.5, "falling"), (0.85, 0.9, "steady")],
+)
+def test_trends(before: float | None, now: float, trend: str) -> None:
+    assert trend_of(before, now) == trend
+
+
+@pytest.mark.parametrize(
+    ("secs", "words"),
+    [
+        (0, "0 s ago"),
+        (119, "119 s ago"),
+        (130, "2 min ago"),
+        (7300, "2 h ago"),
+        (200_000, "2 days ago"),
+    ],
+)
+def test_ages(secs: int, words: str) -> None:
+    assert ago(secs) == words
