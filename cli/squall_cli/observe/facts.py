@@ -37,11 +37,12 @@ class LastError:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How the executors of a bolt share its work: the mean of their capacities, and which of them
-    is the busiest."""
+    """How the executors of a bolt share its work: the mean of their capacities, which of them is
+    the busiest, and the tuples that they execute a second, each since its own start."""
 
     mean: float
     busiest: str
+    executed_per_sec: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,27 +185,30 @@ def _worker(worker: storm.WorkerSummary) -> Worker:
 
 def load_of(page: storm.ComponentPageInfo) -> Load | None:
     """How the executors of a bolt share its work; None while none of them runs."""
-    shares = [
-        (one.stats.specific_stats.bolt.capacity or 0.0, one.exec_summary)
+    found = [
+        (one.exec_summary, one.stats.specific_stats.bolt)
         for one in page.exec_stats or ()
-        if one.stats and one.stats.specific_stats and one.stats.specific_stats.bolt
+        if one.exec_summary and one.stats and one.stats.specific_stats
+        if one.stats.specific_stats.bolt
     ]
-    if not shares:
+    if not found:
         return None
-    busiest = max(shares, key=lambda share: share[0])[1]
-    name = ""
-    if busiest is not None:
-        first, last = busiest.executor_info.task_start, busiest.executor_info.task_end
-        tasks = f"task {first}" if first == last else f"tasks {first} to {last}"
-        name = f"{tasks} on {busiest.host}:{busiest.port}"
-    return Load(sum(share for share, _ in shares) / len(shares), name)
+    busiest = max(found, key=lambda one: one[1].capacity or 0.0)[0]
+    first, last = busiest.executor_info.task_start, busiest.executor_info.task_end
+    tasks = f"task {first}" if first == last else f"tasks {first} to {last}"
+    return Load(
+        sum(bolt.capacity or 0.0 for _, bolt in found) / len(found),
+        f"{tasks} on {busiest.host}:{busiest.port}",
+        sum(
+            (bolt.executed or 0) / max(1, min(WINDOW_SECS, one.uptime_secs)) for one, bolt in found
+        ),
+    )
 
 
 async def _with_load(client: NimbusClient, topology: Topology) -> Topology:
     """The topology with the load of its busiest bolt, if that is nearly full: it tells a skewed key
-    from a bolt with too few executors. Nimbus is not asked about the others."""
-    bolts = [one for one in topology.components if one.executors > 1]
-    busiest = max(bolts, key=lambda one: one.capacity or 0.0, default=None)
+    and ticks from a bolt with too few executors. Nimbus is not asked about the others."""
+    busiest = max(topology.components, key=lambda one: one.capacity or 0.0, default=None)
     if busiest is None or (busiest.capacity or 0.0) < NEARLY_FULL:
         return topology
     page = await client.call(

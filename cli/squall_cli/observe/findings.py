@@ -52,7 +52,7 @@ def _component(one: Component, secs: int, now_secs: float) -> ComponentFacts:
         one.executors,
         one.tasks,
         emitted=one.emitted / secs,
-        executed=one.executed / secs,
+        executed=one.executed / secs if one.load is None else one.load.executed_per_sec,
         acked=one.acked / secs,
         failed=one.failed / secs,
         execute_ms=0.0 if one.is_spout else latency_ms,

@@ -273,7 +273,7 @@ def _full_workers(facts: Facts, one: ComponentFacts, share: float) -> Finding:
 
 def _remedy(facts: Facts, one: ComponentFacts) -> str:
     tuples = one.busy_with_tuples
-    if tuples < (one.busy if one.busy_mean is None else one.busy_mean) * _EXPLAINED:
+    if one.busy_mean is not None and tuples < one.busy_mean * _EXPLAINED:
         return f"Its tuples take {tuples:.0%} of the time, the rest goes to ticks: do less on each."
     if one.executors < one.tasks:
         options = f"-e {shlex.quote(one.name)}={one.tasks}"

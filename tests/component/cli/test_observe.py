@@ -40,7 +40,7 @@ def component_page(*shares: float) -> storm.ComponentPageInfo:
     """A component whose executors, of a task each, are busy these shares of their time."""
     executors = []
     for task, share in enumerate(shares, 1):
-        stats = aggregate(emitted=0, capacity=share)
+        stats = aggregate(emitted=0, capacity=share, executed=25_000)
         summary = storm.ExecutorSummary(
             executor_info=storm.ExecutorInfo(task_start=task, task_end=task),
             component_id="count", host="h1", port=6700, uptime_secs=200,

@@ -32,7 +32,7 @@ def test_a_page_without_any_figures_can_be_read() -> None:
 
 
 def test_the_load_of_a_bolt_is_that_of_its_executors() -> None:
-    shares = ((3, 3, 0.9), (4, 5, 0.1))
+    shares = ((3, 3, 0.9, 10), (4, 5, 0.1, 5000))  # the first one has begun again
     page = storm.ComponentPageInfo(
         component_id="count",
         component_type=storm.ComponentType.BOLT,
@@ -43,17 +43,17 @@ def test_the_load_of_a_bolt_is_that_of_its_executors() -> None:
                     component_id="count",
                     host="h",
                     port=6700,
-                    uptime_secs=100,
+                    uptime_secs=uptime,
                 ),
                 stats=storm.ComponentAggregateStats(
                     specific_stats=storm.SpecificAggregateStats(
-                        bolt=storm.BoltAggregateStats(capacity=share)
+                        bolt=storm.BoltAggregateStats(capacity=share, executed=1200)
                     )
                 ),
             )
-            for first, last, share in shares
+            for first, last, share, uptime in shares
         ],
     )
-    assert load_of(page) == Load(0.5, "task 3 on h:6700")
+    assert load_of(page) == Load(0.5, "task 3 on h:6700", 122.0)
     page.exec_stats = None
     assert load_of(page) is None

@@ -49,7 +49,7 @@ def test_counts_become_rates_and_times_become_ages() -> None:
         topology(
             component("lines", is_spout=True, latency_ms=20.0, blocked={"count": 0.25}),
             component(
-                "count", capacity=0.9, load=Load(0.6, "task 3 on h:6700"),
+                "count", capacity=0.9, load=Load(0.6, "task 3 on h:6700", 25.0),
                 error=LastError("ValueError: 2", NOW - 7),
             ),
             last_exit=ended,
@@ -62,7 +62,7 @@ def test_counts_become_rates_and_times_become_ages() -> None:
     lines, count = facts.components
     assert (lines.emitted, lines.acked, lines.complete_ms, lines.execute_ms) == (10, 10, 20.0, 0.0)
     assert lines.blocked == {"count": 0.25}
-    assert (count.executed, count.execute_ms, count.complete_ms) == (10, 10.0, 0.0)
+    assert (count.executed, count.execute_ms, count.complete_ms) == (25.0, 10.0, 0.0)
     assert (count.busy, count.busy_mean, count.busiest) == (0.9, 0.6, "task 3 on h:6700")
     assert (count.error, count.error_age_secs) == ("ValueError: 2", 7)
 
@@ -78,7 +78,7 @@ def test_a_bolt_whose_load_is_not_known_is_not_called_skewed() -> None:
 
 
 def test_a_bolt_with_one_busy_executor_is_skewed() -> None:
-    of = topology(component("count", capacity=0.9, load=Load(0.46, "task 3 on h:6700")))
+    of = topology(component("count", capacity=0.9, load=Load(0.46, "task 3 on h:6700", 90.0)))
     (found,) = findings_of(of, NOW)
     assert (found.kind, found.component) == ("skew", "count")
     assert "task 3 on h:6700" in found.text
