@@ -40,6 +40,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "rebalance",
         "rolling-restart",
         "get-errors",
+        "logs",
         "report",
         "set_log_level",
         "upload-credentials",

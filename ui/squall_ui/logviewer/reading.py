@@ -86,6 +86,15 @@ def whole_lines(part: Part) -> Part:
     return Part(part.data[cut:], part.offset + cut, part.size)
 
 
+def ended_lines(part: Part) -> Part:
+    """A part without the line at its end that is still being written. A line that is longer than
+    the part is left as it is, so that a reader gets past it."""
+    cut = part.data.rfind(b"\n") + 1
+    if cut == 0 and part.end < part.size:
+        return part
+    return Part(part.data[:cut], part.offset, part.size)
+
+
 def chunks(fd: int, *, compressed: bool, start: int = 0) -> Iterator[bytes]:
     """The file from an offset on, chunk by chunk. Raises TooLargeError, OSError."""
     if not compressed:

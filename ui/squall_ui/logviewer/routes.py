@@ -23,6 +23,7 @@ from squall_ui.logviewer.reading import (
     Part,
     TooLargeError,
     chunks,
+    ended_lines,
     is_compressed,
     read_part,
     whole_lines,
@@ -234,6 +235,8 @@ class LogRoutes:
         file = _file(request)
         daemon = _is_daemon(request)
         part = await self._read(file, start, length, daemon=daemon, whole=start is None)
+        if _is_yes(request, "lines"):
+            part = ended_lines(part)
         return _json(
             {"file": file, "text": part.text, "start": part.offset, "end": part.end,
              "size": part.size}
@@ -333,7 +336,11 @@ def _matches(request: web.Request) -> int:
 
 
 def _is_daemon(request: web.Request) -> bool:
-    return request.query.get("is-daemon", "").lower() in ("yes", "true", "1")
+    return _is_yes(request, "is-daemon")
+
+
+def _is_yes(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "").lower() in ("yes", "true", "1")
 
 
 def _port_of(request: web.Request) -> int:

@@ -68,9 +68,10 @@ OPTIONS = (
         "logviewer.port",
         PORT,
         8000,
-        "Port of the logviewer, the same on all nodes; 0: any free one, which the UI cannot find.",
+        "Port of the logviewer, the same on all nodes; 0: any free one, which neither the UI nor "
+        "`storm logs` can find.",
         scope=DAEMON,
-        readers=UI | LOGVIEWER,
+        readers=UI | LOGVIEWER | COMMAND,
     ),
     Option(
         "logviewer.log.dirs",

@@ -239,6 +239,7 @@ class ClientOptions(Options, frozen=True, kw_only=True):
     storm_health_check_dir: str = "healthchecks"
     storm_health_check_timeout_ms: float = 5000.0  # milliseconds
     storm_health_check_fail_on_timeouts: bool = True
+    logviewer_port: int = 8000
     drpc_servers: tuple[str, ...] | None = None
     drpc_port: int = 3772
     drpc_request_timeout_secs: float = 600.0  # seconds

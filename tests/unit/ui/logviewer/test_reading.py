@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from squall_ui.logviewer import reading
-from squall_ui.logviewer.reading import TooLargeError, chunks, read_part, whole_lines
+from squall_ui.logviewer.reading import (
+    Part,
+    TooLargeError,
+    chunks,
+    ended_lines,
+    read_part,
+    whole_lines,
+)
 
 TEXT = b"".join(b"line %d\n" % n for n in range(200_000))
 
@@ -78,3 +85,18 @@ def test_a_damaged_file_is_an_error_that_can_be_shown(tmp_path: Path, data: byte
 def test_what_is_not_text_is_shown_with_marks(tmp_path: Path) -> None:
     with opened(tmp_path / "x", b"a\xffb") as fd:
         assert read_part(fd, 0, 10, compressed=False).text == "a�b"
+
+
+@pytest.mark.parametrize(
+    ("part", "ended"),
+    [
+        (Part(b"a\nb\n", 0, 4), b"a\nb\n"),
+        (Part(b"a\nb", 0, 3), b"a\n"),
+        (Part("a\nü".encode()[:3], 0, 5), b"a\n"),
+        (Part(b"b", 2, 3), b""),
+        (Part(b"", 3, 3), b""),
+        (Part(b"long", 0, 9), b"long"),  # longer than a part: a reader gets past it
+    ],
+)
+def test_a_line_that_is_being_written_is_left_out(part: Part, ended: bytes) -> None:
+    assert ended_lines(part) == Part(ended, part.offset, part.size)
