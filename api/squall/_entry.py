@@ -179,10 +179,12 @@ def main(
     env: Mapping[str, str] = os.environ,
     runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None = None,
     mode: str = "spark",
+    program: Callable[[Session, Sequence[str]], None] | None = None,
 ) -> int:
     """Run the entry point that `argv` names, and return the exit status. If SQUALL_MODE is `mode`,
     `runner` is called for each topology it submits, with the session, name, configuration and
-    topology."""
+    topology. `program` is called with the session and `argv` instead of an entry point of the
+    package."""
     if not argv:
         print("error: usage: python -m squall._entry ENTRY ARGS...", file=sys.stderr)
         return 1
@@ -190,7 +192,7 @@ def main(
         signal.signal(number, _exit_on_signal)  # so that the temporary folder is removed
     with tempfile.TemporaryDirectory(prefix="squall-entry-") as folder:
         try:
-            return _run(argv[0], argv[1:], Path(folder), env, runner, mode)
+            return _run(argv, Path(folder), env, runner, mode, program)
         except SquallError as error:
             print_error(error)
             return 1
@@ -203,17 +205,21 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def _run(
-    name: str,
-    arguments: Sequence[str],
+    argv: Sequence[str],
     folder: Path,
     env: Mapping[str, str],
     runner: Callable[[Session, str, Mapping[str, Any], Topology], None] | None,
     runner_mode: str,
+    program: Callable[[Session, Sequence[str]], None] | None,
 ) -> int:
     session = _session(folder, env, runner_mode if runner is not None else "local")
     if runner is not None:
         session.runner = partial(runner, session)
-    entry = find_entry(name, session.code)
+    if program is None:
+        entry = find_entry(argv[0], session.code)
+        call = partial(run_entry, entry, argv[1:], session.code)
+    else:
+        call = partial(program, session, argv)
     set_session(session)
     sys.path[:0] = import_paths(session.code, session.environment)
     if session.environment is not None:
@@ -223,12 +229,12 @@ def _run(
         set_up_logging(level=logging.getLevelNamesMapping()[level])
     failed = 0
     try:
-        status = _call(entry, arguments, session.code)
+        status = _call(call)
         if status == 0 and session.local_cluster is not None:
             ttl_secs = env.get(LOCAL_TTL_VARIABLE)
             session.local_cluster.wait(float(ttl_secs) if ttl_secs else None)
         elif status == 0 and not session.submitted:
-            print(f"note: {name} ended without submitting a topology", file=sys.stderr)
+            print(f"note: {argv[0]} ended without submitting a topology", file=sys.stderr)
         elif status == 0 and session.mode == "cluster" and env.get(WAIT_VARIABLE):
             _wait_running(session, float(env[WAIT_VARIABLE]))
     finally:
@@ -308,10 +314,10 @@ def _session(folder: Path, env: Mapping[str, str], other: str) -> Session:
     )
 
 
-def _call(entry: EntryPoint, arguments: Sequence[str], code: Path) -> int:
+def _call(code: Callable[[], None]) -> int:
     """Run the user's code and return its exit status. Prints the traceback of its exceptions."""
     try:
-        run_entry(entry, arguments, code)
+        code()
     except (SquallError, KeyboardInterrupt):
         raise
     except SystemExit as error:
@@ -358,7 +364,7 @@ def _is_ours(filename: str) -> bool:
     )
 
 
-def _exit(status: int, mode: str | None) -> None:
+def exit_process(status: int, mode: str | None) -> None:
     """End the process. In local mode, do so even if a component left a thread that keeps
     running."""
     if mode == "local" and any(
@@ -375,4 +381,4 @@ if __name__ == "__main__":
     # The module that users' code can import, not a second copy of it named `__main__`.
     from squall import _entry as _entry
 
-    _entry._exit(_entry.main(sys.argv[1:]), os.environ.get(MODE_VARIABLE))
+    _entry.exit_process(_entry.main(sys.argv[1:]), os.environ.get(MODE_VARIABLE))

@@ -31,7 +31,7 @@ def run_entry(
     settings: Settings,
     mode: str,
     dependencies: DependencyOptions | None = None,
-    local_ttl_secs: int | None = None,
+    local_ttl_secs: float | None = None,
     local_workers: int | None = None,
     wait_secs: int | None = None,
     program: str = "squall._entry",

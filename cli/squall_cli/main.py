@@ -27,6 +27,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "graph",
         "jar",
         "local",
+        "flux",
         "spark",
         "shell",
         "package",

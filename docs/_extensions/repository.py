@@ -26,7 +26,7 @@ PAGES = {
     "examples/README.md": "examples/index",
     **{
         f"examples/{name}/README.md": f"examples/{name}"
-        for name in ("clickstream", "logwatch", "trending", "inference", "multilang")
+        for name in ("clickstream", "logwatch", "trending", "inference", "flux", "multilang")
     },
     "docs/decisions": "decisions/index",
 }

@@ -20,6 +20,7 @@ PACKAGES = {
     "worker": "squall_worker",
     "drpc": "squall_drpc",
     "connectors": "squall_connectors",
+    "flux": "squall_flux",
     "ui": "squall_ui",
     "pipeline": "squall_spark",
     "cli": "squall_cli",
@@ -35,9 +36,10 @@ BELOW = {
     "squall_worker": {"squall_engine", "squall_common", "squall_thrift"},
     "squall_drpc": {"squall", "squall_common", "squall_thrift"},
     "squall_connectors": {"squall", "squall_common"},
+    "squall_flux": {"squall", "squall_common"},
     "squall_ui": {"squall_common", "squall_thrift"},
     "squall_spark": {"squall", "squall_engine", "squall_common"},
-    "squall_cli": {"squall", "squall_drpc", "squall_common", "squall_thrift"},
+    "squall_cli": {"squall", "squall_drpc", "squall_flux", "squall_common", "squall_thrift"},
 }
 
 

@@ -19,6 +19,7 @@ PACKAGES = {
     "deploy": "deploy",
     "drpc": "drpc/squall_drpc",
     "engine": "engine/squall_engine",
+    "flux": "flux/squall_flux",
     "nimbus": "nimbus/squall_nimbus",
     "spark": "pipeline/squall_spark",
     "squall": "api/squall",
