@@ -10,6 +10,7 @@ A file is read in five steps, a module each:
     definition     a file and its includes become one definition
     building       the definition becomes a topology: classes are imported, objects made
 
-`recipe` is how an object that YAML describes travels to workers, `storm_classes` has the classes of
-Storm that Flux files name, and `entry` is the process that `storm flux` starts.
+`user_code` imports and calls what is the user's, `recipe` is how an object that YAML describes
+travels to workers, `storm_classes` has the classes of Storm that Flux files name, and `entry` is
+the process that `storm flux` starts.
 """
