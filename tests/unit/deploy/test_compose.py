@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -118,3 +119,11 @@ def test_a_daemon_learns_the_name_that_others_resolve() -> None:
         (["storm", "nimbus"], {"storm.local.hostname": "x"}),
     ):
         assert entrypoint.with_hostname(command, conf, env) == command
+
+
+def test_the_image_is_built_from_every_package() -> None:
+    root = COMPOSE.parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    copied = (root / ".dockerignore").read_text().split()
+    assert {f"!{package.partition('/')[0]}" for package in packages} <= set(copied)
