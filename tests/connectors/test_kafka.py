@@ -122,7 +122,7 @@ class TestKafkaSpout(_Topic, SourceContract):
                 wait_until(
                     "both to have some",
                     lambda: (
-                        len(self.partitions(spout)) < PARTITIONS
+                        0 < len(self.partitions(spout)) < PARTITIONS
                         and len(self.partitions(spout) + self.partitions(other_spout)) == PARTITIONS
                     ),
                 )
