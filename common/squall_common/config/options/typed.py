@@ -54,7 +54,7 @@ class NimbusOptions(Options, frozen=True, kw_only=True):
     nimbus_code_sync_freq_secs: float = 120.0  # seconds
     nimbus_admins: tuple[str, ...] | None = None
     nimbus_supervisor_users: tuple[str, ...] | None = None
-    nimbus_executors_per_topology: int | None = None
+    nimbus_executors_per_topology: int | None = 11000
     nimbus_slots_per_topology: int | None = None
     blobstore_dir: str | None = None
     storm_blobstore_inputstream_buffer_size_bytes: int = 262144  # bytes

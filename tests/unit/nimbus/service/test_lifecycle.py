@@ -127,7 +127,7 @@ async def test_a_topology_without_slots_starts_when_slots_come(tmp_path) -> None
         ("wc", None, '{"topology.eventlogger.executors": 65534}', "and 65535 of the system"),
         # One acker for each worker: they count as well.
         ("wc", None, '{"topology.workers": 65536}', "and 65536 of the system"),
-        ("wc", None, '{"topology.workers": 60000}', "bytes in ZooKeeper"),
+        ("wc", None, '{"topology.workers": 60000}', "this cluster allows 11000"),
         (
             "wc",
             None,
@@ -204,6 +204,11 @@ async def test_a_check_that_takes_too_long_ends(nimbus, monkeypatch) -> None:
     monkeypatch.setattr(submit, "_CHECK_SECS", -1.0)
     with pytest.raises(storm.InvalidTopologyException, match="could not be checked within"):
         await nimbus.submit()
+
+
+async def test_more_executors_than_answers_have_room_for_are_refused_by_default(nimbus) -> None:
+    with pytest.raises(storm.InvalidTopologyException, match=r"11000 \(nimbus.executors.perTop"):
+        await nimbus.submit(executors=11_000)
 
 
 async def test_the_limits_of_the_administrator_hold(tmp_path) -> None:
