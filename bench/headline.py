@@ -112,7 +112,7 @@ def cases() -> list[Case]:
         ),
         word_count(
             "word_count_pure", core="pure", title="word count, acked, pure Python",
-            goal_ratio=15, limit_ratio=20,
+            goal_ratio=6, limit_ratio=7,
         ),
     ]  # fmt: skip
     return [case for case in found if core.COMPILED or case.core == "pure"]

@@ -110,7 +110,7 @@ OPTIONS = (
         '"distributed": daemons and worker processes; "local": everything in one process.',
         scope=DAEMON,
         readers=NO_READER,
-        ignored="`storm local` runs a topology in one process; other commands ask the cluster",
+        ignored="`storm local` needs no cluster; other commands ask it",
     ),
     Option(
         "storm.bind.host",
