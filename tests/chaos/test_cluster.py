@@ -56,7 +56,7 @@ WATCHED = 24
 # All is well on a busy machine, too; the figures that we promise are in docs/reliability.md.
 RECOVERY_SECS_MAX = 40.0
 WARM_UP = 4  # kills, before what the daemons hold on to is counted
-KILLS = 40 if SOAK else 16
+KILLS = 40 if SOAK else 20
 KILLS_OF_TWO = 60 if SOAK else 10
 SCENARIOS = 16
 ZOOKEEPER_AWAY_SECS = 30.0 if SOAK else 7.5 * SESSION_SECS
