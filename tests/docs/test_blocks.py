@@ -212,8 +212,23 @@ FOLDERS = sorted(
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_the_tests_of_included_code_pass(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-        + ["-p", "no:asyncio", "--rootdir", str(folder), "-c", "/dev/null", str(folder)],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-W",
+            "error",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:asyncio",
+            "--rootdir",
+            str(folder),
+            "-c",
+            "/dev/null",
+            str(folder),
+        ],
         cwd=folder,
         capture_output=True,
         text=True,

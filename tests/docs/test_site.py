@@ -22,8 +22,21 @@ PAGE_BYTES_MAX = 400_000  # docs/configuration.md is by far the longest
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-q", "-b", "html"]
-        + ["-d", str(folder / "doctrees"), str(DOCS), str(folder / "html")],
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-E",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-b",
+            "html",
+            "-d",
+            str(folder / "doctrees"),
+            str(DOCS),
+            str(folder / "html"),
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONWARNINGS": "default"},
         capture_output=True,

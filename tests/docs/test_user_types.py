@@ -23,9 +23,20 @@ def mypy(folder: Path) -> set[tuple[str, int]]:
     config = folder / "mypy.ini"
     config.write_text("[mypy]\nstrict = true\n")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", str(config), GOOD.name, BAD.name]
-        + ["--cache-dir", str(folder / "cache"), "--explicit-package-bases"]
-        + ["--follow-imports", "silent"],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(config),
+            GOOD.name,
+            BAD.name,
+            "--cache-dir",
+            str(folder / "cache"),
+            "--explicit-package-bases",
+            "--follow-imports",
+            "silent",
+        ],
         cwd=TYPED,
         env={**os.environ, "MYPYPATH": environment()["PYTHONPATH"]},
         capture_output=True,

@@ -52,8 +52,19 @@ def test_it_runs_in_one_process(project: Path) -> None:
 def test_it_has_types_and_is_formatted(project: Path, tmp_path: Path) -> None:
     env = environment()
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
-        + ["--follow-imports", "silent", "--config-file", os.devnull, "src"],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--cache-dir",
+            str(tmp_path),
+            "--follow-imports",
+            "silent",
+            "--config-file",
+            os.devnull,
+            "src",
+        ],
         cwd=project,
         env={**env, "MYPYPATH": env["PYTHONPATH"]},
         capture_output=True,
