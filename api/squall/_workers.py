@@ -168,6 +168,7 @@ class _Running:
         self._stop_secs = WorkerOptions.read(daemon_conf).supervisor_worker_shutdown_sleep_secs
         self._folder = tempfile.TemporaryDirectory(prefix="squall-local-")
         self._workers: list[_Worker] = []
+        self._asked = 0  # how often for counts: an answer has the number of its question
 
     def start(
         self,
@@ -246,11 +247,12 @@ class _Running:
     def counts(self) -> tuple[dict[str, dict[str, int]], int]:
         totals: dict[str, dict[str, int]] = {}
         failed = 0
+        self._asked += 1
         for worker in self._workers:
-            worker.ask()
+            worker.ask(self._asked)
         deadline = time.monotonic() + _ANSWER_SECS
         for worker in self._workers:
-            answer = worker.answer(deadline)
+            answer = worker.answer(self._asked, deadline)
             if answer is None:
                 _say(f"{worker.name} does not answer: its counts are left out")
                 continue
@@ -289,8 +291,9 @@ class _Worker:
         launch_file = spec.worker_dir / "launch.json"
         spec.write(launch_file)
         self._began = time.monotonic()
-        self._answered = threading.Event()
+        self._answered = threading.Condition()
         self._answer: dict[str, Any] | None = None
+        self._gone = False
         self._ours, its = socket.socketpair()
         with its:
             self._process = subprocess.Popen(
@@ -333,24 +336,35 @@ class _Worker:
                 )
                 del self._errors[:-_ERRORS_KEPT]
             elif "totals" in message:
-                self._answer = message
-                self._answered.set()
+                with self._answered:
+                    self._answer = message
+                    self._answered.notify_all()
             else:
                 self.running.set()
         self._process.wait()
         control.close()
         self.running.set()
-        self._answered.set()
+        with self._answered:
+            self._gone = True
+            self._answered.notify_all()
 
-    def ask(self) -> None:
+    def ask(self, number: int) -> None:
         """Ask for its counts."""
         with contextlib.suppress(OSError):
-            self._ours.sendall(b"counts\n")
+            self._ours.sendall(b"%d\n" % number)
 
-    def answer(self, deadline: float) -> dict[str, Any] | None:
-        """Its counts, or None if it does not answer before `deadline` (monotonic)."""
-        self._answered.wait(max(0.0, deadline - time.monotonic()))
-        return self._answer
+    def answer(self, number: int, deadline: float) -> dict[str, Any] | None:
+        """Its counts as of question `number`, or None if it does not answer before `deadline`
+        (monotonic)."""
+
+        def has_come() -> bool:
+            return self._answer is not None and self._answer["question"] == number
+
+        with self._answered:
+            self._answered.wait_for(
+                lambda: has_come() or self._gone, max(0.0, deadline - time.monotonic())
+            )
+            return self._answer if has_come() else None
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

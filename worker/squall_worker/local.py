@@ -69,20 +69,22 @@ class LocalWorker(Worker):
             super()._on_signal(number)
 
     def _obey(self) -> None:
-        """Answer each line, and stop at the end; on a thread, since the loop may be held."""
+        """Answer each line, the number of a question, and stop at the end; on a thread, since the
+        loop may be held."""
         with contextlib.suppress(OSError), self._control.makefile("rb") as lines:
-            for _ in lines:
-                self._loop.call_soon_threadsafe(self._report_counts)
+            for line in lines:
+                self._loop.call_soon_threadsafe(self._report_counts, int(line))
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._on_signal, signal.SIGTERM)
         time.sleep(self.settings.stop_secs + _FORCED_SECS)
         os._exit(1)
 
-    def _report_counts(self) -> None:
+    def _report_counts(self, question: int) -> None:
         engine = self._engine
         running = engine is not None and self._report is not None
         self._tell(
             {
+                "question": question,
                 "totals": engine.totals() if engine is not None and running else {},
                 "failed": engine.failed_messages() if engine is not None and running else 0,
             }
