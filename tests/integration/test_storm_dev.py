@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,19 +97,29 @@ def test_output_that_fails_changes_nothing(tmp_path: Path) -> None:
     cluster = DevCluster(process, tmp_path, {"conf_file": str(tmp_path / "storm.yaml")})
     try:
         wait_for("the cluster", lambda: _pids(tmp_path, process), 60)
-        parts = len(processes_of(tmp_path))
+        parts = len(_steady_processes(tmp_path))
         killed = {part: cluster.state()[part]["pid"] for part in ("zookeeper", "nimbus")}
         for pid in killed.values():
             os.kill(pid, signal.SIGKILL)
         for part, pid in killed.items():
             wait_for("its restart", lambda p=part, old=pid: _restarted(cluster, p, old))
-        # What was killed, and what a start forks, may be listed for a moment.
-        wait_for("each part once", lambda: len(processes_of(tmp_path)) == parts)
+        wait_for("each part once", lambda: len(_steady_processes(tmp_path)) == parts)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
         assert not processes_of(tmp_path)
     finally:
         cluster.destroy()
+
+
+def _steady_processes(folder: Path) -> set[int]:
+    """Its processes, once a second has changed nothing: what starts forks, and some come later."""
+
+    def steady() -> set[int] | None:
+        before = set(processes_of(folder))
+        time.sleep(1)
+        return before if set(processes_of(folder)) == before else None
+
+    return wait_for("no process to come or go", steady)
 
 
 def _pids(data_dir: Path, process: subprocess.Popen[bytes]) -> bool:

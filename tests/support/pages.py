@@ -8,7 +8,9 @@ A page says in comments what a test cannot see:
 A *session* is all blocks of a page in the language `console`, in order, in one folder. Files that
 the page shows with a caption are saved there under that name when the session reaches them. Under a
 command (`$ ...`) stands its output. Numbers and spacing may differ from what a command prints now,
-`...` stands for anything, and so does a line of `...` for any lines.
+`...` stands for anything, and so does a line of `...` for any lines. A command that waits first
+(`sleep 6; storm list`) is typed again, for a minute, until it prints what the page shows: a reader
+with a slow machine does so, too.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,8 @@ GENERATED = {DOCS / "reference" / "commands.md", DOCS / "reference" / "errors.md
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+?) -->\s*$")
 _COMMAND_SECS_MAX = 120.0
+_WAITS = re.compile(r"sleep \d+; ")
+_WAIT_SECS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +165,16 @@ class Session:
                 (self._cwd / name).write_bytes(block.included.read_bytes())
             elif block.language == "console":
                 for command, expected in commands(block.text):
-                    status, actual = self.run(command)
+                    deadline = time.monotonic() + (_WAIT_SECS_MAX if _WAITS.match(command) else 0)
+                    while True:
+                        status, actual = self.run(command)
+                        # A page that shows a failure shows its message.
+                        succeeded = status == 0 or "error:" in expected.lower()
+                        as_shown = succeeded and matches(expected, actual)
+                        if as_shown or time.monotonic() >= deadline:
+                            break
                     count += 1
-                    # A page that shows a failure shows its message.
-                    failed = status != 0 and "error:" not in expected.lower()
-                    if failed or not matches(expected, actual):
+                    if not as_shown:
                         raise SessionError(
                             f"{block.where}: $ {command}\n--- the page shows:\n{expected}\n"
                             f"--- it printed (exit status {status}):\n{actual}"
