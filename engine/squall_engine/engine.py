@@ -26,6 +26,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from squall_common.cluster.values import ExecutorStats
 from squall_common.component.context import WorkerContext
@@ -50,7 +51,7 @@ from squall_engine.core.inspectors import (
     SerializingInspector,
 )
 from squall_engine.core.known_classes import component_modules
-from squall_engine.core.sections import ACKS, TUPLES, AcksSection, TuplesSection
+from squall_engine.core.sections import ACKS, TRACES, TUPLES, AcksSection, TuplesSection
 from squall_engine.core.stats import Totals
 from squall_engine.core.values import Source
 from squall_engine.dataflow.flow import Flow
@@ -72,6 +73,9 @@ from squall_engine.tasks.spout import SpoutTask
 from squall_engine.timing import Every, Rotation, Ticks
 from squall_engine.transport import Grant, Transport
 
+if TYPE_CHECKING:
+    from squall_engine.tracing.trees import TreeTracing
+
 log = get_logger(__name__)
 
 _RECEIVE_BYTES = 1024 * 1024  # drained from the transport in a turn
@@ -80,6 +84,7 @@ _STATS_SECS = 30.0  # the finest bucket of the statistics' windows
 _TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one spins
 _DRAIN_POLL_SECS = 0.005
 _NO_CALLBACKS = EngineCallbacks()
+_TRACES = bytes([TRACES])
 # As plain ints: see `TurnReason`.
 _ACTIVITY, _ARRIVED, _TIMED, _PUT_OFF = map(int, TurnReason)
 _ENDING = frozenset({EngineState.CLOSING, EngineState.STOPPED})
@@ -184,6 +189,16 @@ class Engine:
                 before=before,
             )
         self._flow = Flow(self.plan, self._exchange, transport, options, self.turn)
+        self.tracing: TreeTracing | None = None
+        if settings.tracer_provider is not None:
+            from squall_engine.tracing.trees import TreeTracing
+
+            self.tracing = TreeTracing(
+                settings.tracer_provider,
+                options.topology_tracing_sample_rate,
+                self.rng,
+                self._exchange.send_ahead,
+            )
         self._coordinator = AckCoordinator(
             self.plan,
             self._exchange,
@@ -268,7 +283,7 @@ class Engine:
             raise
         if self.suspects is not None:
             self.suspects.begin()
-        self._flow.wire(self.built)
+        self._flow.wire(self.built, None if self.tracing is None else self.tracing.follow)
         self._coordinator.attach(self._flow.spouts)
         now = self.now()
         for one in self.built:
@@ -417,7 +432,8 @@ class Engine:
         if not self.options.topology.topology_fail_on_worker_loss:
             return
         # What was for a spout is useless without it; a lost fail or reset only causes a delay.
-        for section in self._exchange.read(sections):
+        kept = (section for section in sections if section[:1] != _TRACES)
+        for section in self._exchange.read(kept):
             if isinstance(section, TuplesSection):
                 self._fail_lost(section.trees())
             elif isinstance(section, AcksSection):
@@ -648,6 +664,9 @@ class Engine:
                         self._flow.deliver(section, arrival.peer, arrival.sessions)
                     elif kind == ACKS:
                         self._coordinator.receive_acks(section)
+                    elif kind == TRACES:
+                        if self.tracing is not None:
+                            self.tracing.receive(section)
                     else:
                         self._coordinator.receive_roots(section)
                 except CodecError as error:

@@ -13,6 +13,8 @@ from squall_common.topology.prepared import PreparedTopology
 from squall_engine.loading import make_user_object
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from squall_common.component.state import KeyValueState
 
 
@@ -32,6 +34,7 @@ class EngineSettings:
     pid_dir: Path | None = None  # where shell components note their children
     log_dir: Path | None = None  # for dead letters that no bolt consumes; None: only the log
     worker: str = ""  # host:port, named in reasons of failures; "": the slot
+    tracer_provider: TracerProvider | None = None  # OpenTelemetry's; None: no tuple is traced
 
     @cached_property
     def conf(self) -> Mapping[str, Any]:

@@ -58,6 +58,8 @@ from squall_worker.watch.messages import Ask, answer_questions, ask_aside
 from squall_worker.watch.watchdog import Send, Watchdog, dump_when_silent, send_aside
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
     from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand, Metrics
 
 log = get_logger(__name__)
@@ -124,6 +126,7 @@ class Worker:
         self._transport: ZmqTransport | None = None
         self._metrics: Metrics | None = None
         self._history: WorkerHistory | None = None
+        self._provider: TracerProvider | None = None  # of spans
         self._events: EventLog | None = None
         self._report: StatsReport | None = None  # not None once tasks run
         self._active = False
@@ -349,6 +352,7 @@ class Worker:
             pid_dir=self.spec.pid_dir,
             log_dir=self.spec.artifacts_dir,
             worker=f"{self.spec.hostname}:{self.spec.port}",
+            tracer_provider=self._make_provider(localized),
         )
         callbacks = EngineCallbacks(
             on_reported=self._errors.report, on_fatal=self._fail, may_turn=self._may_turn
@@ -361,6 +365,19 @@ class Worker:
             in_hand=in_hand,
             before=before,
         )
+
+    def _make_provider(self, localized: LocalizedTopology) -> TracerProvider | None:
+        """Where spans go, if the topology is traced. It runs untraced if that cannot be."""
+        options = TopologyOptions.read(localized.conf)
+        if options.topology_tracing_enabled:
+            from squall_worker.report.tracing import TracingError, make_provider
+
+            worker = f"{self.spec.hostname}:{self.spec.port}"
+            try:
+                self._provider = make_provider(options, self.spec.topology_id, worker)
+            except TracingError as error:
+                self._errors.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
+        return self._provider
 
     def _open_in_hand(self) -> tuple[InHand | None, Before | None]:
         """The file in which this worker records the messages that it has in hand, and the previous
@@ -647,6 +664,10 @@ class Worker:
         if self._metrics is not None:
             ending.append(asyncio.create_task(self._metrics.close()))
             await asyncio.sleep(0)  # its last reading is also the history's
+        if self._provider is not None:
+            from squall_worker.report.tracing import close_provider
+
+            ending.append(asyncio.create_task(close_provider(self._provider)))
         if self._history is not None:
             why = "asked to" if graceful else f"{self._fatal or 'could not start'}"
             self._history.stopped(why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from squall_common.component.collector import BoltCollector, SpoutCollector
 from squall_common.component.component import Spout
@@ -49,6 +49,9 @@ from squall_engine.tasks.thread import (
     ThreadSpout,
 )
 
+if TYPE_CHECKING:
+    from squall_engine.tracing.trees import TreeTracing
+
 _CALLS_MIN = 256
 _BATCH_RULE = (
     "in execute_batch, emit(values, anchors=...) must name the tuples that the values come from, "
@@ -67,6 +70,7 @@ class KindHost(Host, Protocol):
     dead_letters: DeadLetters | None
     in_hand: InHand | None
     suspects: Suspects | None
+    tracing: TreeTracing | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,8 @@ def _set_up(new: NewTask, spout: SpoutTask) -> None:
             spout.message_filter, spout.collector = dead_letters, dead_letters.recording()
     if host.suspects is not None:
         host.suspects.of_spout(spout)
+    if host.tracing is not None:
+        host.tracing.of_spout(spout, new.parts)
     pending_max = options.topology_max_spout_pending
     spout.pending_max = None if pending_max is None or not host.plan.acker_tasks else pending_max
     # A turn visits every task that has something: with a message for each, that is worth the cost.
@@ -203,6 +209,8 @@ def _bind_spout(new: NewTask, spout: SpoutTask, collector: SpoutCollector) -> No
 
 def make_bolt(new: NewTask) -> BoltTask:
     """Make a bolt's task and bind its component."""
+    if new.host.tracing is not None:
+        new.host.tracing.of_component(new.parts, new.user, new.mode)
     return _BOLTS[new.mode](new)
 
 
@@ -229,7 +237,7 @@ def _sync_bolt(new: NewTask) -> BoltTask:
     bound: BoltCollector[Tuple] = bolt.calls
     if recorder is not None:
         bound = recorder.recording_fails(bound, settles=False)
-    new.bind(bound)
+    new.bind(_traced(new, bound))
     return bolt
 
 
@@ -254,6 +262,8 @@ def _column_bolt(new: NewTask) -> BoltTask:
         on_settled=_observing(new, bolt, recorder),
         on_outside=bolt.mark_dirty,
     )
+    if host.tracing is not None:
+        host.tracing.of_columns(bolt, new.parts, auto_ack=bolt.auto_ack)
     new.bind(bolt.calls)
     return bolt
 
@@ -262,7 +272,7 @@ def _batch_bolt(new: NewTask) -> BoltTask:
     bolt, recorder = BatchBolt(new.parts), new.recorder
     bolt.auto_ack = new.auto_ack
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
-    new.bind(_recording_fails(bolt.calls, recorder))
+    new.bind(_bound(new, bolt, recorder))
     return bolt
 
 
@@ -270,7 +280,7 @@ def _one_by_one_bolt(new: NewTask) -> BoltTask:
     bolt, recorder = OneByOneBolt(new.parts), new.recorder
     bolt.auto_ack = new.auto_ack
     bolt.calls = _careful_calls(new, bolt, recorder, _no_anchors)
-    new.bind(_recording_fails(bolt.calls, recorder))
+    new.bind(_bound(new, bolt, recorder))
     return bolt
 
 
@@ -280,7 +290,7 @@ def _async_bolt(new: NewTask) -> BoltTask:
     bolt.concurrency = new.options.topology_bolt_async_concurrency
     anchors = _current(new, CURRENT.get)
     bolt.calls = _careful_calls(new, bolt, recorder, anchors, own=bolt.on_settled)
-    new.bind(_recording_fails(bolt.calls, recorder))
+    new.bind(_bound(new, bolt, recorder))
     return bolt
 
 
@@ -289,7 +299,7 @@ def _async_batch_bolt(new: NewTask) -> BoltTask:
     bolt.auto_ack = new.auto_ack
     bolt.concurrency = new.options.topology_bolt_async_concurrency
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
-    new.bind(_recording_fails(bolt.calls, recorder))
+    new.bind(_bound(new, bolt, recorder))
     return bolt
 
 
@@ -306,7 +316,7 @@ def _on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> BoltTask:
     recorder = new.recorder
     bolt.auto_ack = new.auto_ack
     bolt.calls = _careful_calls(new, bolt, recorder, anchors)
-    recording_fails = _recording_fails(bolt.calls, recorder)
+    recording_fails = _bound(new, bolt, recorder)
     locked = LockedBoltCollector(recording_fails, bolt.lock, new.host.wake)
     new.bind(locked)
     return bolt
@@ -317,8 +327,14 @@ def _shell_bolt(new: NewTask) -> BoltTask:
 
     bolt, recorder = ShellBolt(new.parts), new.recorder
     bolt.auto_ack = new.auto_ack
-    bolt.calls = _careful_calls(new, bolt, recorder, _no_anchors)
-    new.bind(_recording_fails(bolt.calls, recorder))
+    tracing = new.host.tracing
+    own = None
+    if tracing is not None:
+        spans = tracing.of_child(new.parts)
+        bolt.on_given, own = spans.begin, spans.settled
+    # The task itself emits what its child emits.
+    bolt.calls = _traced(new, _careful_calls(new, bolt, recorder, _no_anchors, own=own))
+    new.bind(bolt.calls if recorder is None else recorder.recording_fails(bolt.calls, settles=True))
     return bolt
 
 
@@ -357,10 +373,17 @@ def _careful_calls(
     )
 
 
-def _recording_fails(
-    calls: BoltCollector[Tuple], recorder: FailureRecorder | None
-) -> BoltCollector[Tuple]:
-    return calls if recorder is None else recorder.recording_fails(calls, settles=True)
+def _bound(new: NewTask, bolt: BoltTask, recorder: FailureRecorder | None) -> BoltCollector[Tuple]:
+    """What the component of a bolt with careful calls makes its calls through."""
+    calls: BoltCollector[Tuple] = bolt.calls
+    if recorder is not None:
+        calls = recorder.recording_fails(calls, settles=True)
+    return _traced(new, calls)
+
+
+def _traced(new: NewTask, calls: BoltCollector[Tuple]) -> BoltCollector[Tuple]:
+    tracing = new.host.tracing
+    return calls if tracing is None else tracing.collector(new.parts, calls)
 
 
 def _no_anchors() -> tuple[Tuple, ...]:

@@ -15,6 +15,7 @@ All numbers are little-endian. The first byte is the kind:
     DONE, FAILED, RESET  the same, with a spout task for the acker     to a spout task
     NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `dead_letters`
     KILLED        <B kind>  msgpack [worker, why, [[root, task] ...]]   see `suspects`
+    TRACES        <B kind>  msgpack [[edge, trace id, span id, flags, state] ...]   see `tracing`
 
 The numbers and heads are declared in `core.wire_format`, for the compiled core as well.
 
@@ -51,6 +52,7 @@ from squall_engine.core.wire_format import (
 TUPLES, ACKS, FAILS, RESETS, DONE, FAILED, RESET = map(int, list(Kind)[:7])
 NOTES = int(Kind.NOTES)  # for the spouts of a worker
 KILLED = int(Kind.KILLED)  # likewise
+TRACES = int(Kind.TRACES)  # for the worker of the tuples that it names
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})
 

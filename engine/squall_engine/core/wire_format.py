@@ -26,6 +26,7 @@ class Kind(enum.IntEnum):
     RESET = 7
     NOTES = 16
     KILLED = 17
+    TRACES = 18
 
 
 class Flag(enum.IntFlag):

@@ -31,6 +31,7 @@ from squall_engine.core import Batch, Edge, Ledger, TurnState
 from squall_engine.core.sections import addressee
 from squall_engine.dataflow.outgoing import OutgoingEdge, OutputGroup, TupleBuffer, output_groups
 from squall_engine.dataflow.remote import SECTION_BYTES_MAX, Exchange
+from squall_engine.dataflow.traced_edge import TracedEdge
 from squall_engine.plan import Plan
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.bolt import SLICE_TUPLES_MAX, BoltTask, SlicedBolt
@@ -48,6 +49,9 @@ _SAMPLE_EVERY = 16  # batches
 _FLUSH_TUPLES = SLICE_TUPLES_MAX
 _SECTION_TUPLES_MAX = 2_048  # decoded in one go
 _LOAD_STEP = LOAD_MAX // 64  # a smaller change is not reported
+
+# (edge, the outgoing edge that it is in): what stands in its place.
+Follow = Callable[[Edge, OutgoingEdge], TupleBuffer]
 
 
 class CycleOverflowError(RuntimeError):
@@ -96,8 +100,8 @@ class Flow:
         self.dropped: Counter[str] = Counter()  # tuples of system streams, by stream
         self.load_reported = False  # it was reported to a worker that an inbox here is not empty
 
-    def wire(self, built: list[Built]) -> None:
-        """Connect the tasks, once all are made."""
+    def wire(self, built: list[Built], follow: Follow | None = None) -> None:
+        """Connect the tasks, once all are made. `follow` replaces each edge (see `tracing`)."""
         self.task_of = {one.task.task: one.task for one in built}
         for task_id in self._plan.local_user_tasks():
             task = self.task_of[task_id]
@@ -112,6 +116,11 @@ class Flow:
             bolt.decode = self._decode
         self._group_of = output_groups([one.task for one in built], self.bolt_of, self._plan)
         self._groups = list(dict.fromkeys(self._group_of.values()))
+        if follow is not None:
+            for group in self._groups:
+                for outgoing in group.outgoing_edges:
+                    assert isinstance(outgoing.edge, Edge)
+                    outgoing.edge = follow(outgoing.edge, outgoing)
         for one in built:
             task = one.task
             if isinstance(task, SlicedBolt) and self._group_of[task].outgoing_edges:
@@ -141,9 +150,15 @@ class Flow:
         for group in self._groups:
             with group.lock:
                 for outgoing in group.outgoing_edges:
-                    assert isinstance(outgoing.edge, Edge), "wrapped once"
-                    wrapped = wrap(outgoing.edge)
-                    if wrapped is not None:
+                    place = outgoing.edge
+                    edge = place.inner if isinstance(place, TracedEdge) else place
+                    assert isinstance(edge, Edge), "wrapped once"
+                    wrapped = wrap(edge)
+                    if wrapped is None:
+                        continue
+                    if isinstance(place, TracedEdge):
+                        place.inner = wrapped
+                    else:
                         outgoing.edge = wrapped
 
     def rewrap_edges(self, wrap: Callable[[TupleBuffer, str, str, int], TupleBuffer]) -> None:

@@ -42,6 +42,7 @@ class Exchange:
         self.reject = reject
         self._tuples: dict[WorkerSlot, list[bytes]] = {}
         self._others: dict[WorkerSlot, list[bytes]] = {}
+        self._ahead: dict[WorkerSlot, list[bytes]] = {}
         self._sources: dict[tuple[int, str], Source | None] = {}
         self.routes: dict[int, WorkerSlot] = {}
 
@@ -52,7 +53,7 @@ class Exchange:
 
     @property
     def is_empty(self) -> bool:
-        return not (self._tuples or self._others)
+        return not (self._tuples or self._others or self._ahead)
 
     # -- leaving --
 
@@ -104,6 +105,11 @@ class Exchange:
         """Send a section to the engine of another worker."""
         self._others.setdefault(slot, []).append(section)
 
+    def send_ahead(self, slot: WorkerSlot, section: bytes) -> None:
+        """Send a section to the engine of another worker, so that it arrives before the tuples of
+        this turn."""
+        self._ahead.setdefault(slot, []).append(section)
+
     def send_to_acker(self, index: int, sections: Sequence[bytes]) -> None:
         """Send sections to the acker with that index. While it has no worker they are lost, and the
         roots time out."""
@@ -123,6 +129,10 @@ class Exchange:
         come first."""
         if self._transport is None or self.is_empty:
             return
+        if self._ahead:
+            ahead, self._ahead = self._ahead, {}
+            for slot, sections in ahead.items():
+                self._transport.send(slot, sections)
         tuples, self._tuples = self._tuples, {}
         others, self._others = self._others, {}
         for slot, sections in tuples.items():

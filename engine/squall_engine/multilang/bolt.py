@@ -51,6 +51,7 @@ class ShellBolt(AsyncBolt):
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
         self.admits: Callable[[Tuple], bool] | None = None  # others the child does not get
+        self.on_given: Callable[[Tuple], None] | None = None  # with topology.tracing.enabled
         self._given: dict[str, tuple[Tuple, float]] = {}  # id -> tuple, when; oldest first
         self._open = 0  # of them, without ticks (which many children never ack)
         self._next_id = 0
@@ -110,6 +111,8 @@ class ShellBolt(AsyncBolt):
             self.child_fault(ShellError(f"{shell}: a tuple was failed: {error}"))
             return
         self._given[tuple_id] = (tup, now)
+        if self.on_given is not None:
+            self.on_given(tup)
         if not tup.is_tick:
             self._open += 1
         shell.outbox.add_tuple(tuple_id, message)

@@ -57,6 +57,8 @@ class SpoutTask(Task):
         self.dies = False  # the worker ends when the user's code raises
         self.on_asking_raised: Callable[[str, int, BaseException], None] | None = None
         self.message_filter: MessageFilter | None = None  # with topology.max.replays
+        # Called with messages and whether they were acked, with topology.tracing.enabled.
+        self.on_completed: Callable[[Iterable[Any], bool], None] | None = None
         # Called with trees that are about to fail, with topology.max.worker.kills.
         self.on_failing: Callable[[Iterable[int]], None] | None = None
         # The components downstream, for backpressure.
@@ -218,6 +220,8 @@ class SpoutTask(Task):
         if not message_ids:
             return
         acked = what == "ack"
+        if self.on_completed is not None:
+            self.on_completed(message_ids, acked)
         counts = self.counts.acked if acked else self.counts.failed
         for stream, (count, secs) in taken.by_stream.items():
             self.counts.add(counts, stream, count)

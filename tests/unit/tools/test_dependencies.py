@@ -34,6 +34,9 @@ MODULES = {
     "sqlalchemy": {"sqlalchemy"},
     "kubernetes-validate": {"kubernetes_validate"},
     "prometheus-client": {"prometheus_client"},
+    "opentelemetry-api": {"opentelemetry"},
+    "opentelemetry-sdk": {"opentelemetry"},
+    "opentelemetry-exporter-otlp-proto-http": {"opentelemetry"},
 }
 # What is run, or used by a tool that is, and where that can be read.
 RUN = {
@@ -63,7 +66,7 @@ def listed(name: str) -> dict[str, Requirement]:
 
 
 # The extras of users; the others are for those who work on Squall.
-FOR_USERS = ("", "history", "spark", "kafka", "nats", "postgresql", "redis", "sql")
+FOR_USERS = ("", "history", "spark", "kafka", "nats", "postgresql", "redis", "sql", "tracing")
 LISTS = {
     name: requirements
     for name in ("", *PROJECT["project"]["optional-dependencies"])

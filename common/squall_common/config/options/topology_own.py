@@ -10,7 +10,7 @@ from squall_common.config.options.declaration import (
     WORKER,
     Option,
 )
-from squall_common.config.options.kinds import COUNT, MILLIS, SECS, YES_NO, whole
+from squall_common.config.options.kinds import COUNT, MILLIS, SECS, TEXT, YES_NO, number, whole
 
 OPTIONS = (
     Option(
@@ -120,6 +120,45 @@ OPTIONS = (
         scope=TOPOLOGY,
         readers=WORKER,
         unit="milliseconds",
+        storm=OURS,
+    ),
+    Option(
+        "topology.tracing.enabled",
+        YES_NO,
+        False,
+        "Trace sampled tuple trees with OpenTelemetry: one span for each execution of a component. "
+        "Needs `squall[tracing]` on the workers' nodes.",
+        scope=TOPOLOGY,
+        readers=WORKER,
+        storm=OURS,
+    ),
+    Option(
+        "topology.tracing.sample.rate",
+        number(0.0, 1.0),
+        0.01,
+        "The share of spouts' messages that begin a trace. A message that is emitted while a "
+        "sampled span is current continues that span's trace, whatever the rate.",
+        scope=TOPOLOGY,
+        readers=WORKER,
+        storm=OURS,
+    ),
+    Option(
+        "topology.tracing.exporter",
+        TEXT,
+        "otlp",
+        "Where spans go: otlp (over HTTP), console (the worker's log), or the class path of a "
+        "SpanExporter in the topology's package (module:Class).",
+        scope=TOPOLOGY,
+        readers=WORKER,
+        storm=OURS,
+    ),
+    Option(
+        "topology.tracing.otlp.endpoint",
+        TEXT,
+        "http://127.0.0.1:4318/v1/traces",
+        "The address that the otlp exporter posts spans to.",
+        scope=TOPOLOGY,
+        readers=WORKER,
         storm=OURS,
     ),
 )

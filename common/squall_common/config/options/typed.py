@@ -309,3 +309,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_fall_back_on_pickle: bool = False
     topology_spout_batch: int | None = None
     topology_run_turn_ms: float = 2.0  # milliseconds
+    topology_tracing_enabled: bool = False
+    topology_tracing_sample_rate: float = 0.01
+    topology_tracing_exporter: str = "otlp"
+    topology_tracing_otlp_endpoint: str = "http://127.0.0.1:4318/v1/traces"

@@ -1,0 +1,183 @@
+"""Spans of two real worker processes, sent to a receiver by OpenTelemetry's own exporter."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from squall import TopologyBuilder
+from squall._workers import LocalWorkers
+
+CODE = """
+    from squall import Bolt, Spout
+
+    class Numbers(Spout):
+        outputs = ["n"]
+
+        def open(self, conf, context):
+            self.n = 0
+
+        def next_tuple(self):
+            if self.n < 40:
+                self.n += 1
+                self.emit([self.n], message_id=self.n)
+
+    class Pass(Bolt):
+        outputs = ["n"]
+
+        def execute(self, tup):
+            self.emit([tup["n"]])
+
+    class Sink(Bolt):
+        def execute(self, tup):
+            pass
+"""
+
+
+class Receiver:
+    """A collector of traces on loopback."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, Any]] = []  # (service.instance.id, span)
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                data = self.rfile.read(int(self.headers["content-length"]))
+                request = ExportTraceServiceRequest.FromString(data)
+                for resource in request.resource_spans:
+                    of = {one.key: one.value.string_value for one in resource.resource.attributes}
+                    assert of["service.name"] == "traced"
+                    for scope in resource.scope_spans:
+                        receiver.spans += [(of["service.instance.id"], s) for s in scope.spans]
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "traced_numbers.py").write_text(dedent(CODE))
+    monkeypatch.syspath_prepend(str(code))
+    yield code
+    sys.modules.pop("traced_numbers", None)
+
+
+def topology() -> Any:
+    import traced_numbers  # type: ignore[import-not-found]
+
+    builder = TopologyBuilder()
+    builder.spout("numbers", traced_numbers.Numbers())
+    builder.bolt("pass", traced_numbers.Pass(), parallelism=2).shuffle("numbers")
+    builder.bolt("sink", traced_numbers.Sink(), parallelism=2).shuffle("pass")
+    return builder.build()
+
+
+def wait_until(cluster: LocalWorkers, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "the condition stayed false"
+        cluster.wait(0.1)
+
+
+def test_spans_of_two_workers_arrive_and_their_parents_are_right(
+    code: Path, receiver: Receiver
+) -> None:
+    conf = {
+        "topology.tracing.enabled": True,
+        "topology.tracing.sample.rate": 1.0,
+        "topology.tracing.otlp.endpoint": receiver.url,
+        "topology.environment": {"OTEL_BSP_SCHEDULE_DELAY": "200"},
+    }
+    cluster = LocalWorkers(2, code_dir=code)
+    try:
+        cluster.submit_topology("traced", conf, topology())
+        wait_until(cluster, lambda: len(receiver.spans) >= 120)
+        assert not cluster.errors("traced")
+    finally:
+        cluster.shutdown()
+    spans = {span.span_id: (worker, span) for worker, span in receiver.spans}
+    assert len(spans) == 120
+    over = {"numbers": None, "pass": "numbers", "sink": "pass"}
+    crossed = 0
+    for worker, span in spans.values():
+        expected = over[span.name]
+        if expected is None:
+            assert not span.parent_span_id
+            continue
+        parent_worker, parent = spans[span.parent_span_id]
+        assert parent.name == expected
+        assert parent.trace_id == span.trace_id
+        crossed += parent_worker != worker
+    assert crossed > 10
+    assert len({span.trace_id for _, span in spans.values()}) == 40
+
+
+@pytest.mark.parametrize(
+    ("exporter", "says"), [("nowhere:Exporter", "nowhere"), ("traced_numbers:Nothing", "Nothing")]
+)
+def test_an_exporter_that_cannot_be_made_is_reported_and_the_topology_runs(
+    code: Path, exporter: str, says: str
+) -> None:
+    conf = {"topology.tracing.enabled": True, "topology.tracing.exporter": exporter}
+    cluster = LocalWorkers(1, code_dir=code)
+    try:
+        cluster.submit_topology("traced", conf, topology())
+        wait_until(cluster, lambda: bool(cluster.errors("traced")))
+        assert says in cluster.errors("traced")[0].text
+        wait_until(
+            cluster,
+            lambda: cluster.counts("traced")[0].get("sink", {}).get("executed", 0) >= 40,
+        )
+    finally:
+        cluster.shutdown()
+
+
+def test_a_collector_that_is_away_delays_neither_tuples_nor_the_end(code: Path) -> None:
+    conf = {
+        "topology.tracing.enabled": True,
+        "topology.tracing.sample.rate": 1.0,
+        "topology.tracing.otlp.endpoint": "http://127.0.0.1:1/v1/traces",
+    }
+    cluster = LocalWorkers(1, code_dir=code)
+    try:
+        cluster.submit_topology("traced", conf, topology())
+        wait_until(
+            cluster,
+            lambda: cluster.counts("traced")[0].get("sink", {}).get("executed", 0) >= 40,
+        )
+        began = time.monotonic()
+    finally:
+        cluster.shutdown()
+    assert time.monotonic() - began < 4
