@@ -35,7 +35,7 @@ from squall_common.topology.system import validate_topology
 
 if TYPE_CHECKING:
     from squall_common.cluster.values import ExecutorStats
-    from squall_engine.embed import EmbeddedEngine, Metrics
+    from squall_engine.embed import EmbeddedEngine, Metrics, Reporters
 
 log = get_logger(__name__)
 
@@ -67,6 +67,7 @@ class _Running:
     errors: list[LocalError] = field(default_factory=list)
     died: BaseException | None = None
     metrics: Metrics | None = None
+    reporters: Reporters | None = None
 
 
 class LocalTopologies:
@@ -151,6 +152,7 @@ class LocalTopologies:
             raise
         engine.track_failed_messages()
         running.metrics = engine.start_metrics(host="local", clock=SystemClock(), report=report)
+        running.reporters = engine.start_reporters(host="local", clock=SystemClock(), report=report)
         self._set_active(running, initial_status == "ACTIVE")
         log.info("topology_started", topology_id=topology_id, tasks=len(prepared.task_to_component))
         return topology_id
@@ -164,6 +166,8 @@ class LocalTopologies:
         drained = await running.engine.stop(wait_secs)
         if running.metrics is not None:
             await running.metrics.close()
+        if running.reporters is not None:
+            await running.reporters.close()
         self._running.pop(name, None)
         log.info("topology_killed", topology_id=running.id, drained=drained)
 
@@ -242,6 +246,8 @@ class LocalTopologies:
             await running.engine.stop(0)
             if running.metrics is not None:
                 await running.metrics.close()
+            if running.reporters is not None:
+                await running.reporters.close()
             self._running.pop(name, None)
 
     def _set_active(self, running: _Running, active: bool) -> None:

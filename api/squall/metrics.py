@@ -19,21 +19,34 @@ from squall_common.component.metrics import (
     MultiCountMetric,
     TaskInfo,
 )
+from squall_common.reporters.base import MetricsFilter, MetricsReporter, MetricValue, RegexFilter
+from squall_common.reporters.files import ConsoleReporter, CsvReporter
+from squall_common.reporters.network import GraphiteReporter, StatsdReporter
+from squall_common.reporters.prometheus import PrometheusReporter
 
 __all__ = [
     "AssignableMetric",
+    "ConsoleReporter",
     "ConsumerContext",
     "CountMetric",
     "Counter",
+    "CsvReporter",
     "DataPoint",
     "Gauge",
+    "GraphiteReporter",
     "Histogram",
     "LoggingMetricsConsumer",
     "MeanMetric",
     "Meter",
     "Metric",
+    "MetricValue",
     "MetricsConsumer",
+    "MetricsFilter",
+    "MetricsReporter",
     "MultiCountMetric",
+    "PrometheusReporter",
+    "RegexFilter",
+    "StatsdReporter",
     "TaskInfo",
     "Timer",
 ]

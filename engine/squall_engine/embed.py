@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from squall_engine.observe.metrics import Metrics as Metrics
     from squall_engine.observe.metrics import MetricsObserver
     from squall_engine.observe.samples import WorkerSamples as WorkerSamples
+    from squall_engine.reporting.reporters import Reporters as Reporters
 
 # Not everything that a program waits for ends with a turn: a spout's thread may finish between two
 # turns. Such a change is noticed at most this much later.
@@ -329,6 +330,30 @@ class EmbeddedEngine(Engine):
         if metrics is not None:
             metrics.start()
         return metrics
+
+    def start_reporters(
+        self,
+        *,
+        host: str,
+        clock: Clock,
+        report: Callable[[str, int, BaseException], None],
+        log_dir: Path | None = None,
+    ) -> Reporters | None:
+        """Feed the topology's metrics reporters from now on. Returns None if it has none;
+        otherwise close what is returned after `stop`."""
+        if not self.options.topology.topology_metrics_reporters:
+            return None
+        from squall_common.component.metrics import ConsumerContext
+        from squall_engine.reporting.reporters import Reporters
+
+        context = ConsumerContext(
+            self.worker_context.topology_id, host, self.worker_context.worker_port, log_dir
+        )
+        reporters = Reporters(
+            self.built, self.options.topology, context, clock=clock, report=report
+        )
+        reporters.start()
+        return reporters
 
 
 class _Calm:

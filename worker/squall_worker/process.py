@@ -60,7 +60,7 @@ from squall_worker.watch.watchdog import Send, Watchdog, dump_when_silent, send_
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand, Metrics
+    from squall_engine.embed import Before, EmbeddedEngine, EventLog, InHand, Metrics, Reporters
 
 log = get_logger(__name__)
 
@@ -125,6 +125,7 @@ class Worker:
         self._engine: EmbeddedEngine | None = None
         self._transport: ZmqTransport | None = None
         self._metrics: Metrics | None = None
+        self._reporters: Reporters | None = None
         self._history: WorkerHistory | None = None
         self._provider: TracerProvider | None = None  # of spans
         self._events: EventLog | None = None
@@ -309,6 +310,12 @@ class Worker:
             report=self._errors.report,
             log_dir=self.spec.artifacts_dir,
             observer=self._history,
+        )
+        self._reporters = engine.start_reporters(
+            host=self.spec.hostname,
+            clock=self._clock,
+            report=self._errors.report,
+            log_dir=self.spec.artifacts_dir,
         )
 
     async def _connect(self) -> None:
@@ -664,6 +671,8 @@ class Worker:
         if self._metrics is not None:
             ending.append(asyncio.create_task(self._metrics.close()))
             await asyncio.sleep(0)  # its last reading is also the history's
+        if self._reporters is not None:
+            ending.append(asyncio.create_task(self._reporters.close()))
         if self._provider is not None:
             from squall_worker.report.tracing import close_provider
 

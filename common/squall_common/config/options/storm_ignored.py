@@ -296,13 +296,13 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "Squall reports metrics by topology.metrics.consumer.register only",
+        "workers report by topology.metrics.reporters and topology.metrics.consumer.register, and "
+        "show Prometheus everything on their supervisor's page",
         {
             "storm.metrics.reporters": None,
             "storm.topology.metrics.system.reporters": None,
             "topology.enable.send.iconnection.metrics": None,
             "topology.enable.v2.metrics.tick": None,
-            "topology.metrics.reporters": None,
             "topology.serialized.message.size.metrics": False,
             "topology.stats.ewma.enable": False,
             "topology.stats.ewma.smoothing.factor": 0.0625,
@@ -319,7 +319,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "daemons do not report metrics yet",
+        "daemons show their metrics to Prometheus (nimbus.metrics.port, supervisor.metrics.port)",
         {
             "storm.cluster.metrics.consumer.publish.interval.secs": 60,
             "storm.cluster.metrics.consumer.register": None,

@@ -72,6 +72,17 @@ OPTIONS = (
         storm=None,
     ),
     Option(
+        "topology.metrics.reporters",
+        list_of(ANY_MAP),
+        [],
+        "Reporters of metrics (squall.metrics): a list of {class, report.period, "
+        "report.period.units, filter} and the reporter's own options; each worker runs one of "
+        "each.",
+        scope=TOPOLOGY,
+        readers=WORKER,
+        storm=None,
+    ),
+    Option(
         "topology.builtin.metrics.bucket.size.secs",
         SECS,
         60,

@@ -290,6 +290,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_environment: Mapping[str, str | float | bool] | None = None
     topology_blobstore_map: Mapping[str, Mapping[str, Any]] | None = None
     topology_metrics_consumer_register: tuple[Mapping[str, Any], ...] = ()
+    topology_metrics_reporters: tuple[Mapping[str, Any], ...] = ()
     topology_builtin_metrics_bucket_size_secs: float = 60.0  # seconds
     topology_history_enable: bool = False
     topology_history_interval_secs: float = 10.0  # seconds
