@@ -11,6 +11,7 @@ SYSTEM_STREAM = "__system"
 TICK_STREAM = "__tick"
 HEARTBEAT_STREAM = "__heartbeat"
 METRICS_STREAM = "__metrics"
+METRICS_CONSUMER_PREFIX = "__metrics_"  # of the components of metrics consumers
 METRICS_TICK_STREAM = "__metrics_tick"
 
 ACKER_COMPONENT = "__acker"

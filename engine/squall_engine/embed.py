@@ -326,9 +326,13 @@ class EmbeddedEngine(Engine):
             clock=clock,
             report=report,
             observer=observer,
+            tasks_of=self.plan.tasks_of,
+            local_tasks=self.plan.local_tasks,
+            peers=self._exchange,
         )
         if metrics is not None:
             metrics.start()
+            self.receive_metrics = metrics.receive
         return metrics
 
     def start_reporters(

@@ -51,7 +51,7 @@ from squall_engine.core.inspectors import (
     SerializingInspector,
 )
 from squall_engine.core.known_classes import component_modules
-from squall_engine.core.sections import ACKS, TRACES, TUPLES, AcksSection, TuplesSection
+from squall_engine.core.sections import ACKS, METRICS, TRACES, TUPLES, AcksSection, TuplesSection
 from squall_engine.core.stats import Totals
 from squall_engine.core.values import Source
 from squall_engine.dataflow.flow import Flow
@@ -84,7 +84,7 @@ _STATS_SECS = 30.0  # the finest bucket of the statistics' windows
 _TIMER_SECS_MIN = 0.001  # uvloop's timers are whole milliseconds; a shorter one spins
 _DRAIN_POLL_SECS = 0.005
 _NO_CALLBACKS = EngineCallbacks()
-_TRACES = bytes([TRACES])
+_FREE = (bytes([TRACES]), bytes([METRICS]))  # sections that no tree needs
 # As plain ints: see `TurnReason`.
 _ACTIVITY, _ARRIVED, _TIMED, _PUT_OFF = map(int, TurnReason)
 _ENDING = frozenset({EngineState.CLOSING, EngineState.STOPPED})
@@ -101,6 +101,9 @@ class Engine:
     turn_started: float | None = None
     """Clock.monotonic() when the current turn began; None between turns. For the heartbeat
     thread: turn age = monotonic() - turn_started."""
+
+    receive_metrics: Callable[[bytes], None] | None = None
+    """Called with each METRICS section from another worker."""
 
     after_turn: Callable[[], None] | None = None
     """Called after each turn, and at the end, while an embedder waits (see `embed`)."""
@@ -432,7 +435,7 @@ class Engine:
         if not self.options.topology.topology_fail_on_worker_loss:
             return
         # What was for a spout is useless without it; a lost fail or reset only causes a delay.
-        kept = (section for section in sections if section[:1] != _TRACES)
+        kept = (section for section in sections if section[:1] not in _FREE)
         for section in self._exchange.read(kept):
             if isinstance(section, TuplesSection):
                 self._fail_lost(section.trees())
@@ -664,6 +667,9 @@ class Engine:
                         self._flow.deliver(section, arrival.peer, arrival.sessions)
                     elif kind == ACKS:
                         self._coordinator.receive_acks(section)
+                    elif kind == METRICS:
+                        if self.receive_metrics is not None:
+                            self.receive_metrics(section)
                     elif kind == TRACES:
                         if self.tracing is not None:
                             self.tracing.receive(section)

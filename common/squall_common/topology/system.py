@@ -34,6 +34,7 @@ from squall_common.names import (
     DEAD_LETTER_STREAM,
     EVENTLOGGER_COMPONENT,
     EVENTLOGGER_STREAM,
+    METRICS_CONSUMER_PREFIX,
     METRICS_STREAM,
     METRICS_TICK_STREAM,
     RESERVED_PREFIX,
@@ -121,8 +122,9 @@ def _size_problems(topology: Topology, options: TopologyOptions | None) -> Itera
         options = _topology_options().read({})
     tasks = sum(task_count(component, options) for component in topology.components.values())
     system = num_ackers(options) + num_eventloggers(options)
+    system += sum(metrics_consumers(options).values())
     if tasks + system > TASKS_MAX:
-        also = f" and {system} of the system (ackers, event loggers)" if system else ""
+        also = f" and {system} of the system (ackers, event loggers, consumers)" if system else ""
         yield f"the topology has {tasks} tasks{also}; the limit is {TASKS_MAX}"
 
 
@@ -298,6 +300,35 @@ def num_eventloggers(options: TopologyOptions) -> int:
     return options.topology_workers if loggers is None else loggers
 
 
+def metrics_consumers(options: TopologyOptions) -> dict[str, int]:
+    """The components of metrics consumers that get the data points of all workers, with their
+    executors: those of `topology.metrics.consumer.register` with a `parallelism.hint`. (The others
+    run in each worker.) Named by their class as in Storm, with `#2` if it is there before."""
+    found: dict[str, int] = {}
+    for entry, component_id in zip(
+        options.topology_metrics_consumer_register, consumer_ids(options), strict=True
+    ):
+        if component_id is not None:
+            found[component_id] = entry["parallelism.hint"]
+    return found
+
+
+def consumer_ids(options: TopologyOptions) -> list[str | None]:
+    """For each entry of `topology.metrics.consumer.register` the id of its component; None for one
+    that runs in each worker, or whose hint or class means nothing."""
+    ids: list[str | None] = []
+    for entry in options.topology_metrics_consumer_register:
+        hint, path = entry.get("parallelism.hint"), entry.get("class")
+        is_count = type(hint) is int and 0 < hint <= TASKS_MAX
+        if not is_count or not isinstance(path, str) or character_error(path) is not None:
+            ids.append(None)
+            continue
+        name = METRICS_CONSUMER_PREFIX + path[:_ID_BYTES_MAX]
+        same = sum(1 for one in ids if one is not None and one.partition("#")[0] == name)
+        ids.append(name if not same else f"{name}#{same + 1}")
+    return ids
+
+
 def system_topology(topology: Topology, options: TopologyOptions) -> Topology:
     """The topology with what the system adds, by the options of its stored configuration. One that
     has been through here already is returned as it is."""
@@ -316,6 +347,8 @@ def system_topology(topology: Topology, options: TopologyOptions) -> Topology:
             for i, c in components.items()
         }
         components[EVENTLOGGER_COMPONENT] = _eventlogger(topology, eventloggers)
+    for component_id, executors in metrics_consumers(options).items():
+        components[component_id] = _metrics_consumer(component_id, topology, executors)
     components[SYSTEM_COMPONENT] = _system_component()
     common = {
         SYSTEM_STREAM: StreamInfo(("event",)),
@@ -399,6 +432,18 @@ def _eventlogger(topology: Topology, eventloggers: int) -> Component:
         inputs={GlobalStreamId(i, EVENTLOGGER_STREAM): by_component for i in topology.components},
         parallelism=eventloggers,
         conf={"topology.tasks": eventloggers},
+    )
+
+
+def _metrics_consumer(component_id: str, topology: Topology, executors: int) -> Component:
+    any_task = Grouping(GroupingKind.SHUFFLE)
+    return Component(
+        id=component_id,
+        kind=ComponentKind.BOLT,
+        object=_system_object(component_id),
+        inputs={GlobalStreamId(i, METRICS_STREAM): any_task for i in topology.components},
+        parallelism=executors,
+        conf={"topology.tasks": executors},
     )
 
 

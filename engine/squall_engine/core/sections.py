@@ -15,6 +15,8 @@ All numbers are little-endian. The first byte is the kind:
     DONE, FAILED, RESET  the same, with a spout task for the acker     to a spout task
     NOTES         <B kind>  msgpack [[reason, [root ...]] ...]   see `dead_letters`
     KILLED        <B kind>  msgpack [worker, why, [[root, task] ...]]   see `suspects`
+    METRICS       <B kind>  msgpack [task, [host, port, component, task, time, secs],
+                                     [[name, value] ...]]                see `observe.metrics`
     TRACES        <B kind>  msgpack [[edge, trace id, span id, flags, state] ...]   see `tracing`
 
 The numbers and heads are declared in `core.wire_format`, for the compiled core as well.
@@ -52,6 +54,7 @@ from squall_engine.core.wire_format import (
 TUPLES, ACKS, FAILS, RESETS, DONE, FAILED, RESET = map(int, list(Kind)[:7])
 NOTES = int(Kind.NOTES)  # for the spouts of a worker
 KILLED = int(Kind.KILLED)  # likewise
+METRICS = int(Kind.METRICS)  # for a task of a metrics consumer
 TRACES = int(Kind.TRACES)  # for the worker of the tuples that it names
 TO_ACKER = frozenset({FAILS, RESETS})
 TO_SPOUT = frozenset({DONE, FAILED, RESET})

@@ -27,6 +27,7 @@ class Kind(enum.IntEnum):
     NOTES = 16
     KILLED = 17
     TRACES = 18
+    METRICS = 19
 
 
 class Flag(enum.IntFlag):

@@ -4,29 +4,41 @@ They are read on the loop, where the tasks are, and handed to a thread a consume
 with a bound. Nothing waits for a consumer: what does not fit is dropped and counted, and the next
 data points say so (`__dropped-data-points`). In Storm consumers are bolts, and their tuples go
 through the topology's own queues; see decision 0021.
+
+A consumer with a `parallelism.hint` is a component of the system with that many tasks, which get
+the data points of all workers (decision 0080). They travel as sections of their own, not as tuples.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import queue
+import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from squall_common.component.instruments import InstrumentReader
 from squall_common.component.metrics import ConsumerContext, DataPoint, MetricsConsumer, TaskInfo
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.config.schema import TASKS_MAX
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
+from squall_common.topology.model import WorkerSlot
+from squall_common.topology.system import consumer_ids
+from squall_engine.core.codec import CodecError
+from squall_engine.core.wire_format import Kind
 from squall_engine.observe.readings import Gains, key_name, waiting
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
@@ -38,6 +50,12 @@ Report = Callable[[str, int, BaseException], None]
 _QUEUE_MAX = 1_000  # of one consumer: tasks' data points that wait
 _INTERVAL_SECS_MIN = 0.1
 _CLOSE_SECS = 1.0
+_SECTION_BYTES_MAX = 256 * 1024  # the data points of one task and interval
+
+_KIND = bytes([Kind.METRICS])
+_Head = tuple[str, int, str, int, int, float]
+_encoder = msgspec.msgpack.Encoder(enc_hook=repr)
+_decoder = msgspec.msgpack.Decoder(tuple[int, _Head, list[tuple[str, Any]]])
 # Storm's own consumer, as topologies that come from there name it.
 _ALIASES = {
     "org.apache.storm.metric.LoggingMetricsConsumer": "squall.metrics.LoggingMetricsConsumer"
@@ -62,6 +80,12 @@ class Registration:
         where = f"topology.metrics.consumer.register: {path!r}"
         if not isinstance(path, str) or "." not in path:
             raise SquallError(f"{where}: `class` must be MODULE.CLASS")
+        hint = entry.get("parallelism.hint", 1)
+        if type(hint) is not int or not 0 < hint <= TASKS_MAX:
+            raise SquallError(
+                f"{where}: parallelism.hint: expected a whole number from 1 to {TASKS_MAX}, "
+                f"not {hint!r:.80}"
+            )
         patterns = {}
         for key in ("whitelist", "blacklist"):
             given = entry.get(key) or ()
@@ -120,9 +144,12 @@ class _ConsumerThread:
 
     def __init__(
         self, registration: Registration, conf: Mapping[str, Any], context: ConsumerContext,
-        report: Report,
+        report: Report, *, task: int | None = None,
     ) -> None:  # fmt: skip
+        """`task`: of the consumer's component, which gets selected data points; None: it is the
+        one of this worker."""
         self._registration = registration
+        self._task = task
         self._consumer = registration.make()
         self._conf = conf
         self._context = context
@@ -136,7 +163,7 @@ class _ConsumerThread:
 
     def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None:
         """Hand over the data points of a task; drop them when the consumer is behind."""
-        selected = self._registration.select(points)
+        selected = self._registration.select(points) if self._task is None else list(points)
         if self.dropped > self._dropped_reported:
             selected.append(
                 DataPoint("__dropped-data-points", self.dropped - self._dropped_reported)
@@ -180,6 +207,74 @@ class _ConsumerThread:
         self._thread.join(secs)
         if self._thread.is_alive():  # it dies with the process
             log.warning("metrics_consumer_stuck", consumer=self._registration.class_path)
+
+
+class Peers(Protocol):
+    """The way to the tasks of other workers (`dataflow.remote.Exchange`)."""
+
+    @property
+    def routes(self) -> Mapping[int, WorkerSlot]: ...
+
+    def send(self, slot: WorkerSlot, section: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class _ConsumerTasks:
+    """The tasks of one consumer that gets the data points of all workers."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        tasks: Sequence[int],
+        local: Mapping[int, _ConsumerThread],
+        peers: Peers,
+    ) -> None:
+        self._registration = registration
+        self._tasks = itertools.cycle(random.sample(tasks, len(tasks)))
+        self._local = local
+        self._peers = peers
+        self.dropped = 0
+
+    def offer(self, info: TaskInfo, points: Sequence[DataPoint]) -> None:
+        """Hand the data points of a task to the next task of the consumer. They are lost while it
+        has no worker."""
+        selected = self._registration.select(points)
+        if not selected:
+            return
+        target = next(self._tasks)
+        thread = self._local.get(target)
+        if thread is not None:
+            thread.offer(info, selected)
+            return
+        slot = self._peers.routes.get(target)
+        if slot is None:
+            self.dropped += len(selected)
+            return
+        data = serialize_points(target, info, selected)
+        if len(data) > _SECTION_BYTES_MAX:
+            self.dropped += len(selected)
+            log.warning("data_points_too_large", task=info.src_task_id, bytes=len(data))
+            return
+        self._peers.send(slot, data)
+
+
+def serialize_points(target: int, info: TaskInfo, points: Sequence[DataPoint]) -> bytes:
+    """A METRICS section for a task of a consumer. A value that cannot travel becomes text."""
+    head = (
+        info.src_worker_host, info.src_worker_port, info.src_component_id, info.src_task_id,
+        info.timestamp, info.update_interval_secs,
+    )  # fmt: skip
+    return _KIND + _encoder.encode((target, head, [(one.name, one.value) for one in points]))
+
+
+def parse_points(section: bytes) -> tuple[int, TaskInfo, list[DataPoint]]:
+    """The inverse: the task that it is for. Raises CodecError."""
+    try:
+        target, head, points = _decoder.decode(memoryview(section)[1:])
+    except msgspec.MsgspecError as error:
+        raise CodecError(f"a section of {len(section)} bytes cannot be read: {error}") from error
+    return target, TaskInfo(*head), [DataPoint(name, value) for name, value in points]
 
 
 class MetricsObserver(Protocol):
@@ -290,20 +385,38 @@ class Metrics:
         clock: Clock,
         report: Report,
         observer: MetricsObserver | None = None,
+        tasks_of: Mapping[str, Sequence[int]],
+        local_tasks: Container[int],
+        peers: Peers,
     ) -> None:
-        """Create the consumers. One that cannot be created is reported, and the others are fed."""
+        """Create the consumers. One that cannot be created is reported, and the others are fed.
+        `tasks_of` has the tasks of each component, `local_tasks` are those of this worker."""
+        self._of_task: dict[int, _ConsumerThread] = {}  # of consumers' components
+        self._all: list[_ConsumerTasks] = []
         self._observer = observer
+        self._peers = peers
         self._built = built
         self._context = context
         self._clock = clock
         self._threads: list[_ConsumerThread] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due: list[_Due] = []
-        for entry in options.topology_metrics_consumer_register:
+        entries = options.topology_metrics_consumer_register
+        for entry, component in zip(entries, consumer_ids(options), strict=True):
             try:
-                self._threads.append(
-                    _ConsumerThread(Registration.parse(entry), conf, context, report)
-                )
+                registration = Registration.parse(entry)
+                if component is None:
+                    self._threads.append(_ConsumerThread(registration, conf, context, report))
+                    continue
+                tasks = tasks_of.get(component, ())
+                local = {
+                    task: _ConsumerThread(registration, conf, context, report, task=task)
+                    for task in tasks
+                    if task in local_tasks
+                }
+                self._of_task |= local
+                if tasks:
+                    self._all.append(_ConsumerTasks(registration, tasks, local, peers))
             except SquallError as error:
                 report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
         self._bucket_secs = options.topology_builtin_metrics_bucket_size_secs
@@ -322,17 +435,32 @@ class Metrics:
         clock: Clock,
         report: Report,
         observer: MetricsObserver | None = None,
+        tasks_of: Mapping[str, Sequence[int]],
+        local_tasks: Container[int],
+        peers: Peers,
     ) -> Metrics | None:
         """None when the topology has no consumers and no observer: then nothing is read."""
         if not options.topology_metrics_consumer_register and observer is None:
             return None
         context = ConsumerContext(topology_id, host, port, log_dir)
-        return cls(built, conf, options, context, clock=clock, report=report, observer=observer)
+        return cls(
+            built, conf, options, context, clock=clock, report=report, observer=observer,
+            tasks_of=tasks_of, local_tasks=local_tasks, peers=peers,
+        )  # fmt: skip
 
     @property
     def dropped(self) -> int:
         """Data points that no consumer had time for."""
-        return sum(thread.dropped for thread in self._threads)
+        threads = (*self._threads, *self._of_task.values())
+        return sum(one.dropped for one in threads) + sum(one.dropped for one in self._all)
+
+    def receive(self, section: bytes) -> None:
+        """Take a METRICS section from another worker; one for a task that is not here (a stale
+        route) is dropped. Raises CodecError."""
+        target, info, points = parse_points(section)
+        thread = self._of_task.get(target)
+        if thread is not None:
+            thread.offer(info, points)
 
     def start(self) -> None:
         now = self._clock.monotonic()
@@ -353,7 +481,7 @@ class Metrics:
         return made.points(self._clock.monotonic())
 
     def _wait(self) -> None:
-        if self._due and (self._threads or self._observer is not None):
+        if self._due and (self._threads or self._all or self._observer is not None):
             secs = max(0.01, min(due.at for due in self._due) - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(secs, self._on_timer)
 
@@ -379,8 +507,12 @@ class Metrics:
                 points = due.read()
             for thread in self._threads:
                 thread.offer(info, points)
+            for tasks in self._all:
+                tasks.offer(info, points)
             if self._observer is not None:
                 self._observer.offer(info, points)
+        if self._all:
+            self._peers.flush()  # also after the last turn
 
     async def close(self) -> None:
         """Give the consumers what there is since the last interval, and end them."""
@@ -389,14 +521,14 @@ class Metrics:
         try:
             self._read(self._clock.monotonic(), all_of_it=True)
         finally:
-            for thread in self._threads:
+            for thread in (*self._threads, *self._of_task.values()):
                 thread.stop()
-        if self._threads:
+        if self._threads or self._of_task:
             await asyncio.to_thread(self._join)
 
     def _join(self) -> None:
         deadline = time.monotonic() + _CLOSE_SECS
-        for thread in self._threads:
+        for thread in (*self._threads, *self._of_task.values()):
             thread.join(max(0.0, deadline - time.monotonic()))
 
 

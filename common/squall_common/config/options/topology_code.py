@@ -66,7 +66,8 @@ OPTIONS = (
         list_of(ANY_MAP),
         [],
         "Consumers of metrics (squall.metrics): a list of {class, argument, whitelist, "
-        "blacklist, expandMapType, metricNameSeparator}; each worker runs one of each.",
+        "blacklist, expandMapType, metricNameSeparator, parallelism.hint}. With the hint, so many "
+        "tasks share the data points of all workers; without it, each worker runs one of each.",
         scope=TOPOLOGY,
         readers=WORKER,
         storm=None,

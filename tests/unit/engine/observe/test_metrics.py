@@ -23,8 +23,11 @@ from squall_common.component.metrics import (
     MultiCountMetric,
     TaskInfo,
 )
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError
-from squall_engine.observe.metrics import Registration
+from squall_common.topology.system import metrics_consumers
+from squall_engine.core.codec import CodecError
+from squall_engine.observe.metrics import Registration, parse_points, serialize_points
 
 SEEN: list[tuple[str, str, Any]] = []
 HERE = __name__
@@ -226,3 +229,37 @@ def test_the_logging_consumer_writes_one_unforgeable_line_for_each_point(tmp_pat
         "host:6700 12:split a {'default': 2}",
         "host:6700 12:split b x\\ny",
     ]
+
+
+def test_a_consumer_with_a_hint_is_a_component_whose_tasks_share_the_data_points() -> None:
+    entry = {"class": f"{HERE}.Keeping", "parallelism.hint": 2, "argument": "all"}
+    run(entry, {"class": f"{HERE}.Keeping", "argument": "each"}, wait=lambda: len(SEEN) > 40)
+    prepared = [argument for what, _, argument in SEEN if what == "prepared"]
+    assert sorted(prepared) == ["all", "all", "each"]
+    # Each of the two entries gets every point once.
+    assert total("odd", "odd") == 2 * 25
+
+
+def test_consumers_components_are_named_after_their_class_and_have_as_many_tasks_as_hinted() -> (
+    None
+):
+    register = [
+        {"class": "a.B", "parallelism.hint": 3},
+        {"class": "a.B"},
+        {"class": "a.B", "parallelism.hint": 1},
+        {"class": "a.C", "parallelism.hint": "two"},
+    ]
+    options = TopologyOptions.read({"topology.metrics.consumer.register": register})
+    assert metrics_consumers(options) == {"__metrics_a.B": 3, "__metrics_a.B#2": 1}
+    with pytest.raises(SquallError, match=r"parallelism.hint: expected a whole number"):
+        Registration.parse(register[3])
+
+
+def test_data_points_cross_unchanged_and_what_cannot_travel_is_text() -> None:
+    info = TaskInfo("host", 6700, "split", 4, 1_795_000_000, 60.0)
+    points = [DataPoint("n", {"default": 3}), DataPoint("odd", Odd)]
+    target, found, crossed = parse_points(serialize_points(9, info, points))
+    assert (target, found) == (9, info)
+    assert crossed == [DataPoint("n", {"default": 3}), DataPoint("odd", repr(Odd))]
+    with pytest.raises(CodecError):
+        parse_points(b"\x13\xff")
