@@ -54,7 +54,7 @@ def run_entry(
                 package,
                 archive,
                 Path(folder),
-                None if mode in ("local", "graph") else ClientOptions.read(conf),
+                None if mode in ("local", "graph", "spark") else ClientOptions.read(conf),
             )
         )
         child_environment = {

@@ -17,15 +17,15 @@ moves few large rows instead of many small ones.
     plan        from a topology to stages, or a list of what Spark cannot run        pure
     before      what can be checked of inputs and outputs before a JVM is started    no Spark
     traits      the facts about users' classes that the planner needs
-    explain     a plan for people                                                    no Spark
-    task        runs one task over sections                                          no Spark
-    stages      the functions that Spark calls, partition by partition
     session     the Spark session: Java, logs, where the Python is
     batch       builds the data frames of a plan and writes the outputs
     diagnose, messages    what an error of Spark's means
-    entry       the process behind `storm spark run`
+    job, entry  the process behind `storm spark run`
+    python      `run`, for programs and notebooks
 
+    tasks/      what Spark's Python workers run
     data/       inputs and outputs
+    view/       what people see of a plan and of its run
     state/      the state of stateful bolts between micro-batches
     stream/     a plan as a query over a stream
     report/     the report of a topology's history
@@ -33,3 +33,7 @@ moves few large rows instead of many small ones.
 Rejected: one row per tuple (three times as slow, and every value would need a column type), pickle
 (the cluster does not use it), and a second implementation of bolts and groupings for Spark.
 """
+
+from squall_spark.python import Result, run
+
+__all__ = ["Result", "run"]

@@ -7,7 +7,7 @@ that it is computed once; it is as large as its sections.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from squall_spark.before import already_there
 from squall_spark.data import datasets
 from squall_spark.data.bad_records import FAIL, OnBadRecord, keep_broken_files
-from squall_spark.data.bindings import Format
+from squall_spark.data.bindings import Format, StreamName
 from squall_spark.data.columns import TypeGuess
 from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
-from squall_spark.progress import Step, silent
-from squall_spark.stages import (
+from squall_spark.state.place import StateAt
+from squall_spark.tasks.code import Code
+from squall_spark.tasks.counts import Counts
+from squall_spark.tasks.stages import (
     GUESSES_DDL,
     SECTIONS_DDL,
-    Code,
     DataInput,
     bolt_stage,
     bounded_stage,
@@ -30,11 +31,10 @@ from squall_spark.stages import (
     guess_stage,
     write_stage,
 )
-from squall_spark.state.place import StateAt
-from squall_spark.task import TaskSpec
+from squall_spark.tasks.task import TaskSpec
+from squall_spark.view.progress import Step, silent
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -54,14 +54,16 @@ class Frames:
     plan: SparkPlan
     code: Code | None = None
     states: Mapping[str, StateAt] = field(default_factory=dict)
-    # Replaces the data sets of --input: by component, one data frame for each of its streams.
-    data: Mapping[str, Sequence[DataFrame]] = field(default_factory=dict)
+    # Data frames of a spout's fields, which are used instead of reading the data sets of --input.
+    data: Mapping[StreamName, DataFrame] = field(default_factory=dict)
     on_bad: OnBadRecord = FAIL
-    # How many bad records each spout has left out (a task that runs again counts again).
-    left_out: dict[str, Accumulator[int]] = field(default_factory=dict)
+    counts: Counts = field(init=False)
     broken_files: dict[str, int] = field(default_factory=dict)  # left out, by spout
     of: dict[str, DataFrame] = field(default_factory=dict)
     kept: list[DataFrame] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.counts = Counts.make(self.spark.sparkContext)
 
     def build(self) -> None:
         """Describe every stage; nothing runs. Raises SquallError for data that does not exist or
@@ -82,6 +84,25 @@ class Frames:
                 self.kept.append(frame)
             self.of[stage.component] = frame
 
+    def left_out(self) -> dict[str, int]:
+        """Bad records and damaged files that were left out, by spout."""
+        return {
+            stage.component: self.counts.total("left out", stage.component)
+            + self.broken_files.get(stage.component, 0)
+            for stage in self.plan.stages
+            if stage.kind is StageKind.DATA
+        }
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """The tuples that each component has taken and emitted so far."""
+        return {
+            stage.component: (
+                self.counts.total("taken", stage.component),
+                self.counts.total("emitted", stage.component),
+            )
+            for stage in self.plan.stages
+        }
+
     def release(self) -> None:
         """Release the data frames that were kept."""
         for frame in self.kept:
@@ -94,20 +115,18 @@ class Frames:
         streams = [
             (s.stream.stream, component.streams[s.stream.stream].fields) for s in stage.sources
         ]
-        given = self.data.get(stage.component)
-        frames = given or [
-            datasets.read(
-                self.spark, source, fields, self.plan.columns_of(source.stream), self.on_bad
-            )
-            for source, (_, fields) in zip(stage.sources, streams, strict=True)
-        ]
-        if self.on_bad.keeps_going and not given:
-            self.broken_files[stage.component] = sum(
-                keep_broken_files(
-                    self.on_bad, str(source.stream), frame.inputFiles(), source.format
-                )
-                for source, frame in zip(stage.sources, frames, strict=True)
-            )
+        frames, broken = [], 0
+        for source, (_, fields) in zip(stage.sources, streams, strict=True):
+            given = self.data.get(source.stream)
+            if given is not None:
+                frames.append(given)
+                continue
+            columns = self.plan.columns_of(source.stream)
+            frames.append(datasets.read(self.spark, source, fields, columns, self.on_bad))
+            if self.on_bad.keeps_going:
+                files = frames[-1].inputFiles()
+                broken += keep_broken_files(self.on_bad, str(source.stream), files, source.format)
+        self.broken_files[stage.component] = broken
         if len(frames) == 1:
             frame = frames[0]
         else:
@@ -137,18 +156,15 @@ class Frames:
             )
             for source, (_, fields) in zip(stage.sources, streams, strict=True)
         ]
-        left_out = self.left_out.get(stage.component)
-        if self.on_bad.keeps_going and left_out is None:
-            left_out = self.left_out[stage.component] = self.spark.sparkContext.accumulator(0)
         return frame.mapInArrow(
-            data_stage(spec, self.code, inputs, self.on_bad, left_out), SECTIONS_DDL
+            data_stage(spec, self.code, inputs, self.on_bad, self.counts), SECTIONS_DDL
         )
 
     def _bounded(self, stage: Stage) -> DataFrame:
         tasks = len(stage.tasks)
         spec = TaskSpec(self.plan, stage.component, from_data=False)
         frame = self.spark.range(0, tasks, 1, tasks)
-        return frame.mapInArrow(bounded_stage(spec, self.code), SECTIONS_DDL)
+        return frame.mapInArrow(bounded_stage(spec, self.code, self.counts), SECTIONS_DDL)
 
     def _bolt(self, stage: Stage) -> DataFrame:
         from pyspark.sql import functions as sf
@@ -157,15 +173,16 @@ class Frames:
         parts = [self.of[i].filter(sf.col("to").between(first, last)) for i in stage.inputs]
         if stage.moves:
             # A row in each partition, which names its task.
-            markers = self.spark.range(first, last + 1, 1, 1)
+            # (Not `range`, whose rows Spark counts as rows that were read.)
+            markers = self.spark.sql(f"select explode(sequence({first}, {last})) as to")
             nothing = sf.lit(None).cast("binary").alias("data")
-            parts.append(markers.select(sf.col("id").cast("int").alias("to"), nothing))
+            parts.append(markers.select(sf.col("to"), nothing))
         frame = reduce(lambda a, b: a.union(b), parts)
         if stage.moves:
             frame = frame.repartitionById(len(stage.tasks), sf.col("to") - sf.lit(first))
         spec = TaskSpec(self.plan, stage.component, from_data=False)
         state = self.states.get(stage.component) if stage.stateful else None
-        return frame.mapInArrow(bolt_stage(spec, self.code, state), SECTIONS_DDL)
+        return frame.mapInArrow(bolt_stage(spec, self.code, state, self.counts), SECTIONS_DDL)
 
     def sections(self, sink: Sink) -> DataFrame:
         """The sections that were sent to a sink."""
@@ -173,14 +190,15 @@ class Frames:
 
         return self.of[sink.stream.component].filter(sf.col("to") == sink.task)
 
-    def guess(self, sink: Sink) -> tuple[TypeGuess, int]:
-        """The types of a sink's values, and the number of tuples. Computes the component."""
+    def guess(self, sink: Sink) -> TypeGuess:
+        """The types of a sink's values. Computes the component, unless they are declared."""
+        if sink.columns:
+            return TypeGuess.declared(sink.fields, (column.type for column in sink.columns))
         stage = guess_stage(self.plan, sink, self.code)
-        merged, rows = TypeGuess(sink.fields), 0
+        merged = TypeGuess(sink.fields)
         for row in self.sections(sink).mapInArrow(stage, GUESSES_DDL).collect():
             merged.merge(TypeGuess.from_json(sink.fields, row["guess"]))
-            rows += row["rows"]
-        return merged, rows
+        return merged
 
     def typed(self, sink: Sink, guess: TypeGuess) -> DataFrame:
         """A sink's tuples as columns."""
@@ -188,7 +206,7 @@ class Frames:
 
         schema = guess.schema()
         types: Any = from_arrow_schema(schema)
-        stage = write_stage(self.plan, sink, self.code, schema)
+        stage = write_stage(self.plan, sink, self.code, schema, self.counts)
         return self.sections(sink).mapInArrow(stage, types)
 
     def unread(self) -> list[str]:
@@ -202,6 +220,7 @@ class BatchResult:
 
     written: tuple[Written, ...]
     left_out: Mapping[str, int]  # bad records, by spout
+    totals: Mapping[str, tuple[int, int]]  # by component: tuples taken and emitted
 
 
 def run_batch(
@@ -215,9 +234,7 @@ def run_batch(
 ) -> BatchResult:
     """Run a plan to its end. Raises SquallError: for data, for an output that already exists
     (unless `overwrite`), and with the component's error when a tuple fails."""
-    for sink in plan.sinks:
-        if not overwrite and _is_there(spark, sink):
-            raise already_there(sink)
+    modes = {sink: write_mode(spark, sink, overwrite=overwrite) for sink in plan.sinks}
     frames = Frames(spark, plan, code, on_bad=on_bad or FAIL)
     with step("opening the inputs"):
         frames.build()
@@ -225,20 +242,25 @@ def run_batch(
     try:
         for sink in plan.sinks:
             with step(str(sink.stream)):
-                guess, rows = frames.guess(sink)
+                guess = frames.guess(sink)
             with step(f"writing {sink.path}"):
-                write(frames.typed(sink, guess), sink, mode="overwrite" if overwrite else "error")
-            written.append(Written(sink, rows))
+                write(frames.typed(sink, guess), sink, mode=modes[sink])
+            written.append(Written(sink, frames.counts.total("written", str(sink.stream))))
         for component in frames.unread():
             with step(component):
                 frames.of[component].write.format("noop").mode("overwrite").save()
     finally:
         frames.release()
-    left_out = {
-        component: count.value + frames.broken_files.get(component, 0)
-        for component, count in frames.left_out.items()
-    }
-    return BatchResult(tuple(written), left_out)
+    return BatchResult(tuple(written), frames.left_out(), frames.totals())
+
+
+def write_mode(spark: SparkSession, sink: Sink, *, overwrite: bool) -> str:
+    """How a batch job writes an output. Raises SquallError if it is there already."""
+    if overwrite:
+        return "overwrite"
+    if _is_there(spark, sink):
+        raise already_there(sink)
+    return "error"
 
 
 def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -> None:

@@ -9,13 +9,8 @@ from collections.abc import Iterable
 from squall_common.errors import SquallError
 from squall_spark.data.bindings import Format
 from squall_spark.data.datasets import not_there
+from squall_spark.data.look import is_here
 from squall_spark.plan import Sink, SparkPlan
-
-_NOT_FILES = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET})
-
-
-def _is_here(path: str, format_: Format | None) -> bool:
-    return format_ not in _NOT_FILES and "://" not in path and not path.startswith("file:")
 
 
 def check_inputs(plan: SparkPlan) -> None:
@@ -23,7 +18,7 @@ def check_inputs(plan: SparkPlan) -> None:
     for stage in plan.stages:
         for source in stage.sources:
             # (Python's patterns have no {a,b}, which Hadoop's have.)
-            if not _is_here(source.path, source.format) or "{" in source.path:
+            if not is_here(source.path, source.format) or "{" in source.path:
                 continue
             found = glob.glob(source.path)
             if not found:
@@ -38,7 +33,7 @@ def check_inputs(plan: SparkPlan) -> None:
 def check_outputs(sinks: Iterable[Sink]) -> None:
     """Raises SquallError for an output that is there, on this machine."""
     for sink in sinks:
-        if _is_here(sink.path, sink.format) and os.path.lexists(sink.path):
+        if is_here(sink.path, sink.format) and os.path.lexists(sink.path):
             raise already_there(sink)
 
 

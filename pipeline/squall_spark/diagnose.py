@@ -9,13 +9,14 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from squall_common.errors import SquallError
-from squall_spark.data.bad_records import HINT, first_bad_line, local_path, missing_columns
+from squall_spark.data.bad_records import HINT, first_bad_line, local_path
 from squall_spark.data.bindings import Format, Source, format_of_path
+from squall_spark.data.look import columns_in, files_below
 from squall_spark.messages import innermost, one_line
 
 # Of Squall's own errors in a task: with all its lines, up to the stacks around it.
@@ -43,7 +44,7 @@ class DataSet:
     types: Mapping[str, str]  # of those fields whose type is declared: Spark's name
 
 
-def explain(error: BaseException, inputs: Sequence[DataSet], log_file: str) -> SquallError:
+def diagnose(error: BaseException, inputs: Sequence[DataSet], log_file: str) -> SquallError:
     """One of our errors for one of Spark's."""
     text = str(error)
     hint = f"the traceback is in {log_file}"
@@ -109,17 +110,8 @@ def local_files(source: Source) -> Iterator[str]:
     path = local_path(source.path) if source.path.startswith("file:") else source.path
     if "://" in path or source.format in (Format.TABLE, Format.KAFKA, Format.SOCKET):
         return
-    found = sorted(_files_below(glob.glob(path)), key=_changed, reverse=True)
+    found = sorted(files_below(glob.glob(path)), key=_changed, reverse=True)
     yield from found[:_FILES_MAX]
-
-
-def _files_below(paths: Iterable[str]) -> Iterator[str]:
-    for path in paths:
-        if not os.path.isdir(path):
-            yield path
-            continue
-        for folder, _, names in os.walk(path):
-            yield from (os.path.join(folder, n) for n in names if not n.startswith(("_", ".")))
 
 
 def _changed(path: str) -> float:
@@ -133,12 +125,12 @@ def _missing_column(inputs: Sequence[DataSet]) -> str | None:
     for one in inputs:
         for file in local_files(one.source):
             try:
-                missing = missing_columns(
-                    file, one.source.format or format_of_path(file), one.fields
-                )
+                columns = columns_in(file, one.source.format)
             except Exception:  # it is being written, or damaged: no reason to say nothing
                 continue
-            if missing:
+            there = {name for name, _ in columns or ()}
+            missing = [name for name in one.fields if name not in there]
+            if columns is not None and missing:
                 names = ", ".join(map(repr, missing))
                 return (
                     f"--input {one.source.stream}: {file} has no column {names}, which the spout "

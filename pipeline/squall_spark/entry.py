@@ -23,11 +23,12 @@ from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import SquallError
 from squall_common.topology.model import Topology
 from squall_spark.before import check_inputs, check_outputs
-from squall_spark.diagnose import data_sets, explain
+from squall_spark.diagnose import data_sets, diagnose
 from squall_spark.job import JOB_VARIABLE, Job
-from squall_spark.plan import SparkPlan, make_plan
+from squall_spark.plan import SparkPlan, make_plan, with_parallelism
 from squall_spark.session import check_master, check_requirements, spark_session
 from squall_spark.traits import traits_of
+from squall_spark.view.explain import explain
 
 if TYPE_CHECKING:
     from squall_spark.stream.inputs import Limits
@@ -41,6 +42,7 @@ def plan_of(
     topology: Topology,
 ) -> SparkPlan:
     """The plan of a submitted topology. Raises SquallError."""
+    topology = with_parallelism(topology, dict(job.parallelism))
     stored = normalize_topology_conf(
         conf, {**default_conf(), **session_conf}, name=name, components=topology.component_confs
     )
@@ -59,11 +61,6 @@ def run_on_spark(
     job: Job, session: Session, name: str, conf: Mapping[str, Any], topology: Topology
 ) -> None:
     """Replaces `submit_topology` under `storm spark run`. Raises SquallError."""
-    # Imported late: that pyarrow or PySpark is missing is reported before.
-    from squall_spark.stream.inputs import Limits
-    from squall_spark.stream.lock import checkpoint_lock
-    from squall_spark.stream.query import check_stream
-
     if session.submitted:
         raise SquallError(
             f"{name!r} is the second topology that this entry point submits; --input and --output "
@@ -71,7 +68,16 @@ def run_on_spark(
             hint=f"{session.submitted[0]!r} has run; let an argument of the entry point pick one",
         )
     plan = plan_of(job, session.conf, name, conf, topology)
+    if job.explain:
+        print(explain(plan, job.master, streaming=job.streaming), end="", flush=True)
+        session.submitted.append(name)
+        return
     check_inputs(plan)
+    # Imported late: that pyarrow or PySpark is missing is reported before.
+    from squall_spark.stream.inputs import Limits
+    from squall_spark.stream.lock import checkpoint_lock
+    from squall_spark.stream.query import check_stream
+
     limits = Limits(job.max_rows, job.max_files, job.max_bytes)
     if job.streaming:
         check_stream(plan, limits)
@@ -84,18 +90,31 @@ def run_on_spark(
 
 def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
     from squall_spark.batch import run_batch
-    from squall_spark.progress import Progress
-    from squall_spark.stages import code_of
     from squall_spark.stream.query import run_stream, say_batch
+    from squall_spark.tasks.code import code_of
+    from squall_spark.view.progress import Progress
 
     name = plan.name
-    with spark_session(
-        name, master=job.master, conf=job.spark_conf, log_file=Path(job.log_file)
-    ) as spark:
-        elsewhere = re.fullmatch(r"local(\[.*\])?", job.master) is None
-        if elsewhere:
-            spark.sparkContext.addFile(str(session.archive))
-        code = code_of(session.code, session.archive, sent=elsewhere)
+    with contextlib.ExitStack() as stack:
+        # (Of its own: what Spark writes to stderr meanwhile goes to the log.)
+        out = stack.enter_context(os.fdopen(os.dup(2), "w"))
+        with Progress(None, out).step("starting Spark"):
+            spark = stack.enter_context(
+                spark_session(
+                    name, master=job.master, conf=job.spark_conf, log_file=Path(job.log_file)
+                )
+            )
+            elsewhere = re.fullmatch(r"local(\[.*\])?", job.master) is None
+            if elsewhere:
+                for file in (session.archive, *session.wheels):
+                    spark.sparkContext.addFile(str(file))
+        code = code_of(
+            session.code,
+            session.archive,
+            sent=elsewhere,
+            environment=session.environment,
+            wheels=session.wheels,
+        )
         try:
             progress = Progress(spark.sparkContext)
             if job.streaming:
@@ -134,6 +153,8 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
             raise spark_error(error, job.log_file, plan) from error
     for one in done.written:
         _say(f"wrote {one.rows} tuples of {str(one.sink.stream)!r} to {one.sink.path}")
+    for component, (taken, emitted) in done.totals.items():
+        _say(f"{component}: took {taken:,} tuples, emitted {emitted:,}")
     for spout, count in done.left_out.items():
         if count:
             _say(f"left out {count} bad records of {spout!r}")
@@ -155,7 +176,7 @@ def spark_error(
     other exception is raised. `otherwise` is what is known if that is all."""
     if not is_of_spark(error):
         raise error
-    found = explain(error, [] if plan is None else data_sets(plan), log_file)
+    found = diagnose(error, [] if plan is None else data_sets(plan), log_file)
     if otherwise is not None and found.message.startswith("Spark: "):
         return otherwise
     return found
@@ -170,7 +191,8 @@ def main(argv: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
     try:
         job = Job.from_json(env[JOB_VARIABLE])
         check_master(job.master)
-        check_requirements(env)
+        if not job.explain:
+            check_requirements(env)
     except SquallError as error:
         print_error(error)
         return 1

@@ -13,7 +13,7 @@ from squall_spark.data.bindings import Format, Source, Target, parse_input, pars
 
 JOB_VARIABLE = "SQUALL_SPARK_JOB"
 # What stands in place of a path is a name.
-_NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET})
+_NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.FRAME})
 
 
 def absolute(path: str) -> str:
@@ -21,6 +21,14 @@ def absolute(path: str) -> str:
     if "://" in path or path.startswith("file:"):
         return path
     return os.path.abspath(os.path.expanduser(path))
+
+
+def absolute_source(source: Source) -> Source:
+    return source if source.format in _NAMED else replace(source, path=absolute(source.path))
+
+
+def absolute_target(target: Target) -> Target:
+    return target if target.format in _NAMED else replace(target, path=absolute(target.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +49,16 @@ class Job:
     max_files: int | None = None  # streaming: of a micro-batch
     max_bytes: int | None = None  # streaming: of the files of a micro-batch
     on_bad_record: str = "fail"  # or "skip", or a folder
+    parallelism: tuple[tuple[str, int], ...] = ()  # numbers of tasks, by component
+    explain: bool = False  # print the plan instead of running it
 
     def sources(self) -> list[Source]:
         """Raises SquallError."""
-        sources = [parse_input(text) for text in self.inputs]
-        return [replace(s, path=absolute(s.path)) if s.format not in _NAMED else s for s in sources]
+        return [absolute_source(parse_input(text)) for text in self.inputs]
 
     def targets(self) -> list[Target]:
         """Raises SquallError."""
-        targets = [parse_output(text) for text in self.outputs]
-        return [replace(t, path=absolute(t.path)) if t.format not in _NAMED else t for t in targets]
+        return [absolute_target(parse_output(text)) for text in self.outputs]
 
     def on_bad(self) -> OnBadRecord:
         if self.on_bad_record in ("fail", "skip"):
@@ -65,5 +73,6 @@ class Job:
         values: dict[str, Any] = json.loads(text)
         for name in ("inputs", "outputs"):
             values[name] = tuple(values[name])
-        values["spark_conf"] = tuple((key, value) for key, value in values["spark_conf"])
+        for name in ("spark_conf", "parallelism"):
+            values[name] = tuple((key, value) for key, value in values[name])
         return cls(**values)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from squall_common.config.options.typed import TopologyOptions
-from squall_common.errors import InvalidTopologyError
+from squall_common.errors import InvalidTopologyError, SquallError
 from squall_common.names import (
     ACKER_COMPONENT,
     EVENTLOGGER_COMPONENT,
@@ -41,6 +41,8 @@ from squall_spark.traits import Column, Traits
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
 _TICKS = "topology.tick.tuple.freq.secs"
 _NOT_ON_SPARK = frozenset({ACKER_COMPONENT, EVENTLOGGER_COMPONENT})
+# Types whose values a column holds as they are, so that a declared one needs no look at them.
+PLAIN_TYPES = frozenset({"boolean", "bigint", "double", "string", "binary"})
 _STREAM_SOURCES = frozenset({Format.KAFKA, Format.SOCKET})
 
 
@@ -73,6 +75,12 @@ class Sink:
     task: int
     path: str
     format: Format
+    columns: tuple[Column, ...] = ()  # the types of its fields, if all are declared and plain
+
+    @property
+    def passes(self) -> int:
+        """How often its tuples are read: types that are not declared are found first."""
+        return 1 if self.columns else 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +139,12 @@ def make_plan(
         raise InvalidTopologyError.listing(problems)
     numbered = prepare(topology, conf).task_to_component
     tasks = {task: id_ for task, id_ in numbered.items() if id_ not in _NOT_ON_SPARK}
-    sinks = _sinks(topology, outputs, first_task=max(numbered, default=0) + 1)
+    columns = {
+        StreamName(component, stream): each
+        for component, has in traits.items()
+        for stream, each in has.columns.items()
+    }
+    sinks = _sinks(topology, outputs, columns, first_task=max(numbered, default=0) + 1)
     return SparkPlan(
         name=name,
         topology=_for_the_engine(topology, conf, sinks),
@@ -139,12 +152,28 @@ def make_plan(
         task_to_component={**tasks, **{sink.task: _sink_id(sink) for sink in sinks}},
         stages=tuple(_stages(topology, tasks, traits, inputs, sinks)),
         sinks=tuple(sinks),
-        columns={
-            StreamName(component, stream): columns
-            for component, has in traits.items()
-            for stream, columns in has.columns.items()
-        },
+        columns=columns,
     )
+
+
+def with_parallelism(topology: Topology, tasks: Mapping[str, int]) -> Topology:
+    """The topology with other numbers of tasks for some components. Raises SquallError for one that
+    it does not have."""
+    for id_ in tasks:
+        if id_ not in topology.components:
+            known = ", ".join(map(repr, topology.components))
+            raise SquallError(
+                f"--parallelism {id_}: there is no component {id_!r} (there are {known})"
+            )
+    changed = {
+        id_: replace(
+            topology.components[id_],
+            parallelism=number,
+            conf={**topology.components[id_].conf, "topology.tasks": number},
+        )
+        for id_, number in tasks.items()
+    }
+    return replace(topology, components={**topology.components, **changed})
 
 
 # ---- Problems ----
@@ -271,7 +300,7 @@ def _output_problems(topology: Topology, outputs: Sequence[Target]) -> Iterable[
     for target in outputs:
         name = target.stream
         if name is None:
-            if not _leaves(topology):
+            if not leaves(topology):
                 yield (
                     f"--output {target.path}: every stream is consumed; name one: "
                     f"--output COMPONENT={target.path}"
@@ -302,8 +331,8 @@ def _names(streams: Iterable[str]) -> str:
 # ---- Stages ----
 
 
-def _leaves(topology: Topology) -> list[StreamName]:
-    """The streams of bolts that have fields and no consumer."""
+def leaves(topology: Topology) -> list[StreamName]:
+    """The streams of bolts that have fields and no consumer, which are written by default."""
     read = {source for c in topology.components.values() for source in c.inputs}
     return [
         StreamName(component.id, stream)
@@ -313,11 +342,17 @@ def _leaves(topology: Topology) -> list[StreamName]:
     ]
 
 
-def _sinks(topology: Topology, outputs: Sequence[Target], *, first_task: int) -> list[Sink]:
+def _sinks(
+    topology: Topology,
+    outputs: Sequence[Target],
+    columns: Mapping[StreamName, tuple[Column, ...]],
+    *,
+    first_task: int,
+) -> list[Sink]:
     wanted: dict[StreamName, tuple[str, Format]] = {}
     for target in outputs:
         if target.stream is None:
-            for leaf in _leaves(topology):
+            for leaf in leaves(topology):
                 folder = str(leaf).replace(":", ".").replace("/", "_")
                 wanted.setdefault(leaf, (f"{target.path.rstrip('/')}/{folder}", target.format))
     for target in outputs:
@@ -329,9 +364,14 @@ def _sinks(topology: Topology, outputs: Sequence[Target], *, first_task: int) ->
             topology.components[stream.component].streams[stream.stream].fields,
             first_task + i,
             *place,
+            columns=_plain(columns.get(stream, ())),
         )
         for i, (stream, place) in enumerate(wanted.items())
     ]
+
+
+def _plain(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    return columns if all(column.type in PLAIN_TYPES for column in columns) else ()
 
 
 def _sink_id(sink: Sink) -> str:
@@ -377,7 +417,7 @@ def _stages(
         for source in {s.component for s in component.inputs}:
             readers[source] += 1
     for sink in sinks:
-        readers[sink.stream.component] += 2  # once for the types, once to write
+        readers[sink.stream.component] += sink.passes
     for id_ in _sources_first(topology):
         component = topology.components[id_]
         sources = tuple(s for s in inputs if s.stream.component == id_)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support.wheels import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 STORM = [sys.executable, "-m", "squall_cli.main"]
@@ -53,7 +54,12 @@ def package(tmp_path: Path) -> Path:
     folder = tmp_path / "package"
     folder.mkdir()
     (folder / "wordcount.py").write_text(WORD_COUNT)
-    (folder / "helpers.py").write_text("def words(text):\n    return text.split()\n")
+    # Its own module, and one from a wheel.
+    (folder / "helpers.py").write_text(
+        "import splitting\ndef words(text):\n    return splitting.split(text)\n"
+    )
+    files = {"splitting.py": "def split(text):\n    return text.split()\n"}
+    make_wheel(tmp_path / "wheels", "splitting", files=files)
     (tmp_path / "in.txt").write_text("the cow\nthe moon\n")
     return folder
 
@@ -77,19 +83,38 @@ def test_word_count_from_the_command_line(package: Path) -> None:
     here = package.parent
     done = storm(
         here, "--master", "local[2]", "--spark-conf", "spark.driver.memory=512m",
-        "--input", "sentences=in.txt", "--output", "out", "package", "wordcount:main",
+        "--input", "sentences=in.txt", "--output", "out", "--wheels", "wheels",
+        "package", "wordcount:main",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + (here / "spark.log").read_text()[-3000:]
     assert counts(here / "out" / "count") == {"the": 2, "cow": 1, "moon": 1}
     assert done.stdout == ""
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("running topology 'wordcount' on Spark at local[2] (its log: ")
-    assert lines[-2:] == [
+    assert lines[0].startswith("dependencies: 1 wheels, ")
+    assert lines[1].startswith("running topology 'wordcount' on Spark at local[2] (its log: ")
+    assert [line for line in lines if line.startswith("starting Spark: done in ")]
+    assert lines[-5:] == [
         f"wrote 3 tuples of 'count' to {here}/out/count",
+        "sentences: took 0 tuples, emitted 2",
+        "split: took 2 tuples, emitted 4",
+        "count: took 4 tuples, emitted 3",
         "topology 'wordcount' has run",
     ]
     assert not [line for line in lines if "WARN" in line or "Exception" in line]
     assert "WARN" in (here / "spark.log").read_text()
+
+
+def test_the_plan_is_explained_without_java(package: Path, tmp_path: Path) -> None:
+    done = storm(
+        package.parent, "--explain", "--input", "sentences=in.txt", "--parallelism", "count=5",
+        "--wheels", "wheels", "--output", "out", "package", "wordcount:main",
+        PATH=str(tmp_path), JAVA_HOME="",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"sentences    text:{package.parent}/in.txt (1 file, 17 bytes)" in done.stdout
+    assert "count (5 tasks)" in done.stdout
+    assert "Spark" not in done.stderr
+    assert not (package.parent / "out").exists()
 
 
 def test_without_java_there_is_one_clear_error(package: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from tests.support.wheels import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -80,6 +81,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.timeout(300)
 def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "the cow"}\n{"text": "the moon"}\n')
+    make_wheel(tmp_path / "wheels", "shipped")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", master),
@@ -87,7 +89,7 @@ def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None
             *("--spark-conf", "spark.driver.bindAddress=127.0.0.1"),
             *("--spark-conf", "spark.driver.memory=512m"),
             *("--spark-conf", "spark.executor.memory=512m"),
-            *("--input", "records=in.jsonl", "--output", "count=out"),
+            *("--input", "records=in.jsonl", "--output", "count=out", "--wheels", "wheels"),
             *(str(ROOT / "examples" / "history"), "words"),
         ],
         cwd=tmp_path,
@@ -101,6 +103,7 @@ def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None
     assert rows == [("cow", 1), ("moon", 1), ("the", 1), ("the", 2)]
     # The executor unpacked the package that Spark sent it, and ran that.
     assert list((tmp_path / "work").glob("app-*/*/squall-*/code/words.py"))
+    assert list((tmp_path / "work").glob("app-*/*/squall-wheels-*/environment/site/shipped.py"))
 
 
 def test_a_missing_master_is_one_clear_error(tmp_path: Path) -> None:

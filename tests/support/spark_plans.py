@@ -10,8 +10,8 @@ from squall import TopologyBuilder
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_spark.data.bindings import parse_input, parse_output
 from squall_spark.plan import SparkPlan, StageKind, make_plan
-from squall_spark.stages import Reader
-from squall_spark.task import TaskRunner, TaskSpec
+from squall_spark.tasks.stages import Reader
+from squall_spark.tasks.task import TaskRunner, TaskSpec
 from squall_spark.traits import traits_of
 
 

@@ -13,8 +13,11 @@ from typing import Any
 import click
 
 from squall_cli.commands.report import report_options
+from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.history_report import ReportOrder, run_report
 from squall_cli.options import Settings, settings_options
+
+_TASKS_MAX = 10_000
 
 
 @click.group("spark", no_args_is_help=True)
@@ -31,6 +34,20 @@ def _conf_pairs(
         if not equals or not key:
             raise click.BadParameter(f"{value!r} is not KEY=VALUE")
         pairs.append((key, rest))
+    return tuple(pairs)
+
+
+def _parallelism(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, int], ...]:
+    pairs = []
+    for value in values:
+        component, _, number = value.rpartition("=")
+        if not component or not number.isdecimal() or not 1 <= int(number) <= _TASKS_MAX:
+            raise click.BadParameter(
+                f"{value!r} is not COMPONENT=N, with N from 1 to {_TASKS_MAX:,}"
+            )
+        pairs.append((component, int(number)))
     return tuple(pairs)
 
 
@@ -85,6 +102,18 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     "each stream without a consumer.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing outputs.")
+@click.option(
+    "--parallelism",
+    multiple=True,
+    metavar="COMPONENT=N",
+    callback=_parallelism,
+    help="Run a component in N tasks, whatever the topology says (repeatable).",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Print the plan (inputs, stages, what moves, outputs) without running it.",
+)
 @_session_options
 @click.option(
     "--streaming",
@@ -137,9 +166,15 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     help="For a record that cannot be read: end with an error that names file and line, leave it "
     "out, or write it to FOLDER with file, line and reason.",
 )
+@dependency_options
 @settings_options
 def run(
-    settings: Settings, package: Path, entry: str, arguments: tuple[str, ...], **options: Any
+    settings: Settings,
+    package: Path,
+    entry: str,
+    arguments: tuple[str, ...],
+    dependencies: DependencyOptions,
+    **options: Any,
 ) -> int:
     """Run a topology on Spark: as a batch job over stored data, or on a stream.
 
@@ -164,6 +199,7 @@ def run(
         arguments,
         settings=settings,
         mode="spark",
+        dependencies=dependencies,
         program="squall_spark.entry",
         environment={"SQUALL_SPARK_JOB": json.dumps(job)},
     )

@@ -1,8 +1,9 @@
 """Records that cannot be read: `--on-bad-record fail | skip | FOLDER`.
 
-With `fail`, the default, Spark stops at the first one and names the file; `explain` then finds the
-line in it. Otherwise Spark passes on the text of a damaged record and its file in two more columns,
-and the task of the spout leaves it out (`Sorter`): into FOLDER goes one line of JSON a record,
+With `fail`, the default, Spark stops at the first one and names the file; `diagnose` then
+finds the line in it. Otherwise Spark passes on the text of a damaged record and its file in two
+more columns, and the task of the spout leaves it out (`Sorter`): into FOLDER goes one line of JSON
+a record,
 
     {"input": "records", "file": "...", "line": 17, "reason": "...", "record": "..."}
 
@@ -188,7 +189,8 @@ def local_path(file: str) -> str:
     return file
 
 
-def _open(file: str) -> IO[bytes]:
+def open_file(file: str) -> IO[bytes]:
+    """A file on this machine, or behind a URL."""
     path = local_path(file)
     if "://" not in path:
         return open(path, "rb")
@@ -200,7 +202,7 @@ def _open(file: str) -> IO[bytes]:
 
 def lines_of(file: str) -> Iterator[str]:
     """The lines of a text file, also of one in gzip. Raises OSError, EOFError, zlib.error."""
-    with _open(file) as raw:
+    with open_file(file) as raw:
         lines: Iterable[bytes] = raw
         if file.endswith(".gz"):
             import gzip
@@ -217,7 +219,7 @@ def broken_file(file: str, format_: Format | None) -> str | None:
         if format_ is Format.PARQUET:
             import pyarrow.parquet as pq
 
-            with _open(file) as opened:
+            with open_file(file) as opened:
                 pq.ParquetFile(opened)
         elif file.endswith(".gz"):
             for _ in lines_of(file):
@@ -265,27 +267,6 @@ def first_bad_line(
             if row and len(row) != len(header):
                 return rows.line_num, f"{len(row)} values, and the header has {len(header)}"
     return None
-
-
-def missing_columns(file: str, format_: Format | None, fields: Sequence[str]) -> list[str]:
-    """The fields that no record of a file can have, or (JSON) that its first one has not."""
-    columns: Iterable[str]
-    if format_ is Format.PARQUET:
-        import pyarrow.parquet as pq
-
-        with _open(file) as opened:
-            columns = pq.ParquetFile(opened).schema_arrow.names
-    elif format_ is Format.CSV:
-        columns = next(csv.reader(lines_of(file)), [])
-    elif format_ is Format.JSON:
-        line = next((line for line in lines_of(file) if line.strip()), "{}")
-        try:
-            columns = json.loads(line)
-        except ValueError:
-            return []
-    else:
-        return []
-    return [name for name in fields if name not in columns]
 
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {

@@ -30,6 +30,7 @@ class Format(enum.Enum):
     TABLE = "table"
     KAFKA = "kafka"  # streams only
     SOCKET = "socket"  # streams only, for trying things out
+    FRAME = "frame"  # a DataFrame, from Python (`squall_spark.run`) only
 
 
 _ENDINGS = {
@@ -45,7 +46,7 @@ _ENDINGS = {
 }
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 _PREFIX = re.compile(r"(?P<format>[a-z]+):(?!//)(?P<rest>.*)", re.DOTALL)
-READABLE = frozenset(Format)
+READABLE = frozenset(Format) - {Format.FRAME}
 WRITABLE = frozenset({Format.PARQUET, Format.JSON, Format.TABLE})
 
 
@@ -80,6 +81,12 @@ class Target:
     format: Format
 
 
+def parse_stream(text: str) -> StreamName:
+    """`COMPONENT` or `COMPONENT:STREAM`."""
+    component, colon, stream = text.partition(":")
+    return StreamName(component, stream if colon else DEFAULT_STREAM)
+
+
 def parse_input(text: str) -> Source:
     """`STREAM=[FORMAT:]PATH`. Raises SquallError."""
     name, equals, where = text.partition("=")
@@ -88,7 +95,7 @@ def parse_input(text: str) -> Source:
             f"--input {text!r} is not COMPONENT=PATH", hint="for example: --input sentences=/data"
         )
     format_, path = _split_format(where.strip(), f"--input {text!r}", READABLE)
-    return Source(_stream_name(name.strip()), path, format_ or format_of_path(path))
+    return Source(parse_stream(name.strip()), path, format_ or format_of_path(path))
 
 
 def parse_output(text: str) -> Target:
@@ -111,7 +118,7 @@ def parse_output(text: str) -> Target:
             f"--output {text!r}: a table holds one stream",
             hint="name it: --output COMPONENT=table:NAME",
         )
-    return Target(_stream_name(name.strip()) if name else None, path, format_)
+    return Target(parse_stream(name.strip()) if name else None, path, format_)
 
 
 def format_of_path(path: str) -> Format | None:
@@ -136,8 +143,3 @@ def _split_format(where: str, given: str, allowed: frozenset[Format]) -> tuple[F
     if not match["rest"]:
         raise SquallError(f"{given} has no path after {match['format']}:")
     return format_, match["rest"]
-
-
-def _stream_name(text: str) -> StreamName:
-    component, colon, stream = text.partition(":")
-    return StreamName(component, stream if colon else DEFAULT_STREAM)

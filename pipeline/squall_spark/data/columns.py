@@ -32,6 +32,13 @@ Guess = None | str | list[Any] | dict[str, Any]
 
 _LONG = 2**63
 _BIG = 10**38
+_DECLARED = {
+    "boolean": "bool",
+    "bigint": "int",
+    "double": "float",
+    "string": "str",
+    "binary": "bytes",
+}
 _ORDER = ("int", "big", "float")  # each holds the ones before it; decimals apart
 _STRUCT_KEYS_MAX = 1_000
 _NATIVE: dict[str, Any] = {
@@ -89,6 +96,13 @@ class TypeGuess:
     def from_json(cls, fields: Sequence[str], text: str) -> TypeGuess:
         made = cls(fields)
         made.guesses = json.loads(text)
+        return made
+
+    @classmethod
+    def declared(cls, fields: Sequence[str], types: Iterable[str | None]) -> TypeGuess:
+        """Of a stream that declares plain types (Spark's names)."""
+        made = cls(fields)
+        made.guesses = [_DECLARED[str(type_)] for type_ in types]
         return made
 
     def schema(self) -> pa.Schema:

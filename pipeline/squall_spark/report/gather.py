@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from squall_common.daemon.folders import Folder
 from squall_common.history.schema import arrow_schema
-from squall_spark.progress import Step, silent
 from squall_spark.report.choose import Chosen
 from squall_spark.report.files import rows_of
 from squall_spark.report.fold import (
@@ -34,6 +33,7 @@ from squall_spark.report.fold import (
     fold_workers,
 )
 from squall_spark.report.sums import Sums, step_ms
+from squall_spark.view.progress import Step, silent
 
 if TYPE_CHECKING:
     import pyarrow

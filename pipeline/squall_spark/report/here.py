@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
-from squall_spark.progress import Step, silent
 from squall_spark.report.choose import Chosen
 from squall_spark.report.files import rows_of, table_of
 from squall_spark.report.fold import (
@@ -29,6 +28,7 @@ from squall_spark.report.fold import (
     fold_workers,
 )
 from squall_spark.report.sums import Sums, step_ms
+from squall_spark.view.progress import Step, silent
 
 if TYPE_CHECKING:
     pass

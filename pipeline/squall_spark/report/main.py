@@ -73,8 +73,8 @@ def _here(chosen: Chosen, since: float | None, now: float) -> Sums:
 
 
 def _by_spark(order: Order, chosen: Chosen, since: float | None, now: float) -> Sums:
-    from squall_spark.progress import Progress
     from squall_spark.report.gather import gather
+    from squall_spark.view.progress import Progress
 
     with spark_session(
         f"report of {chosen.topology_id}",

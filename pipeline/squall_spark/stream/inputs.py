@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from squall_common.errors import SquallError
 from squall_spark.data import datasets
 from squall_spark.data.bad_records import BAD, FAIL, OnBadRecord, keep_broken_files
-from squall_spark.data.bindings import Format, Source
+from squall_spark.data.bindings import Format, Source, StreamName
 from squall_spark.plan import SparkPlan, StageKind
-from squall_spark.progress import Step, silent
 from squall_spark.stream.checkpoint import Checkpoint
 from squall_spark.traits import Column
+from squall_spark.view.progress import Step, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +170,7 @@ class StreamInput:
         self._on_bad = reader.on_bad
         self._checkpoint = reader.checkpoint
         self._sources: list[Source] = []
-        self._columns: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+        self._columns: list[tuple[str, ...]] = []
         wide: list[DataFrame] = []
         for stage in plan.stages:
             if stage.kind is not StageKind.DATA:
@@ -187,22 +187,19 @@ class StreamInput:
                         *(frame[f"`{name}`"].alias(f"{number}.{name}") for name in names),
                     )
                 )
-                self._columns.setdefault(stage.component, []).append((number, names))
+                self._columns.append(names)
                 self._sources.append(source)
         self.frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), wide)
 
-    def split(self, frame: DataFrame) -> dict[str, list[DataFrame]]:
-        """A micro-batch by component, a data frame for each of its streams."""
+    def split(self, frame: DataFrame) -> dict[StreamName, DataFrame]:
+        """A micro-batch by stream."""
         from pyspark.sql import functions as sf
 
         return {
-            component: [
-                frame.filter(sf.col("stream") == number).select(
-                    *(sf.col(f"`{number}.{name}`").alias(name) for name in names)
-                )
-                for number, names in streams
-            ]
-            for component, streams in self._columns.items()
+            source.stream: frame.filter(sf.col("stream") == number).select(
+                *(sf.col(f"`{number}.{name}`").alias(name) for name in names)
+            )
+            for number, (source, names) in enumerate(zip(self._sources, self._columns, strict=True))
         }
 
     def keep_broken_files(self, batch: int, on_bad: OnBadRecord) -> int:
@@ -225,11 +222,7 @@ class StreamInput:
         bad = sf.lit(None)
         if self._on_bad.keeps_going:
             bad = sf.coalesce(
-                *(
-                    sf.col(f"`{number}.{BAD}`")
-                    for streams in self._columns.values()
-                    for number, _ in streams
-                )
+                *(sf.col(f"`{number}.{BAD}`") for number in range(len(self._sources)))
             )
         row = frame.agg(
             sf.count("*").alias("rows"),

@@ -13,10 +13,10 @@ from squall_spark.batch import Frames, write
 from squall_spark.data.bad_records import FAIL, OnBadRecord
 from squall_spark.data.bindings import Format
 from squall_spark.plan import SparkPlan
-from squall_spark.progress import Step, silent
-from squall_spark.stages import Code
 from squall_spark.stream.checkpoint import Checkpoint
 from squall_spark.stream.inputs import BatchInput, Limits, StreamInput, StreamReader
+from squall_spark.tasks.code import Code
+from squall_spark.view.progress import Step, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,10 +111,10 @@ def _run_batch(
             read = replace(read, bad=read.bad + broken)
         frames.build()
         for sink in plan.sinks:
-            guess, written[str(sink.stream)] = frames.guess(sink)
-            known = kept.widen(sink, guess)
+            known = kept.widen(sink, frames.guess(sink))
             path = f"{sink.path.rstrip('/')}/batch={number}"
             write(frames.typed(sink, known), sink, mode="overwrite", path=path)
+            written[str(sink.stream)] = frames.counts.total("written", str(sink.stream))
         for component in frames.unread():
             frames.of[component].write.format("noop").mode("overwrite").save()
     finally:

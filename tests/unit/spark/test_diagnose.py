@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from squall_spark.data.bindings import Format, Source, StreamName
-from squall_spark.diagnose import DataSet, explain
+from squall_spark.diagnose import DataSet, diagnose
 from squall_spark.messages import innermost, one_line
 
 ABORTED = """[STREAM_FAILED] Query terminated: Job aborted due to stage failure: Task 0 in
@@ -28,7 +28,7 @@ def data(folder: Path, format_: Format = Format.JSON) -> DataSet:
 
 def test_a_full_disk_is_the_message() -> None:
     cause = "java.io.IOException: No space left on device"
-    found = explain(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
+    found = diagnose(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
     assert found.message == (
         "a disk is full (no space left on device): Spark was writing file:/out/x"
     )
@@ -37,15 +37,16 @@ def test_a_full_disk_is_the_message() -> None:
 def test_a_full_disk_in_a_component_names_it() -> None:
     cause = (
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
-        "squall_spark.stages.StageError: bolt 'count': OSError: [Errno 28] No space left on device"
+        "squall_spark.tasks.stages.StageError: bolt 'count': OSError: "
+        "[Errno 28] No space left on device"
     )
-    found = explain(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
+    found = diagnose(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
     assert "bolt 'count': OSError: [Errno 28] No space left on device" in found.message
 
 
 def test_the_innermost_cause_is_the_message() -> None:
     cause = "java.lang.OutOfMemoryError: Java heap space"
-    found = explain(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
+    found = diagnose(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
     assert found.message == "Spark: OutOfMemoryError: Java heap space"
     assert innermost("[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03\n at x") == (
         "[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03"
@@ -56,10 +57,11 @@ def test_an_error_of_several_lines_is_one_line() -> None:
     cause = (
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
         '  File "x.py", line 1, in run\n'
-        "squall_spark.task.TaskFailedError: component 'b', task 3: a tuple failed: ValueError:\n"
+        "squall_spark.tasks.task.TaskFailedError: component 'b', task 3: a tuple "
+        "failed: ValueError:\n"
         "two lines\n"
     )
-    found = explain(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
+    found = diagnose(RuntimeError(ABORTED.format(cause=cause)), [], "spark.log")
     assert found.message == "component 'b', task 3: a tuple failed: ValueError: two lines"
 
 
@@ -79,7 +81,7 @@ def test_the_line_is_found_in_the_file_that_spark_names(tmp_path: Path) -> None:
         "Caused by: org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_"
         "SUGGESTION] Malformed records are detected in record parsing: [null,a]."
     )
-    found = explain(RuntimeError(text), [data(tmp_path)], "spark.log")
+    found = diagnose(RuntimeError(text), [data(tmp_path)], "spark.log")
     assert found.message == (
         f"--input records: {tmp_path}/in/b.json, line 3: field 'n' is \"one\", and its column is "
         "bigint"
@@ -91,5 +93,5 @@ def test_a_file_is_found_where_spark_names_none(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.json").write_text('{"text": "a"}\n')
     (tmp_path / "in" / "b.json").write_text("{}\n\nnonsense\n")
     text = "[MALFORMED_RECORD_IN_SCHEMA_INFERENCE] Malformed records are detected"
-    found = explain(RuntimeError(text), [data(tmp_path)], "spark.log")
+    found = diagnose(RuntimeError(text), [data(tmp_path)], "spark.log")
     assert found.message.startswith(f"--input records: {tmp_path}/in/b.json, line 3: not JSON: ")

@@ -21,7 +21,6 @@ from squall_spark.data.bad_records import (
     broken_file,
     first_bad_line,
     local_path,
-    missing_columns,
     reason_of,
 )
 from squall_spark.data.bindings import Format
@@ -94,18 +93,6 @@ def test_damaged_files(tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(packed[:-9])
     assert broken_file(str(tmp_path / "a.json.gz"), Format.JSON)
     assert broken_file(str(tmp_path / "gone.json.gz"), Format.JSON) is None
-
-
-def test_missing_columns(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
-    (tmp_path / "a.csv").write_text("n,x\n1,2\n")
-    (tmp_path / "a.json").write_text('\n{"n": 1}\n')
-    for name, format_ in (
-        ("a.parquet", Format.PARQUET),
-        ("a.csv", Format.CSV),
-        ("a.json", Format.JSON),
-    ):
-        assert missing_columns(str(tmp_path / name), format_, ["n", "text"]) == ["text"]
 
 
 @pytest.mark.parametrize(

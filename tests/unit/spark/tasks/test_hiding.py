@@ -15,7 +15,7 @@ from squall_common.component.collector import (
     SpoutCollector,
     calls_of,
 )
-from squall_spark.hiding import hiding
+from squall_spark.tasks.hiding import hiding
 
 SINK = RecordedCalls.IDS[1]
 

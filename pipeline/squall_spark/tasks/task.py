@@ -38,9 +38,9 @@ from squall_engine.embed import (
     make_user_object,
 )
 from squall_engine.transport import Arrival, Grant, Listener
-from squall_spark.hiding import hiding
 from squall_spark.plan import SparkPlan, near_tasks
 from squall_spark.state.owner import CurrentOwner
+from squall_spark.tasks.hiding import hiding
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
 
@@ -136,7 +136,7 @@ class TaskRunner:
         (None: a state in memory), which `owner` follows."""
         self._spec = spec
         self._plan = spec.plan
-        self._component = spec.component
+        self.component = spec.component
         self.task = self._plan.stage(spec.component).tasks[index]
         self._code_dir = code_dir
         self._state = state
@@ -185,7 +185,7 @@ class TaskRunner:
             daemon_conf=default_conf(),
             # Except for local-or-shuffle groupings, each other task is on its own peer.
             near=near_tasks(plan, self.task),
-            seed=zlib.crc32(f"{plan.name}/{self._component}/{self.task}".encode()),
+            seed=zlib.crc32(f"{plan.name}/{self.component}/{self.task}".encode()),
             code_dir=self._code_dir,
         )
         callbacks = EngineCallbacks(
@@ -210,11 +210,11 @@ class TaskRunner:
     def _print_metrics(self, engine: EmbeddedEngine) -> None:
         """Write what the component recorded to Spark's log: there are no consumers here."""
         try:
-            for name, value in engine.metric_values(self._component).items():
-                line = f"{self._component}:{self.task}: metric {name} = {value}"
+            for name, value in engine.metric_values(self.component).items():
+                line = f"{self.component}:{self.task}: metric {name} = {value}"
                 print(line, file=sys.stderr, flush=True)
         except Exception as error:  # of a gauge's function
-            print(f"{self._component}:{self.task}: {describe(error)}", file=sys.stderr, flush=True)
+            print(f"{self.component}:{self.task}: {describe(error)}", file=sys.stderr, flush=True)
 
     def _make(self, component: Component, task: int) -> Any:
         if self._spec.from_data:
@@ -273,6 +273,12 @@ class TaskRunner:
         else:
             self._loop.run_until_complete(self._flush())
         yield self.take()
+
+    def totals(self) -> tuple[int, int]:
+        """How many tuples the task has taken and emitted so far (a copy that is sent to an output
+        does not count)."""
+        counts = self._started().totals().get(self.component, {})
+        return counts.get("executed", 0), counts.get("emitted", 0)
 
     def take(self) -> list[Row]:
         """The output since the last call, as pairs of receiving task and section."""
@@ -351,4 +357,4 @@ class TaskRunner:
 
     def _failed(self, what: str, cause: BaseException | None) -> TaskFailedError:
         why = "" if cause is None else f": {' '.join(describe(cause).split())}".rstrip(": ")
-        return TaskFailedError(f"component {self._component!r}, task {self.task}: {what}{why}")
+        return TaskFailedError(f"component {self.component!r}, task {self.task}: {what}{why}")

@@ -12,7 +12,7 @@ from squall import TopologyBuilder
 from squall_common.component.groupings import stable_hash
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.system import component_tasks
-from squall_spark.task import TaskFailedError
+from squall_spark.tasks.task import TaskFailedError
 
 SENTENCES = ["the cow jumped", "over the moon", "the moon"]
 

@@ -6,17 +6,10 @@ at a time. From PySpark they use only `TaskContext`, which has the number of the
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import hashlib
-import importlib
-import os
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +19,6 @@ from squall_common.component.state import KeyValueState
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
 from squall_common.names import encode_znode
-from squall_common.packaging.package import code_paths, unpack_package
 from squall_engine.embed import section_rows, tune_garbage_collector, value_codec
 from squall_spark.data.bad_records import COLUMNS, OnBadRecord, Sorter
 from squall_spark.data.bindings import Source
@@ -34,7 +26,9 @@ from squall_spark.data.columns import TypeGuess, rows_to_columns
 from squall_spark.plan import Sink, SparkPlan
 from squall_spark.state.owner import CurrentOwner
 from squall_spark.state.place import StateAt
-from squall_spark.task import TaskRunner, TaskSpec
+from squall_spark.tasks.code import Code
+from squall_spark.tasks.counts import Counts
+from squall_spark.tasks.task import TaskRunner, TaskSpec
 
 SECTIONS = pa.schema([("to", pa.int32()), ("data", pa.binary())])
 SECTIONS_DDL = "to int, data binary"
@@ -49,52 +43,6 @@ _WRITE_ROWS = 10_000
 
 class StageError(SquallError):
     """An unexpected error in a task; the message names its component or output."""
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """The user's package: unpacked on this machine, or an archive that Spark distributes."""
-
-    folder: str | None  # None: the worker may be on another machine
-    archive_name: str
-    digest: str
-
-    def paths(self) -> Path:
-        """Make it importable in this process; returns the folder that holds it."""
-        folder = self._unpacked() if self.folder is None else Path(self.folder)
-        for path in reversed(code_paths(folder)):
-            if path not in sys.path:
-                sys.path.insert(0, path)
-                importlib.invalidate_caches()
-        return folder
-
-    def _unpacked(self) -> Path:
-        from pyspark import SparkFiles
-
-        archive = Path(SparkFiles.get(self.archive_name))
-        place = Path(SparkFiles.getRootDirectory(), f"squall-{self.digest}")
-        place.mkdir(exist_ok=True)
-        # Several Python workers of an executor may get here at once.
-        with (place / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            code = place / "code"
-            if not _mark(code, self.digest).exists():
-                with tempfile.TemporaryDirectory(dir=place) as temporary:
-                    unpacked = unpack_package(archive, Path(temporary))
-                    os.replace(unpacked, code)
-                _mark(code, self.digest).touch()
-        return code
-
-
-def code_of(folder: Path, archive: Path, *, sent: bool) -> Code:
-    """The package of a session, for every Python worker of a job. `sent`: workers use the archive
-    among Spark's files instead of the folder."""
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:16]
-    return Code(None if sent else str(folder), archive.name, digest)
-
-
-def _mark(folder: Path, digest: str) -> Path:
-    return folder.with_name(f"{folder.name}.{digest}")
 
 
 # ---- Tasks ----
@@ -114,12 +62,11 @@ def data_stage(
     code: Code | None,
     inputs: Sequence[DataInput],
     on_bad: OnBadRecord,
-    left_out: Any = None,
+    counts: Counts | None = None,
 ) -> Stage:
     """A spout whose streams come from data sets: record batches of its fields in (and of
     `bad_records.COLUMNS` if those are left out), sections out. With several, the first column is
-    the index of the input, and the columns of the others are null. `left_out` (an accumulator)
-    counts the bad records."""
+    the index of the input, and the columns of the others are null."""
 
     def run(batches: Batches) -> Batches:
         tasks = spec.plan.stage(spec.component).tasks
@@ -140,15 +87,17 @@ def data_stage(
                 yield from _sections(runner.take())
             for rows in runner.finish():
                 yield from _sections(rows)
+            _count(counts, runner, partition)
         for sorter in sorters:
             sorter.close()
-            if left_out is not None and sorter.left_out:
-                left_out.add(sorter.left_out)
+        if counts is not None:
+            left_out = sum(sorter.left_out for sorter in sorters)
+            counts.add("left out", spec.component, partition, left_out)
 
     return _named(f"spout {spec.component!r}", run)
 
 
-def bounded_stage(spec: TaskSpec, code: Code | None) -> Stage:
+def bounded_stage(spec: TaskSpec, code: Code | None, counts: Counts | None = None) -> Stage:
     """A spout that runs to its own end. The input is a row in each partition, the task's index."""
 
     def run(batches: Batches) -> Batches:
@@ -157,11 +106,17 @@ def bounded_stage(spec: TaskSpec, code: Code | None) -> Stage:
         with _runner(spec, index, code) as runner:
             for rows in runner.finish():
                 yield from _sections(rows)
+            _count(counts, runner, index)
 
     return _named(f"spout {spec.component!r}", run)
 
 
-def bolt_stage(spec: TaskSpec, code: Code | None, state: StateAt | None = None) -> Stage:
+def bolt_stage(
+    spec: TaskSpec,
+    code: Code | None,
+    state: StateAt | None = None,
+    counts: Counts | None = None,
+) -> Stage:
     """A bolt: sections and a marker in, sections out."""
 
     def run(batches: Batches) -> Batches:
@@ -181,6 +136,7 @@ def bolt_stage(spec: TaskSpec, code: Code | None, state: StateAt | None = None) 
                             kept.relieve()
             for rows in runner.finish():
                 yield from _sections(rows)
+            _count(counts, runner, index)
         if kept is not None:
             kept.commit()
 
@@ -196,6 +152,13 @@ def _markers(spec: TaskSpec, index: int) -> list[tuple[int, bytes | None]]:
         for stage in spec.plan.stages
         if not stage.moves and spec.component in stage.inputs
     ]
+
+
+def _count(counts: Counts | None, runner: TaskRunner, number: int) -> None:
+    if counts is not None:
+        taken, emitted = runner.totals()
+        counts.add("taken", runner.component, number, taken)
+        counts.add("emitted", runner.component, number, emitted)
 
 
 def _named(where: str, stage: Stage) -> Stage:
@@ -309,13 +272,23 @@ def guess_stage(plan: SparkPlan, sink: Sink, code: Code | None) -> Stage:
     return _named(f"--output {sink.stream}", run)
 
 
-def write_stage(plan: SparkPlan, sink: Sink, code: Code | None, schema: pa.Schema) -> Stage:
+def write_stage(
+    plan: SparkPlan,
+    sink: Sink,
+    code: Code | None,
+    schema: pa.Schema,
+    counts: Counts | None = None,
+) -> Stage:
     """The tuples of a sink as typed columns."""
 
     def run(batches: Batches) -> Batches:
         if code is not None:
             code.paths()
+        written = 0
         for rows in Reader(plan, sink).portions(batches):
+            written += len(rows)
             yield rows_to_columns(rows, schema)
+        if counts is not None:
+            counts.add("written", str(sink.stream), _partition(), written)
 
     return _named(f"--output {sink.stream}", run)
