@@ -30,6 +30,8 @@ MODULES = {
     "pyyaml": {"yaml"},
     "pyzmq": {"zmq"},
     "confluent-kafka": {"confluent_kafka"},
+    "aio-pika": {"aio_pika"},
+    "paho-mqtt": {"paho"},
     "nats-py": {"nats"},
     "sqlalchemy": {"sqlalchemy"},
     "kubernetes-validate": {"kubernetes_validate"},
@@ -66,7 +68,8 @@ def listed(name: str) -> dict[str, Requirement]:
 
 
 # The extras of users; the others are for those who work on Squall.
-FOR_USERS = ("", "history", "spark", "kafka", "nats", "postgresql", "redis", "sql", "tracing")
+_NOT_FOR_USERS = {"bench", "dev", "docs"}
+FOR_USERS = ("", *sorted(PROJECT["project"]["optional-dependencies"].keys() - _NOT_FOR_USERS))
 LISTS = {
     name: requirements
     for name in ("", *PROJECT["project"]["optional-dependencies"])
