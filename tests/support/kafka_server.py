@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import shutil
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +59,38 @@ def jars() -> Path:
     return folder
 
 
+def _formatted() -> Path:
+    """A file of a formatted data folder: the features of the newest version, share groups among
+    them. Without it a broker has those of an old version. Made once, as it takes a JVM."""
+    made = jars() / "bootstrap.checkpoint"
+    if made.exists():
+        return made
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        conf = folder / "server.properties"
+        conf.write_text(
+            "process.roles=broker,controller\nnode.id=1\n"
+            "controller.quorum.voters=1@127.0.0.1:1\n"
+            "listeners=PLAINTEXT://127.0.0.1:2,CONTROLLER://127.0.0.1:1\n"
+            "controller.listener.names=CONTROLLER\n"
+            f"log.dirs={folder}/data\n"
+        )
+        tool = ["java", "-Xmx128m", "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
+        subprocess.run(
+            [
+                *(*tool, "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(conf)),
+                *("--feature", "share.version=1"),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+        with tempfile.NamedTemporaryFile(dir=jars(), delete=False) as whole:
+            whole.write((folder / "data" / "bootstrap.checkpoint").read_bytes())
+        Path(whole.name).replace(made)
+    return made
+
+
 class KafkaServer(Server):
     """A broker that is its own controller."""
 
@@ -70,6 +104,7 @@ class KafkaServer(Server):
         (self._data / "meta.properties").write_text(
             f"version=1\ncluster.id={identity}\nnode.id=1\ndirectory.id={identity}\n"
         )
+        shutil.copy(_formatted(), self._data / "bootstrap.checkpoint")
         self._conf = folder / "server.properties"
         self._conf.write_text(
             "\n".join(
@@ -93,6 +128,10 @@ class KafkaServer(Server):
                     "share.coordinator.state.topic.num.partitions=1",
                     "group.initial.rebalance.delay.ms=0",
                     "group.min.session.timeout.ms=1000",
+                    # Share groups: short locks and sessions for tests of lost members.
+                    "group.share.min.session.timeout.ms=1000",
+                    "group.share.min.heartbeat.interval.ms=500",
+                    "group.share.min.record.lock.duration.ms=1000",
                     "auto.create.topics.enable=false",
                     "num.network.threads=2",
                     "num.io.threads=2",

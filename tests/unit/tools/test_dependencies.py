@@ -69,12 +69,12 @@ def listed(name: str) -> dict[str, Requirement]:
 
 # The extras of users; the others are for those who work on Squall.
 _NOT_FOR_USERS = {"bench", "dev", "docs"}
-FOR_USERS = ("", *sorted(PROJECT["project"]["optional-dependencies"].keys() - _NOT_FOR_USERS))
 LISTS = {
     name: requirements
     for name in ("", *PROJECT["project"]["optional-dependencies"])
     if (requirements := listed(name))  # some only gather others
 }
+FOR_USERS = tuple(sorted(LISTS.keys() - _NOT_FOR_USERS))
 BUILD = {one.name: one for one in map(Requirement, PROJECT["build-system"]["requires"])}
 
 
