@@ -1,6 +1,7 @@
 """Files: `TailSpout` follows files that grow and rotate, `FolderSpout` reads files that are put
 into a folder, `FileSink` writes files. The last two take any URL of fsspec (local, S3, GCS ...) and
-need `squall[files]` (fsspec, and pyarrow for Parquet).
+need `squall[files]` (fsspec, and pyarrow for Parquet), and the client of the store:
+`squall[s3]` (s3fs) for S3.
 
     builder.spout("log", TailSpout("/var/log/app/*.log", state="/var/lib/app/positions"))
     builder.bolt("out", FileSink("s3://bucket/orders", ["sku", "price"], format="parquet"))

@@ -22,7 +22,7 @@ class FolderSpout(AsyncSource):
         FolderSpout("/data/incoming", ["sku", "price"], format="csv", done="/data/done")
         FolderSpout("s3://bucket/incoming", ["sku", "price"], format="parquet")
 
-    Files must appear whole: written under another name, or one that begins with a dot or an
+    Files must appear whole, as objects in object stores do: written under another name, or one that begins with a dot or an
     underscore, and then renamed. They are read in the order of their names; several tasks share
     them by a hash of the name. A file that was not done when its worker was lost is read again from
     its beginning. Records that cannot be read are reported as errors and passed over; so is a file,
@@ -129,6 +129,7 @@ class FolderSpout(AsyncSource):
 
     def _next_path(self) -> str | None:
         mine, tasks = self._share
+        self._files.invalidate_cache()  # object stores' clients keep listings
         for path in sorted(self._files.glob(posixpath.join(self._root, self._pattern))):
             inside = path[len(self._root) :].lstrip("/")
             hidden = any(part.startswith((".", "_")) for part in inside.split("/"))
@@ -157,6 +158,7 @@ class FolderSpout(AsyncSource):
         del self._left[path]
 
     def _remove(self, path: str) -> None:
+        self._files.invalidate_cache()
         if not self._files.exists(path):  # done in an attempt whose answer was lost
             return
         if self._done_root is None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from squall import TopologyContext, Tuple
 from squall_common.daemon.files import make_dirs, write_atomic
-from squall_common.errors import InvalidTopologyError
+from squall_common.errors import InvalidTopologyError, describe
 from squall_connectors.base.sink import ThreadedSink
 from squall_connectors.files.formats import checked, written
 
@@ -30,6 +30,10 @@ class FileSink(ThreadedSink):
     The file rolls when it has `batch_records` records, or its first record is `batch_secs` old: so
     these say how large files become. The tuples wait for that, so `batch_secs` must be well below
     the message timeout. A tuple that is replayed is written again, into another file.
+
+    Object stores have no rename: there an object appears, whole, when its upload is complete (in S3
+    a PUT, or the end of a multipart upload if it is large). A batch that is repeated, because the
+    answer was lost, replaces its own objects.
 
     With `partition_by`, records go to `day=2026-01-31/...`, as Spark, Hive and pyarrow read it.
     """
@@ -69,6 +73,7 @@ class FileSink(ThreadedSink):
     async def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None:
         self._files: Any = None
         self._numbers = count()
+        self._last: tuple[Sequence[Tuple], dict[str, bytes]] = ((), {})
         self._name = f"{context.this_component_id}-{context.this_task_id}"
         await super().prepare(conf, context)
 
@@ -80,6 +85,21 @@ class FileSink(ThreadedSink):
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def write_blocking(self, tuples: Sequence[Tuple]) -> None:
+        if self._last[0] is not tuples:
+            self._last = (tuples, self._contents(tuples))
+        for path, data in self._last[1].items():
+            if self._is_local:
+                make_dirs(Path(path).parent)
+                write_atomic(Path(path), data, mode=0o644)
+                continue
+            try:
+                self._files.pipe_file(path, data)  # an object appears when it is whole
+            except Exception as error:  # whatever its client raises: the records are not at fault
+                raise ConnectionError(f"{self._url}: {describe(error)}") from error
+        self._last = ((), {})
+
+    def _contents(self, tuples: Sequence[Tuple]) -> dict[str, bytes]:
+        """The files of a batch, by their paths."""
         folders: dict[str, list[dict[str, Any]]] = {}
         for tup in tuples:
             row = {field: tup[field] for field in self._inside}
@@ -90,13 +110,8 @@ class FileSink(ThreadedSink):
         }
         # Unique among all tasks and their lives, and in the order of writing.
         name = f"{time.time_ns():020d}-{self._name}-{os.getpid()}-{next(self._numbers)}"
-        for folder, data in contents.items():
-            path = posixpath.join(self._root, folder, f"{name}.{_EXTENSIONS[self._format]}")
-            if self._is_local:
-                make_dirs(Path(path).parent)
-                write_atomic(Path(path), data, mode=0o644)
-            else:
-                self._files.pipe_file(path, data)  # an object appears when it is whole
+        file = f"{name}.{_EXTENSIONS[self._format]}"
+        return {posixpath.join(self._root, folder, file): data for folder, data in contents.items()}
 
     def _folder(self, tup: Tuple) -> str:
         return "/".join(

@@ -42,6 +42,8 @@ MODULES = {
 }
 # What is run, or used by a tool that is, and where that can be read.
 RUN = {
+    "s3fs": ("connectors/squall_connectors/files/__init__.py", "(s3fs)"),  # by fsspec, for s3://
+    "moto": ("tests/support/moto_server.py", '"moto.server"'),
     "py-spy": ("common/squall_common/config/options/node.py", '"py-spy"'),
     "editables": ("hatch_build.py", "editable"),  # hatchling's, for editable wheels
     "mypy": ("pyproject.toml", "[tool.mypy]"),
