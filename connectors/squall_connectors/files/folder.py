@@ -22,11 +22,11 @@ class FolderSpout(AsyncSource):
         FolderSpout("/data/incoming", ["sku", "price"], format="csv", done="/data/done")
         FolderSpout("s3://bucket/incoming", ["sku", "price"], format="parquet")
 
-    Files must appear whole, as objects in object stores do: written under another name, or one that begins with a dot or an
-    underscore, and then renamed. They are read in the order of their names; several tasks share
-    them by a hash of the name. A file that was not done when its worker was lost is read again from
-    its beginning. Records that cannot be read are reported as errors and passed over; so is a file,
-    which stays where it is until the worker restarts.
+    Files must appear whole, as objects in object stores do: written under another name, or one that
+    begins with a dot or an underscore, and then renamed. They are read in the order of their names;
+    several tasks share them by a hash of the name. A file that was not done when its worker was
+    lost is read again from its beginning. Records that cannot be read are reported as errors and
+    passed over; so is a file, which stays where it is until the worker restarts.
 
     The message id is `(path, number of the record)`.
     """

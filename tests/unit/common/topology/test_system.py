@@ -252,7 +252,8 @@ def test_zero_components_are_not_a_topology():
 def test_the_systems_tasks_count():
     """One acker for each worker makes more tasks than the components have."""
     assert refusal(spout(), options=TopologyOptions(topology_workers=TASKS_MAX)) == (
-        f"the topology has 1 tasks and {TASKS_MAX} of the system (ackers, event loggers, consumers); "
+        f"the topology has 1 tasks and {TASKS_MAX} of the system "
+        "(ackers, event loggers, consumers); "
         f"the limit is {TASKS_MAX}",
     )
     with pytest.raises(InvalidTopologyError, match="the limit is"):
