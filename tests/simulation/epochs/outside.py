@@ -1,0 +1,85 @@
+"""What outlives processes: the record in ZooKeeper, the store of objects, a database, a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Of an object in the store."""
+
+    generation: int
+    epoch: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The one znode that decides. `version` is ZooKeeper's."""
+
+    version: int = 0
+    generation: int = 0
+    coordinator: int = 0  # the incarnation that wrote it
+    epoch: int = 0
+    manifest: Name | None = None
+
+
+@dataclass(slots=True)
+class Znode:
+    """Compare-and-set by version."""
+
+    record: Record = field(default_factory=Record)
+
+    def replace(self, new: Record) -> bool:
+        """Write `new` if its version follows the present one."""
+        if new.version != self.record.version + 1:
+            return False
+        self.record = new
+        return True
+
+
+@dataclass(slots=True)
+class Store:
+    """Objects by name. What is written under a name that exists replaces it."""
+
+    objects: dict[Name, Any] = field(default_factory=dict)
+
+
+# A message of a source: from a log (split, position) or a broker (-1, id).
+Message = tuple[int, int]
+# What a sink writes: the message, its key, and the count of the key (None: a dead letter).
+Row = tuple[Message, str, int | None]
+# A batch of rows that a sink has in its snapshots: (the task that made it, epoch).
+Batch = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Database:
+    """Takes batches, and keeps in the same transaction up to which epoch it has those of a task."""
+
+    rows: list[Row] = field(default_factory=list)
+    applied: dict[int, int] = field(default_factory=dict)
+
+    def has(self, batch: Batch) -> bool:
+        task, epoch = batch
+        return self.applied.get(task, -1) >= epoch
+
+    def commit(self, batches: Mapping[Batch, Iterable[Row]], *, once: bool = True) -> None:
+        """One transaction."""
+        for batch, rows in sorted(batches.items()):
+            if not (once and self.has(batch)):
+                self.rows += rows
+                self.applied[batch[0]] = batch[1]
+
+
+@dataclass(slots=True)
+class Broker:
+    """Delivers messages until they are acknowledged, again to whoever asks, in any order."""
+
+    waiting: set[int]
+
+    def acknowledge(self, number: int) -> None:
+        self.waiting.discard(number)
