@@ -28,7 +28,9 @@ from squall_nimbus.blobs.uploads import Inbox
 from squall_nimbus.leader import LeaderElector
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.scheduler.assigner import Assigner
+from squall_nimbus.scheduler.heartbeats import Heartbeats
 from squall_nimbus.scheduler.monitor import Monitor
+from squall_nimbus.scheduler.worker_beats import WorkerBeats
 from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
 from squall_nimbus.topologies.finished import FinishedTopologies
@@ -77,6 +79,9 @@ def build_nimbus(
         launch_secs=options.nimbus_task_launch_secs,
         session_timeout_secs=options.storm_zookeeper_session_timeout / 1000,
     )
+    heartbeats = Heartbeats(monitor)
+    peers = peers or ThriftPeers()
+    worker_beats = WorkerBeats(state, heartbeats, leader_elector, peers, clock=clock)
     finished = FinishedTopologies(
         local / "nimbus" / "history.json",
         age_secs_max=60 * options.logviewer_cleanup_age_mins,
@@ -101,7 +106,7 @@ def build_nimbus(
     replication = Replication(
         blobs,
         state,
-        peers or ThriftPeers(),
+        peers,
         receiver=receiver,
         address=address,
         clock=clock,
@@ -122,6 +127,7 @@ def build_nimbus(
         state,
         topology_store,
         monitor,
+        heartbeats,
         clock=clock,
         master_code_dir=str(stormdist),
         record_event=history.record_event,
@@ -147,6 +153,7 @@ def build_nimbus(
         topology_store,
         replication,
         assigner,
+        beats=worker_beats.of,
         fence=leader_elector.require,
         remove=remove,
         tasks=tasks,
@@ -185,6 +192,7 @@ def build_nimbus(
         history=history,
         finished=finished,
         monitor=monitor,
+        heartbeats=heartbeats,
         metrics=WorkerMetrics(),
         assigner=assigner,
         lifecycle=lifecycle,
@@ -192,7 +200,12 @@ def build_nimbus(
         cleanup=cleanup,
         leader_elector=leader_elector,
         reader=ClusterReader(
-            state, topology_store, leader_elector, copies=replication.holders, clock=clock
+            state,
+            topology_store,
+            leader_elector,
+            beats=worker_beats.of,
+            copies=replication.holders,
+            clock=clock,
         ),
         user_changes=UserChanges(state, lifecycle, clock=clock, fence=leader_elector.require),
     )

@@ -25,7 +25,8 @@ from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
 from squall_nimbus.blobs.uploads import Inbox
 from squall_nimbus.leader import LeaderElector
 from squall_nimbus.scheduler.assigner import Assigner
-from squall_nimbus.scheduler.monitor import Monitor
+from squall_nimbus.scheduler.heartbeats import Heartbeats
+from squall_nimbus.scheduler.monitor import AWAKE_SECS, Monitor
 from squall_nimbus.store.topology_store import TopologyStore
 from squall_nimbus.topologies.cleanup import Cleanup
 from squall_nimbus.topologies.finished import FinishedTopologies
@@ -71,6 +72,7 @@ class Nimbus:
     history: DaemonHistory
     finished: FinishedTopologies
     monitor: Monitor
+    heartbeats: Heartbeats
     metrics: WorkerMetrics
     assigner: Assigner
     lifecycle: LifecycleShell
@@ -101,6 +103,7 @@ class Nimbus:
         await self.leader_elector.start(self._gained, self._lost)
         freq = self.options.nimbus_monitor_freq_secs
         self.tasks.start("nimbus_loop", self._loop(freq))
+        self.tasks.every("awake", AWAKE_SECS, self._note_awake)
         self.tasks.every("expiry", min(freq, 10.0), self._expire_sessions)
         inbox_freq = self.options.nimbus_cleanup_inbox_freq_secs
         self.tasks.every("inbox_cleanup", inbox_freq, self._expire_inbox)
@@ -129,6 +132,7 @@ class Nimbus:
             self._term.cancel()
             self._term = None
         self.monitor.pause()
+        self.heartbeats.clear()
         self.lifecycle.step_down()
         for topology_id in self.history.known:
             self.history.record_event(topology_id, "leader lost", f"{self.host}:{self.port}")
@@ -239,6 +243,10 @@ class Nimbus:
     def _supervisors_changed(self, path: str) -> None:
         self._watching = False
         self.wake.set()
+
+    async def _note_awake(self) -> None:
+        if self.monitor.awake(asyncio.get_running_loop().time(), self.clock.monotonic()):
+            log.warning("nimbus_was_stopped", what_now="all timeouts of workers begin anew")
 
     async def _expire_sessions(self) -> None:
         self.blob_sessions.expire()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from squall_common.client.reporting import Connect, connect_by
 from squall_common.cluster.state import ClusterState
 from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.background import BackgroundTasks
@@ -61,6 +62,7 @@ async def build_supervisor(
     probe: Probe = connects,
     machine: Machine | None = None,
     server: Callable[..., ThriftServer] = ThriftServer,
+    connect_nimbus: Connect | None = None,
 ) -> Supervisor:
     """A supervisor whose folders are made and whose state is read, but which has not started.
     `conf` is the merged configuration. Raises OSError if the disk fails, and ConfigError if workers
@@ -129,6 +131,7 @@ async def build_supervisor(
             history=history,
             node=node,
             probe=probe,
+            connect_nimbus=connect_nimbus or connect_by(conf),
             server=server,
         )
     )

@@ -49,8 +49,7 @@ class SupervisorService:
     async def sendSupervisorWorkerHeartbeat(
         self, call: Call, heartbeat: storm.SupervisorWorkerHeartbeat | None
     ) -> None:
-        """Workers of this release write heartbeats to a file and to ZooKeeper. In Storm a worker
-        whose Nimbus is away calls this to reach its supervisor; here the call is accepted and has
-        no effect."""
+        """Workers of this release leave their heartbeats in files. In Storm a worker whose Nimbus
+        is away calls this to reach its supervisor; here the call is accepted and has no effect."""
         if heartbeat is not None:
             log.debug("worker_heartbeat", topology_id=heartbeat.storm_id, peer=call.peer)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from squall_common.client.reporting import Connect, ReportSender
 from squall_common.cluster import slot_reports, worker_exits
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
@@ -49,6 +50,7 @@ from squall_supervisor.slots.slots import Slots
 from squall_supervisor.watch.log_files import clean_up_logs
 from squall_supervisor.watch.memory import MemoryWatch
 from squall_supervisor.watch.profiling import Profiling
+from squall_supervisor.watch.reports import WorkerReports, look_secs
 from squall_thrift import storm
 from squall_thrift.serving.server import ThriftServer
 
@@ -99,6 +101,7 @@ class Parts:
     history: DaemonHistory
     node: Node
     probe: Probe
+    connect_nimbus: Connect
     server: Callable[..., ThriftServer]
 
 
@@ -151,6 +154,18 @@ class Supervisor:
             parts.errors.begin,
             parts.node.cgroups,
         )
+        self._reports = WorkerReports(
+            self._slots.runners,
+            ReportSender(
+                parts.connect_nimbus,
+                self._cluster.put_worker_report,
+                clock=self._clock,
+                supervisor_id=self.id,
+                call_bytes_max=settings.nimbus_frame_bytes_max,
+            ),
+            supervisor_id=self.id,
+            workers_dir=settings.workers_dir,
+        )
         self._sync = AssignmentSync(
             self._cluster, self._take, node=self.id, every_secs=settings.sync_secs
         )
@@ -191,6 +206,7 @@ class Supervisor:
         self._tasks.every("alive", _ALIVE_SECS, self._note_alive)
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
+        self._tasks.every("reports", look_secs(settings.report_secs), self._reports.look)
         self._tasks.every("blob updates", settings.blob_update_secs, self._slots.update_blobs)
         self._tasks.every("blob clean-up", settings.cache_clean_up_secs, self._localizer.clean_up)
         if settings.log_retention.every_secs > 0:
@@ -224,6 +240,7 @@ class Supervisor:
         await self._saved_state.close()
         await self._last_known.close()
         await self._tasks.close()
+        await self._reports.close()
         await self._cluster.close()
 
     @property

@@ -17,7 +17,12 @@ from typing import Any
 import zmq
 from tests.simulation.loop import Process, SimLoop, current_process
 
+from squall_common.client.reporting import ReportSender
+from squall_common.cluster.state import UndecodedBeat
+from squall_common.cluster.values import WorkerReport
 from squall_common.errors import NimbusError
+from squall_common.topology.model import WorkerSlot
+from squall_nimbus.blobs.peers import undecoded_beats
 from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.blobs.store import BlobMeta
 from squall_thrift import storm
@@ -387,11 +392,39 @@ class NimbusConnection:
     async def call(self, method: str, *args: Any, secs: float = _CALL_SECS) -> Any:
         return await self._network.call(self.address, method, *args, secs=secs)
 
+    async def close(self) -> None:
+        pass
+
     async def __aenter__(self) -> NimbusConnection:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         pass
+
+
+class SimAlone:
+    """Stands for `AloneThread`: a worker's reports while its supervisor is away."""
+
+    def __init__(self, make_sender: Callable[[], ReportSender]) -> None:
+        self._process = current_process()
+        self._make_sender = make_sender
+        self._sender: ReportSender | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def send(self, report: WorkerReport) -> None:
+        if self._task is not None and not self._task.done():
+            return
+        if self._sender is None:
+            self._sender = self._make_sender()
+        self._task = self._process.start(self._sender.send([report]))
+        self._process.tasks.add(self._task)
+
+    def rest(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 class SimPeers:
@@ -424,3 +457,12 @@ class SimPeers:
             storm.KeyNotFoundException,
         ) as error:
             raise PeerError(str(error)) from error
+
+    async def heartbeats(
+        self, host: str, port: int, topology_id: str
+    ) -> dict[WorkerSlot, UndecodedBeat]:
+        try:
+            answer = await self._network.call((host, port), "getWorkerHeartbeats", topology_id)
+        except (NimbusError, ThriftApplicationError, storm.NotAliveException) as error:
+            raise PeerError(str(error)) from error
+        return undecoded_beats(answer)

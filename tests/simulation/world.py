@@ -22,6 +22,7 @@ from tests.simulation.network import (
     Address,
     Network,
     NimbusConnection,
+    SimAlone,
     SimPeers,
     SimSockets,
     SimThriftServer,
@@ -226,6 +227,7 @@ class World:
             probe=self.network.probe,
             machine=SimMachine(host),
             server=partial(SimThriftServer, self.network),
+            connect_nimbus=self.nimbus,
         )
         process.supervisor = supervisor  # type: ignore[attr-defined]
         await supervisor.start()
@@ -246,6 +248,8 @@ class World:
             heartbeats=SimHeartbeats,  # type: ignore[arg-type]
             sockets=lambda: SimSockets(self.network),  # type: ignore[arg-type,return-value]
             refuses=self.network.refuses,
+            connect_nimbus=self.nimbus,
+            alone=SimAlone,
         )
         process.worker = worker  # type: ignore[attr-defined]
         status = await worker.run()

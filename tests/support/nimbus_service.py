@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from squall_common.cluster.state import ClusterState
+from squall_common.cluster.state import ClusterState, UndecodedBeat
 from squall_common.cluster.stores.memory import MemoryEnsemble, MemoryStore
 from squall_common.cluster.values import BlobMeta, ExecutorStats, SupervisorInfo, WorkerHeartbeat
 from squall_common.config.load import default_conf
@@ -22,11 +22,13 @@ from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.clock import Clock
 from squall_common.packaging.platforms import META_KEY
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.blobs.peers import undecoded_beats
 from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.composition import build_nimbus
 from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.service import NimbusService
 from squall_thrift import codec, storm
+from squall_thrift.protocol.messages import ThriftApplicationError
 from squall_thrift.serving.authorization import Call
 
 
@@ -111,6 +113,17 @@ class LocalPeers:
         try:
             return bytes(await other.call("getTopologyKey", topology_id, receiver))
         except (storm.KeyNotFoundException, storm.AuthorizationException) as error:
+            raise PeerError(str(error)) from error
+
+    async def heartbeats(
+        self, host: str, port: int, topology_id: str
+    ) -> dict[WorkerSlot, UndecodedBeat]:
+        other = self.running.get(port)
+        if other is None or port in self.cut:
+            raise PeerError(f"{host}:{port} cannot be reached")
+        try:
+            return undecoded_beats(await other.call("getWorkerHeartbeats", topology_id))
+        except (storm.NotAliveException, ThriftApplicationError) as error:
             raise PeerError(str(error)) from error
 
 

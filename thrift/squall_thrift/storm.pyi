@@ -1175,11 +1175,21 @@ class SupervisorWorkerHeartbeat:
     storm_id: str
     executors: list[ExecutorInfo]
     time_secs: int
+    port: int | None
+    supervisor_id: str | None
+    assignment_zxid: int | None
+    launch: int | None
+    report: bytes | None
     def __init__(
         self,
         storm_id: str,
         executors: list[ExecutorInfo],
         time_secs: int,
+        port: int | None = ...,
+        supervisor_id: str | None = ...,
+        assignment_zxid: int | None = ...,
+        launch: int | None = ...,
+        report: bytes | None = ...,
     ) -> None: ...
 
 class SupervisorWorkerHeartbeats:
@@ -1196,6 +1206,32 @@ class SupervisorAssignments:
     def __init__(
         self,
         storm_assignment: dict[str, Assignment] = ...,
+    ) -> None: ...
+
+class HeardWorker:
+    node: str
+    port: int
+    executors_digest: int
+    silent_secs: int
+    assignment_zxid: int
+    launch: int
+    def __init__(
+        self,
+        node: str,
+        port: int,
+        executors_digest: int,
+        silent_secs: int,
+        assignment_zxid: int,
+        launch: int,
+    ) -> None: ...
+
+class TopologyHeartbeats:
+    time_secs: int
+    workers: list[HeardWorker]
+    def __init__(
+        self,
+        time_secs: int,
+        workers: list[HeardWorker],
     ) -> None: ...
 
 class WorkerMetricPoint:

@@ -764,6 +764,14 @@ struct SupervisorWorkerHeartbeat {
     1: required string storm_id;
     2: required list<ExecutorInfo> executors;
     3: required i64 time_secs;
+    /* Squall's own. The worker's slot: its port, and its supervisor in a heartbeat that is sent alone. */
+    10001: optional i32 port;
+    10002: optional string supervisor_id;
+    /* Orders the workers of a slot: the zxid of the assignment, and the launch. */
+    10003: optional i64 assignment_zxid;
+    10004: optional i64 launch;
+    /* A ClusterWorkerHeartbeat, gzipped, as workers write it to ZooKeeper. */
+    10005: optional binary report;
 }
 
 struct SupervisorWorkerHeartbeats {
@@ -773,6 +781,22 @@ struct SupervisorWorkerHeartbeats {
 
 struct SupervisorAssignments {
     1: optional map<string, Assignment> storm_assignment = {};
+}
+
+// What Nimbus keeps in ZooKeeper about the heartbeats of a topology's workers. Squall's own.
+
+struct HeardWorker {
+    1: required string node;
+    2: required i32 port;
+    3: required i64 executors_digest;
+    4: required i32 silent_secs;
+    5: required i64 assignment_zxid;
+    6: required i64 launch;
+}
+
+struct TopologyHeartbeats {
+    1: required i64 time_secs;
+    2: required list<HeardWorker> workers;
 }
 
 // Metrics
@@ -991,6 +1015,9 @@ service Nimbus {
     void processWorkerMetrics(1: WorkerMetrics metrics);
     bool isRemoteBlobExists(1: string blobKey)
         throws (1: AuthorizationException e1);
+    // Squall's own: the last heartbeat of each worker of a topology that reports to the leader.
+    list<SupervisorWorkerHeartbeat> getWorkerHeartbeats(1: string topologyId)
+        throws (1: NotAliveException e1, 2: AuthorizationException e2);
     // Squall's own: the pair of keys with which a topology's workers encrypt, sealed for one daemon
     // ("supervisor/ID" or "nimbus/HOST:PORT"), which alone can open it.
     binary getTopologyKey(1: string topologyId, 2: string receiver)

@@ -23,9 +23,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from squall_common.client.reporting import Connect, ReportSender, connect_by
 from squall_common.cluster.state import ClusterState
-from squall_common.cluster.store import StoreError
-from squall_common.cluster.values import ErrorInfo, LogConfig, StormBase, WorkerDrained
+from squall_common.cluster.store import ConnectionLostError, StoreError
+from squall_common.cluster.values import (
+    ErrorInfo,
+    LogConfig,
+    StormBase,
+    WorkerDrained,
+    WorkerReport,
+)
 from squall_common.config.options.typed import TopologyOptions, WorkerOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
@@ -48,6 +55,7 @@ from squall_worker.report.errors import ErrorReporter
 from squall_worker.report.heartbeats import HeartbeatThread
 from squall_worker.report.history import WorkerHistory
 from squall_worker.report.log_levels import LogLevels
+from squall_worker.report.outgoing import Alone, AloneThread, OutgoingReports
 from squall_worker.report.samples import write_samples
 from squall_worker.report.statistics import EXECUTORS_MAX, StatsReport
 from squall_worker.report.usage import UsageMeter
@@ -105,10 +113,13 @@ class Worker:
         refuses: Callable[[Address, float], Awaitable[bool]] = refuses,
         send: Send | None = None,
         ask: Ask | None = None,
+        connect_nimbus: Connect | None = None,
+        alone: Callable[[Callable[[], ReportSender]], Alone] = AloneThread,
     ) -> None:
         """`state` has not been started; by default it is the ZooKeeper that the daemon's conf
         names, which the watchdog's `send` and `ask` reach through sessions of their own. A
-        simulation passes the factories of its heartbeats and its sockets, and its `refuses`."""
+        simulation passes the factories of its heartbeats and its sockets, its `refuses`, and how
+        it reaches Nimbus (`alone`: how reports are sent while the supervisor is away)."""
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self._options = WorkerOptions.read(spec.daemon_conf)
@@ -164,6 +175,14 @@ class Worker:
             about=self._about,
             loop=self._loop,
             executors=self._executor_lines,
+        )
+        self._connect_nimbus = connect_nimbus or connect_by(spec.daemon_conf)
+        self._alone = alone(self._make_sender)
+        self._outgoing = OutgoingReports(
+            spec.worker_dir,
+            period_secs=self.settings.report_secs,
+            clock=self._clock,
+            alone=self._alone,
         )
         self._heartbeats = heartbeats(
             spec.heartbeat_file,
@@ -569,8 +588,33 @@ class Worker:
 
     def _report_heartbeat(self) -> float | None:
         if self._report is not None and self._state is not None:
-            self._state.put_worker_beat_nowait(self.slot, self._report.heartbeat())
+            beat = self._report.heartbeat()
+            run = self.spec.incarnation
+            self._outgoing.report(
+                WorkerReport(
+                    beat.topology_id,
+                    self.slot,
+                    tuple(beat.executor_stats),
+                    beat.time_secs,
+                    (run.assignment_zxid, run.launch),
+                    self._state.encode_worker_beat(self.slot, beat),
+                )
+            )
         return None if self._drains_since is None else _DRAIN_REPORT_SECS
+
+    def _make_sender(self) -> ReportSender:
+        """Of reports while the supervisor is away; on the thread that sends them."""
+        return ReportSender(
+            self._connect_nimbus,
+            self._write_report,
+            clock=self._clock,
+            call_bytes_max=self._options.nimbus_thrift_max_buffer_size,
+        )
+
+    async def _write_report(self, report: WorkerReport) -> None:
+        if self._state is None or not self._connected.is_set():
+            raise ConnectionLostError("ZooKeeper was not connected yet")
+        self._state.put_encoded_beat_nowait(report.topology_id, report.slot, report.heartbeat)
 
     def _look(self) -> float:
         dump_when_silent(self.settings.silent_secs)
@@ -661,6 +705,7 @@ class Worker:
                 log.error("end_incomplete", error=error, exc_info=error)
         await self._tasks.close()
         self._heartbeats.stop()
+        self._alone.stop()
         if self._state is not None and self._connected.is_set():
             with contextlib.suppress(StoreError):
                 await self._state.close()

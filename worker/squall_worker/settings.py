@@ -19,7 +19,7 @@ class WorkerSettings:
 
     bind_host: str  # storm.bind.host
     beat_secs: float  # worker.heartbeat.frequency.secs: to the local file
-    report_secs: float  # task.heartbeat.frequency.secs: to ZooKeeper
+    report_secs: float  # task.heartbeat.frequency.secs: to Nimbus
     refresh_secs: float  # task.refresh.poll.secs: assignment and status are read again
     away_secs: float  # after a sleep of this long, its tasks may have been moved
     stop_secs: float  # a graceful stop takes at most this long

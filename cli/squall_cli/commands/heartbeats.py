@@ -1,4 +1,4 @@
-"""`storm heartbeats`: the heartbeats of workers, as they are in ZooKeeper."""
+"""`storm heartbeats`: the heartbeats of workers, as Nimbus has them or as they are in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from squall_cli.output import print_json
 
 @click.group("heartbeats")
 def command() -> None:
-    """Inspect the heartbeats of workers in ZooKeeper.
+    """Inspect the heartbeats of workers.
 
-    PATH begins below storm.zookeeper.root: /workerbeats, /workerbeats/TOPOLOGY_ID or
+    Workers report to the leading Nimbus, and write to ZooKeeper while it is
+    away; both are shown. PATH begins below storm.zookeeper.root:
+    /workerbeats, /workerbeats/TOPOLOGY_ID (get: the workers that report, as
+    Nimbus notes them for the next leader) or
     /workerbeats/TOPOLOGY_ID/SUPERVISOR_ID-PORT.
     """
 
@@ -21,6 +24,31 @@ def _checked(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     if not value.startswith("/") or (value != "/" and value.endswith("/")) or "//" in value:
         raise click.BadParameter(f"{value!r} is not a path such as /workerbeats")
     return value
+
+
+def _reported(settings: Settings, path: str) -> dict[str, bytes]:
+    """The heartbeats below a path that the leader has, by node name; none if there is no leader."""
+    import msgspec
+
+    from squall_cli.nimbus import call_nimbus
+    from squall_common.cluster.convert import from_worker_report
+    from squall_common.cluster.paths import WORKERBEATS, workerbeat
+    from squall_common.errors import NimbusError
+
+    parts = path.removeprefix(WORKERBEATS).split("/")
+    if not path.startswith(f"{WORKERBEATS}/") or len(parts) not in (2, 3):
+        return {}
+    options = msgspec.structs.replace(settings.client(), storm_nimbus_retry_times=0)
+    try:
+        answer = call_nimbus(options, "getWorkerHeartbeats", parts[1])
+    except NimbusError:
+        return {}
+    reports = [from_worker_report(one, None) for one in answer]
+    return {
+        workerbeat(one.topology_id, one.slot).rpartition("/")[2]: one.heartbeat
+        for one in reports
+        if one is not None and one.heartbeat
+    }
 
 
 @command.command("list")
@@ -36,9 +64,10 @@ def list_(settings: Settings, path: str, as_json: bool) -> None:
 
     with zookeeper(settings) as client:
         try:
-            names = sorted(client.get_children(path))
+            found = set(client.get_children(path))
         except NoNodeError:
             raise SquallError(f"there is no node {path} in the cluster's state") from None
+    names = sorted(found | _reported(settings, path).keys())
     if as_json:
         print_json(names)
     else:
@@ -51,8 +80,14 @@ def list_(settings: Settings, path: str, as_json: bool) -> None:
 @settings_options
 def get(settings: Settings, path: str) -> None:
     """Print a worker's heartbeat as JSON."""
-    from squall_cli.cluster_nodes import read_node, zookeeper
-    from squall_common.cluster.codec import decode_heartbeat
+    from squall_cli.cluster_nodes import plain, read_node, zookeeper
+    from squall_common.cluster.codec import decode_heartbeat, decode_topology_heartbeats
 
+    value = _reported(settings, path).get(path.rpartition("/")[2])
+    if value is not None:
+        print_json(plain(decode_heartbeat(path, value)))
+        return
+    of_topology = path.startswith("/workerbeats/") and path.count("/") == 2
     with zookeeper(settings) as client:
-        print_json(read_node(client, path, decode_heartbeat))
+        decode = decode_topology_heartbeats if of_topology else decode_heartbeat
+        print_json(read_node(client, path, decode))

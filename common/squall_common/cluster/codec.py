@@ -86,12 +86,14 @@ def _plain(data: bytes) -> bytes:
     if not data.startswith(_GZIP_MAGIC):
         return data
     unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    # It costs what it says that it costs, or nothing.
+    bytes_max = min(plain_size(data), UNZIPPED_BYTES_MAX)
     try:
-        plain = unzip.decompress(data, UNZIPPED_BYTES_MAX)
+        plain = unzip.decompress(data, bytes_max + 1)
     except zlib.error as error:
         raise ValueError(f"damaged gzip data: {error}") from error
-    if unzip.unconsumed_tail:
-        raise ValueError(f"gzip data of more than {UNZIPPED_BYTES_MAX} bytes")
+    if unzip.unconsumed_tail or len(plain) > bytes_max:
+        raise ValueError(f"gzip data of more than {bytes_max} bytes")
     if not unzip.eof:
         raise ValueError("gzip data that ends too early")
     return plain
@@ -130,6 +132,9 @@ def decode_drained(path: str, data: bytes) -> values.WorkerDrained | None:
         raise CorruptStateError(path, f"ClusterWorkerHeartbeat: {error}") from error
     return None if found is None else convert.from_drained(found)
 
+
+encode_topology_heartbeats = _encoder(convert.to_topology_heartbeats)
+decode_topology_heartbeats = _decoder(storm.TopologyHeartbeats, convert.from_topology_heartbeats)
 
 encode_error = _encoder(convert.to_error)
 decode_error = _decoder(storm.ErrorInfo, convert.from_error)

@@ -352,6 +352,75 @@ def from_heartbeat(beat: storm.ClusterWorkerHeartbeat) -> values.WorkerHeartbeat
     )
 
 
+def to_worker_report(
+    report: values.WorkerReport, *, alone: bool, executors_max: int | None = None
+) -> storm.SupervisorWorkerHeartbeat:
+    """`alone`: it names its supervisor, which a batch does for all. With more than `executors_max`
+    executors, only the heartbeat itself lists them."""
+    few = executors_max is None or len(report.executors) <= executors_max
+    listed = few or not report.heartbeat
+    return storm.SupervisorWorkerHeartbeat(
+        storm_id=report.topology_id,
+        executors=[to_executor(executor) for executor in report.executors] if listed else [],
+        time_secs=report.time_secs,
+        port=report.slot.port,
+        supervisor_id=report.slot.node if alone else None,
+        assignment_zxid=report.run[0],
+        launch=report.run[1],
+        report=report.heartbeat or None,
+    )
+
+
+def from_worker_report(
+    report: storm.SupervisorWorkerHeartbeat, node: str | None
+) -> values.WorkerReport | None:
+    """`node`: the supervisor that a batch names. None if it does not name the worker's slot, as
+    those of Storm do not. Raises ValueError for executors that cannot be."""
+    node = node if node is not None else report.supervisor_id
+    if node is None or report.port is None:
+        return None
+    return values.WorkerReport(
+        report.storm_id,
+        WorkerSlot(node, report.port),
+        tuple(from_executor(info) for info in report.executors),
+        report.time_secs,
+        (report.assignment_zxid or 0, report.launch or 0),
+        report.report or b"",
+    )
+
+
+def to_topology_heartbeats(beats: values.TopologyHeartbeats) -> storm.TopologyHeartbeats:
+    return storm.TopologyHeartbeats(
+        time_secs=beats.time_secs,
+        workers=[
+            storm.HeardWorker(
+                node=one.slot.node,
+                port=one.slot.port,
+                executors_digest=one.executors,
+                silent_secs=one.silent_secs,
+                assignment_zxid=one.run[0],
+                launch=one.run[1],
+            )
+            for one in beats.workers
+        ],
+    )
+
+
+def from_topology_heartbeats(beats: storm.TopologyHeartbeats) -> values.TopologyHeartbeats:
+    return values.TopologyHeartbeats(
+        beats.time_secs,
+        tuple(
+            values.HeardWorker(
+                WorkerSlot(one.node, one.port),
+                one.executors_digest,
+                one.silent_secs,
+                (one.assignment_zxid, one.launch),
+            )
+            for one in beats.workers
+        ),
+    )
+
+
 # An executor must be in its worker's heartbeat to count as alive, and Thrift has no null in a map.
 # No executor samples at a rate of 0.
 _NOTHING_YET = storm.ExecutorStats(

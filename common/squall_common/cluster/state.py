@@ -53,8 +53,10 @@ from squall_common.cluster.values import (
     ProfileRequest,
     StormBase,
     SupervisorInfo,
+    TopologyHeartbeats,
     WorkerDrained,
     WorkerHeartbeat,
+    WorkerReport,
 )
 from squall_common.daemon.logs import get_logger
 from squall_common.names import decode_znode
@@ -298,19 +300,58 @@ class ClusterState:
             if not isinstance(one, CorruptStateError)
         }
 
-    def put_worker_beat_nowait(self, slot: WorkerSlot, beat: WorkerHeartbeat) -> None:
-        """Write a worker's heartbeat without waiting, from any thread; without its statistics where
-        these do not fit. Nothing is written once the topology's heartbeats are removed."""
-        path = paths.workerbeat(beat.topology_id, slot)
+    async def topology_heartbeats(self, topology_id: str) -> TopologyHeartbeats | None:
+        """What the leader last wrote about the workers that report to it; None if nothing. What is
+        damaged counts as nothing: the leader writes it again."""
+        path = paths.workerbeats(topology_id)
+        try:
+            value, _ = await self.store.get(path)
+            return codec.decode_topology_heartbeats(path, value) if value else None
+        except NoNodeError:
+            return None
+        except CorruptStateError as error:
+            log.warning("value_unreadable", path=error.path, error=error.reason)
+            return None
+
+    async def put_topology_heartbeats(
+        self, topology_id: str, beats: TopologyHeartbeats, *, guard: Guard | None = None
+    ) -> None:
+        """Write it. Raises NoNodeError when the topology is gone."""
+        value = codec.encode_topology_heartbeats(beats)
+        await self._transact([Set(paths.workerbeats(topology_id), value)], guard)
+
+    async def put_worker_report(self, report: WorkerReport) -> bool:
+        """Write the heartbeat of a worker that Nimbus did not take. Returns False, and writes
+        nothing, once the topology's heartbeats are removed."""
+        path = paths.workerbeat(report.topology_id, report.slot)
+        try:
+            await self._put(path, report.heartbeat, None)
+        except NoNodeError:
+            return False
+        return True
+
+    def encode_worker_beat(self, slot: WorkerSlot, beat: WorkerHeartbeat) -> bytes:
+        """A worker's heartbeat as bytes; without its statistics where these do not fit into a node.
+        From any thread."""
         value = codec.encode_heartbeat(beat)
         if len(value) > NODE_BYTES_MAX:
             # That the worker lives counts for more than what it did.
+            path = paths.workerbeat(beat.topology_id, slot)
             if path not in self._stats_left_out:
                 self._stats_left_out.add(path)
                 log.warning("statistics_do_not_fit", path=path, bytes=len(value))
             alone = dict.fromkeys(beat.executor_stats)
             value = codec.encode_heartbeat(replace(beat, executor_stats=alone))
-        self.store.put_nowait(path, value)
+        return value
+
+    def put_worker_beat_nowait(self, slot: WorkerSlot, beat: WorkerHeartbeat) -> None:
+        """Write a worker's heartbeat without waiting, from any thread. Nothing is written once the
+        topology's heartbeats are removed."""
+        self.put_encoded_beat_nowait(beat.topology_id, slot, self.encode_worker_beat(slot, beat))
+
+    def put_encoded_beat_nowait(self, topology_id: str, slot: WorkerSlot, value: bytes) -> None:
+        """The same, for a heartbeat that is encoded already."""
+        self.store.put_nowait(paths.workerbeat(topology_id, slot), value)
 
     async def remove_worker_beat(
         self, topology_id: str, slot: WorkerSlot, *, guard: Guard | None = None

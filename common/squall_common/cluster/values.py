@@ -182,6 +182,37 @@ class WorkerHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """A worker's heartbeat on its way to Nimbus: who reports, and the heartbeat's bytes as they
+    would be in ZooKeeper (empty: there is no room for them)."""
+
+    topology_id: str
+    slot: WorkerSlot
+    executors: tuple[Executor, ...]
+    time_secs: int  # by the worker's clock
+    run: tuple[int, int]  # its incarnation: orders the workers of a slot
+    heartbeat: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HeardWorker:
+    """A worker that reports to the leader, as the next leader gets to know it."""
+
+    slot: WorkerSlot
+    executors: int  # their digest (slot_reports.digest)
+    silent_secs: int  # since its last report
+    run: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyHeartbeats:
+    """/workerbeats/ID: the workers that report to the leader, written by it from time to time."""
+
+    time_secs: int
+    workers: tuple[HeardWorker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorInfo:
     """/errors/ID/COMPONENT/eSEQ: an error that a component reported."""
 

@@ -1,10 +1,15 @@
-"""Fetches blobs from another Nimbus, over the same Thrift interface that supervisors use."""
+"""Fetches blobs and heartbeats from another Nimbus, over the same Thrift interface that supervisors
+use."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+from squall_common.cluster import paths
+from squall_common.cluster.convert import from_worker_report
+from squall_common.cluster.state import UndecodedBeat
+from squall_common.topology.model import WorkerSlot
 from squall_nimbus.blobs.replication import PeerError
 from squall_nimbus.blobs.store import BlobMeta
 from squall_thrift import storm
@@ -33,6 +38,24 @@ class ThriftPeers:
         async with _client(host, port) as client:
             return bytes(await client.call("getTopologyKey", topology_id, receiver))
 
+    async def heartbeats(
+        self, host: str, port: int, topology_id: str
+    ) -> dict[WorkerSlot, UndecodedBeat]:
+        async with _client(host, port) as client:
+            return undecoded_beats(await client.call("getWorkerHeartbeats", topology_id))
+
+
+def undecoded_beats(
+    answer: Iterable[storm.SupervisorWorkerHeartbeat],
+) -> dict[WorkerSlot, UndecodedBeat]:
+    """What `getWorkerHeartbeats` answers, by slot."""
+    reports = [from_worker_report(one, None) for one in answer]
+    return {
+        one.slot: UndecodedBeat(paths.workerbeat(one.topology_id, one.slot), one.heartbeat)
+        for one in reports
+        if one is not None and one.heartbeat
+    }
+
 
 @contextlib.asynccontextmanager
 async def _client(host: str, port: int) -> AsyncIterator[ThriftClient]:
@@ -48,7 +71,11 @@ async def _client(host: str, port: int) -> AsyncIterator[ThriftClient]:
     try:
         async with client:
             yield client
-    except (storm.AuthorizationException, storm.KeyNotFoundException) as error:
+    except (
+        storm.AuthorizationException,
+        storm.KeyNotFoundException,
+        storm.NotAliveException,
+    ) as error:
         raise PeerError(f"it refused: {error.msg}") from error
     except (ThriftApplicationError, ThriftTransportError) as error:
         raise PeerError(str(error)) from error

@@ -32,7 +32,7 @@ from typing import Protocol
 from squall_common.cluster import paths
 from squall_common.cluster.codec import CorruptStateError
 from squall_common.cluster.leader import Fence
-from squall_common.cluster.state import ClusterState
+from squall_common.cluster.state import ClusterState, UndecodedBeat
 from squall_common.cluster.store import BadVersionError, NodeExistsError, NoNodeError, StoreError
 from squall_common.cluster.values import BlobHolder, BlobMeta, BlobRecord, TopologyStatus
 from squall_common.daemon.clock import Clock
@@ -40,6 +40,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import is_key_blob, topology_of_blob
 from squall_common.security.sealing import Receiver, SealError, nimbus_name
+from squall_common.topology.model import WorkerSlot
 from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore, key_error
 
@@ -71,6 +72,13 @@ class Peers(Protocol):
 
     async def fetch_key(self, host: str, port: int, topology_id: str, receiver: str) -> bytes:
         """Return a topology's key, sealed for `receiver`. Raises PeerError."""
+        ...
+
+    async def heartbeats(
+        self, host: str, port: int, topology_id: str
+    ) -> dict[WorkerSlot, UndecodedBeat]:
+        """Return the heartbeats of a topology's workers that report to the leader, by slot. Raises
+        PeerError."""
         ...
 
 

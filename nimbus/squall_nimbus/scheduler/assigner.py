@@ -39,6 +39,8 @@ from squall_common.errors import SquallError
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.store import BlobNotFoundError
+from squall_nimbus.scheduler import heartbeats
+from squall_nimbus.scheduler.heartbeats import Heartbeats
 from squall_nimbus.scheduler.lost_nodes import LostNodes
 from squall_nimbus.scheduler.monitor import Beats, Monitor
 from squall_nimbus.scheduler.plan import AssignmentPlan, Wanted, plan
@@ -62,7 +64,9 @@ class _Round:
     supervisors: tuple[Supervisor, ...]
     unreadable: frozenset[str] = frozenset()  # have an assignment that cannot be read
     held: frozenset[WorkerSlot] = frozenset()  # where those last ran, as far as known
-    beats: dict[str, Beats] = field(default_factory=dict)
+    beats: dict[str, Beats] = field(default_factory=dict)  # in ZooKeeper
+    # Slots of topologies that are new to this leader whose workers reported to the last one.
+    launched: dict[str, Set[WorkerSlot]] = field(default_factory=dict)
     dead: dict[str, frozenset[Executor]] = field(default_factory=dict)
 
     @cached_property
@@ -81,6 +85,7 @@ class Assigner:
         state: ClusterState,
         topology_store: TopologyStore,
         monitor: Monitor,
+        reported: Heartbeats,
         *,
         clock: Clock,
         master_code_dir: str,
@@ -90,10 +95,12 @@ class Assigner:
         self._state = state
         self._topology_store = topology_store
         self._monitor = monitor
+        self._reported = reported
         self._clock = clock
         self._master_code_dir = master_code_dir
         self._record_event = record_event
         self._lock = asyncio.Lock()
+        self._term: Fence | None = None
         self.observe_round: Callable[[float], object] = lambda secs: None
         """Called with the seconds of each whole round."""
         self._without_code: set[str] = set()  # already logged
@@ -110,6 +117,7 @@ class Assigner:
 
     async def _judge(self, fence: Fence) -> None:
         async with self._lock:
+            self._begin_term(fence)
             seen = await self._read()
             self._log_lost_nodes(seen)
             for topology_id, beats in (
@@ -120,12 +128,42 @@ class Assigner:
                 seen.beats[topology_id] = beats
             for topology_id in self._monitor.topologies() - seen.topologies.keys():
                 self._monitor.forget(topology_id)
+            self._reported.forget_others(seen.topologies.keys())
+            await self._read_launched(seen)
             # Other users of the monitor meanwhile only record that an executor is alive.
             now = self._clock.monotonic()
+            self._monitor.awake(asyncio.get_running_loop().time(), now)
             seen.dead = await off_loop_if(seen.is_large, self._find_dead, seen, now)
             self._log_dead(seen)
             await self._carry_out(seen, await self._plan(seen), fence)
             await self._forget_old_beats(seen, fence)
+            await self._write_heartbeats(seen, fence)
+
+    def _begin_term(self, fence: Fence) -> None:
+        """In the first round of a term, forget what was seen in an earlier one: another Nimbus may
+        have led since."""
+        if fence is not self._term:
+            self._term = fence
+            for topology_id in list(self._monitor.topologies()):
+                self._monitor.forget(topology_id)
+
+    async def _read_launched(self, seen: _Round) -> None:
+        """Read what the last leader wrote about the topologies that are new here."""
+        new = [
+            i
+            for i in seen.current.keys() & seen.topologies.keys()
+            if not self._monitor.executors(i)
+        ]
+        found = await read_each(new, self._state.topology_heartbeats)
+        for topology_id, written in found.items():
+            if isinstance(written, BaseException):
+                raise written
+            if written is not None:
+                assignment = seen.current[topology_id]
+                large = len(assignment.executor_slot) > _EXECUTORS_ON_LOOP_MAX
+                seen.launched[topology_id] = await off_loop_if(
+                    large, heartbeats.launched, written, assignment
+                )
 
     async def assign(
         self, topology_id: str, base: StormBase, *, spread: bool, fence: Fence
@@ -133,6 +171,7 @@ class Assigner:
         """Make an assignment for a topology, and write it and `base` in one transaction. Raises
         SquallError if that is impossible for this topology."""
         async with self._lock:
+            self._begin_term(fence)
             seen = await self._read()
             if topology_id in seen.unreadable:
                 raise SquallError(f"the assignment of {topology_id} cannot be read")
@@ -183,9 +222,11 @@ class Assigner:
         """Return the slots of a topology whose assignment cannot be read: as last read, or those
         that its workers' heartbeats name."""
         known = self._last.get(topology_id)
-        if known is None:
-            return (await self._state.worker_signs(topology_id)).keys()
-        return set(known.executor_slot.values())
+        if known is not None:
+            return set(known.executor_slot.values())
+        written = await self._state.topology_heartbeats(topology_id)
+        reporting = set() if written is None else {one.slot for one in written.workers}
+        return reporting | (await self._state.worker_signs(topology_id)).keys()
 
     def _find_dead(self, seen: _Round, now: float) -> dict[str, frozenset[Executor]]:
         offered = {supervisor.id: set(supervisor.ports) for supervisor in seen.supervisors}
@@ -193,7 +234,13 @@ class Assigner:
         for topology_id in seen.topologies.keys() - seen.unreadable:
             assignment = seen.current.get(topology_id)
             placement = assignment.executor_slot if assignment else {}
-            self._monitor.observe(topology_id, placement, seen.beats[topology_id], now)
+            self._monitor.observe(
+                topology_id,
+                placement,
+                seen.beats[topology_id],
+                now,
+                seen.launched.get(topology_id, frozenset()),
+            )
             if dead := self._monitor.dead(topology_id, offered, now):
                 found[topology_id] = dead
         return found
@@ -373,19 +420,40 @@ class Assigner:
         )
 
     async def _forget_old_beats(self, seen: _Round, fence: Fence) -> None:
-        """Remove heartbeats of slots that a topology had before this round and has left."""
+        """Remove heartbeats of slots that a topology had before this round and has left, and those
+        that workers wrote to ZooKeeper before they reported over Thrift."""
+        now = self._clock.monotonic()
         for topology_id, beats in seen.beats.items():
             assignment = seen.current.get(topology_id)
             if assignment is None:
                 continue
             in_use = set(assignment.executor_slot.values())
-            for slot in beats.keys() - in_use:
+            superseded = self._reported.superseded(topology_id, beats, now)
+            for slot in (beats.keys() - in_use) | superseded:
                 try:
                     await self._state.remove_worker_beat(topology_id, slot, guard=fence)
                 except (ConnectionLostError, NotLeaderError):
                     raise
                 except StoreError as error:
                     log.warning("old_beat_not_removed", topology_id=topology_id, error=error)
+
+    async def _write_heartbeats(self, seen: _Round, fence: Fence) -> None:
+        """Write who reports, for the next leader."""
+        now, time_secs = self._clock.monotonic(), int(self._clock.time())
+
+        async def write(topology_id: str) -> None:
+            assignment = self._last.get(topology_id)
+            slots = set() if assignment is None else set(assignment.executor_slot.values())
+            self._reported.keep(topology_id, slots)
+            due = self._reported.due(topology_id, time_secs, now)
+            if due is not None:
+                await self._state.put_topology_heartbeats(topology_id, due, guard=fence)
+
+        for topology_id, error in (await read_each(seen.topologies, write)).items():
+            if isinstance(error, ConnectionLostError | NotLeaderError):
+                raise error
+            if isinstance(error, BaseException):
+                log.warning("heartbeats_not_written", topology_id=topology_id, error=error)
 
 
 def _show(executors: Set[Executor]) -> str:

@@ -1,9 +1,10 @@
 """Which executors are dead: decided from what Nimbus saw, on its own clock.
 
-A heartbeat carries a time of the worker's own clock, which plays no part here: a heartbeat is new
-if the transaction that wrote it is new, and its age is the time since Nimbus *saw the change*, on
-Nimbus' monotonic clock. So a clock that is skewed or jumps does not move executors. They are moved
-for three reasons only:
+A heartbeat comes over Thrift (`heard`) or is found in ZooKeeper (`observe`). It carries a time of
+the worker's own clock, of which only matters whether it has changed: one in ZooKeeper is new if the
+transaction that wrote it is new, one over Thrift if its time is another, and its age is the time
+since Nimbus *saw the change*, on Nimbus' monotonic clock. So a clock that is skewed or jumps does
+not move executors. They are moved for three reasons only:
 
 (a) the ephemeral node of their supervisor is gone, and their worker's heartbeat has not changed for
     the ZooKeeper session timeout (if only the supervisor is away, its workers are left alone);
@@ -13,17 +14,20 @@ for three reasons only:
     `supervisor.slots.ports`): nothing will ever run there again.
 
 Time in which Nimbus could not see heartbeats does not count: there is no verdict while it is not
-connected, and after a reconnection or the gain of leadership all executors first get one full
-timeout.
+connected, and after a reconnection, the gain of leadership, or a stop of its own process all
+executors first get one full timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 
 from squall_common.cluster.values import WorkerHeartbeat
 from squall_common.topology.model import Executor, WorkerSlot
+
+# How often to call `Monitor.awake`.
+AWAKE_SECS = 1.0
 
 # The last heartbeat of each worker, and the transaction that wrote it.
 Beats = Mapping[WorkerSlot, tuple[WorkerHeartbeat, int]]
@@ -52,10 +56,23 @@ class Monitor:
         self.session_timeout_secs = session_timeout_secs
         self._watched: dict[str, dict[Executor, _Watched]] = {}
         self._granted_at: float | None = None  # None while there can be no verdict
+        self._awake_at: float | None = None  # when this process was last seen to run
 
     def resume(self, now: float) -> None:
         """Restart all timeouts: leadership was gained, or the connection came back."""
         self._granted_at = now
+
+    def awake(self, loop_secs: float, now: float) -> bool:
+        """Record that this process runs, at `loop_secs` by the clock of its loop. Called every
+        second and before each verdict: if it was stopped for longer than changes no verdict (a
+        third of a timeout), all timeouts restart, and True is returned."""
+        before, self._awake_at = self._awake_at, loop_secs
+        secs_max = min(self.task_timeout_secs, self.session_timeout_secs) / 3
+        if before is None or loop_secs - before < max(secs_max, 1.5 * AWAKE_SECS):
+            return False
+        if self._granted_at is not None:
+            self._granted_at = now
+        return True
 
     def pause(self) -> None:
         """Give no verdicts until `resume`: the connection is lost, or another Nimbus leads."""
@@ -67,8 +84,10 @@ class Monitor:
         placement: Mapping[Executor, WorkerSlot],
         beats: Beats,
         now: float,
+        launched: Set[WorkerSlot] = frozenset(),
     ) -> None:
-        """Take in a topology's assignment and its heartbeats from the cluster state."""
+        """Take in a topology's assignment and its heartbeats from the cluster state. `launched`:
+        the slots whose workers reported to the leader before this one."""
         known = self._watched.setdefault(topology_id, {})
         for executor in known.keys() - placement.keys():
             del known[executor]
@@ -79,9 +98,8 @@ class Monitor:
             watched = known.get(executor)
             if watched is None or watched.slot != slot:
                 # Found there: an existing heartbeat shows that it has been launched.
-                known[executor] = _Watched(
-                    slot, now, zxid=zxid, changed_at=None if zxid is None else now
-                )
+                starts = zxid is None and slot not in launched
+                known[executor] = _Watched(slot, now, zxid=zxid, changed_at=None if starts else now)
             elif zxid is not None and zxid != watched.zxid:
                 watched.zxid, watched.changed_at = zxid, now
 
@@ -105,19 +123,26 @@ class Monitor:
         self,
         topology_id: str,
         node: str | None,
-        executors: Set[Executor],
+        executors: Collection[Executor],
         time_secs: int,
         now: float,
-    ) -> None:
-        """Record that executors are alive, as a supervisor reports over Thrift (`time_secs` is by
-        its clock); `node` is its id if known."""
+        port: int | None = None,
+    ) -> bool:
+        """Record that executors are alive, as a supervisor or a worker reports over Thrift
+        (`time_secs` is by its clock); `node` and `port` are those of the worker, if known. Returns
+        whether any of the executors is there."""
         known = self._watched.get(topology_id, {})
+        found = False
         for executor in executors:
             watched = known.get(executor)
             if watched is None or (node is not None and watched.slot.node != node):
                 continue
+            if port is not None and watched.slot.port != port:
+                continue
+            found = True
             if time_secs != watched.reported_secs:
                 watched.reported_secs, watched.changed_at = time_secs, now
+        return found
 
     def executors(self, topology_id: str) -> int:
         """Return how many executors of a topology are watched: those that have a slot."""

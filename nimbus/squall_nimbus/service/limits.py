@@ -12,8 +12,11 @@ from typing import Final
 from squall_thrift.protocol.frames import FRAME_BYTES_MAX
 from squall_thrift.serving.server import FrameLimits
 
-# A heartbeat has 15 bytes per executor: enough for 10,000 executors on one supervisor.
-_HEARTBEAT_BYTES_MAX: Final = 262_144
+# A rebalance with a configuration, for example.
+_LARGER_BYTES_MAX: Final = 262_144
+# A worker's heartbeat with its statistics, which ZooKeeper takes up to 1 MB of, and its executors;
+# supervisors send smaller ones together, up to 128 KiB (`squall_common.client.reporting`).
+_HEARTBEAT_BYTES_MAX: Final = 1_048_576
 
 LIMITS: Final = FrameLimits(
     otherwise=65_536,
@@ -32,10 +35,12 @@ LIMITS: Final = FrameLimits(
             (
                 "processWorkerMetrics",
                 "rebalance",  # with a configuration
-                "sendSupervisorWorkerHeartbeat",
-                "sendSupervisorWorkerHeartbeats",
                 "uploadNewCredentials",
             ),
+            _LARGER_BYTES_MAX,
+        ),
+        **dict.fromkeys(
+            ("sendSupervisorWorkerHeartbeat", "sendSupervisorWorkerHeartbeats"),
             _HEARTBEAT_BYTES_MAX,
         ),
     },

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from squall_common.cluster import convert
-from squall_common.cluster.values import Assignment
+from squall_common.cluster import codec, convert, paths
+from squall_common.cluster.codec import CorruptStateError, plain_size
+from squall_common.cluster.values import Assignment, WorkerReport
 from squall_common.topology.model import Executor
+from squall_nimbus.scheduler.heartbeats import plain_bytes_max
 from squall_nimbus.service.base import Calls, needed, operation, refused
-from squall_nimbus.topologies.lifecycle_shell import TopologyNotAliveError
 from squall_nimbus.views import views
 from squall_nimbus.views.worker_metrics import MetricPoint
 from squall_thrift import storm
@@ -21,6 +23,25 @@ _EXECUTORS_ON_LOOP_MAX = 1_000
 
 def _executors(beat: storm.SupervisorWorkerHeartbeat) -> frozenset[Executor]:
     return frozenset(map(convert.from_executor, beat.executors))
+
+
+def _with_executors(report: WorkerReport, known: int) -> WorkerReport:
+    """A report of a worker that is so large that only its heartbeat lists its executors. Raises a
+    refusal for one that does not, or that lists more than are known."""
+    try:
+        if plain_size(report.heartbeat) > plain_bytes_max(known):
+            raise refused(f"the heartbeat from {report.slot} is too large")
+        path = paths.workerbeat(report.topology_id, report.slot)
+        listed = codec.decode_signs(path, report.heartbeat).executor_stats
+    except CorruptStateError as error:
+        raise refused(str(error)) from error
+    if len(listed) > known:
+        raise refused(f"the heartbeat from {report.slot} lists {len(listed)} executors")
+    return replace(report, executors=tuple(sorted(listed)))
+
+
+def _worker_heartbeats(reports: Sequence[WorkerReport]) -> list[storm.SupervisorWorkerHeartbeat]:
+    return [convert.to_worker_report(one, alone=True) for one in reports]
 
 
 def _on_node(node: str, assignments: Mapping[str, Assignment]) -> storm.SupervisorAssignments:
@@ -45,10 +66,18 @@ class LivenessCalls(Calls):
         assignments = await self.nimbus.reader.assignments()
         return await off_loop_if(views.are_large(assignments.values()), _on_node, node, assignments)
 
+    def _require_leading(self) -> None:
+        """Unlike other calls, these do not wait for an election: who sends them soon looks for the
+        leader again."""
+        if not self.nimbus.leader_elector.leading:
+            raise refused(
+                f"this Nimbus ({self.nimbus.leader_elector.participant}) is not the leader"
+            )
+
     async def _heard(self, node: str | None, beat: storm.SupervisorWorkerHeartbeat) -> None:
         """Take in a worker's heartbeat. One with more executors than its topology has is refused
         before any of them is looked at."""
-        monitor = self.nimbus.monitor
+        monitor, now = self.nimbus.monitor, self.nimbus.clock.monotonic
         known = monitor.executors(beat.storm_id)
         if not known:
             return  # it has ended, or has no assignment yet
@@ -56,17 +85,21 @@ class LivenessCalls(Calls):
             raise refused(
                 f"the heartbeat lists {len(beat.executors)} executors; {beat.storm_id} has {known}"
             )
-        if len(beat.executors) > _EXECUTORS_ON_LOOP_MAX:
-            executors = await off_loop(_executors, beat)
-        else:
-            executors = _executors(beat)
-        monitor.heard(beat.storm_id, node, executors, beat.time_secs, self.nimbus.clock.monotonic())
+        large = len(beat.executors) > _EXECUTORS_ON_LOOP_MAX
+        report = await off_loop_if(large, convert.from_worker_report, beat, node)
+        if report is None:  # as Storm's are
+            executors = await off_loop_if(large, _executors, beat)
+            monitor.heard(beat.storm_id, node, executors, beat.time_secs, now())
+            return
+        if not report.executors:
+            report = await off_loop(_with_executors, report, known)
+        self.nimbus.heartbeats.take(report, now())
 
     @operation("sendSupervisorWorkerHeartbeats")
     async def sendSupervisorWorkerHeartbeats(
         self, call: Call, heartbeats: storm.SupervisorWorkerHeartbeats | None
     ) -> None:
-        await self.nimbus.leader_elector.require()
+        self._require_leading()
         beats = needed(heartbeats, "heartbeats")
         for beat in beats.worker_heartbeats:
             await self._heard(beats.supervisor_id, beat)
@@ -75,11 +108,23 @@ class LivenessCalls(Calls):
     async def sendSupervisorWorkerHeartbeat(
         self, call: Call, heatbeat: storm.SupervisorWorkerHeartbeat | None
     ) -> None:
-        await self.nimbus.leader_elector.require()
+        self._require_leading()
         beat = needed(heatbeat, "heatbeat")
-        if beat.storm_id not in await self.nimbus.state.topology_ids():
-            raise TopologyNotAliveError(beat.storm_id)
+        if not self.nimbus.monitor.executors(beat.storm_id):
+            # It may be known, and not have been scheduled yet.
+            await self.nimbus.reader.base(beat.storm_id)
         await self._heard(None, beat)
+
+    @operation("getTopologyInfo")
+    async def getWorkerHeartbeats(
+        self, call: Call, topologyId: str | None
+    ) -> list[storm.SupervisorWorkerHeartbeat]:
+        self._require_leading()
+        topology_id = needed(topologyId, "topologyId")
+        await self.nimbus.reader.base(topology_id)
+        reports = self.nimbus.heartbeats.reports(topology_id)
+        large = sum(len(one.executors) for one in reports) > _EXECUTORS_ON_LOOP_MAX
+        return await off_loop_if(large, _worker_heartbeats, reports)
 
     @operation("processWorkerMetrics")
     async def processWorkerMetrics(self, call: Call, metrics: storm.WorkerMetrics | None) -> None:

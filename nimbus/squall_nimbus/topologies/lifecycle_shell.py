@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from squall_common.cluster.codec import CorruptStateError
@@ -21,6 +21,7 @@ from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError
 from squall_common.names import conf_blob_key, curve_blob_key, topology_name_of
 from squall_common.topology.encryption import has_key
+from squall_common.topology.model import WorkerSlot
 from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.replication import Replication
 from squall_nimbus.blobs.store import BlobNotFoundError
@@ -105,6 +106,7 @@ class _Pending:
 class LifecycleShell:
     """Topologies by id, their events in order, their timers.
 
+    `beats(topology_id)` returns the last heartbeats of a topology's workers;
     `remove(topology_id, base, fence)` deletes a topology. `fence()` returns the current leadership
     or raises. It is called before each event, so that a timer of an ended term does nothing.
     """
@@ -116,6 +118,7 @@ class LifecycleShell:
         replication: Replication,
         assigner: Assigner,
         *,
+        beats: Callable[[str], Awaitable[Mapping[WorkerSlot, UndecodedBeat]]],
         fence: Callable[[], Awaitable[Fence]],
         remove: Callable[[str, StormBase, Fence], Awaitable[None]],
         tasks: BackgroundTasks,
@@ -126,6 +129,7 @@ class LifecycleShell:
         self._topology_store = topology_store
         self._replication = replication
         self._assigner = assigner
+        self._beats = beats
         self._fence = fence
         self._remove = remove
         self._tasks = tasks
@@ -332,7 +336,7 @@ class LifecycleShell:
             return None
         base, zxid = found
         assigned = await self._state.assignment(topology_id)
-        beats = await self._state.undecoded_worker_beats(topology_id)
+        beats = await self._beats(topology_id)
         executors = {} if assigned is None else assigned[0].executor_slot
         reports = await off_loop_if(
             sum(len(beat.data) for beat in beats.values()) > _DECODE_ON_LOOP_BYTES_MAX,

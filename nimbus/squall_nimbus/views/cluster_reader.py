@@ -7,11 +7,12 @@ import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
-from squall_common.cluster.state import ClusterState
+from squall_common.cluster.state import ClusterState, UndecodedBeat
 from squall_common.cluster.values import Assignment, ErrorInfo, StormBase, SupervisorInfo
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import code_blob_key
+from squall_common.topology.model import WorkerSlot
 from squall_nimbus.all_topologies import read_topologies
 from squall_nimbus.blobs.store import BlobNotFoundError
 from squall_nimbus.leader import LeaderElector
@@ -41,13 +42,16 @@ class ClusterReader:
         topology_store: TopologyStore,
         leader_elector: LeaderElector,
         *,
+        beats: Callable[[str], Awaitable[Mapping[WorkerSlot, UndecodedBeat]]],
         copies: Callable[[str], Awaitable[int]],
         clock: Clock,
     ) -> None:
-        """`copies` returns how many Nimbus nodes have a blob."""
+        """`beats` returns the last heartbeats of a topology's workers, `copies` how many Nimbus
+        nodes have a blob."""
         self._state = state
         self._topology_store = topology_store
         self._leader_elector = leader_elector
+        self._beats = beats
         self._copies = copies
         self._clock = clock
 
@@ -120,7 +124,7 @@ class ClusterReader:
         base, found, beats, reported, copies = await asyncio.gather(
             self.base(topology_id),
             self._state.assignment(topology_id),
-            self._state.undecoded_worker_beats(topology_id),
+            self._beats(topology_id),
             self._errors(stored, errors),
             self._copies(code_blob_key(topology_id)),
         )
@@ -170,7 +174,7 @@ class ClusterReader:
         base, found, beats = await asyncio.gather(
             self.base(topology_id),
             self._state.assignment(topology_id),
-            self._state.undecoded_worker_beats(topology_id),
+            self._beats(topology_id),
         )
         view = self._view(topology_id, base, found[0] if found else None)
         return replace(view, beats=beats)

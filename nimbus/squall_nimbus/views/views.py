@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from squall_common.cluster import convert, values
-from squall_common.cluster.codec import CorruptStateError
+from squall_common.cluster.codec import CorruptStateError, plain_size
 from squall_common.cluster.state import UndecodedBeat
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
 from squall_common.cluster.worker_exits import WorkerExit
@@ -34,6 +34,8 @@ _NO_ASSIGNMENT = Assignment("")
 # Answers for up to this many executors are made on the loop: some 10 ms at worst. So a small call
 # does not wait for a large one.
 _EXECUTORS_ON_LOOP_MAX = 100
+# Heartbeats of this size, unfolded, take as long to decode.
+_BEAT_BYTES_ON_LOOP_MAX = 100_000
 
 
 def are_large(assignments: Iterable[Assignment]) -> bool:
@@ -73,7 +75,10 @@ class TopologyView:
     @property
     def is_large(self) -> bool:
         """Whether making an answer from it would block the loop."""
-        return are_large([self.placed])
+        return (
+            are_large([self.placed])
+            or sum(plain_size(beat.data) for beat in self.beats.values()) > _BEAT_BYTES_ON_LOOP_MAX
+        )
 
     @property
     def uptime_secs(self) -> int:

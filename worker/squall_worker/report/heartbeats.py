@@ -1,8 +1,9 @@
 """The heartbeat thread: alive as long as the process is, whatever `execute` does.
 
 It writes the local file for the supervisor (with the age of the run loop's current turn, so that a
-stuck loop can be distinguished from a dead process) and, once tasks run, calls `report` for
-ZooKeeper.
+stuck loop can be distinguished from a dead process) and, once tasks run, calls `report` for Nimbus.
+All workers of a machine report at the same moments, multiples of the period on the clock that they
+share, so that their supervisor can send the reports together.
 """
 
 from __future__ import annotations
@@ -84,15 +85,18 @@ class HeartbeatThread:
             now = time.monotonic()
             if self._phase is not Phase.STARTING and (self._report_due or now >= next_report):
                 self._report_due = False
-                next_report = now + self._report_secs
+                next_report = (now // self._report_secs + 1) * self._report_secs
                 try:
                     secs = self._report()
                     if secs is not None:
-                        next_report = now + min(secs, self._report_secs)
+                        next_report = min(now + secs, next_report)
                 except Exception as error:
                     log.error("heartbeat_report_failed", error=error, exc_info=error)
             again = self._look()
-            self._wake.wait(self._beat_secs if again is None else min(again, self._beat_secs))
+            wait_secs = self._beat_secs if again is None else min(again, self._beat_secs)
+            if self._phase is not Phase.STARTING:
+                wait_secs = min(wait_secs, max(0.0, next_report - time.monotonic()))
+            self._wake.wait(wait_secs)
 
     def _beat(self) -> None:
         assert self._writer is not None, "the thread runs from start to stop"

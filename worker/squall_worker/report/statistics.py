@@ -1,4 +1,4 @@
-"""The worker's heartbeat in ZooKeeper: that it is alive, and what its executors did."""
+"""The worker's heartbeat for Nimbus: that it is alive, and what its executors did."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SNAPSHOT_SECS = 0.1
 # Reading the statistics of thousands of executors takes the loop a while: at most a twentieth of
 # its time.
 _READ_SHARE = 20
-# With more executors, a worker reports sums by component: a heartbeat is one znode, and has to fit
-# into its 1 MB.
+# With more executors, a worker reports sums by component: a heartbeat has to fit into one znode of
+# 1 MB, where it goes while Nimbus is away.
 EXECUTORS_MAX = 500
 
 

@@ -9,6 +9,8 @@ from squall_common.config.options.declaration import (
     NIMBUS,
     NO_READER,
     OURS,
+    SUPERVISOR,
+    WORKER,
     Option,
 )
 from squall_common.config.options.kinds import (
@@ -59,7 +61,7 @@ OPTIONS = (
         1048576,
         "Largest frame that Nimbus accepts, in bytes.",
         scope=DAEMON | CLIENT,
-        readers=NIMBUS | COMMAND,
+        readers=NIMBUS | SUPERVISOR | WORKER | COMMAND,
         unit="bytes",
     ),
     Option(

@@ -498,9 +498,10 @@ OPTIONS = (
         "task.heartbeat.frequency.secs",
         SECS,
         3,
-        "How often a worker writes its heartbeat and statistics to ZooKeeper.",
+        "How often a worker reports to Nimbus, over its supervisor, that it is alive and what it "
+        "did. All workers of a machine report at the same moments.",
         scope=DAEMON,
-        readers=WORKER,
+        readers=SUPERVISOR | WORKER,
         unit="seconds",
     ),
     Option(
@@ -530,7 +531,7 @@ OPTIONS = (
         scope=DAEMON,
         readers=NO_READER,
         unit="seconds",
-        ignored="every worker writes its statistics to ZooKeeper, at task.heartbeat.frequency.secs",
+        ignored="statistics travel with every heartbeat, at task.heartbeat.frequency.secs",
     ),
     Option(
         "num.stat.buckets",

@@ -83,7 +83,7 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "Squall has no Pacemaker: heartbeats go to ZooKeeper",
+        "Squall has no Pacemaker: workers report to Nimbus",
         {
             "pacemaker.auth.method": "NONE",
             "pacemaker.base.threads": 10,

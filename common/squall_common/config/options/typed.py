@@ -84,6 +84,7 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_session_timeout: int = 20000  # milliseconds
     storm_zookeeper_connection_timeout: int = 15000  # milliseconds
     storm_zookeeper_operation_timeout_ms: int = 10000  # milliseconds
+    nimbus_thrift_max_buffer_size: int = 1048576  # bytes
     storm_id: str | None = None
     supervisor_slots_ports: tuple[int, ...] = (6700, 6701, 6702, 6703)
     supervisor_thrift_port: int = 6628
@@ -128,6 +129,7 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     worker_profiler_enabled: bool = True
     worker_profiler_command: str = "py-spy"
     worker_max_timeout_secs: float = 600.0  # seconds
+    task_heartbeat_frequency_secs: float = 3.0  # seconds
     logviewer_cleanup_interval_secs: float = 600.0  # seconds
     logviewer_cleanup_age_mins: float = 10080.0  # minutes
     logviewer_max_sum_worker_logs_size_mb: float = 4096.0  # MiB
@@ -150,6 +152,7 @@ class WorkerOptions(Options, frozen=True, kw_only=True):
     storm_zookeeper_session_timeout: int = 20000  # milliseconds
     storm_zookeeper_connection_timeout: int = 15000  # milliseconds
     storm_zookeeper_operation_timeout_ms: int = 10000  # milliseconds
+    nimbus_thrift_max_buffer_size: int = 1048576  # bytes
     supervisor_metrics_port: int | None = None
     supervisor_worker_timeout_secs: float = 30.0  # seconds
     supervisor_worker_shutdown_sleep_secs: float = 3.0  # seconds

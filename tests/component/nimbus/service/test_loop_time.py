@@ -115,7 +115,7 @@ async def _run(folder: Path) -> None:
         )
         refused: tuple[tuple[Any, ...], ...] = (
             ("sendSupervisorWorkerHeartbeats", _heartbeat(topology_id, EXECUTORS + 2)),
-            ("sendSupervisorWorkerHeartbeats", _heartbeat("no-such-1-1", 60_000)),
+            ("sendSupervisorWorkerHeartbeats", _heartbeat(topology_id, 60_000)),
         )
         costly = _costly_topology(43_000)
         await asyncio.sleep(0)

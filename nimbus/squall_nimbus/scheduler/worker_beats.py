@@ -1,0 +1,54 @@
+"""Reads the newest heartbeat of each worker of a topology, wherever it is.
+
+Workers report to the leader; those that do not reach it, and those of older versions, write to
+ZooKeeper. Another Nimbus asks the leader.
+"""
+
+from __future__ import annotations
+
+from squall_common.cluster.state import ClusterState, UndecodedBeat
+from squall_common.cluster.store import StoreError
+from squall_common.daemon.clock import Clock
+from squall_common.daemon.logs import get_logger
+from squall_common.topology.model import WorkerSlot
+from squall_nimbus.blobs.replication import PeerError, Peers
+from squall_nimbus.leader import LeaderElector
+from squall_nimbus.scheduler.heartbeats import Heartbeats
+
+log = get_logger(__name__)
+
+
+class WorkerBeats:
+    """`of` for one topology. Every call reads again."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        reported: Heartbeats,
+        leader_elector: LeaderElector,
+        peers: Peers,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._state = state
+        self._reported = reported
+        self._leader_elector = leader_elector
+        self._peers = peers
+        self._clock = clock
+
+    async def of(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
+        """Heartbeats by slot. Without the leader's if it cannot be reached."""
+        nodes = await self._state.undecoded_worker_beats(topology_id)
+        if self._leader_elector.leading:
+            return self._reported.merged(topology_id, nodes, self._clock.monotonic())
+        return {**nodes, **await self._of_leader(topology_id)}
+
+    async def _of_leader(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
+        try:
+            leader = await self._leader_elector.leader()
+            if leader is None or f"{leader[0]}:{leader[1]}" == self._leader_elector.participant:
+                return {}
+            return await self._peers.heartbeats(*leader, topology_id)
+        except (StoreError, PeerError) as error:
+            log.info("heartbeats_of_leader_not_known", topology_id=topology_id, error=error)
+            return {}

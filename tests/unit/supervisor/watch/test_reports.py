@@ -1,0 +1,104 @@
+"""How a supervisor passes its workers' reports on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from squall_common.client.reporting import Way
+from squall_common.cluster.values import WorkerReport
+from squall_common.topology.model import Executor, WorkerSlot
+from squall_common.worker_files.launch_spec import Incarnation
+from squall_common.worker_files.report_file import REPORT_FILE, has_report, write_report
+from squall_supervisor.watch.reports import WorkerReports
+
+
+class Sender:
+    def __init__(self) -> None:
+        self.sent: list[Sequence[WorkerReport]] = []
+        self.way = Way.NIMBUS
+
+    async def send(self, reports: Sequence[WorkerReport]) -> Way:
+        self.sent.append(reports)
+        return self.way
+
+    async def close(self) -> None:
+        pass
+
+
+def runner(worker_id: str, topology_id: str) -> Any:
+    return SimpleNamespace(
+        process=SimpleNamespace(worker_id=worker_id),
+        incarnation=Incarnation(17, 4),
+        slot=SimpleNamespace(
+            assignment=SimpleNamespace(topology_id=topology_id, executors=(Executor(1, 2),))
+        ),
+    )
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+@pytest.fixture
+def reports(tmp_path: Path, sender: Sender) -> WorkerReports:
+    for worker_id in ("w1", "w2"):
+        (tmp_path / worker_id).mkdir()
+    idle = runner("w3", "x-1-1")
+    idle.process = None
+    runners: Any = {6700: runner("w1", "a-1-1"), 6701: runner("w2", "b-2-1"), 6702: idle}
+    return WorkerReports(
+        runners,
+        sender,  # type: ignore[arg-type]
+        supervisor_id="sup-a",
+        workers_dir=tmp_path,
+    )
+
+
+async def test_reports_are_sent_as_what_the_supervisor_started_and_then_removed(
+    tmp_path: Path, reports, sender
+) -> None:
+    await reports.look()
+    assert sender.sent == []
+    write_report(tmp_path / "w1", 100, b"one")
+    write_report(tmp_path / "w2", 101, b"two")
+    await reports.look()
+    executors = (Executor(1, 2),)
+    slots = [WorkerSlot("sup-a", port) for port in (6700, 6701)]
+    assert sender.sent == [
+        [
+            WorkerReport("a-1-1", slots[0], executors, 100, (17, 4), b"one"),
+            WorkerReport("b-2-1", slots[1], executors, 101, (17, 4), b"two"),
+        ]
+    ]
+    await reports.look()
+    assert len(sender.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("way", "stays"), [(Way.NIMBUS, False), (Way.ZOOKEEPER, False), (Way.NOWHERE, True)]
+)
+async def test_a_report_stays_until_it_was_delivered(
+    tmp_path: Path, reports, sender, way: Way, stays: bool
+) -> None:
+    sender.way = way
+    write_report(tmp_path / "w1", 100, b"one")
+    await reports.look()
+    assert has_report(tmp_path / "w1") is stays
+
+
+async def test_what_one_worker_puts_there_does_not_concern_the_others(
+    tmp_path: Path, reports, sender, caplog
+) -> None:
+    os.mkfifo(tmp_path / "w1" / REPORT_FILE)
+    for number in range(3):
+        write_report(tmp_path / "w2", number, b"two")
+        await reports.look()
+    assert [[one.time_secs for one in sent] for sent in sender.sent] == [[0], [1], [2]]
+    assert caplog.text.count("report_not_read") == 1
