@@ -14,11 +14,14 @@ from unittest import mock
 
 from tests.simulation.disk import Disk
 from tests.simulation.machine import SimMachine
+from tests.simulation.network import SimAlone
 
+from squall_common.client.reporting import ReportSender, Way
 from squall_common.cluster.leader import Leadership
 from squall_engine.acking.coordinator import AckCoordinator
 from squall_engine.core.sections import parse_acks
 from squall_engine.core.values import Outcome
+from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.monitor import Monitor
 from squall_supervisor.node.isolation import Isolation
 from squall_supervisor.records.processes import ProcessIdentity
@@ -73,7 +76,29 @@ def no_grant() -> Iterator[None]:
     def pause(self: Monitor) -> None:
         pass
 
-    with mock.patch.object(Monitor, "resume", resume), mock.patch.object(Monitor, "pause", pause):
+    with (
+        mock.patch.object(Monitor, "resume", resume),
+        mock.patch.object(Monitor, "pause", pause),
+        mock.patch.object(Assigner, "_begin_term"),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def no_report_alone() -> Iterator[None]:
+    """A worker leaves its reports to a supervisor that is dead."""
+    with mock.patch.object(SimAlone, "send"):
+        yield
+
+
+@contextlib.contextmanager
+def no_way_around() -> Iterator[None]:
+    """Reports that Nimbus does not take are lost."""
+
+    async def nowhere(self: ReportSender, reports: Any) -> Way:
+        return Way.NOWHERE
+
+    with mock.patch.object(ReportSender, "_to_zookeeper", nowhere):
         yield
 
 
@@ -132,6 +157,8 @@ def skipped_fsync() -> Iterator[None]:
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "missing fence": missing_fence,
     "no grant": no_grant,
+    "no report alone": no_report_alone,
+    "no way around": no_way_around,
     "adoption by pid": adoption_by_pid,
     "no isolation": no_isolation,
     "no self-stop": no_self_stop,

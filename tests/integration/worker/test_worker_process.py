@@ -56,6 +56,8 @@ def daemon_conf(server: DevZooKeeper, root: str) -> dict[str, Any]:
         "storm.zookeeper.servers": ["127.0.0.1"],
         "storm.zookeeper.port": server.port,
         "storm.zookeeper.root": root,
+        # Neither a supervisor nor a Nimbus is there: workers write their heartbeats themselves.
+        "nimbus.seeds": ["127.0.0.1:1"],
         "storm.zookeeper.session.timeout": 4000,
         "storm.zookeeper.connection.timeout": 4000,
         "worker.heartbeat.frequency.secs": 0.2,

@@ -22,6 +22,9 @@ from squall_common.worker_files.report_file import has_report, write_report
 
 log = get_logger(__name__)
 
+# How long the end of a worker waits for a report that is under way.
+_END_SECS = 1.0
+
 
 def patience_secs(period_secs: float) -> float:
     """How long a report may lie in its file. With the period before it and the attempt after it,
@@ -106,10 +109,23 @@ class AloneThread:
             self._loop = asyncio.new_event_loop()
             self._sender = self._make_sender()
             self._thread = threading.Thread(
-                target=self._loop.run_forever, name="report alone", daemon=True
+                target=self._run, args=(self._loop,), name="report alone", daemon=True
             )
             self._thread.start()
         asyncio.run_coroutine_threadsafe(self._send(report), self._loop)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.run_forever()
+        loop.run_until_complete(self._end())
+        loop.close()
+
+    async def _end(self) -> None:
+        assert self._sender is not None
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._sender.close()
 
     async def _send(self, report: WorkerReport) -> None:
         assert self._sender is not None
@@ -127,9 +143,6 @@ class AloneThread:
     def stop(self) -> None:
         if self._loop is None or self._thread is None:
             return
-        self.rest()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(1.0)
-        if not self._thread.is_alive():
-            self._loop.close()
+        self._thread.join(_END_SECS)
         self._loop = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def test_a_worker_on_a_full_disk_reports_alone(tmp_path: Path, clock, alone) -> 
 
 
 def test_reports_are_sent_on_a_thread_one_at_a_time(clock) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    begun, go_on, hanging = threading.Event(), threading.Event(), threading.Event()
     sent: list[tuple[int, str]] = []
 
     class Sender:
@@ -106,6 +107,8 @@ def test_reports_are_sent_on_a_thread_one_at_a_time(clock) -> None:
             sent.append((reports[0].time_secs, threading.current_thread().name))
             begun.set()
             go_on.wait(10)
+            if hanging.is_set():
+                await asyncio.Event().wait()
             if reports[0].time_secs == 3:
                 raise OSError("unexpected")
 
@@ -133,8 +136,12 @@ def test_reports_are_sent_on_a_thread_one_at_a_time(clock) -> None:
             begun.wait(0.01)
     alone.rest()
     assert closed.wait(10)
-    alone.stop()
-    assert [number for number, _ in dict.fromkeys(sent)] == [1, 3, 4]
+    hanging.set()
+    begun.clear()
+    alone.send(report(5))
+    assert begun.wait(10)
+    alone.stop()  # it does not wait for one that hangs
+    assert [number for number, _ in dict.fromkeys(sent)] == [1, 3, 4, 5]
     assert {name for _, name in sent} == {"report alone"}
     assert len(made) == 1
     assert "report alone" not in {thread.name for thread in threading.enumerate()}
