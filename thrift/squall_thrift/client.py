@@ -1,4 +1,5 @@
-"""An asyncio Thrift client: one connection, one call at a time, a deadline for each.
+"""An asyncio Thrift client: one connection, one call at a time, a deadline for each. Large replies
+are decoded beside the loop, as a server does with large calls.
 
 async with ThriftClient(storm.Nimbus, "127.0.0.1", 6627) as nimbus:
     leader = await nimbus.call("getLeader")
@@ -16,6 +17,7 @@ from squall_thrift.protocol.messages import (
     MessageType,
     ThriftApplicationError,
 )
+from squall_thrift.serving.off_loop import LARGE_BYTES, off_loop_if
 from squall_thrift.wire import ProtocolError
 
 __all__ = ["ThriftApplicationError", "ThriftClient", "ThriftTransportError"]
@@ -130,7 +132,10 @@ class ThriftClient:
                     )
                     if reply is None:
                         raise self._error(f"closed the connection during {operation}", sent=True)
-                    return self._result(method, reply)
+                    large = len(reply) >= LARGE_BYTES and not isinstance(
+                        method.returns, idl.Binary
+                    )
+                    return await off_loop_if(large, self._result, method, reply)
                 except BaseException as error:
                     # A late answer could not be told from the answer to the next call.
                     if not _answered(error, method):

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -125,6 +126,25 @@ async def test_an_omitted_argument_is_none() -> None:
     async with serving() as (server, _), client_of(server) as client:
         assert await client.call("execute", "echo") == "no args"
         assert await client.call("execute", "echo", None) == "no args"
+
+
+async def test_a_large_reply_is_decoded_beside_the_callers_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That of a topology of 2,000 executors held the UI's loop for 0.24 s."""
+    threads: list[int] = []
+    result = ThriftClient._result
+
+    def noted(self: ThriftClient, *args: Any) -> Any:
+        threads.append(threading.get_ident())
+        return result(self, *args)
+
+    monkeypatch.setattr(ThriftClient, "_result", noted)
+    async with serving() as (server, _), client_of(server) as client:
+        assert await client.call("execute", "big", "10") == "x" * 10
+        assert await client.call("execute", "big", "20000") == "x" * 20_000
+    here = threading.get_ident()
+    assert [one == here for one in threads] == [True, False]
 
 
 async def test_declared_exception_travels_typed() -> None:
