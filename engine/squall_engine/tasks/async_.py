@@ -76,7 +76,7 @@ class AsyncBolt(BoltTask):
         CURRENT.set(tup)
         calls, now = self.calls, self.host.now
         start = now()
-        in_hand, cells = self.in_hand, []
+        in_hand, cells, processed = self.in_hand, [], 0
         if in_hand is not None:
             cells = [in_hand.put(root, self.task) for root in trees_of(tup)]
         try:
@@ -94,11 +94,11 @@ class AsyncBolt(BoltTask):
         else:
             if self.auto_ack and not tup.settled:
                 calls.ack(tup)
-                self.counts.processed(tup.source.key, now() - start)
+                processed = 1
         finally:
             if in_hand is not None:
                 in_hand.clear_batch(cells)
-            self.counts.executed_many(tup.source.key, 1, now() - start)
+            self.counts.executed_many(tup.source.key, 1, now() - start, processed)
             self._flying.pop(tup, None)
             self.host.wake()
 

@@ -176,7 +176,7 @@ class ThreadBolt(BoltTask):
         calls, now = self.calls, self.host.now
         start = now()
         self.current = tup
-        in_hand, cells = self.in_hand, []
+        in_hand, cells, processed = self.in_hand, [], 0
         if in_hand is not None:
             cells = [in_hand.put(root, self.task) for root in trees_of(tup)]
         try:
@@ -190,13 +190,13 @@ class ThreadBolt(BoltTask):
             with self.lock:
                 if self.auto_ack and not tup.settled:
                     calls.ack(tup)
-                    self.counts.processed(tup.source.key, now() - start)
+                    processed = 1
         finally:
             self.current = None
             if in_hand is not None:
                 in_hand.clear_batch(cells)
             with self.lock:
-                self.counts.executed_many(tup.source.key, 1, now() - start)
+                self.counts.executed_many(tup.source.key, 1, now() - start, processed)
                 self._done += 1
             self.host.wake()
 
