@@ -213,7 +213,7 @@ class Engine:
         self._coordinator.suspects = self.suspects
         self.ledger = self._coordinator.ledger
         self.built: list[Built] = []
-        self.edges = Edges(self.plan.local_tasks)
+        self.edges = Edges(self.plan.local_tasks, self.plan.near_tasks)
         self.balancers: Balancers | None = None
         if not options.topology_disable_loadaware_messaging:
             self.balancers = Balancers(options, self.rng)

@@ -2,7 +2,8 @@
 
 A target (a task, here or elsewhere) is *closed* when it takes no more tuples. The tasks here that
 feed it are *blocked*, that is, not run, until it is open again. The caller must report every
-change: this class only counts.
+change: this class only counts. Tasks that share their edges feed the same targets, and are counted
+as one *feeder*: thousands of tasks that feed thousands would be millions of pairs.
 
 There is no deadlock: a blocked task waits for a target whose progress depends only on what *it*
 feeds, never on another task's credit or inbox. The caller leaves out feeds within one strongly
@@ -12,24 +13,27 @@ nothing, or whose targets are open) run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+Feeder = TypeVar("Feeder", bound=Hashable)
 
 
-class BlockedTasks:
-    """Closed targets, and the tasks that wait for them."""
+class BlockedTasks(Generic[Feeder]):
+    """Closed targets, and the feeders that wait for them."""
 
-    def __init__(self, feeds: Mapping[int, Iterable[int]]) -> None:
-        """`feeds`: task -> the targets that it feeds and has to wait for."""
-        self._feeders: dict[int, list[int]] = {}
-        for task, targets in feeds.items():
+    def __init__(self, feeds: Mapping[Feeder, Iterable[int]]) -> None:
+        """`feeds`: feeder -> the targets that it feeds and has to wait for."""
+        self._feeders: dict[int, list[Feeder]] = {}
+        for feeder, targets in feeds.items():
             for target in set(targets):
-                self._feeders.setdefault(target, []).append(task)
-        self._waits: dict[int, int] = {}  # blocked task -> closed targets that it feeds
+                self._feeders.setdefault(target, []).append(feeder)
+        self._waits: dict[Feeder, int] = {}  # blocked feeder -> closed targets that it feeds
         self._closed: set[int] = set()
 
     @property
-    def blocked(self) -> Mapping[int, int]:
-        """The tasks that may not run (and how many targets each waits for)."""
+    def blocked(self) -> Mapping[Feeder, int]:
+        """The feeders whose tasks may not run (and how many targets each waits for)."""
         return self._waits
 
     @property
@@ -42,8 +46,8 @@ class BlockedTasks:
         if target in self._closed:
             return False
         self._closed.add(target)
-        for task in self._feeders.get(target, ()):
-            self._waits[task] = self._waits.get(task, 0) + 1
+        for feeder in self._feeders.get(target, ()):
+            self._waits[feeder] = self._waits.get(feeder, 0) + 1
         return True
 
     def open_target(self, target: int) -> bool:
@@ -51,8 +55,8 @@ class BlockedTasks:
         if target not in self._closed:
             return False
         self._closed.discard(target)
-        for task in self._feeders.get(target, ()):
-            self._waits[task] -= 1
-            if not self._waits[task]:
-                del self._waits[task]
+        for feeder in self._feeders.get(target, ()):
+            self._waits[feeder] -= 1
+            if not self._waits[feeder]:
+                del self._waits[feeder]
         return True

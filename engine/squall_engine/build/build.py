@@ -19,7 +19,7 @@ from squall_common.topology.model import Component, GlobalStreamId, Grouping
 from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout
 from squall_engine.core import Edge, Emitter, Inspector, Ledger, Output, Source
 from squall_engine.core.invocation import InvocationMode
-from squall_engine.grouping.routing import Balancers, make_grouper
+from squall_engine.grouping.routing import Balancers, Targets, make_grouper
 from squall_engine.loading import ComponentStartError, invocation_mode_of
 from squall_engine.observe.latencies import TimedCounts
 from squall_engine.options import EngineOptions
@@ -49,23 +49,28 @@ class BuildHost(KindHost, Protocol):
 
 class Edges:
     """The edges of a worker. With one for each pair of tasks, a turn would have only a tuple or two
-    for each; therefore the tasks of a component share theirs, except those that run on threads of
-    their own."""
+    for each, and thousands of tasks that send to thousands would have millions; therefore the tasks
+    of a component share theirs, except those that run on threads of their own."""
 
-    def __init__(self, local_tasks: Collection[int]) -> None:
+    def __init__(self, local_tasks: Collection[int], near_tasks: Collection[int]) -> None:
         self._local_tasks = local_tasks
-        self._shared: dict[tuple[str, str, int], Edge] = {}
+        self._near_tasks = near_tasks
+        self._shared: dict[tuple[str, str, str], Targets] = {}
 
-    def edge(self, target: int, source: Source, *, shared: bool) -> Edge:
-        """The edge from what one task emits on one stream to another task."""
-        local = target in self._local_tasks
-        if not shared:
-            return Edge(target, source, local=local)
-        place = (*source.key, target)
-        edge = self._shared.get(place)
-        if edge is None:
-            edge = self._shared[place] = Edge(target, source, local=local)
-        return edge
+    def targets(
+        self, source: Source, consumer: str, tasks: Sequence[int], *, shared: bool
+    ) -> Targets:
+        """The edges from what one task emits on one stream to the tasks of a consumer."""
+        place = (source.component, source.stream, consumer)
+        targets = self._shared.get(place) if shared else None
+        if targets is None:
+            targets = Targets(
+                [Edge(task, source, local=task in self._local_tasks) for task in tasks],
+                self._near_tasks,
+            )
+            if shared:
+                self._shared[place] = targets
+        return targets
 
 
 def build_task(host: BuildHost, task: int) -> Built:
@@ -121,17 +126,15 @@ def _outputs(
         source = Source(component.id, task, stream, info.fields)
         output = Output(source, direct=info.direct)
         for consumer, grouping in host.plan.consumers_of(component.id, stream):
-            edges = [
-                host.edges.edge(target, source, shared=shared)
-                for target in host.plan.tasks_of[consumer.id]
-            ]
+            targets = host.edges.targets(
+                source, consumer.id, host.plan.tasks_of[consumer.id], shared=shared
+            )
             try:
                 grouper = make_grouper(
                     grouping,
                     source,
                     consumer.id,
-                    edges,
-                    local_tasks=host.plan.near_tasks,
+                    targets,
                     rng=host.rng,
                     registry=host.worker_context.serialization,
                     make_custom=_custom_maker(context, GlobalStreamId(component.id, stream)),
@@ -144,7 +147,7 @@ def _outputs(
                     f"the grouping of {consumer.id!r} on stream {stream!r} of "
                     f"{component.id!r} cannot be used: {describe(error)}",
                 ) from error
-            output.add_consumer(grouper, edges)
+            output.add_consumer(grouper, targets.edges, targets.by_task)
         outputs[stream] = output
     return outputs
 

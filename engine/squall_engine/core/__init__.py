@@ -41,6 +41,7 @@ from squall_engine.core.values import (
     Settled,
     SettledTupleError,
     Taken,
+    draw_steps,
 )
 
 log = get_logger(__name__)
@@ -182,6 +183,7 @@ __all__ = [
     "Tuple",
     "TurnState",
     "decode_batches",
+    "draw_steps",
     "encode_batches",
     "tick_source",
 ]

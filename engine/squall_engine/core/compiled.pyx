@@ -64,6 +64,7 @@ from squall_engine.core.values import (
     Outcome,
     Taken,
     checked_origins,
+    draw_steps,
     no_field,
     no_row,
     rows_of,

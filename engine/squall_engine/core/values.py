@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any, Protocol, TypeVar
 
 from squall_engine.core import wire_format
@@ -84,6 +86,17 @@ class Grouper(Protocol[EdgeType]):
 
     def choose(self, values: Sequence[Any]) -> tuple[EdgeType, ...]:
         """The edges for a tuple of these values."""
+
+
+def draw_steps(rng: random.Random, places: int) -> tuple[int, int]:
+    """Where to begin in a ring, and a step that comes by each of its places once a round: an order
+    for one source task that needs no copy of the ring."""
+    if places < 2:
+        return 0, 1
+    start, step = rng.randrange(places), rng.randrange(1, places)
+    while gcd(step, places) != 1:
+        step = rng.randrange(1, places)
+    return start, step
 
 
 class Inspector:

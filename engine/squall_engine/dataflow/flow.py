@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import WorkerSlot
@@ -89,8 +89,9 @@ class Flow:
         self._inbox_bytes = _INBOX_BYTES_MIN
         self._outflow = Outflow()
         self._inflow = Inflow()
-        self._blocked_tasks = BlockedTasks({})
-        self._feeds: dict[int, frozenset[str]] = {}  # task -> components that it may wait for
+        # By output group: its tasks wait for the same targets.
+        self._blocked_tasks: BlockedTasks[OutputGroup] = BlockedTasks({})
+        self._feeds: dict[OutputGroup, frozenset[str]] = {}  # components that it may wait for
         self._blocked_times = WaitTimes()
         self._throttled_times = WaitTimes()  # of spouts
         self._waiting_for_credit: dict[OutgoingEdge, OutputGroup] = {}
@@ -132,16 +133,18 @@ class Flow:
         self._spouts_by_group = [(group, list(some)) for group, some in groupby(self.spouts, of)]
         self._bolts_by_group = [(group, list(some)) for group, some in groupby(self.bolts, of)]
         feeds = {
-            task.task: [
+            group: [
                 outgoing.task
                 for outgoing in group.outgoing_edges
                 if not (outgoing.inner or outgoing.droppable)
             ]
-            for task, group in self._group_of.items()
+            for group in self._groups
         }
         self._blocked_tasks = BlockedTasks(feeds)
         component_of = self._plan.task_to_component
-        self._feeds = {task: frozenset(component_of[t] for t in fed) for task, fed in feeds.items()}
+        self._feeds = {
+            group: frozenset(component_of[task] for task in fed) for group, fed in feeds.items()
+        }
         self.set_routes({})
 
     def wrap_edges(self, wrap: Callable[[Edge], TupleBuffer | None]) -> None:
@@ -424,14 +427,16 @@ class Flow:
         if isinstance(task, SpoutTask):
             times, components = self._throttled_times, task.downstream
         else:
-            times, components = self._blocked_times, self._feeds.get(task.task, frozenset())
+            times, components = self._blocked_times, self._feeds[self._group_of[task]]
         found = {component: times.secs(component, now) for component in components}
         return {component: secs for component, secs in found.items() if secs > 0}
 
-    def credit(self, task: Task) -> dict[str, int]:
-        """By component downstream, the least credit in bytes for its tasks on other workers."""
+    def credit(self, tasks: Iterable[Task]) -> dict[str, int]:
+        """By component downstream of some tasks, the least credit in bytes for its tasks on other
+        workers."""
         found: dict[str, int] = {}
-        for outgoing in self._group_of[task].outgoing_edges:
+        groups = dict.fromkeys(self._group_of[task] for task in tasks)
+        for outgoing in chain.from_iterable(group.outgoing_edges for group in groups):
             if outgoing.target is None and not outgoing.droppable:
                 left = 0 if outgoing.allowance is None else max(0, outgoing.allowance.left)
                 component = self._plan.task_to_component[outgoing.task]
@@ -509,9 +514,9 @@ class Flow:
     def has_more(self) -> bool:
         """Whether a turn has left work for the next one: tuples in an inbox whose bolt may run, or
         tuples that spouts emitted in ack or fail."""
-        blocked = self._blocked_tasks.blocked
+        blocked, group_of = self._blocked_tasks.blocked, self._group_of
         for bolt in self.bolts:
-            if bolt.inbox and bolt.task not in blocked:
+            if bolt.inbox and group_of[bolt] not in blocked:
                 return True
         return self.spouts_spoke()
 
@@ -524,7 +529,7 @@ class Flow:
             for bolt in bolts:
                 if not bolt.inbox:
                     continue
-                bolt.blocked = bolt.task in blocked
+                bolt.blocked = group in blocked
                 if bolt.blocked:
                     continue
                 queued = bolt.queued
@@ -542,8 +547,9 @@ class Flow:
 
     def _pause(self, task: Task) -> bool:
         """Between two slices of a bolt: whether it has to stop because a target is full."""
-        self.flush(self._group_of[task])
-        return task.task in self._blocked_tasks.blocked
+        group = self._group_of[task]
+        self.flush(group)
+        return group in self._blocked_tasks.blocked
 
     def _check_inbox(self, bolt: BoltTask) -> None:
         waiting = bolt.local

@@ -72,10 +72,12 @@ def output_groups(
     found: dict[Task, OutputGroup] = {}
     by_edge: dict[Edge, OutputGroup] = {}
     for task in tasks:
-        edges = [edge for output in task.outputs for edge in output.edges]
-        # Tasks that share one edge share all.
-        group = by_edge.get(edges[0]) if edges else None
+        # Tasks that share one edge share all: only the first of them looks at all.
+        firsts = (output.first_edge for output in task.outputs)
+        first = next((edge for edge in firsts if edge is not None), None)
+        group = None if first is None else by_edge.get(first)
         if group is None:
+            edges = [edge for output in task.outputs for edge in output.edges]
             outgoing_edges = [
                 OutgoingEdge(
                     edge,

@@ -71,10 +71,6 @@ class Balance:
         self._ring = self._lay_out(scope)
         return self._ring
 
-    def draw_ring(self) -> Sequence[int]:
-        """Return the targets to take in turn now, in another order, for another source task."""
-        return self._rng.sample(self._ring, len(self._ring))
-
     def _moves(self, loads: Mapping[int, float]) -> bool:
         mean = sum(loads.get(target, 0.0) for target in self._near) / len(self._near)
         if self.stays_near:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from squall_common.component.groupings import (
@@ -15,38 +15,48 @@ from squall_common.component.groupings import (
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.topology.model import Grouping, GroupingKind
 from squall_common.topology.serialization import Registry
-from squall_engine.core import ByFields, Edge, EmitError, Fixed, Grouper, RoundRobin, Source
+from squall_engine.core import (
+    ByFields,
+    Edge,
+    EmitError,
+    Fixed,
+    Grouper,
+    RoundRobin,
+    Source,
+    draw_steps,
+)
 from squall_engine.grouping.load_balancing import Balance
 
-# The most places of new rings in one update: some 50 ms. Shuffles beyond that get theirs in the
-# next ones; a worker may have thousands of tasks that shuffle to thousands.
-_PLACES_MAX = 100_000
+
+class Targets:
+    """The edges of a stream to the tasks of one consumer. The tasks that share them share all of
+    this and copy none of it, so that a task costs the same however many targets it has."""
+
+    def __init__(self, edges: Iterable[Edge], near_tasks: Collection[int]) -> None:
+        """`edges`: sorted by task. Those to `near_tasks` are what a local-or-shuffle prefers."""
+        self.edges = tuple(edges)
+        self.tasks = tuple(edge.task for edge in self.edges)
+        self.by_task = dict(zip(self.tasks, self.edges, strict=True))
+        self.near_edges = tuple(edge for edge in self.edges if edge.task in near_tasks)
 
 
 class _Shuffles:
-    """The shuffles of a worker that have the same edges: they share weights, as they see the same
-    loads, but not the order of their targets."""
+    """The shuffles of a worker that have the same edges: they share weights and a ring, as they see
+    the same loads, but not their order in it."""
 
-    def __init__(self, balance: Balance, edges: Sequence[Edge]) -> None:
+    def __init__(self, balance: Balance, targets: Targets, rng: random.Random) -> None:
         self.all: list[RoundRobin] = []
         self._balance = balance
-        self._edges = {edge.task: edge for edge in edges}
-        self._next = 0
-        self._due = 0  # how many have an old ring
+        self._targets = targets
+        self._rng = rng
 
-    def update(self, loads: Mapping[int, float], places_max: float) -> None:
+    def update(self, loads: Mapping[int, float]) -> None:
         ring = self._balance.update(loads)
-        if ring is not None:
-            self._due = len(self.all)
-        places = 0
-        while self._due and places < places_max:
-            if ring is None:
-                ring = self._balance.draw_ring()
-            self.all[self._next].set_ring([self._edges[target] for target in ring])
-            self._next = (self._next + 1) % len(self.all)
-            self._due -= 1
-            places += len(ring)
-            ring = None
+        if ring is None:
+            return
+        edges = tuple([self._targets.by_task[target] for target in ring])
+        for shuffle in self.all:
+            shuffle.set_ring(edges, *draw_steps(self._rng, len(edges)))
 
 
 class Balancers:
@@ -56,27 +66,31 @@ class Balancers:
         self._rng = rng
         self._higher = options.topology_localityaware_higher_bound
         self._lower = options.topology_localityaware_lower_bound
-        self._groups: dict[tuple[tuple[Edge, ...], bool], _Shuffles] = {}
+        self._groups: dict[tuple[Targets, bool], _Shuffles] = {}
         self.targets: frozenset[int] = frozenset()
 
-    def add(self, shuffle: RoundRobin, edges: Sequence[Edge], near: Collection[int]) -> None:
-        """Add a shuffle, which prefers the edges to `near`, the worker's own tasks, if there are
+    def add(self, shuffle: RoundRobin, targets: Targets, *, near: bool) -> None:
+        """Add a shuffle; `near`: it prefers the edges to the worker's own tasks, if there are
         any."""
-        if len(edges) < 2:
+        if len(targets.edges) < 2:
             return
-        key = (tuple(edges), bool(near))
-        group = self._groups.get(key)
+        group = self._groups.get((targets, near))
         if group is None:
-            targets = [edge.task for edge in edges]
-            balance = Balance(targets, near, self._rng, higher=self._higher, lower=self._lower)
-            group = self._groups[key] = _Shuffles(balance, edges)
-            self.targets |= set(targets)
+            balance = Balance(
+                targets.tasks,
+                frozenset(edge.task for edge in targets.near_edges) if near else (),
+                self._rng,
+                higher=self._higher,
+                lower=self._lower,
+            )
+            group = self._groups[targets, near] = _Shuffles(balance, targets, self._rng)
+            self.targets |= set(targets.tasks)
         group.all.append(shuffle)
 
     def update(self, loads: Mapping[int, float]) -> None:
         """Adapt the shuffles to the loads of their targets, once a second."""
         for group in self._groups.values():
-            group.update(loads, _PLACES_MAX / len(self._groups))
+            group.update(loads)
 
 
 class Custom:
@@ -105,45 +119,42 @@ def make_grouper(
     grouping: Grouping,
     source: Source,
     consumer: str,
-    edges: Sequence[Edge],
+    targets: Targets,
     *,
-    local_tasks: frozenset[int],
     rng: random.Random,
     registry: Registry,
     make_custom: Callable[[Grouping, Sequence[int]], CustomGrouping],
     balancers: Balancers | None = None,
 ) -> Grouper[Edge] | None:
-    """The grouper of one consumer of a stream; `edges` lead to its tasks, sorted by task. None for
-    a direct grouping. `balancers` None: shuffles do not heed load. Raises EmitError for a grouping
-    that cannot run here."""
+    """The grouper of one consumer of a stream. None for a direct grouping. `balancers` None:
+    shuffles do not heed load. Raises EmitError for a grouping that cannot run here."""
     kind = grouping.kind
     describe = f"{consumer!r} groups stream {source.stream!r} of {source.component!r}"
     if kind in (GroupingKind.SHUFFLE, GroupingKind.NONE):
-        shuffle = RoundRobin(edges, rng)
+        shuffle = RoundRobin(targets.edges, rng)
         if balancers is not None:
-            balancers.add(shuffle, edges, ())
+            balancers.add(shuffle, targets, near=False)
         return shuffle
     if kind is GroupingKind.LOCAL_OR_SHUFFLE:
-        local = [edge for edge in edges if edge.task in local_tasks]
-        shuffle = RoundRobin(local or edges, rng)
+        shuffle = RoundRobin(targets.near_edges or targets.edges, rng)
         if balancers is not None:
-            balancers.add(shuffle, edges, local_tasks)
+            balancers.add(shuffle, targets, near=True)
         return shuffle
     if kind is GroupingKind.ALL:
-        return Fixed(edges)
+        return Fixed(targets.edges)
     if kind is GroupingKind.GLOBAL or (kind is GroupingKind.FIELDS and not grouping.fields):
-        return Fixed(edges[:1])
+        return Fixed(targets.edges[:1])
     if kind is GroupingKind.FIELDS:
         try:
             indexes = [source.index[name] for name in grouping.fields]
         except KeyError as error:
             raise EmitError(f"{describe} by {error.args[0]!r}, which it does not have") from None
-        return ByFields(edges, indexes, _hasher(describe, grouping.fields, registry))
+        return ByFields(targets.edges, indexes, _hasher(describe, grouping.fields, registry))
     if kind is GroupingKind.DIRECT:
         return None
     if kind is GroupingKind.CUSTOM:
-        custom = make_custom(grouping, [edge.task for edge in edges])
-        return Custom(custom, {edge.task: edge for edge in edges}, source.task, describe)
+        custom = make_custom(grouping, targets.tasks)
+        return Custom(custom, targets.by_task, source.task, describe)
     raise EmitError(f"{describe} by a {kind.value} grouping, which only a JVM can run")
 
 

@@ -85,8 +85,8 @@ def _merge_packed(into: Packed, packed: Packed) -> None:
 class ExecutorReadings:
     """The totals of a worker's executors within Storm's windows, for its heartbeat.
 
-    `task_of` finds a task that runs here (an acker is none), `credit` its credit by component;
-    `is_spout` and `component_of` say what an executor runs.
+    `task_of` finds a task that runs here (an acker is none), `credit` what credit tasks have, by
+    component; `is_spout` and `component_of` say what an executor runs.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ExecutorReadings:
         executors: Iterable[Executor],
         add: AddTotals,
         task_of: Callable[[int], Task | None],
-        credit: Callable[[Task], Mapping[str, int]],
+        credit: Callable[[Iterable[Task]], Mapping[str, int]],
         *,
         is_spout: Callable[[Executor], bool],
         component_of: Callable[[Executor], str],
@@ -173,13 +173,10 @@ class ExecutorReadings:
                 stats.specific, process_histograms=process, execute_histograms=execute
             )
         tuples = octets = 0
-        credit: dict[str, int] = {}
         for task in self._tasks(executors):
             with task.lock:
                 tuples += (waiting(task) or ("", 0))[1]
                 octets += task.queued_bytes() if isinstance(task, BoltTask) else 0
-            for component, left in self._credit(task).items():
-                credit[component] = min(left, credit.get(component, left))
         blocked = {
             window: {
                 str(key): value for (measure, key), value in totals.items() if measure == BLOCKED
@@ -192,7 +189,7 @@ class ExecutorReadings:
             queue_tuples=tuples,
             queue_bytes=octets,
             blocked_secs={window: waits for window, waits in blocked.items() if waits},
-            credit_bytes=credit,
+            credit_bytes=dict(self._credit(self._tasks(executors))),
         )
 
     def _tasks(self, executors: Iterable[Executor]) -> Iterator[Task]:

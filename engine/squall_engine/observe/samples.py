@@ -35,9 +35,9 @@ class WorkerSamples:
         self,
         built: Sequence[Built],
         add: Callable[[int, Totals], None],
-        credit: Callable[[Task], Mapping[str, int]],
+        credit: Callable[[Iterable[Task]], Mapping[str, int]],
     ) -> None:
-        """`add` adds what a task has counted, `credit` is what it may send, by component."""
+        """`add` adds what a task has counted, `credit` is what tasks may send, by component."""
         self._built = built
         self._add = add
         self._credit = credit
@@ -63,15 +63,12 @@ class WorkerSamples:
 
     def _of_component(self, component: str, tasks: Sequence[Task]) -> Iterable[Sample]:
         totals: Totals = {}
-        credit: dict[str, int] = {}
         tuples = octets = 0
         for task in tasks:
             self._add(task.task, totals)
             with task.lock:
                 tuples += (waiting(task) or ("", 0))[1]
                 octets += task.queued_bytes() if isinstance(task, BoltTask) else 0
-            for to, left in self._credit(task).items():
-                credit[to] = min(left, credit.get(to, left))
         of = {"component": component}
         yield Sample("squall_tasks", shortened(of), len(tasks))
         yield Sample("squall_queue_tuples", shortened(of), tuples)
@@ -82,7 +79,7 @@ class WorkerSamples:
                 yield Sample(f"squall_{measure}_tuples", labels, value)
             elif measure == BLOCKED:
                 yield Sample("squall_blocked_seconds", shortened({**of, "by": key}), value)
-        for to, left in credit.items():
+        for to, left in self._credit(tasks).items():
             yield Sample("squall_credit_bytes", shortened({**of, "to": to}), left)
         yield from _latencies(component, tasks, totals)
 

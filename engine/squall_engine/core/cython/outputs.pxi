@@ -121,31 +121,43 @@ cdef class RoundRobin(Picker):
     """shuffle, local-or-shuffle and none: every target in turn, in an order of its own for each
     source task, so that sources do not all hit the same task at once."""
 
-    cdef list edges
+    cdef tuple edges
     cdef Py_ssize_t next
+    cdef Py_ssize_t step
     cdef Py_ssize_t count
 
     def __init__(self, edges, rng):
-        self.edges = rng.sample(list(edges), len(edges))
-        self.count = len(self.edges)
-        self.next = 0
+        self.set_ring(edges, *draw_steps(rng, len(edges)))
 
-    def set_ring(self, edges):
-        """Take these in turn from now on."""
-        self.edges = [(<Edge?>edge) for edge in edges]
-        self.count = len(self.edges)
-        self.next = 0
+    def set_ring(self, edges, Py_ssize_t start, Py_ssize_t step):
+        """Take these in turn from now on, from the place `start`, and then every `step` places
+        (see `draw_steps`). A tuple of edges is not copied, so that many tasks may share one."""
+        cdef tuple ring = edges_of(edges)
+        cdef Py_ssize_t count = PyTuple_GET_SIZE(ring)
+        if not (0 <= start < max(1, count) and 0 < step <= max(1, count)):
+            raise ValueError(f"no ring of {count} edges from {start} in steps of {step}")
+        self.edges = ring
+        self.count = count
+        self.next = start
+        self.step = step
 
     cdef Edge pick(self, object values):
-        cdef Py_ssize_t i = self.next
-        self.next = i + 1 if i + 1 < self.count else 0
-        return <Edge>PyList_GET_ITEM(self.edges, i)
+        cdef Py_ssize_t i = self.next, next = i + self.step
+        self.next = next if next < self.count else next - self.count
+        return <Edge>PyTuple_GET_ITEM(self.edges, i)
+
+
+cdef tuple edges_of(object edges):
+    """As a tuple. One that is a tuple already is shared by many tasks, and not looked at again."""
+    if PyTuple_CheckExact(edges):
+        return edges
+    return tuple([(<Edge?>edge) for edge in edges])
 
 
 cdef RoundRobin only(list edges):
     """Of one edge: there is no order to draw."""
     cdef RoundRobin ring = RoundRobin.__new__(RoundRobin)
-    ring.set_ring(edges)
+    ring.set_ring(edges, 0, 1)
     return ring
 
 
@@ -153,7 +165,7 @@ cdef RoundRobin only(list edges):
 cdef class ByFields(Picker):
     """fields: the stable hash of some values chooses the task."""
 
-    cdef list edges
+    cdef tuple edges
     cdef Py_ssize_t count
     cdef readonly tuple indexes
     cdef Py_ssize_t index
@@ -161,7 +173,7 @@ cdef class ByFields(Picker):
 
     def __init__(self, edges, indexes, hash_):
         """`hash_` is of the value at the only index, or of the tuple of the values at several."""
-        self.edges = list(edges)
+        self.edges = edges_of(edges)
         self.count = len(self.edges)
         self.indexes = tuple(indexes)
         self.index = self.indexes[0] if len(self.indexes) == 1 else -1
@@ -180,9 +192,9 @@ cdef class ByFields(Picker):
         else:
             key = values[self.index]
         if self.count == 1 and PyUnicode_CheckExact(key):
-            return <Edge>PyList_GET_ITEM(self.edges, 0)
+            return <Edge>PyTuple_GET_ITEM(self.edges, 0)
         if fast_hash(key, &number):
-            return <Edge>PyList_GET_ITEM(self.edges, number % <uint32_t>self.count)
+            return <Edge>PyTuple_GET_ITEM(self.edges, number % <uint32_t>self.count)
         return self.edges[self.hash_(key) % self.count]
 
 
@@ -206,7 +218,7 @@ cdef class Output:
     cdef readonly Source source
     cdef readonly Py_ssize_t arity
     cdef readonly bint direct
-    cdef readonly list edges
+    cdef list consumers  # a tuple of edges for each
     cdef list groupers
     cdef readonly dict direct_edges
     cdef uint64_t emitted
@@ -218,19 +230,35 @@ cdef class Output:
         self.source = source
         self.arity = len(source.fields)
         self.direct = direct
-        self.edges = []
+        self.consumers = []
         self.groupers = []
         self.direct_edges = {}
         self.emitted = 0
         self.beyond = 0
 
-    def add_consumer(self, grouper, edges):
-        """`grouper` None: a direct grouping. Before an `Emitter` is made of the output."""
-        self.edges.extend(edges)
-        if grouper is None:
-            self.direct_edges.update((edge.task, edge) for edge in edges)
-        else:
+    def add_consumer(self, grouper, edges, by_task=None):
+        """`grouper` None: a direct grouping, which finds its edges in `by_task` (None: a table of
+        its own). Before an `Emitter` is made of the output. A tuple of edges is not copied."""
+        self.consumers.append(tuple(edges))
+        if grouper is not None:
             self.groupers.append(grouper)
+            return
+        if by_task is None:
+            by_task = {edge.task: edge for edge in edges}
+        self.direct_edges = {**self.direct_edges, **by_task} if self.direct_edges else by_task
+
+    @property
+    def edges(self):
+        """All of them, of one consumer after the other."""
+        return [edge for edges in self.consumers for edge in edges]
+
+    @property
+    def first_edge(self):
+        """The first of `edges`, if there are any."""
+        for edges in self.consumers:
+            if edges:
+                return edges[0]
+        return None
 
     cdef int set_fast_path(self) except -1:
         """All consumers are there."""
@@ -239,8 +267,8 @@ cdef class Output:
         grouper = self.groupers[0]
         if isinstance(grouper, Picker):
             self.one = grouper
-        elif isinstance(grouper, Fixed) and len(self.edges) == 1:
-            self.one = only(self.edges)
+        elif isinstance(grouper, Fixed) and len(self.consumers[0]) == 1:
+            self.one = only(list(self.consumers[0]))
         return 0
 
     cdef tuple route(self, object values):

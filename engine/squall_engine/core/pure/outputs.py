@@ -8,12 +8,12 @@ of a component share. The grouping of each consumer is a small object that choos
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from squall_engine.core.pure.tuples import Batch, Source, Tuple
-from squall_engine.core.values import Grouper
+from squall_engine.core.values import Grouper, draw_steps
 
 Item = TypeVar("Item")
 
@@ -78,19 +78,23 @@ class RoundRobin:
     """shuffle, local-or-shuffle and none: every target in turn, in an order of its own for each
     source task, so that sources do not all hit the same task at once."""
 
+    _edges: tuple[Edge, ...]
+    _next: int
+    _step: int
+
     def __init__(self, edges: Sequence[Edge], rng: random.Random) -> None:
-        self._edges = rng.sample(list(edges), len(edges))
-        self._next = 0
+        self.set_ring(edges, *draw_steps(rng, len(edges)))
 
     def choose(self, values: Sequence[Any]) -> tuple[Edge, ...]:
         edge = self._edges[self._next]
-        self._next = (self._next + 1) % len(self._edges)
+        self._next = (self._next + self._step) % len(self._edges)
         return (edge,)
 
-    def set_ring(self, edges: Sequence[Edge]) -> None:
-        """Take these in turn from now on."""
-        self._edges = list(edges)
-        self._next = 0
+    def set_ring(self, edges: Sequence[Edge], start: int, step: int) -> None:
+        """Take these in turn from now on, from the place `start`, and then every `step` places
+        (see `draw_steps`). A tuple of edges is not copied, so that many tasks may share one."""
+        self._edges = tuple(edges)
+        self._next, self._step = start, step
 
 
 class ByFields:
@@ -100,7 +104,7 @@ class ByFields:
         self, edges: Sequence[Edge], indexes: Sequence[int], hash_: Callable[[Any], int]
     ) -> None:
         """`hash_` is of the value at the only index, or of the tuple of the values at several."""
-        self._edges = list(edges)
+        self._edges = tuple(edges)
         self.indexes = tuple(indexes)
         self._key_of: Callable[[Sequence[Any]], Any] = itemgetter(*indexes)
         self._hash = hash_
@@ -124,7 +128,7 @@ class Output:
     """One stream of one task."""
 
     __slots__ = (
-        "_emitted", "_groupers", "_transferred", "arity", "direct", "direct_edges", "edges",
+        "_edges", "_emitted", "_groupers", "_transferred", "arity", "direct", "direct_edges",
         "source",
     )  # fmt: skip
 
@@ -132,19 +136,37 @@ class Output:
         self.source = source
         self.arity = len(source.fields)
         self.direct = direct
-        self.edges: list[Edge] = []
-        self.direct_edges: dict[int, Edge] = {}
+        self._edges: list[tuple[Edge, ...]] = []  # of each consumer
+        self.direct_edges: Mapping[int, Edge] = {}
         self._groupers: list[Grouper[Edge]] = []
         self._emitted = 0
         self._transferred = 0
 
-    def add_consumer(self, grouper: Grouper[Edge] | None, edges: Sequence[Edge]) -> None:
-        """`grouper` None: a direct grouping. Before an `Emitter` is made of the output."""
-        self.edges.extend(edges)
-        if grouper is None:
-            self.direct_edges.update((edge.task, edge) for edge in edges)
-        else:
+    def add_consumer(
+        self,
+        grouper: Grouper[Edge] | None,
+        edges: Sequence[Edge],
+        by_task: Mapping[int, Edge] | None = None,
+    ) -> None:
+        """`grouper` None: a direct grouping, which finds its edges in `by_task` (None: a table of
+        its own). Before an `Emitter` is made of the output. A tuple of edges is not copied."""
+        self._edges.append(tuple(edges))
+        if grouper is not None:
             self._groupers.append(grouper)
+            return
+        if by_task is None:
+            by_task = {edge.task: edge for edge in edges}
+        self.direct_edges = {**self.direct_edges, **by_task} if self.direct_edges else by_task
+
+    @property
+    def edges(self) -> list[Edge]:
+        """All of them, of one consumer after the other."""
+        return [edge for edges in self._edges for edge in edges]
+
+    @property
+    def first_edge(self) -> Edge | None:
+        """The first of `edges`, if there are any."""
+        return next((edges[0] for edges in self._edges if edges), None)
 
     def emitted_total(self) -> int:
         """The number of tuples that were emitted."""

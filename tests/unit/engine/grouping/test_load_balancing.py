@@ -15,7 +15,7 @@ from squall import TopologyBuilder
 from squall_common.config.options.typed import TopologyOptions
 from squall_engine.core import Edge, RoundRobin, Source
 from squall_engine.grouping.load_balancing import WEIGHT_MAX, Balance
-from squall_engine.grouping.routing import Balancers
+from squall_engine.grouping.routing import Balancers, Targets
 
 
 def balance(targets=(1, 2, 3), near=(), **bounds):
@@ -76,7 +76,7 @@ def test_a_ring_takes_the_place_of_the_turns():
     edges = [Edge(task, source, local=True) for task in (1, 2, 3)]
     shuffle = RoundRobin(edges, random.Random(1))
     balancers = Balancers(TopologyOptions(), random.Random(1))
-    balancers.add(shuffle, edges, ())
+    balancers.add(shuffle, Targets(edges, ()), near=False)
     assert Counter(shuffle.choose([1])[0].task for _ in range(30)) == {1: 10, 2: 10, 3: 10}
     for _ in range(10):
         balancers.update({2: 1.0})
@@ -88,33 +88,38 @@ class Rings:
 
     def __init__(self):
         self.rings = []
+        self.orders = []
 
-    def set_ring(self, edges):
-        self.rings.append([edge.task for edge in edges])
+    def set_ring(self, edges, start, step):
+        self.rings.append(edges)
+        self.orders.append((start, step))
 
 
-def test_many_tasks_to_many_cost_one_set_of_weights_and_a_bounded_number_of_places():
-    """2,500 tasks that shuffle to 5,000 would take seconds of every second."""
+def test_many_tasks_to_many_share_one_ring_and_differ_in_their_order():
+    """2,500 tasks that shuffle to 5,000 would take seconds of every second to copy it."""
     source = Source("a", 1, "default", ["x"])
-    edges = [Edge(task, source, local=True) for task in range(1, 2_001)]
+    targets = Targets([Edge(task, source, local=True) for task in range(1, 2_001)], ())
     balancers = Balancers(TopologyOptions(), random.Random(1))
     shuffles = [Rings() for _ in range(40)]
     for shuffle in shuffles:
-        balancers.add(shuffle, edges, ())
-    renewed = []
-    for _ in range(5):
+        balancers.add(shuffle, targets, near=False)
+    for turn in range(1, 6):
         balancers.update({7: 0.9})
-        renewed.append(sum(len(one.rings) for one in shuffles) - sum(renewed))
-    assert renewed == [11, 11, 11, 11, 11], "11 rings of fewer than 10,000 places"
-    assert all(one.rings for one in shuffles), "in turn"
-    assert len({tuple(one.rings[0]) for one in shuffles}) == 40, "each in an order of its own"
-    first, last = Counter(shuffles[0].rings[0]), Counter(shuffles[0].rings[-1])
+        assert [len(one.rings) for one in shuffles] == [turn] * 40
+        assert len({id(one.rings[-1]) for one in shuffles}) == 1, "one ring, which is not copied"
+        assert len({one.orders[-1] for one in shuffles}) == 40, "each in an order of its own"
+    first, last = (Counter(edge.task for edge in shuffles[0].rings[i]) for i in (0, -1))
     assert first[7] > last[7]
     assert first[8] >= 4
-    one = Rings()
-    balancers.add(one, [Edge(task, source, local=True) for task in (1, 2)], ())
-    balancers.update({1: 1.0})
-    assert one.rings, "a large group keeps no other waiting"
+
+
+@given(st.integers(1, 200), st.integers(0, 1_000))
+def test_an_order_comes_by_every_target_once_a_round(count, seed):
+    source = Source("a", 1, "default", ["x"])
+    edges = tuple(Edge(task, source, local=True) for task in range(count))
+    shuffle = RoundRobin(edges, random.Random(seed))
+    for _ in range(2):
+        assert {shuffle.choose(["x"])[0].task for _ in edges} == set(range(count))
 
 
 def shuffled(workers, slow_on, disabled=False):
