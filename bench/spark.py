@@ -5,8 +5,11 @@
 The hand-written job is what one writes who knows PySpark: two `mapInArrow` functions that go
 through their tuples one by one, one row a word, and `repartition("word")` between them. There are
 two of it: `bolts` calls an object's execute(tuple) and emit(values) for each, as a topology does,
-and `loops` has the loops written out in place. Prints one JSON document; each ratio is the
-topology's speed over that one's, both the best of the rounds, which take turns.
+and `loops` has the loops written out in place. `frame` is the same job without Python, in
+DataFrame calls, and `arrow` a topology of bolts on Arrow arrays. Prints one JSON document; each
+ratio is of the best rounds, which take turns: by wall time, and by the CPU time of all processes,
+which other work on the machine disturbs less. `tasks_64_to_4` is the CPU of the topology with 64
+tasks a component over that with 4.
 `memory` has the largest resident sizes of a Python worker and of the JVM, whose heap is limited to
 1 GiB, at a tenth of the sentences and at all of them, in MiB.
 """
@@ -28,7 +31,7 @@ from typing import Any
 
 import psutil
 
-from squall import Bolt, Spout, TopologyBuilder
+from squall import ArrowBolt, Bolt, Spout, Stream, TopologyBuilder
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.topology.model import Topology
 
@@ -70,6 +73,40 @@ def topology(parallelism: int) -> Topology:
     builder.spout("sentences", Sentences(), parallelism=parallelism)
     builder.bolt("split", Split(), parallelism=parallelism).local_or_shuffle("sentences")
     builder.bolt("count", Count(), parallelism=parallelism).fields("split", "word")
+    return builder.build()
+
+
+class ArrowSplit(ArrowBolt):
+    outputs = Stream({"word": str})
+
+    def execute_arrow(self, batch: Any) -> None:
+        import pyarrow.compute as pc
+
+        words = pc.split_pattern(batch["sentence"], " ")
+        self.emit_arrow([pc.list_flatten(words)], origins=pc.list_parent_indices(words))
+
+
+class ArrowCount(ArrowBolt):
+    outputs = Stream({"word": str, "count": int})
+
+    def prepare(self, conf: Any, context: Any) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def execute_arrow(self, batch: Any) -> None:
+        found = batch["word"].value_counts()
+        values, counts = found.field("values").to_pylist(), found.field("counts").to_pylist()
+        for word, count in zip(values, counts, strict=True):
+            self.counts[word] += count
+
+    def flush(self) -> None:
+        self.emit_columns([list(self.counts), list(self.counts.values())], origins=())
+
+
+def arrow_topology(parallelism: int) -> Topology:
+    builder = TopologyBuilder()
+    builder.spout("sentences", Sentences(), parallelism=parallelism)
+    builder.bolt("split", ArrowSplit(), parallelism=parallelism).local_or_shuffle("sentences")
+    builder.bolt("count", ArrowCount(), parallelism=parallelism).fields("split", "word")
     return builder.build()
 
 
@@ -152,14 +189,31 @@ def loops(spark: Any, path: str, out: str, parallelism: int) -> None:
     counted.write.mode("overwrite").parquet(out)
 
 
+def frame(spark: Any, path: str, out: str, parallelism: int) -> None:
+    """The same in DataFrame calls, in the JVM alone."""
+    from pyspark.sql import functions as sf
+
+    words = spark.read.parquet(path).select(sf.explode(sf.split("sentence", " ")).alias("word"))
+    counted = words.repartition(parallelism, "word").groupBy("word").count()
+    counted.write.mode("overwrite").parquet(out)
+
+
 def on_squall(spark: Any, path: str, out: str, parallelism: int) -> None:
     """The topology."""
+    _run_topology(spark, topology(parallelism), path, out)
+
+
+def on_arrow(spark: Any, path: str, out: str, parallelism: int) -> None:
+    """The topology on Arrow arrays."""
+    _run_topology(spark, arrow_topology(parallelism), path, out)
+
+
+def _run_topology(spark: Any, made: Topology, path: str, out: str) -> None:
     from squall_spark.batch import run_batch
     from squall_spark.data.bindings import parse_input, parse_output
     from squall_spark.plan import make_plan
     from squall_spark.traits import traits_of
 
-    made = topology(parallelism)
     conf = normalize_topology_conf({}, default_conf(), name="wordcount")
     inputs, outputs = [parse_input(f"sentences={path}")], [parse_output(f"count={out}")]
     plan = make_plan("wordcount", made, conf, traits_of(made), inputs, outputs)
@@ -206,6 +260,17 @@ class _Largest:
                     continue
 
 
+def _cpu_secs() -> float:
+    """The CPU time of this process, the JVM and its Python workers so far."""
+    total = 0.0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        try:
+            total += sum(process.cpu_times()[:4])  # with children that have ended
+        except psutil.Error:
+            continue
+    return total
+
+
 def _timed(run: Callable[..., None], *arguments: Any) -> float:
     start = time.perf_counter()
     run(*arguments)
@@ -229,7 +294,13 @@ def main() -> int:
         log = folder / "spark.log"
         with spark_session("bench", master="local[2]", conf=conf, log_file=log) as spark:
             p = options.parallelism
-            sides = {"bolts": bolts, "loops": loops, "squall": on_squall}
+            sides = {
+                "bolts": bolts,
+                "loops": loops,
+                "squall": on_squall,
+                "frame": frame,
+                "arrow": on_arrow,
+            }
             memory = {}
             for run in sides.values():  # Python workers and the JVM's compiler warm up
                 run(spark, str(small), str(folder / "out"), p)
@@ -237,21 +308,37 @@ def main() -> int:
                 on_squall(spark, str(small), str(folder / "out"), p)
             memory["at_a_tenth_mib"] = largest.mib
             secs: dict[str, list[float]] = {name: [] for name in sides}
+            cpu: dict[str, list[float]] = {name: [] for name in sides}
             with _Largest() as largest:
                 for _ in range(options.rounds):
                     for name, run in sides.items():
                         out = str(folder / f"out-{name}")
+                        before = _cpu_secs()
                         secs[name].append(round(_timed(run, spark, str(large), out, p), 2))
+                        cpu[name].append(round(_cpu_secs() - before, 2))
             memory["at_all_mib"] = largest.mib
-            same = _counts(spark, folder / "out-squall") == _counts(spark, folder / "out-bolts")
+            counts = [_counts(spark, folder / f"out-{name}") for name in sides]
+            same = all(each == counts[0] for each in counts)
+            tasks: dict[int, list[float]] = {4: [], 64: []}
+            for _ in range(options.rounds + 1):  # the first one warms up
+                for number, found in tasks.items():
+                    before = _cpu_secs()
+                    on_squall(spark, str(small), str(folder / "out"), number)
+                    found.append(round(_cpu_secs() - before, 2))
         words = options.sentences // 4 * 4 * WORDS
         result = {
             "sentences": options.sentences,
             "parallelism": p,
             "secs": secs,
+            "cpu_secs": cpu,
+            "tasks_cpu_secs": tasks,
             "words_per_sec": {name: round(words / min(each)) for name, each in secs.items()},
             "ratio_to_bolts": round(min(secs["bolts"]) / min(secs["squall"]), 2),
             "ratio_to_loops": round(min(secs["loops"]) / min(secs["squall"]), 2),
+            "ratio_of_arrow_to_frame": round(min(secs["frame"]) / min(secs["arrow"]), 2),
+            "cpu_ratio_to_loops": round(min(cpu["loops"]) / min(cpu["squall"]), 2),
+            "cpu_ratio_of_arrow_to_frame": round(min(cpu["frame"]) / min(cpu["arrow"]), 2),
+            "tasks_64_to_4": round(min(tasks[64][1:]) / min(tasks[4][1:]), 2),
             "memory": memory,
             "same_counts": same,
         }

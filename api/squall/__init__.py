@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from squall._builder import TopologyBuilder as TopologyBuilder
     from squall._submit import submit_topology as submit_topology
     from squall.local import LocalCluster as LocalCluster
+    from squall_common.component.arrow import ArrowBolt as ArrowBolt
     from squall_common.component.columns import Columns as Columns
     from squall_common.component.component import Bolt as Bolt
     from squall_common.component.component import ShellBolt as ShellBolt
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # The module that defines each name. A module is imported when one of its names is first used: a
 # component needs neither the client nor local mode.
 _EXPORTS = {
+    "ArrowBolt": "squall_common.component.arrow",
     "Bolt": "squall_common.component.component",
     "Columns": "squall_common.component.columns",
     "ConfigError": "squall_common.errors",

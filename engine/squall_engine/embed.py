@@ -36,6 +36,7 @@ from squall_engine.core import Source, decode_batches
 from squall_engine.core.codec import ValueCodec
 from squall_engine.core.inspectors import Observer
 from squall_engine.core.known_classes import component_modules
+from squall_engine.core.values import checked_origins
 from squall_engine.engine import Engine, tune_garbage_collector
 from squall_engine.loading import ComponentStartError, make_user_object
 from squall_engine.observe.describe import describe_tasks
@@ -412,6 +413,7 @@ __all__ = [
     "InHand",
     "Observer",
     "ValueCodec",
+    "checked_origins",
     "coroutine_frames",
     "make_user_object",
     "section_rows",

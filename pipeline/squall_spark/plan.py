@@ -43,7 +43,6 @@ _TICKS = "topology.tick.tuple.freq.secs"
 _NOT_ON_SPARK = frozenset({ACKER_COMPONENT, EVENTLOGGER_COMPONENT})
 # Types whose values a column holds as they are, so that a declared one needs no look at them.
 PLAIN_TYPES = frozenset({"boolean", "bigint", "double", "string", "binary"})
-_STREAM_SOURCES = frozenset({Format.KAFKA, Format.SOCKET})
 
 
 class StageKind(enum.Enum):
@@ -96,6 +95,8 @@ class SparkPlan:
     sinks: tuple[Sink, ...]
     # Of the streams that declare types: for each field.
     columns: Mapping[StreamName, tuple[Column, ...]] = field(default_factory=dict)
+    # Streams whose consumers all take columns: these may stay Arrow (see `tasks.arrow`).
+    arrow_streams: frozenset[StreamName] = frozenset()
 
     def columns_of(self, stream: StreamName) -> tuple[Column, ...]:
         """The declared types of a stream's fields; () if they are not declared."""
@@ -153,6 +154,7 @@ def make_plan(
         stages=tuple(_stages(topology, tasks, traits, inputs, sinks)),
         sinks=tuple(sinks),
         columns=columns,
+        arrow_streams=frozenset(_arrow_streams(topology, traits, inputs, sinks)),
     )
 
 
@@ -279,10 +281,8 @@ def _input_problems(
             yield f"{where}: the spout has no such stream (it has {_names(component.streams)})"
         elif component.streams[source.stream.stream].direct:
             yield f"{where}: a direct stream needs a spout that picks the tasks"
-        if source.format in _STREAM_SOURCES and not streaming:
+        if source.format is Format.SOCKET and not streaming:
             yield f"{where}: {source.format.value} is for --streaming"
-        if source.format is Format.TABLE and streaming:
-            yield f"{where}: a table cannot be read as a stream"
     for spout in topology.spouts.values():
         unbound = set(spout.streams) - {s.stream for s in seen if s.component == spout.id}
         if any(s.component == spout.id for s in seen):
@@ -368,6 +368,46 @@ def _sinks(
         )
         for i, (stream, place) in enumerate(wanted.items())
     ]
+
+
+_ARROW_GROUPINGS = frozenset(
+    {
+        GroupingKind.SHUFFLE,
+        GroupingKind.NONE,
+        GroupingKind.LOCAL_OR_SHUFFLE,
+        GroupingKind.FIELDS,
+        GroupingKind.ALL,
+        GroupingKind.GLOBAL,
+    }
+)
+
+
+def _arrow_streams(
+    topology: Topology,
+    traits: Mapping[str, Traits],
+    inputs: Sequence[Source],
+    sinks: Sequence[Sink],
+) -> Iterable[StreamName]:
+    """The streams of data sets, and of bolts that emit columns, whose consumers take columns."""
+    bound = {source.stream.component for source in inputs}
+    written = {sink.stream for sink in sinks}
+    for component in topology.components.values():
+        emits = component.id in bound or traits.get(component.id, Traits()).takes_columns
+        for stream, info in component.streams.items():
+            name = StreamName(component.id, stream)
+            consumers = [
+                (traits.get(consumer.id, Traits()), grouping)
+                for consumer in topology.components.values()
+                for source, grouping in consumer.inputs.items()
+                if source == GlobalStreamId(component.id, stream)
+            ]
+            taken = all(
+                has.takes_columns and grouping.kind in _ARROW_GROUPINGS
+                for has, grouping in consumers
+            )
+            read = bool(consumers) or name in written
+            if emits and taken and read and info.fields and not info.direct:
+                yield name
 
 
 def _plain(columns: tuple[Column, ...]) -> tuple[Column, ...]:

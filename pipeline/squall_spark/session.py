@@ -36,6 +36,7 @@ _OURS: Mapping[str, str] = {
     # One row is a section of many tuples, up to 256 KiB.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.daemon.module": "squall_spark.tasks.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "false",

@@ -36,6 +36,7 @@ class Traits:
     hears_acks: bool = False  # Spout.ack or Spout.fail
     stateful: bool = False  # a StatefulBolt
     stateless: bool = False  # Bolt.stateless
+    takes_columns: bool = False  # Bolt.execute_columns, without a state
     # By stream, for each field; streams that declare no types are left out.
     columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
 
@@ -60,6 +61,7 @@ def _traits(component: Component) -> Traits:
         hears_acks=_defines(cls, "ack", Spout) or _defines(cls, "fail", Spout),
         stateful=isinstance(cls, type) and issubclass(cls, StatefulBolt),
         stateless=getattr(cls, "stateless", False) is True,
+        takes_columns=_defines(cls, "execute_columns", Bolt) and not issubclass(cls, StatefulBolt),
         columns={
             stream: tuple(column_of(declared, name) for name, declared in types.items())
             for stream, types in declared_types(getattr(cls, "outputs", ())).items()

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from squall import TopologyBuilder
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_spark.data.bindings import parse_input, parse_output
-from squall_spark.plan import SparkPlan, StageKind, make_plan
+from squall_spark.plan import Sink, SparkPlan, StageKind, make_plan
+from squall_spark.tasks.arrow import decode, is_arrow
 from squall_spark.tasks.stages import Reader
 from squall_spark.tasks.task import TaskRunner, TaskSpec
 from squall_spark.traits import traits_of
@@ -37,6 +40,12 @@ def plan_for(
     )
 
 
+def _rows(plan: SparkPlan, sink: Sink, section: bytes) -> list[Any]:
+    if is_arrow(section):
+        return [tuple(row.values()) for row in decode(section).to_pylist()]
+    return Reader(plan, sink).rows(section)
+
+
 def run_here(
     plan: SparkPlan,
     data: Mapping[str, Sequence[Sequence[Any]]] | None = None,
@@ -52,7 +61,8 @@ def run_here(
             with TaskRunner(spec, index, code_dir=code_dir) as runner:
                 rows = []
                 if from_data and index == 0:
-                    runner.feed_columns("default", (data or {})[stage.component])
+                    columns = [pa.array(values) for values in (data or {})[stage.component]]
+                    runner.feed_columns("default", columns)
                 for section in sections.get(task, ()):
                     runner.feed((section,))
                     rows += runner.take()
@@ -64,7 +74,7 @@ def run_here(
         str(sink.stream): [
             list(row)
             for section in sections.get(sink.task, ())
-            for row in Reader(plan, sink).rows(section)
+            for row in _rows(plan, sink, section)
         ]
         for sink in plan.sinks
     }

@@ -55,6 +55,15 @@ _NATIVE: dict[str, Any] = {
 }
 
 
+_GUESS_OF_ARROW: dict[Any, Guess] = {
+    pa.bool_(): "bool",
+    pa.int64(): "int",
+    pa.float64(): "float",
+    pa.string(): "str",
+    pa.binary(): "bytes",
+}
+
+
 class MixedTypesError(SquallError):
     """A field whose values do not fit any column; the message names the field."""
 
@@ -78,6 +87,11 @@ class TypeGuess:
                     for value in values:
                         if type(value) is cls:
                             self._merge(i, guess_of(value, self.fields[i]))
+
+    def add_arrow(self, batch: pa.RecordBatch) -> None:
+        """Look at columns of plain types. Raises MixedTypesError."""
+        for i, column in enumerate(batch.columns):
+            self._merge(i, _GUESS_OF_ARROW.get(column.type))
 
     def merge(self, other: TypeGuess) -> None:
         """Add the types that another partition has seen. Raises MixedTypesError."""
@@ -254,6 +268,12 @@ def rows_to_columns(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Reco
             arrays.append(pa.array(values, field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
             arrays.append(pa.array([_plain(v, field.type) for v in values], field.type))
+    return pa.record_batch(arrays, schema=schema)
+
+
+def arrow_to_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Columns of plain types as a record batch of a schema that holds them."""
+    arrays = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 

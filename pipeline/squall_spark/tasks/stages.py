@@ -22,10 +22,11 @@ from squall_common.names import encode_znode
 from squall_engine.embed import section_rows, tune_garbage_collector, value_codec
 from squall_spark.data.bad_records import COLUMNS, OnBadRecord, Sorter
 from squall_spark.data.bindings import Source
-from squall_spark.data.columns import TypeGuess, rows_to_columns
+from squall_spark.data.columns import TypeGuess, arrow_to_columns, rows_to_columns
 from squall_spark.plan import Sink, SparkPlan
 from squall_spark.state.owner import CurrentOwner
 from squall_spark.state.place import StateAt
+from squall_spark.tasks.arrow import decode, is_arrow
 from squall_spark.tasks.code import Code
 from squall_spark.tasks.counts import Counts
 from squall_spark.tasks.task import TaskRunner, TaskSpec
@@ -82,7 +83,7 @@ def data_stage(
         with _runner(spec, partition % len(tasks), code) as runner:
             for batch in batches:
                 for index, mine in _by_input(batch, inputs, on_bad):
-                    columns = [_values(column) for column in sorters[index].good(mine)]
+                    columns = sorters[index].good(mine)
                     runner.feed_columns(inputs[index].source.stream.stream, columns)
                 yield from _sections(runner.take())
             for rows in runner.finish():
@@ -216,10 +217,6 @@ def _by_input(
         first += width
 
 
-def _values(column: pa.Array) -> list[Any]:
-    return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
-
-
 def _sections(rows: Sequence[tuple[int, bytes | None]]) -> Batches:
     if rows:
         to, data = zip(*rows, strict=True)
@@ -244,12 +241,16 @@ class Reader:
         sink = self._sink
         return section_rows(section, self._codec, sink.stream.component, sink.fields)
 
-    def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:
-        """The rows of all sections, in portions."""
+    def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any] | pa.RecordBatch]:
+        """The rows of all sections, in portions; columns that are Arrow as they are."""
         waiting: list[Any] = []
         for batch in batches:
-            for section in batch.column(1):
-                waiting += self.rows(section.as_py())
+            for data in batch.column(1):
+                section = data.as_py()
+                if is_arrow(section):
+                    yield decode(section)
+                    continue
+                waiting += self.rows(section)
                 if len(waiting) >= _WRITE_ROWS:
                     yield waiting
                     waiting = []
@@ -265,7 +266,10 @@ def guess_stage(plan: SparkPlan, sink: Sink, code: Code | None) -> Stage:
             code.paths()
         guess, count = TypeGuess(sink.fields), 0
         for rows in Reader(plan, sink).portions(batches):
-            guess.add(rows)
+            if isinstance(rows, pa.RecordBatch):
+                guess.add_arrow(rows)
+            else:
+                guess.add(rows)
             count += len(rows)
         yield pa.record_batch([[guess.to_json()], [count]], schema=GUESSES)
 
@@ -287,7 +291,10 @@ def write_stage(
         written = 0
         for rows in Reader(plan, sink).portions(batches):
             written += len(rows)
-            yield rows_to_columns(rows, schema)
+            if isinstance(rows, pa.RecordBatch):
+                yield arrow_to_columns(rows, schema)
+            else:
+                yield rows_to_columns(rows, schema)
         if counts is not None:
             counts.add("written", str(sink.stream), _partition(), written)
 

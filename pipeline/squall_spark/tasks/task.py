@@ -21,8 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import uvloop
 
+from squall_common.component.collector import ColumnCollector
+from squall_common.component.columns import Columns
 from squall_common.component.component import Spout
 from squall_common.component.state import KeyValueState
 from squall_common.config.load import default_conf
@@ -35,11 +38,19 @@ from squall_engine.embed import (
     EngineCallbacks,
     EngineEndedError,
     EngineSettings,
+    checked_origins,
     make_user_object,
 )
 from squall_engine.transport import Arrival, Grant, Listener
 from squall_spark.plan import SparkPlan, near_tasks
 from squall_spark.state.owner import CurrentOwner
+from squall_spark.tasks.arrow import (
+    ArrowCollector,
+    ArrowColumns,
+    ArrowOutput,
+    decode,
+    is_arrow,
+)
 from squall_spark.tasks.hiding import hiding
 
 Row = tuple[int, bytes]  # the task that receives it, and a section
@@ -145,6 +156,9 @@ class TaskRunner:
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._engine: EmbeddedEngine | None = None
         self._user: Any = None
+        self._arrow = ArrowOutput(spec.plan, spec.component, self.task)
+        self._arrow_taken = 0
+        self._rows_in_hand = 0  # of the record batch that the bolt is processing
         self._reported: BaseException | None = None  # the last error
         self._refused: Exception | None = None  # why a tuple could not be delivered
         self._raised: BaseException | None = None  # by a spout's next_tuple
@@ -223,13 +237,19 @@ class TaskRunner:
         self._user = make_user_object(component, task)
         if self._owner is not None:
             self._owner.follow(self._user)
+        if self._arrow and hasattr(self._user, "execute_columns"):
+            self._user.execute_columns = self._counting_rows(self._user.execute_columns)
         return self._user
 
     def _wrap_collector(self, component: str, collector: Any) -> Any:
         """Let `emit` return only the ids of tasks that exist on a cluster, so no sinks."""
-        if self._spec.from_data or not self._plan.is_written(component):
+        if self._spec.from_data:
             return collector
-        return hiding(collector, self._plan.sink_tasks)
+        if self._plan.is_written(component):
+            collector = hiding(collector, self._plan.sink_tasks)
+        if self._arrow and isinstance(collector, ColumnCollector):
+            collector = ArrowCollector(collector, self._arrow, self._check_origins)
+        return collector
 
     def _open_state(self, component: str, task: int) -> KeyValueState:
         assert self._state is not None
@@ -252,13 +272,53 @@ class TaskRunner:
     # ---- work ----
 
     def feed(self, sections: Iterable[bytes]) -> None:
-        """Process sections from other tasks completely. Raises TaskFailedError."""
-        self._transport.arrived += sections
+        """Process sections from other tasks, or Arrow batches, completely. Raises
+        TaskFailedError."""
+        for section in sections:
+            if is_arrow(section):
+                self._feed_arrow(section)
+            else:
+                self._transport.arrived.append(section)
         self._loop.run_until_complete(self._settle())
 
-    def feed_columns(self, stream: str, columns: Sequence[Sequence[Any]]) -> None:
-        """Emit rows of a data set as the spout, one list per field. Raises TaskFailedError."""
-        if columns and columns[0]:
+    def _feed_arrow(self, section: bytes) -> None:
+        batch = decode(section)
+        component = self._plan.task_to_component[int(batch.schema.metadata[b"task"])]
+        columns = ArrowColumns(batch, component, self._fail_rows)
+        try:
+            self._user.execute_columns(columns)
+        except TaskFailedError:
+            raise
+        except Exception as error:
+            raise self._failed("a tuple failed", error) from error
+        self._arrow_taken += columns.rows
+
+    def _counting_rows(self, execute: Callable[[Columns], None]) -> Callable[[Columns], None]:
+        """`execute_columns`, such that the batch of what it emits is known."""
+
+        def execute_columns(columns: Columns) -> None:
+            self._rows_in_hand = columns.rows
+            try:
+                execute(columns)
+            finally:
+                self._rows_in_hand = 0
+
+        return execute_columns
+
+    def _fail_rows(self) -> None:
+        raise self._failed("it failed a tuple, and Spark cannot replay it", None)
+
+    def _check_origins(self, origins: Any, emitted: int) -> None:
+        if isinstance(origins, pa.Array):
+            origins = origins.to_pylist()
+        checked_origins(origins, emitted, self._rows_in_hand)
+
+    def feed_columns(self, stream: str, columns: Sequence[pa.Array]) -> None:
+        """Emit rows of a data set as the spout, one array per field. Raises TaskFailedError."""
+        if not columns or not len(columns[0]) or self._arrow.takes(stream, columns):
+            return
+        columns = [c.to_pylist(maps_as_pydicts="strict") for c in columns]
+        if columns:
             self._user.waiting.append((stream, columns))
             self._loop.run_until_complete(self._settle())
 
@@ -272,19 +332,22 @@ class TaskRunner:
                 yield self.take()
         else:
             self._loop.run_until_complete(self._flush())
-        yield self.take()
+        yield [*self.take(), *self._arrow.take(end=True)]
 
     def totals(self) -> tuple[int, int]:
         """How many tuples the task has taken and emitted so far (a copy that is sent to an output
         does not count)."""
         counts = self._started().totals().get(self.component, {})
-        return counts.get("executed", 0), counts.get("emitted", 0)
+        return (
+            counts.get("executed", 0) + self._arrow_taken,
+            counts.get("emitted", 0) + self._arrow.emitted,
+        )
 
     def take(self) -> list[Row]:
         """The output since the last call, as pairs of receiving task and section."""
         transport = self._transport
         rows, transport.leaving, transport.leaving_bytes = transport.leaving, [], 0
-        return rows
+        return rows + self._arrow.take()
 
     async def _settle(self) -> None:
         """Let the engine turn until nothing is in flight."""
