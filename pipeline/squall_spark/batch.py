@@ -7,6 +7,7 @@ that it is computed once; it is as large as its sections.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from squall_spark.before import already_there
 from squall_spark.data import datasets
 from squall_spark.data.bad_records import FAIL, OnBadRecord, keep_broken_files
-from squall_spark.data.bindings import Format, StreamName
+from squall_spark.data.bindings import Foreign, Format, StreamName
 from squall_spark.data.columns import TypeGuess
+from squall_spark.data.kafka_sink import KafkaPlace, KafkaSink
+from squall_spark.data.kafka_source import TopicSoFar
 from squall_spark.plan import Sink, SparkPlan, Stage, StageKind
 from squall_spark.state.place import StateAt
 from squall_spark.tasks.code import Code
@@ -58,6 +61,7 @@ class Frames:
     data: Mapping[StreamName, DataFrame] = field(default_factory=dict)
     on_bad: OnBadRecord = FAIL
     counts: Counts = field(init=False)
+    topics: dict[StreamName, TopicSoFar] = field(default_factory=dict)  # of a batch job
     broken_files: dict[str, int] = field(default_factory=dict)  # left out, by spout
     of: dict[str, DataFrame] = field(default_factory=dict)
     kept: list[DataFrame] = field(default_factory=list)
@@ -120,6 +124,10 @@ class Frames:
             given = self.data.get(source.stream)
             if given is not None:
                 frames.append(given)
+                continue
+            if source.format is Format.KAFKA:
+                self.topics[source.stream] = topic = TopicSoFar.find(source)
+                frames.append(topic.read(self.spark, source, fields, self.on_bad))
                 continue
             columns = self.plan.columns_of(source.stream)
             frames.append(datasets.read(self.spark, source, fields, columns, self.on_bad))
@@ -221,6 +229,7 @@ class BatchResult:
     written: tuple[Written, ...]
     left_out: Mapping[str, int]  # bad records, by spout
     totals: Mapping[str, tuple[int, int]]  # by component: tuples taken and emitted
+    topics: Mapping[StreamName, TopicSoFar]  # of Kafka, and where their reading ended
 
 
 def run_batch(
@@ -231,8 +240,10 @@ def run_batch(
     overwrite: bool = False,
     on_bad: OnBadRecord | None = None,
     step: Step = silent,
+    commit_group: str | None = None,
 ) -> BatchResult:
-    """Run a plan to its end. Raises SquallError: for data, for an output that already exists
+    """Run a plan to its end. `commit_group` is the consumer group that goes on where the reading of
+    Kafka topics ends. Raises SquallError: for data, for an output that already exists
     (unless `overwrite`), and with the component's error when a tuple fails."""
     modes = {sink: write_mode(spark, sink, overwrite=overwrite) for sink in plan.sinks}
     frames = Frames(spark, plan, code, on_bad=on_bad or FAIL)
@@ -251,7 +262,11 @@ def run_batch(
                 frames.of[component].write.format("noop").mode("overwrite").save()
     finally:
         frames.release()
-    return BatchResult(tuple(written), frames.left_out(), frames.totals())
+    # After everything else: a job that fails commits nothing.
+    for topic in frames.topics.values():
+        if commit_group is not None:
+            topic.commit(commit_group)
+    return BatchResult(tuple(written), frames.left_out(), frames.totals(), frames.topics)
 
 
 def write_mode(spark: SparkSession, sink: Sink, *, overwrite: bool) -> str:
@@ -263,12 +278,28 @@ def write_mode(spark: SparkSession, sink: Sink, *, overwrite: bool) -> str:
     return "error"
 
 
+def write_to_kafka(frame: DataFrame, sink: Sink, name: str, batch: int) -> int | None:
+    """Write typed columns as one transaction, through the driver. Returns the number of records;
+    None: batch `batch` of the job `name` was written before."""
+    place = KafkaPlace.parse(sink.path, f"--output {sink.stream}")
+    sink_ = KafkaSink(place, f"{name}/{sink.stream}")
+    return sink_.write(sink.fields, frame.toLocalIterator, batch)
+
+
 def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -> None:
     """Write typed columns to the sink's output, or to `path`."""
     path = path or sink.path
+    if sink.format is Format.KAFKA:
+        write_to_kafka(frame, sink, f"batch job {uuid.uuid4()}", 0)
+        return
     writer = frame.write.mode(mode)
     if sink.format is Format.TABLE:
         writer.saveAsTable(path)
+    elif sink.format is Format.SPARK:
+        foreign = Foreign.parse(path, f"--output {sink.stream}")
+        writer.format(foreign.format).options(**foreign.options).save()
+    elif sink.format is Format.CSV:
+        writer.option("header", True).csv(path)
     elif sink.format is Format.JSON:
         # A field without a value is null, not absent: every line has the same keys.
         writer.option("ignoreNullFields", False).json(path)
@@ -279,4 +310,6 @@ def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -
 def _is_there(spark: SparkSession, sink: Sink) -> bool:
     if sink.format is Format.TABLE:
         return bool(spark.catalog.tableExists(sink.path))
+    if sink.format in (Format.KAFKA, Format.SPARK):
+        return False  # a topic is added to; Spark's own sinks know by themselves
     return datasets.exists(spark, sink.path)

@@ -7,16 +7,23 @@ import os
 from collections.abc import Iterable
 
 from squall_common.errors import SquallError
-from squall_spark.data.bindings import Format
+from squall_spark.data.bindings import Foreign, Format
 from squall_spark.data.datasets import not_there
+from squall_spark.data.kafka_sink import KafkaPlace, check_client
+from squall_spark.data.kafka_source import TopicSoFar
 from squall_spark.data.look import is_here
 from squall_spark.plan import Sink, SparkPlan
 
 
-def check_inputs(plan: SparkPlan) -> None:
-    """Raises SquallError for a missing file or folder on this machine."""
+def check_inputs(plan: SparkPlan, *, streaming: bool = False) -> None:
+    """Raises SquallError for a topic that is none, and for a missing file or folder on this
+    machine."""
     for stage in plan.stages:
         for source in stage.sources:
+            if source.format is Format.KAFKA:
+                KafkaPlace.parse(source.path, f"--input {source.stream}")
+                if not streaming:
+                    check_client(f"--input {source.stream}")
             # (Python's patterns have no {a,b}, which Hadoop's have.)
             if not is_here(source.path, source.format) or "{" in source.path:
                 continue
@@ -30,10 +37,27 @@ def check_inputs(plan: SparkPlan) -> None:
                     )
 
 
-def check_outputs(sinks: Iterable[Sink]) -> None:
-    """Raises SquallError for an output that is there, on this machine."""
+def check_group(plan: SparkPlan, group: str) -> None:
+    """Raises SquallError if a consumer group cannot go on where a batch job ends: there is no
+    topic, or it has begun already."""
+    sources = [source for stage in plan.stages for source in stage.sources]
+    topics = [source for source in sources if source.format is Format.KAFKA]
+    if not topics:
+        raise SquallError("--commit-group is for Kafka, and no --input is kafka:")
+    for source in topics:
+        TopicSoFar.find(source).check_group(group)
+
+
+def check_outputs(sinks: Iterable[Sink], *, overwrite: bool = False) -> None:
+    """Raises SquallError for a place that no output can have, and, unless `overwrite`, for one that
+    is there, on this machine."""
     for sink in sinks:
-        if is_here(sink.path, sink.format) and os.path.lexists(sink.path):
+        if sink.format is Format.KAFKA:
+            KafkaPlace.parse(sink.path, f"--output {sink.stream}")
+            check_client(f"--output {sink.stream}")
+        elif sink.format is Format.SPARK:
+            Foreign.parse(sink.path, f"--output {sink.stream}")
+        elif not overwrite and is_here(sink.path, sink.format) and os.path.lexists(sink.path):
             raise already_there(sink)
 
 

@@ -108,7 +108,7 @@ def _belongs(file: str, source: Source) -> bool:
 def local_files(source: Source) -> Iterator[str]:
     """The newest files of an input, if they are on this machine."""
     path = local_path(source.path) if source.path.startswith("file:") else source.path
-    if "://" in path or source.format in (Format.TABLE, Format.KAFKA, Format.SOCKET):
+    if "://" in path or source.format in (Format.TABLE, Format.KAFKA, Format.SOCKET, Format.SPARK):
         return
     found = sorted(files_below(glob.glob(path)), key=_changed, reverse=True)
     yield from found[:_FILES_MAX]

@@ -22,7 +22,7 @@ from squall._submit import Session
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.errors import SquallError
 from squall_common.topology.model import Topology
-from squall_spark.before import check_inputs, check_outputs
+from squall_spark.before import check_group, check_inputs, check_outputs
 from squall_spark.diagnose import data_sets, diagnose
 from squall_spark.job import JOB_VARIABLE, Job
 from squall_spark.plan import SparkPlan, make_plan, with_parallelism
@@ -72,7 +72,9 @@ def run_on_spark(
         print(explain(plan, job.master, streaming=job.streaming), end="", flush=True)
         session.submitted.append(name)
         return
-    check_inputs(plan)
+    check_inputs(plan, streaming=job.streaming)
+    if job.commit_group is not None:
+        check_group(plan, job.commit_group)
     # Imported late: that pyarrow or PySpark is missing is reported before.
     from squall_spark.stream.inputs import Limits
     from squall_spark.stream.lock import checkpoint_lock
@@ -81,8 +83,7 @@ def run_on_spark(
     limits = Limits(job.max_rows, job.max_files, job.max_bytes)
     if job.streaming:
         check_stream(plan, limits)
-    elif not job.overwrite:
-        check_outputs(plan.sinks)
+    check_outputs(plan.sinks, overwrite=job.overwrite or job.streaming)
     _say(f"running topology {name!r} on Spark at {job.master} (its log: {job.log_file})")
     with checkpoint_lock(job.checkpoint) if job.checkpoint else contextlib.nullcontext():
         _run(job, session, plan, limits)
@@ -143,6 +144,7 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
                 overwrite=job.overwrite,
                 on_bad=job.on_bad(),
                 step=progress.step,
+                commit_group=job.commit_group,
             )
         except SquallError as error:
             cause = error.__cause__
@@ -153,6 +155,10 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
             raise spark_error(error, job.log_file, plan) from error
     for one in done.written:
         _say(f"wrote {one.rows} tuples of {str(one.sink.stream)!r} to {one.sink.path}")
+    for stream, topic in done.topics.items():
+        ends = ", ".join(f"{number}: {end}" for number, end in topic.ends.items())
+        whom = "" if job.commit_group is None else f"; group {job.commit_group!r} goes on there"
+        _say(f"read {stream} to these offsets of {topic.place.topic!r}: {ends}{whom}")
     for component, (taken, emitted) in done.totals.items():
         _say(f"{component}: took {taken:,} tuples, emitted {emitted:,}")
     for spout, count in done.left_out.items():

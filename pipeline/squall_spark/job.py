@@ -13,7 +13,7 @@ from squall_spark.data.bindings import Format, Source, Target, parse_input, pars
 
 JOB_VARIABLE = "SQUALL_SPARK_JOB"
 # What stands in place of a path is a name.
-_NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.FRAME})
+_NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.SPARK, Format.FRAME})
 
 
 def absolute(path: str) -> str:
@@ -50,6 +50,7 @@ class Job:
     max_bytes: int | None = None  # streaming: of the files of a micro-batch
     on_bad_record: str = "fail"  # or "skip", or a folder
     parallelism: tuple[tuple[str, int], ...] = ()  # numbers of tasks, by component
+    commit_group: str | None = None  # batch: the consumer group that goes on from Kafka's end
     explain: bool = False  # print the plan instead of running it
 
     def sources(self) -> list[Source]:

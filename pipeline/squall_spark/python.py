@@ -152,8 +152,7 @@ def run(
     plan = make_plan(name, made, stored, traits_of(made), sources, _targets(made, outputs))
     check_inputs(plan)
     written = [sink for sink in plan.sinks if sink.format is not Format.FRAME]
-    if not overwrite:
-        check_outputs(written)
+    check_outputs(written, overwrite=overwrite)
     session = spark or _active_session(name)
     code = _code(plan, session)
     return _computed(session, plan, code, given, OnBadRecord.parse(on_bad_record), written,

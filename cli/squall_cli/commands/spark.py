@@ -110,6 +110,12 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     help="Run a component in N tasks, whatever the topology says (repeatable).",
 )
 @click.option(
+    "--commit-group",
+    metavar="GROUP",
+    help="Read Kafka topics to their ends; then commit these offsets for the consumer group of a "
+    "live topology, which goes on there.",
+)
+@click.option(
     "--explain",
     is_flag=True,
     help="Print the plan (inputs, stages, what moves, outputs) without running it.",
@@ -184,6 +190,8 @@ def run(
     from squall_cli.entry import run_entry
 
     checkpoint = options["checkpoint"]
+    if options["streaming"] and options["commit_group"]:
+        raise click.UsageError("--commit-group is for batch jobs, not for --streaming")
     if options["streaming"] and not checkpoint:
         raise click.UsageError("--streaming needs --checkpoint FOLDER")
     if not options["streaming"]:

@@ -4,6 +4,7 @@
     --input  shop:orders=json:/data/orders            stream "orders" of spout "shop", JSON lines
     --output counts=/out/counts                       the stream "default" of bolt "counts"
     --output counts=table:wordcounts                  into a table
+    --input  orders=spark:jdbc?url=jdbc:...&dbtable=orders    anything that Spark reads
     --output /out                       the streams without a consumer, each in its own folder
 
 A path's format is given before a colon, or else by its ending, or else by the files in it.
@@ -15,6 +16,7 @@ import enum
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from urllib.parse import parse_qsl
 
 from squall_common.errors import SquallError
 from squall_common.names import DEFAULT_STREAM
@@ -28,8 +30,9 @@ class Format(enum.Enum):
     CSV = "csv"
     TEXT = "text"
     TABLE = "table"
-    KAFKA = "kafka"  # streams only
+    KAFKA = "kafka"  # as input of streams only
     SOCKET = "socket"  # streams only, for trying things out
+    SPARK = "spark"  # another one of Spark's: FORMAT?option=value
     FRAME = "frame"  # a DataFrame, from Python (`squall_spark.run`) only
 
 
@@ -47,7 +50,10 @@ _ENDINGS = {
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 _PREFIX = re.compile(r"(?P<format>[a-z]+):(?!//)(?P<rest>.*)", re.DOTALL)
 READABLE = frozenset(Format) - {Format.FRAME}
-WRITABLE = frozenset({Format.PARQUET, Format.JSON, Format.TABLE})
+WRITABLE = frozenset(
+    {Format.PARQUET, Format.JSON, Format.CSV, Format.TABLE, Format.KAFKA, Format.SPARK}
+)
+_ONE_STREAM = frozenset({Format.TABLE, Format.KAFKA, Format.SPARK})  # as output
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +119,36 @@ def parse_output(text: str) -> Target:
     if format_ is None:
         guessed = format_of_path(path)
         format_ = guessed if guessed in WRITABLE else Format.PARQUET
-    if format_ is Format.TABLE and not name:
+    if format_ in _ONE_STREAM and not name:
         raise SquallError(
-            f"--output {text!r}: a table holds one stream",
-            hint="name it: --output COMPONENT=table:NAME",
+            f"--output {text!r}: {format_.value} holds one stream",
+            hint=f"name it: --output COMPONENT={format_.value}:...",
         )
     return Target(parse_stream(name.strip()) if name else None, path, format_)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A source or sink of Spark's that Squall does not know: `FORMAT?option=value&option=value`.
+    Characters of a value that mean something in a URL are written as there (`%26` for `&`)."""
+
+    format: str
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> Foreign:
+        """Raises SquallError."""
+        name, _, query = text.partition("?")
+        try:
+            pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        except ValueError:
+            pairs = []
+        if not re.fullmatch(r"[\w.-]+", name) or (query and not pairs):
+            raise SquallError(
+                f"{where}: {text!r} is not FORMAT?option=value&option=value",
+                hint="for example: spark:jdbc?url=jdbc:postgresql://host/db&dbtable=counts",
+            )
+        return cls(name, dict(pairs))
 
 
 def format_of_path(path: str) -> Format | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
 from squall_spark.data.bad_records import BAD, COLUMNS, FAIL, FILE, OnBadRecord
-from squall_spark.data.bindings import Format, Source, format_of_path
+from squall_spark.data.bindings import Foreign, Format, Source, format_of_path
 from squall_spark.messages import innermost
 from squall_spark.traits import Column
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _HIDDEN = ("_", ".")
-_FILES = frozenset({Format.PARQUET, Format.JSON, Format.CSV, Format.TEXT})
+FILES = frozenset({Format.PARQUET, Format.JSON, Format.CSV, Format.TEXT})
 _WITH_BAD_TEXT = frozenset({Format.JSON, Format.CSV})  # Spark gives the text of a bad record
 _FORMATS = "parquet, json, csv, text or table"
 
@@ -56,7 +56,7 @@ def select_fields(
 
     columns = frame.columns
     bad = no_bad_records(on_bad)
-    if on_bad.keeps_going and source.format in _FILES:
+    if on_bad.keeps_going and source.format in FILES:
         bad[1] = sf.col("_metadata.file_path").alias(FILE)
         if BAD in columns:
             bad[0] = sf.col(BAD)
@@ -99,6 +99,9 @@ def _load(
 ) -> tuple[DataFrame, Format]:
     if source.format is Format.TABLE:
         return spark.table(source.path), Format.TABLE
+    if source.format is Format.SPARK:
+        foreign = Foreign.parse(source.path, _where(source))
+        return spark.read.format(foreign.format).options(**foreign.options).load(), Format.SPARK
     format_ = source.format or sniff(spark, source)
     schema = declared_schema(fields, columns)
     if schema is None and on_bad.keeps_going and format_ in _WITH_BAD_TEXT:
@@ -200,6 +203,11 @@ def unreadable(source: Source, error: Any) -> SquallError:
     condition = error.getCondition() if hasattr(error, "getCondition") else ""
     if condition == "PATH_NOT_FOUND":
         return not_there(source)
+    if condition in ("DATA_SOURCE_NOT_FOUND", "DATA_SOURCE_NOT_EXIST"):
+        return SquallError(
+            f"{_where(source)}: Spark has no such data source",
+            hint="add its package: --spark-conf spark.jars.packages=GROUP:ARTIFACT:VERSION",
+        )
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         return SquallError(f"{_where(source)}: there is no such table")
     if condition == "UNABLE_TO_INFER_SCHEMA":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from squall_spark.data.bad_records import lines_of, local_path, open_file
 from squall_spark.data.bindings import Format, Source, format_of_path
 
-_NOT_FILES = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.FRAME})
+_NOT_FILES = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.SPARK, Format.FRAME})
 _FILES_MAX = 100_000
 
 

@@ -6,6 +6,7 @@
     CHECKPOINT/plan/layout.json     the numbers of tasks that stateful bolts had, by batch
     CHECKPOINT/plan/schema-N.json   the types of input N's columns
     CHECKPOINT/plan/types-N.json    column types of an output so far
+    CHECKPOINT/plan/identity.json   the name under which batches are written to Kafka
 
 Spark's half and ours belong together. A run is refused if one of them is missing or older than the
 other: it would count its input twice, or forget what it had counted.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,6 +168,15 @@ class Checkpoint:
                 "move to another",
                 hint=f"keep {before} tasks, or start with a new --checkpoint",
             )
+
+    def identity(self) -> str:
+        """A name for this stream that no other has, the same at every start."""
+        name = "identity.json"
+        found = self._json(name)
+        if found is None:
+            found = uuid.uuid4().hex
+            self._write(name, found)
+        return str(found)
 
     # ---- batches ----
 

@@ -9,9 +9,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
-from squall_spark.data import datasets
+from squall_spark.data import datasets, kafka_source
 from squall_spark.data.bad_records import BAD, FAIL, OnBadRecord, keep_broken_files
-from squall_spark.data.bindings import Format, Source, StreamName
+from squall_spark.data.bindings import Foreign, Format, Source, StreamName
 from squall_spark.plan import SparkPlan, StageKind
 from squall_spark.stream.checkpoint import Checkpoint
 from squall_spark.traits import Column
@@ -20,7 +20,6 @@ from squall_spark.view.progress import Step, silent
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 MAX_BYTES = 64 * 1024 * 1024
 MAX_ROWS = 500_000
 _ARRIVED = "arrived"  # when a row's file was written, or its record sent
@@ -38,7 +37,7 @@ class Limits:
     def check(self, sources: Iterable[Source]) -> None:
         """Raises SquallError for a limit that no input has."""
         formats = {source.format for source in sources}
-        files = formats - {Format.KAFKA, Format.SOCKET}
+        files = formats - {Format.KAFKA, Format.SOCKET, Format.SPARK, Format.TABLE}
         if self.max_rows is not None and Format.KAFKA not in formats:
             raise SquallError(
                 "--max-rows limits Kafka records, and no --input is kafka:",
@@ -76,6 +75,8 @@ class StreamReader:
                 return self._socket(source, fields)
             if source.format is Format.KAFKA:
                 return self._kafka(source, fields)
+            if source.format in (Format.TABLE, Format.SPARK):
+                return self._foreign(source, fields)
             return self._files(source, fields, columns)
         except SquallError:
             raise
@@ -118,37 +119,29 @@ class StreamReader:
         arrived = sf.col("timestamp").alias(_ARRIVED)
         return datasets.select_fields(frame, source, fields, self.on_bad, arrived)
 
-    def _kafka(self, source: Source, fields: tuple[str, ...]) -> DataFrame:
-        """`kafka:HOST:PORT/TOPIC`, from the beginning of the topic unless a checkpoint has a
-        position. The fields are Kafka's columns, by name; a spout with one field of another name
-        gets the value, as text."""
+    def _foreign(self, source: Source, fields: tuple[str, ...]) -> DataFrame:
+        """A table, or a source of Spark's, read as a stream: what is added to it."""
         from pyspark.sql import functions as sf
 
-        servers, slash, topic = source.path.partition("/")
-        if not slash or not topic:
-            raise SquallError(
-                f"--input {source.stream}=kafka:{source.path} has no topic",
-                hint="write kafka:HOST:PORT/TOPIC",
-            )
-        reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
-        # Otherwise Spark would skip existing data, and --available-now would find nothing.
-        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
-        reader = reader.option("maxOffsetsPerTrigger", self.limits.max_rows or MAX_ROWS)
-        try:
+        if source.format is Format.TABLE:
+            frame = self.spark.readStream.table(source.path)
+        else:
+            foreign = Foreign.parse(source.path, f"--input {source.stream}")
+            reader = self.spark.readStream.format(foreign.format).options(**foreign.options)
             frame = reader.load()
-        except Exception as error:
-            if "find the data source: kafka" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
-                raise SquallError(
-                    "Spark has no Kafka connector",
-                    hint="--spark-conf spark.jars.packages="
-                    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{self.spark.version}",
-                ) from error
-            raise
-        arrived = sf.col("timestamp").alias(_ARRIVED)
-        if len(fields) == 1 and fields[0] not in _KAFKA_COLUMNS:
-            value = sf.col("value").cast("string").alias(fields[0])
-            return frame.select(value, *datasets.no_bad_records(self.on_bad), arrived)
+        arrived = sf.current_timestamp().alias(_ARRIVED)
         return datasets.select_fields(frame, source, fields, self.on_bad, arrived)
+
+    def _kafka(self, source: Source, fields: tuple[str, ...]) -> DataFrame:
+        """`kafka:HOST:PORT/TOPIC`, from the beginning of the topic unless a checkpoint has a
+        position."""
+        from pyspark.sql import functions as sf
+
+        reader, _ = kafka_source.open_topic(self.spark, source, stream=True)
+        reader = reader.option("maxOffsetsPerTrigger", self.limits.max_rows or MAX_ROWS)
+        arrived = sf.col("timestamp").alias(_ARRIVED)
+        frame = kafka_source.load(reader, self.spark)
+        return kafka_source.select(frame, source, fields, self.on_bad, arrived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +205,7 @@ class StreamInput:
                 on_bad, str(source.stream), self._checkpoint.files_of(number, batch), source.format
             )
             for number, source in enumerate(self._sources)
-            if source.format not in (Format.KAFKA, Format.SOCKET)
+            if source.format in datasets.FILES
         )
 
     def measure(self, frame: DataFrame) -> BatchInput:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from squall_common.errors import SquallError
-from squall_spark.batch import Frames, write
+from squall_spark.batch import Frames, write, write_to_kafka
 from squall_spark.data.bad_records import FAIL, OnBadRecord
 from squall_spark.data.bindings import Format
 from squall_spark.plan import SparkPlan
@@ -40,9 +40,10 @@ class BatchDone:
 def check_stream(plan: SparkPlan, limits: Limits) -> None:
     """Raises SquallError for what a stream cannot do. Needs no Spark."""
     for sink in plan.sinks:
-        if sink.format is Format.TABLE:
+        if sink.format in (Format.TABLE, Format.SPARK):
             raise SquallError(
-                f"--output {sink.stream}: with --streaming, use files instead of a table",
+                f"--output {sink.stream}: with --streaming, use files or kafka: instead of "
+                f"{sink.format.value}:",
                 hint="a batch that runs again replaces its own folder, which a table does not have",
             )
     limits.check(source for stage in plan.stages for source in stage.sources)
@@ -112,6 +113,11 @@ def _run_batch(
         frames.build()
         for sink in plan.sinks:
             known = kept.widen(sink, frames.guess(sink))
+            if sink.format is Format.KAFKA:
+                typed = frames.typed(sink, known)
+                count = write_to_kafka(typed, sink, kept.identity(), number)
+                written[str(sink.stream)] = count or 0
+                continue
             path = f"{sink.path.rstrip('/')}/batch={number}"
             write(frames.typed(sink, known), sink, mode="overwrite", path=path)
             written[str(sink.stream)] = frames.counts.total("written", str(sink.stream))

@@ -42,7 +42,7 @@ def test_a_wrong_input_is_one_clear_error(text: str) -> None:
         parse_input(text)
 
 
-@pytest.mark.parametrize("text", ["", "c=", "=x", "table:t", "c=csv:/x"])
+@pytest.mark.parametrize("text", ["", "c=", "=x", "table:t", "c=orc:/x", "kafka:h:1/t"])
 def test_a_wrong_output_is_one_clear_error(text: str) -> None:
     with pytest.raises(SquallError, match="--output"):
         parse_output(text)

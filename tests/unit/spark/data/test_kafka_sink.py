@@ -1,0 +1,25 @@
+"""Records of a stream that is written to Kafka."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from squall import SquallError
+from squall_spark.data.kafka_sink import KafkaPlace, encoded
+
+
+def test_keys_and_values() -> None:
+    assert encoded(["key", "value"], ["k", b"v"]) == (b"k", b"v")
+    assert encoded(["value", "at"], ["é", 1]) == (None, "é".encode())
+    assert encoded(["key", "value"], [None, None]) == (None, None)
+    key, value = encoded(["word", "count"], ["é", 2])
+    assert (key, json.loads(value or b"")) == (None, {"word": "é", "count": 2})
+
+
+def test_a_place() -> None:
+    assert KafkaPlace.parse("a:1,b:2/t", "--output x") == KafkaPlace("a:1,b:2", "t")
+    for text in ("a:1", "a:1/", "/t"):
+        with pytest.raises(SquallError, match=r"--output x=kafka:.* has no topic"):
+            KafkaPlace.parse(text, "--output x")
