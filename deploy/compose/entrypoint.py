@@ -9,6 +9,8 @@ The environment, used for a storm.yaml of our own only:
     STORM_ZOOKEEPER_SERVERS, NIMBUS_SEEDS, DRPC_SERVERS     lists with commas
     STORM_DATA_DIR, STORM_LOG_DIR                           /data and /logs
     STORM_YAML                                              a YAML map, which wins over all others
+    STORM_LOGVIEWER=yes                                     a supervisor's container also runs the
+                                                            logviewer, which shows its workers' logs
 
 and always: STORM_CONF_DIR (/conf), STORM_LOCAL_HOSTNAME (the container's host name).
 """
@@ -21,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,29 +127,42 @@ def with_hostname(
     return [*command[:2], "-c", f"{HOSTNAME}={host}", *command[2:]]
 
 
-def supervise(command: Sequence[str]) -> int:
+def supervise(command: Sequence[str], *, logviewer: bool = False) -> int:
     """Run a supervisor, restarting it until SIGTERM or SIGINT: then end it, and its workers,
-    which drain. Whatever else ends meanwhile (workers of a supervisor that was killed) is reaped:
-    this may be process 1. Returns 2 when the command line is wrong, else 0."""
-    child = 0
+    which drain. With `logviewer` one runs beside it, and is restarted likewise. Whatever else ends
+    meanwhile (workers of a supervisor that was killed) is reaped: this may be process 1. Returns 2
+    when the command line is wrong, else 0."""
+    child = beside = 0
     stopping = False
+    showing = [command[0], "logviewer", *command[2:]]
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal stopping
         stopping = True
-        if child:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGTERM)
+        for pid in (child, beside):
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+
+    def ended(pid: int, status: int) -> None:
+        """Start the logviewer again."""
+        nonlocal beside
+        if pid == beside and not stopping:
+            print(f"the logviewer exited with status {status}; restarting it", file=sys.stderr)
+            time.sleep(_PAUSE_SECS)
+            beside = os.posix_spawnp(showing[0], showing, os.environ, setsigmask=())
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     signals = {signal.SIGTERM, signal.SIGINT}
+    if logviewer:
+        beside = os.posix_spawnp(showing[0], showing, os.environ)
     while not stopping:
         # A signal between the start and the recording of its process id waits for the latter.
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         child = os.posix_spawnp(command[0], list(command), os.environ, setsigmask=())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-        status = _reap_until(child)
+        status = _reap_until(child, ended)
         child = 0
         if status == 2:
             return 2
@@ -156,16 +171,20 @@ def supervise(command: Sequence[str]) -> int:
             time.sleep(_PAUSE_SECS)
     ending = [command[0], "kill_workers", *command[2:]]
     _reap_until(os.posix_spawnp(ending[0], ending, os.environ))
+    if beside:
+        with contextlib.suppress(ChildProcessError):  # it was reaped before
+            os.waitpid(beside, 0)
     return 0
 
 
-def _reap_until(child: int) -> int:
-    """Wait for the end of a child, and of all others that end before; its exit status, negative
-    for a signal."""
+def _reap_until(child: int, ended: Callable[[int, int], None] = lambda _pid, _status: None) -> int:
+    """Wait for the end of a child, and of all others that end before, for which `ended(pid,
+    status)` is called; its exit status, negative for a signal."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:
             return os.waitstatus_to_exitcode(status)
+        ended(pid, os.waitstatus_to_exitcode(status))
 
 
 def port_of(command: Sequence[str], conf: Mapping[str, Any]) -> int:
@@ -194,7 +213,7 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     if daemon == "supervisor":
-        return supervise(command)
+        return supervise(command, logviewer=env.get("STORM_LOGVIEWER") == "yes")
     try:
         os.execvp(command[0], list(command))
     except OSError as error:

@@ -94,6 +94,10 @@ class SupervisorSettings:
     http_hosts: tuple[str, ...] | None  # None: the names that this machine goes by
     zookeeper_servers: tuple[str, ...]
     zookeeper_port: int
+    health_check_dir: Path
+    health_check_secs: float  # 0: the checks are not run
+    health_check_timeout_secs: float
+    health_check_fail_on_timeouts: bool
     profiler_enabled: bool
     profiler_command: str
     monitor_secs: float
@@ -195,6 +199,10 @@ class SupervisorSettings:
             else tuple(options.storm_http_hosts),
             zookeeper_servers=options.storm_zookeeper_servers,
             zookeeper_port=options.storm_zookeeper_port,
+            health_check_dir=local_dir / options.storm_health_check_dir,
+            health_check_secs=options.supervisor_health_check_interval_secs,
+            health_check_timeout_secs=options.storm_health_check_timeout_ms / 1000,
+            health_check_fail_on_timeouts=options.storm_health_check_fail_on_timeouts,
             profiler_enabled=options.worker_profiler_enabled,
             profiler_command=options.worker_profiler_command,
             monitor_secs=options.supervisor_monitor_frequency_secs,

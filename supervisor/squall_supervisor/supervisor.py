@@ -18,7 +18,7 @@ from squall_common.client.reporting import Connect, ReportSender
 from squall_common.cluster import slot_reports, worker_exits
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.store import ConnectionState, StoreError
-from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo
+from squall_common.cluster.values import UNHEALTHY_KEY, Assignment, StormBase, SupervisorInfo
 from squall_common.config.options.typed import SupervisorOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock
@@ -29,6 +29,7 @@ from squall_common.security.sealing import META_KEY
 from squall_supervisor.blobs.localizer import Localizer
 from squall_supervisor.blobs.source import BlobSource
 from squall_supervisor.launch.node import Node
+from squall_supervisor.node.health import NodeHealth
 from squall_supervisor.node.installed_version import installed_version
 from squall_supervisor.node.neighbourhood import Neighbourhood, Probe
 from squall_supervisor.node.registration import Registration
@@ -138,6 +139,12 @@ class Supervisor:
         self._registration = Registration(
             self._cluster, self.id, self._info, every_secs=settings.heartbeat_secs
         )
+        self._health = NodeHealth(
+            settings.health_check_dir,
+            timeout_secs=settings.health_check_timeout_secs,
+            fail_on_timeouts=settings.health_check_fail_on_timeouts,
+            changed=self._registration.request,
+        )
         self._profiling = Profiling(
             self._cluster,
             self._slots.runners,
@@ -204,6 +211,10 @@ class Supervisor:
         self._tasks.start("neighbourhood", self._neighbourhood.run())
         self._tasks.start("pulse", self._pulse())
         self._tasks.every("alive", _ALIVE_SECS, self._note_alive)
+        if settings.health_check_secs > 0:
+            # Before it is registered: a node that is known to be broken gets no work.
+            await self._health.look()
+            self._tasks.every("health checks", settings.health_check_secs, self._health.look)
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.every("reports", look_secs(settings.report_secs), self._reports.look)
@@ -306,10 +317,11 @@ class Supervisor:
             hostname=settings.hostname,
             assignment_id=self.id,
             used_ports=self._slots.used_ports,
-            meta=self._slots.offered_ports,
+            meta=self._slots.offered_ports if self._health.problem is None else (),
             scheduler_meta={
                 **settings.scheduler_meta,
                 META_KEY: self._blobs.sealing_key,
+                **({} if self._health.problem is None else {UNHEALTHY_KEY: self._health.problem}),
                 slot_reports.META_KEY: slot_reports.serialize(self._slots.reports()),
                 worker_exits.META_KEY: worker_exits.serialize(
                     self._exits.listed(self._clock.time())

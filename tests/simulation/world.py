@@ -121,6 +121,7 @@ class World:
             "worker.heartbeat.frequency.secs": 2,
             "task.heartbeat.frequency.secs": 6,
             "supervisor.heartbeat.frequency.secs": 10,
+            "supervisor.health.check.interval.secs": 0,  # they are programs of the real machine
             **self.conf,
         }
 

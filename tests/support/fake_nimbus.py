@@ -47,6 +47,11 @@ class FakeNimbus:
             return storm.NimbusSummary(
                 host=self.host, port=self.port, uptime_secs=1, isLeader=True, version="0.1.0"
             )
+        if method == "getClusterInfo":
+            node = storm.SupervisorSummary(
+                host="h", uptime_secs=1, num_workers=100, num_used_workers=0, supervisor_id="h"
+            )
+            return storm.ClusterSummary(supervisors=[node], topologies=[], nimbuses=[])
         if method == "beginFileUpload":
             location = f"stormjar-{len(self.uploads)}.jar"
             self.uploads[location] = b""

@@ -271,6 +271,7 @@ class SupervisorSummary:
     fragmented_cpu: float | None
     blacklisted: bool | None
     used_generic_resources: dict[str, float] | None
+    unhealthy: str | None
     def __init__(
         self,
         host: str,
@@ -286,6 +287,7 @@ class SupervisorSummary:
         fragmented_cpu: float | None = ...,
         blacklisted: bool | None = ...,
         used_generic_resources: dict[str, float] | None = ...,
+        unhealthy: str | None = ...,
     ) -> None: ...
 
 class NimbusSummary:

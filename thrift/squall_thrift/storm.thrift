@@ -186,6 +186,8 @@ struct SupervisorSummary {
     11: optional double fragmented_cpu;
     12: optional bool blacklisted;
     13: optional map<string, double> used_generic_resources;
+    // Why its health checks find the node unhealthy: it gets no work. Unset: it is healthy.
+    10001: optional string unhealthy;
 }
 
 struct NimbusSummary {

@@ -37,11 +37,16 @@ def command(settings: Settings, as_json: bool) -> None:
     the last worker that ended unexpectedly.
     """
     from squall_cli.activity import read_topologies
+    from squall_cli.nimbus import call_nimbus
 
-    found = read_topologies(settings.client())
+    client = settings.client()
+    found = read_topologies(client)
     if as_json:
         print_json([_as_json(topology, findings) for topology, findings in found])
         return
+    for node in call_nimbus(client, "getClusterInfo").supervisors:
+        if node.unhealthy:
+            say(f"Node {node.host} is unhealthy and gets no work: {node.unhealthy}")
     if not found:
         say("No topologies are running.")
         return

@@ -78,6 +78,10 @@ class Assignment:
         return slots
 
 
+# Of a supervisor's scheduler meta: why its node is unhealthy.
+UNHEALTHY_KEY = "squall.unhealthy"
+
+
 @dataclass(frozen=True, slots=True)
 class SupervisorInfo:
     """/supervisors/SID (ephemeral): `meta` is the list of its slots' ports."""

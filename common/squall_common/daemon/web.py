@@ -126,6 +126,11 @@ class WebServer:
         self._listener: asyncio.Server | None = None
 
     @property
+    def host(self) -> str:
+        """The address or name that it listens on."""
+        return self._host
+
+    @property
     def port(self) -> int:
         """The port that is listened on; before `start`, the one that was asked for."""
         return self._port

@@ -16,7 +16,13 @@ from typing import Any
 from squall_common.cluster import convert, values
 from squall_common.cluster.codec import CorruptStateError, plain_size
 from squall_common.cluster.state import UndecodedBeat
-from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, WorkerHeartbeat
+from squall_common.cluster.values import (
+    UNHEALTHY_KEY,
+    Assignment,
+    StormBase,
+    SupervisorInfo,
+    WorkerHeartbeat,
+)
 from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.daemon import fast_json
 from squall_common.history.histogram import percentile, upper_secs
@@ -194,6 +200,7 @@ def _supervisor_summary(
         version=info.version or "VERSION_NOT_PROVIDED",
         total_resources=dict(info.resources),
         blacklisted=False,
+        unhealthy=info.scheduler_meta.get(UNHEALTHY_KEY),
     )
 
 

@@ -65,13 +65,13 @@ def supervised(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]
     """Starts the entrypoint with a `storm` of the test's own, which notes how it is called."""
     started = []
 
-    def start(script: str) -> subprocess.Popen[str]:
+    def start(script: str, **env: str) -> subprocess.Popen[str]:
         storm = tmp_path / "storm"
         storm.write_text(f'#!/bin/sh\necho "$$ $*" >> {tmp_path}/calls\n{script}\n')
         storm.chmod(0o755)
         process = subprocess.Popen(
             [sys.executable, str(ENTRYPOINT), "storm", "supervisor"],
-            env=_environment(tmp_path),
+            env=_environment(tmp_path, **env),
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -111,6 +111,23 @@ def test_a_killed_supervisor_is_started_again_and_a_stop_ends_its_workers(
     assert last.split(" ", 1)[1] == "kill_workers -c storm.local.hostname=here"
     with pytest.raises(ProcessLookupError):
         os.kill(int(second.split()[0]), 0)
+
+
+def test_a_logviewer_runs_beside_a_supervisor_and_both_end_with_it(
+    tmp_path: Path, supervised: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = supervised('[ "$1" = kill_workers ] || exec sleep 60', STORM_LOGVIEWER="yes")
+    pids = {line.split()[1]: int(line.split()[0]) for line in _calls(tmp_path, 2)}
+    assert pids.keys() == {"supervisor", "logviewer"}
+    os.kill(pids["logviewer"], signal.SIGKILL)
+    again = _calls(tmp_path, 3)[2]
+    assert again.split(" ", 1)[1] == "logviewer -c storm.local.hostname=here"
+    process.terminate()
+    assert process.wait(30) == 0
+    assert [line.split()[1] for line in _calls(tmp_path, 4)[3:]] == ["kill_workers"]
+    for pid in (pids["supervisor"], int(again.split()[0])):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_a_wrong_command_line_is_not_retried(

@@ -70,7 +70,7 @@ OWNER_PAGE = extended(OWNER, obj(topologies=array(TOPOLOGY_SUMMARY), schedulerDi
 SUPERVISOR = obj(
     id=TEXT, host=TEXT, uptime=TEXT, uptimeSeconds=COUNT, slotsTotal=COUNT, slotsUsed=COUNT,
     slotsFree=COUNT, totalMem=NUMBER, totalCpu=NUMBER, usedMem=NUMBER, usedCpu=NUMBER,
-    availMem=NUMBER, availCpu=NUMBER, version=TEXT, blacklisted=FLAG,
+    availMem=NUMBER, availCpu=NUMBER, version=TEXT, blacklisted=FLAG, unhealthy=nullable(TEXT),
     totalGenericResources=map_of(NUMBER), usedGenericResources=map_of(NUMBER),
     availGenericResources=map_of(NUMBER), logLink=nullable(TEXT),
 )  # fmt: skip
@@ -213,6 +213,7 @@ def supervisor_json(one: storm.SupervisorSummary, logviewer_port: int | None) ->
         "availCpu": max(0.0, cpu - used_cpu),
         "version": one.version or "",
         "blacklisted": bool(one.blacklisted),
+        "unhealthy": one.unhealthy,
         "totalGenericResources": totals,
         "usedGenericResources": used_generic,
         "availGenericResources": {

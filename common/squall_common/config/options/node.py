@@ -53,10 +53,11 @@ OPTIONS = (
         "storm.health.check.dir",
         TEXT,
         "healthchecks",
-        "Folder of the programs that `storm node-health-check` runs; a relative one is in "
-        "storm.local.dir. Supervisors do not run them.",
+        "Folder of the programs that say whether a node is healthy; a relative one is in "
+        "storm.local.dir. A program fails if it prints a line that begins with ERROR, or ends "
+        "with a status other than 0. Supervisors run them, and `storm node-health-check`.",
         scope=DAEMON,
-        readers=COMMAND,
+        readers=COMMAND | SUPERVISOR,
     ),
     Option(
         "storm.health.check.timeout.ms",
@@ -64,7 +65,7 @@ OPTIONS = (
         5000,
         "How long each of them may take.",
         scope=DAEMON,
-        readers=COMMAND,
+        readers=COMMAND | SUPERVISOR,
         unit="milliseconds",
     ),
     Option(
@@ -73,8 +74,19 @@ OPTIONS = (
         True,
         "Whether a node is unhealthy when one of them takes longer.",
         scope=DAEMON,
-        readers=COMMAND,
+        readers=COMMAND | SUPERVISOR,
         storm=None,
+    ),
+    Option(
+        "supervisor.health.check.interval.secs",
+        number(0.0, 86_400.0),
+        30,
+        "How often a supervisor runs the health checks; 0: never. While one fails, the node offers "
+        "Nimbus no ports, so its work moves to other nodes.",
+        scope=DAEMON,
+        readers=SUPERVISOR,
+        unit="seconds",
+        storm=OURS,
     ),
     Option(
         "supervisor.thrift.port",

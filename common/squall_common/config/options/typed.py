@@ -87,6 +87,10 @@ class SupervisorOptions(Options, frozen=True, kw_only=True):
     nimbus_thrift_max_buffer_size: int = 1048576  # bytes
     storm_id: str | None = None
     supervisor_slots_ports: tuple[int, ...] = (6700, 6701, 6702, 6703)
+    storm_health_check_dir: str = "healthchecks"
+    storm_health_check_timeout_ms: float = 5000.0  # milliseconds
+    storm_health_check_fail_on_timeouts: bool = True
+    supervisor_health_check_interval_secs: float = 30.0  # seconds
     supervisor_thrift_port: int = 6628
     supervisor_metrics_port: int | None = None
     supervisor_thrift_max_buffer_size: int = 1048576  # bytes

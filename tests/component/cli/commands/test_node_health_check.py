@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from tests.support.json_schemas import schemas
 
-from squall_cli.commands.node_health_check import Check, is_healthy, run_check
 from squall_cli.main import run
+from squall_common.daemon.health_checks import Check, is_healthy, run_check
 
 
 def program(folder: Path, name: str, text: str) -> Path:

@@ -253,8 +253,7 @@ def test_the_systems_tasks_count():
     """One acker for each worker makes more tasks than the components have."""
     assert refusal(spout(), options=TopologyOptions(topology_workers=TASKS_MAX)) == (
         f"the topology has 1 tasks and {TASKS_MAX} of the system "
-        "(ackers, event loggers, consumers); "
-        f"the limit is {TASKS_MAX}",
+        f"(ackers, event loggers, consumers); the limit is {TASKS_MAX}",
     )
     with pytest.raises(InvalidTopologyError, match="the limit is"):
         component_tasks(topology(spout()), TopologyOptions(topology_acker_executors=2**31))

@@ -65,6 +65,7 @@ export function supervisors(rows) {
       { name: "Id", cell: (one) => h("code", {}, one.id) },
       { name: "Uptime", num: true, cell: (one) => duration(one.uptimeSeconds) },
       { name: "Slots in use", num: true, cell: (one) => `${one.slotsUsed} of ${one.slotsTotal}` },
+      { name: "Health", cell: (one) => (one.unhealthy ? [h("span.pill.tone-bad", {}, "unhealthy"), " ", one.unhealthy] : h("span.pill.tone-good", {}, "healthy")) },
       { name: "Version", cell: (one) => one.version },
       { name: "Log", cell: (one) => h("a", { href: viewPath(one.host, "supervisor.log", true) }, "supervisor.log") },
     ],

@@ -13,6 +13,7 @@ export function supervisor(page, id) {
     page.draw(
       h("nav.crumbs", { "aria-label": "Where you are" }, h("a", { href: "/" }, "Cluster")),
       h("h1", {}, one.host),
+      one.unhealthy ? h("p.notice.bad", {}, "This node is unhealthy, so it gets no work: ", one.unhealthy) : null,
       facts([
         ["Id", h("code", {}, one.id)],
         ["Uptime", duration(one.uptimeSeconds)],
