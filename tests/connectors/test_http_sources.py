@@ -1,0 +1,352 @@
+"""The sources of HTTP, with a server that is in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from tests.support.effort import KILL_RECORDS, KILLS
+from tests.support.servers import free_port
+
+from squall import Spout
+from squall.testing.connectors import SourceContract, wait_until
+from squall_common.errors import InvalidTopologyError
+from squall_connectors.http import HttpPollSpout, SseSpout, WebSocketSpout
+
+
+class Feed:
+    """Serves the same records as events, as pages, as one answer, and over web sockets. `kill` ends
+    its connections and its port; the records stay."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.records: list[str] = []
+        self.requests: list[web.Request] = []
+        self.sockets: set[web.WebSocketResponse] = set()
+        self.greetings: list[str] = []
+        self.answers_pings = True
+        self.etag = True
+        self._loop = asyncio.new_event_loop()
+        self._changed = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Feed]:
+        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        thread.start()
+        self.restart()
+        try:
+            yield self
+        finally:
+            self.kill()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join(10)
+            self._loop.close()
+
+    def _do(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(20)
+
+    def restart(self) -> None:
+        async def start() -> None:
+            app = web.Application()
+            app.router.add_get("/events", self._events)
+            app.router.add_get("/pages", self._pages)
+            app.router.add_get("/all", self._all)
+            app.router.add_get("/socket", self._socket)
+            self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+            await self._runner.setup()
+            await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+
+        self._do(start())
+
+    def kill(self) -> None:
+        async def stop() -> None:
+            runner, self._runner = self._runner, None
+            if runner is not None:
+                for connection in list(runner.server.connections if runner.server else ()):
+                    if connection.transport is not None:
+                        connection.transport.abort()
+                await runner.cleanup()
+
+        self._do(stop())
+
+    def put(self, records: Sequence[str]) -> None:
+        async def add() -> None:
+            self.records += records
+            self._changed.set()
+            self._changed = asyncio.Event()
+            for socket in list(self.sockets):
+                for record in records:
+                    with contextlib.suppress(ConnectionError):
+                        await socket.send_str(record)
+
+        self._do(add())
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):  # the client has gone
+            await self._send_events(request, response)
+        return response
+
+    async def _send_events(self, request: web.Request, response: web.StreamResponse) -> None:
+        await response.write(b"retry: 50\n\n")
+        next_one = int(request.headers.get("Last-Event-ID", "-1")) + 1
+        while True:
+            changed = self._changed
+            for number in range(next_one, len(self.records)):
+                kind = "noise" if self.records[number].startswith("noise") else "record"
+                text = f"event: {kind}\nid: {number}\ndata: {self.records[number]}\n\n"
+                await response.write(text.encode())
+            next_one = len(self.records)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), 0.3)
+            await response.write(b": alive\n\n")
+
+    async def _pages(self, request: web.Request) -> web.Response:
+        self.requests.append(request)
+        start = int(request.query.get("after", "-1")) + 1
+        page = [
+            {"id": number, "value": self.records[number]}
+            for number in range(start, min(start + 50, len(self.records)))
+        ]
+        return web.json_response({"data": {"items": page}})
+
+    async def _all(self, request: web.Request) -> web.Response:
+        self.requests.append(request)
+        body = "\n".join(self.records)
+        etag = f'"{len(self.records)}"'
+        if self.etag and request.headers.get("If-None-Match") == etag:
+            return web.Response(status=304)
+        return web.Response(text=body, headers={"ETag": etag} if self.etag else {})
+
+    async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        self.requests.append(request)
+        socket = web.WebSocketResponse(autoping=self.answers_pings)
+        await socket.prepare(request)
+        self.sockets.add(socket)
+        try:
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    self.greetings.append(message.data)
+        finally:
+            self.sockets.discard(socket)
+        return socket
+
+
+class _WithFeed:
+    feed: Feed
+    server: Any
+
+    @pytest.fixture(autouse=True)
+    def _new_feed(self, tmp_path: Path) -> Iterator[None]:
+        self.folder = tmp_path
+        with Feed().running() as self.feed:
+            self.server = self.feed
+            yield
+
+    def put(self, records: Sequence[str]) -> None:
+        self.feed.put(records)
+
+    def partition_of(self, record: str) -> int:
+        return 0
+
+
+class TestSseSpout(_WithFeed, SourceContract):
+    kills = KILLS
+    kill_records = KILL_RECORDS
+    record_field = "data"
+
+    def make_source(self, **options: Any) -> Spout:
+        return SseSpout(f"{self.feed.url}/events", state=self.folder / "state", **options)
+
+    def test_events_of_other_types_are_left_out_and_not_asked_for_again(self) -> None:
+        with self.running(events=["record"]) as (bolt, run, _):
+            self.put(["noise", "1", "2", "noise"])
+            wait_until("both", lambda: bolt.got == ["1", "2"])
+            run.stop(drain_secs=10)
+        with self.running(events=["record"]) as (bolt, _, _):
+            self.put(["3"])
+            wait_until("the third", lambda: bolt.got == ["3"])
+        assert self.feed.requests[-1].headers["Last-Event-ID"] in ("2", "3")
+
+    def test_an_answer_that_is_no_stream_is_reported_without_its_query(self) -> None:
+        source = SseSpout(f"{self.feed.url}/all?key=p4ssw0rd")
+        with self.running_source(source) as (_, run, _letters):
+            wait_until("an error", lambda: run.errors)
+        text = str(run.errors[0])
+        assert "answers 200 OK with text/plain, not a stream of events" in text
+        assert "p4ssw0rd" not in text
+
+    def test_a_silent_server_counts_as_lost(self) -> None:
+        source = SseSpout(f"{self.feed.url}/events", silence_secs_max=0.1)
+        with self.running_source(source) as (_, run, _letters):
+            wait_until("an error", lambda: run.errors)
+            wait_until("another request", lambda: len(self.feed.requests) > 1)
+
+
+class TestHttpPollSpoutPages(_WithFeed, SourceContract):
+    kills = KILLS
+    kill_records = KILL_RECORDS
+
+    def make_source(self, **options: Any) -> Spout:
+        return HttpPollSpout(
+            f"{self.feed.url}/pages",
+            ["value"],
+            format="json",
+            items="data.items",
+            cursor_field="id",
+            cursor_parameter="after",
+            poll_secs=0.1,
+            state=self.folder / "state",
+            **options,
+        )
+
+
+class TestHttpPollSpout(_WithFeed):
+    def run(self, url: str, **options: Any) -> Any:
+        contract = TestHttpPollSpoutPages()
+        contract.record_field = options.pop("record_field", "body")  # type: ignore[misc]
+        source = HttpPollSpout(url, poll_secs=0.1, state=self.folder / "state", **options)
+        return contract.running_source(source)
+
+    @pytest.mark.parametrize("etag", [True, False])
+    def test_an_answer_is_emitted_when_it_has_changed(self, etag: bool) -> None:
+        self.feed.etag = etag
+        self.put(["1"])
+        with self.run(f"{self.feed.url}/all") as (bolt, run, _):
+            wait_until("the first", lambda: bolt.got == ["1"])
+            wait_until("more requests", lambda: len(self.feed.requests) > 3)
+            self.put(["2"])
+            wait_until("the second", lambda: bolt.got == ["1", "1\n2"])
+            run.stop(drain_secs=10)
+        count = len(self.feed.requests)
+        with self.run(f"{self.feed.url}/all") as (bolt, run, _):
+            wait_until("more requests", lambda: len(self.feed.requests) > count + 2)
+            assert bolt.got == []
+        assert ("If-None-Match" in self.feed.requests[-1].headers) == etag
+
+    def test_it_asks_again_when_all_records_of_an_answer_are_done(self) -> None:
+        self.put(["1", "2", "3"])
+        options = {"fields": ["line"], "format": "lines", "record_field": "line"}
+        with self.run(f"{self.feed.url}/all", **options) as (bolt, run, _):
+            bolt.decide = lambda record: "hold" if record == "2" else "ack"
+            wait_until("the lines", lambda: bolt.got == ["1", "2", "3"])
+            time.sleep(0.4)
+            assert len(self.feed.requests) == 1
+            run.call(bolt.release)
+            wait_until("another request", lambda: len(self.feed.requests) > 1)
+
+    def test_what_is_not_of_the_format_is_reported_and_asked_for_again(self) -> None:
+        options = {"fields": ["a"], "format": "json", "record_field": "a"}
+        self.put(["{"])
+        with self.run(f"{self.feed.url}/all", **options) as (bolt, run, _):
+            wait_until("an error", lambda: run.errors)
+            assert "answers no JSON" in str(run.errors[0])
+            self.feed.records.clear()
+            self.put([json.dumps([{"a": "1"}, {"b": 2}])])
+            wait_until("the records", lambda: bolt.got == ["1", "None"])
+
+    def test_an_answer_that_is_too_large_or_an_error_is_reported(self) -> None:
+        self.put(["x" * 1000])
+        with self.run(f"{self.feed.url}/all", body_bytes_max=100) as (_, run, _letters):
+            wait_until("an error", lambda: run.errors)
+            assert "body_bytes_max" in str(run.errors[0])
+        with self.run(f"{self.feed.url}/nowhere?key=p4ssw0rd") as (_, run, _letters):
+            wait_until("an error", lambda: run.errors)
+            assert "answers 404 Not Found" in str(run.errors[0])
+            assert "p4ssw0rd" not in str(run.errors[0])
+
+    def test_a_cursor_that_stays_is_reported_rather_than_followed(self) -> None:
+        self.put([json.dumps([{"id": 7}])])
+        options = {"fields": ["id"], "format": "json", "record_field": "id"}
+        options |= {"cursor_field": "id", "cursor_parameter": "after"}
+        with self.run(f"{self.feed.url}/all", **options) as (bolt, run, _):
+            wait_until("an error", lambda: run.errors)
+            assert "beyond the one that was asked for (7)" in str(run.errors[0])
+            assert bolt.got == ["7"]
+
+
+class TestWebSocketSpout(_WithFeed, SourceContract):
+    record_field = "data"
+    durable = False
+
+    def make_source(self, **options: Any) -> Spout:
+        return WebSocketSpout(f"ws://127.0.0.1:{self.feed.port}/socket", **options)
+
+    def put(self, records: Sequence[str]) -> None:
+        wait_until("a connection", lambda: self.feed.sockets)
+        self.feed.put(records)
+
+    @contextlib.contextmanager
+    def running_source(self, source: Spout, **options: Any) -> Iterator[Any]:
+        with super().running_source(source, **options) as running:
+            wait_until("a connection", lambda: self.feed.sockets)
+            yield running
+
+    test_records_that_are_there_before_the_topology_are_emitted = None
+
+    def test_an_outage_of_the_server_loses_nothing_and_keeps_no_core_busy(self) -> None:
+        """It loses what is sent meanwhile; after it all goes on."""
+        with self.running() as (bolt, run, _):
+            self.put(["1"])
+            wait_until("the first", lambda: bolt.got == ["1"])
+            self.feed.kill()
+            wait_until("an error", lambda: run.errors)
+            self.feed.restart()
+            self.put(["2"])
+            wait_until("the second", lambda: bolt.got == ["1", "2"])
+
+    def test_it_sends_its_greetings_and_headers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FEED_KEY", "secret")
+        options: dict[str, Any] = {"greetings": ["hello"], "headers_env": {"X-Key": "FEED_KEY"}}
+        with self.running(**options):
+            wait_until("the greeting", lambda: self.feed.greetings == ["hello"])
+        assert self.feed.requests[-1].headers["X-Key"] == "secret"
+
+    def test_a_silent_server_is_pinged_and_one_that_does_not_answer_is_left(self) -> None:
+        with self.running(ping_secs=0.3) as (bolt, run, _):
+            time.sleep(1.5)
+            assert not run.errors
+            self.put(["1"])
+            wait_until("the first", lambda: bolt.got == ["1"])
+        self.feed.answers_pings = False
+        with self.running(ping_secs=0.3) as (_, run, _letters):
+            wait_until("an error", lambda: run.errors)
+            assert "was silent for" in str(run.errors[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SseSpout("ftp://x"), "SseSpout: url is not a URL"),
+        (lambda: SseSpout("http://x:p4ss"), "SseSpout: url is not a URL"),
+        (lambda: SseSpout("http://x", event_bytes_max=0), "event_bytes_max is 0"),
+        (lambda: SseSpout("http://x", silence_secs_max=0), "silence_secs_max must"),
+        (lambda: WebSocketSpout("http://x"), "expected ws://HOST... or wss://HOST..."),
+        (lambda: WebSocketSpout("ws://x", ping_secs=0), "ping_secs must"),
+        (lambda: WebSocketSpout("ws://x", greetings=[{}]), "greetings are strings"),  # type: ignore
+        (lambda: HttpPollSpout("http://x", format="xml"), "format 'xml'"),
+        (lambda: HttpPollSpout("http://x", ["a", "b"]), "does not take 2 fields"),
+        (lambda: HttpPollSpout("http://x", items="a"), "need format='json'"),
+        (lambda: HttpPollSpout("http://x", cursor_field="a"), "need each other"),
+        (lambda: HttpPollSpout("http://x", poll_secs=0), "poll_secs"),
+        (lambda: HttpPollSpout("http://x", body_bytes_max=0), "body_bytes_max is 0"),
+    ],
+)
+def test_they_refuse_what_cannot_be(make: Callable[[], Spout], message: str) -> None:
+    with pytest.raises(InvalidTopologyError, match=re.escape(message)) as error:
+        make()
+    assert "p4ss" not in str(error.value)
