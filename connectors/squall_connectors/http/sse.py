@@ -128,7 +128,7 @@ class SseSpout(AsyncSource):
             return []
         if not self._ready_events:
             await self._receive()
-        records = []
+        records: list[Record] = []
         while self._ready_events and len(records) < limit:
             records += self._record(self._ready_events.popleft())
         return records
