@@ -57,6 +57,8 @@ class PostgresqlServer(Server):
             "unix_socket_directories=",
             "shared_buffers=16MB",
             "max_connections=50",
+            "wal_level=logical",
+            "max_replication_slots=100",
         )
         options = [word for setting in settings for word in ("-c", setting)]
         return [str(self._programs / "postgres"), "-D", str(self._data), *options]
