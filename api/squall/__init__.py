@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from squall._builder import TopologyBuilder as TopologyBuilder
     from squall._submit import submit_topology as submit_topology
     from squall.local import LocalCluster as LocalCluster
+    from squall.windows.bolt import AggregateBolt as AggregateBolt
+    from squall.windows.bolt import WindowedBolt as WindowedBolt
+    from squall.windows.tuple_window import TupleWindow as TupleWindow
     from squall_common.component.arrow import ArrowBolt as ArrowBolt
     from squall_common.component.columns import Columns as Columns
     from squall_common.component.component import Bolt as Bolt
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 # component needs neither the client nor local mode.
 _EXPORTS = {
     "ArrowBolt": "squall_common.component.arrow",
+    "AggregateBolt": "squall.windows.bolt",
     "Bolt": "squall_common.component.component",
     "Columns": "squall_common.component.columns",
     "ConfigError": "squall_common.errors",
@@ -54,6 +58,8 @@ _EXPORTS = {
     "TopologyBuilder": "squall._builder",
     "TopologyContext": "squall_common.component.context",
     "Tuple": "squall_common.component.tuples",
+    "TupleWindow": "squall.windows.tuple_window",
+    "WindowedBolt": "squall.windows.bolt",
     "submit_topology": "squall._submit",
 }
 

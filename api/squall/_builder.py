@@ -11,6 +11,8 @@ from html import escape
 from typing import Any, TypeVar
 
 from squall._inspection import grouping_object, look_at, one_line
+from squall.windows.bolt import WindowedBolt, window_problems, windowed_conf, with_late_stream
+from squall.windows.spec import WINDOW_KEYS, Windows, window_fields
 from squall_common.component.component import Bolt, ShellBolt, ShellSpout, Spout
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
@@ -61,6 +63,7 @@ class SpoutDeclarer:
         self._inputs: dict[GlobalStreamId, Grouping] = {}
         self._partial_keys: dict[GlobalStreamId, tuple[str, ...]] = {}
         self._problems = problems
+        self._windows: Windows | None = None
 
     def __repr__(self) -> str:
         what = type(self._component).__name__
@@ -170,6 +173,28 @@ class BoltDeclarer(SpoutDeclarer):
             return self
         return self._subscribe(source, stream, Grouping(GroupingKind.CUSTOM, custom=custom))
 
+    def windowed(self, windows: Windows) -> BoltDeclarer:
+        """Set the windows of a `WindowedBolt`: `tumbling(...)`, `sliding(...)` or `session(...)` of
+        `squall.windows`. They replace those of its class.
+
+            builder.bolt("count", Count()).windowed(tumbling(secs=60)).fields("words", "word")
+        """
+        if not isinstance(self._component, WindowedBolt):
+            self._problems.append(
+                f"bolt {self.id!r}: windowed() is for a WindowedBolt, not "
+                f"{type(self._component).__name__}"
+            )
+        elif not isinstance(windows, Windows):
+            self._problems.append(
+                f"bolt {self.id!r}: windowed({windows!r}): expected tumbling(...), sliding(...) "
+                "or session(...)"
+            )
+        else:
+            for key in WINDOW_KEYS:
+                self._conf.pop(key, None)
+            self._windows = windows
+        return self
+
     def _subscribe(
         self, source: str | SpoutDeclarer, stream: str, grouping: Grouping
     ) -> BoltDeclarer:
@@ -266,9 +291,16 @@ class TopologyBuilder:
                 problems.append(f"{where}: there is a component with this id already")
                 continue
             classes: list[type] | None = None if local is None else []
+            conf = {
+                **_own_conf(where, declarer._component, declarer._windows, problems),
+                **declarer._conf,
+            }
             found, streams = look_at(where, declarer._kind, declarer._component, problems, classes)
             if local is not None and classes:
                 (local[declarer.id],) = classes
+            if isinstance(declarer._component, WindowedBolt):
+                problems.extend(f"{where}: {p}" for p in window_problems(declarer._component, conf))
+                streams = with_late_stream(streams, conf)
             components[declarer.id] = Declared(
                 id=declarer.id,
                 kind=declarer._kind,
@@ -276,10 +308,11 @@ class TopologyBuilder:
                 inputs=dict(declarer._inputs),
                 streams=streams,
                 parallelism=declarer._parallelism,
-                conf={**_own_conf(where, declarer._component, problems), **declarer._conf},
+                conf=conf,
             )
         for declarer in self._declarers:
             problems.extend(_partial_key_problems(declarer, components))
+            problems.extend(_window_field_problems(declarer, components))
         topology = Topology(components)
         try:
             validate_topology(topology)
@@ -306,7 +339,27 @@ def _partial_key_problems(
                 )
 
 
-def _own_conf(where: str, component: object, problems: list[str]) -> dict[str, Any]:
+def _window_field_problems(
+    declarer: SpoutDeclarer, components: Mapping[str, Declared]
+) -> Iterator[str]:
+    """Fields by which a bolt has windows but that one of its inputs does not have."""
+    if not isinstance(declarer._component, WindowedBolt):
+        return
+    conf = components[declarer.id].conf
+    for source in declarer._inputs:
+        component = components.get(source.component)
+        info = component.streams.get(source.stream) if component is not None else None
+        for field, use in window_fields(conf) if info is not None else ():
+            if info is not None and field not in info.fields:
+                yield (
+                    f"bolt {declarer.id!r}: {use} {field!r}, which {str(source)!r} does not have "
+                    f"(it has {', '.join(map(repr, info.fields))})"
+                )
+
+
+def _own_conf(
+    where: str, component: object, windows: Windows | None, problems: list[str]
+) -> dict[str, Any]:
     """The configuration that a component brings along."""
     if isinstance(component, (ShellSpout, ShellBolt)):
         return component.conf()
@@ -314,6 +367,8 @@ def _own_conf(where: str, component: object, problems: list[str]) -> dict[str, A
     if not isinstance(own, Mapping):
         problems.append(f"{where}: component_conf is {own!r}; expected a dict")
         return {}
+    if isinstance(component, WindowedBolt):
+        return windowed_conf(component, windows)
     return dict(own)
 
 

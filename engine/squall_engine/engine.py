@@ -26,6 +26,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from squall_common.cluster.values import ExecutorStats
@@ -66,11 +67,13 @@ from squall_engine.observe.readings import BLOCKED, ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
+from squall_engine.tasks.base import HOLD_SECS, Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
 from squall_engine.tasks.in_hand import Before, InHand
 from squall_engine.tasks.spout import SpoutTask
-from squall_engine.timing import Every, Rotation, Ticks
+from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
+from squall_engine.timing import Every, Rotation, Ticks, Timer, Timers
 from squall_engine.transport import Grant, Transport
 
 if TYPE_CHECKING:
@@ -136,7 +139,9 @@ class Engine:
         self.options = EngineOptions(topology, conf)
         options = self.options.topology
         self.callbacks = callbacks
-        self.now = (clock or SystemClock()).monotonic
+        clock = clock or SystemClock()
+        self.now = clock.monotonic
+        self._timers = Timers()
         self.observer = observer
         self._error_log = ErrorLog(
             self.now, callbacks.on_reported, options, lambda error: source_of(error, self.built)
@@ -157,6 +162,8 @@ class Engine:
             wake=self._wake_spouts,
             serialization=registry,
             now=self.now,
+            time=clock.time,
+            call_later=self._call_later,
             make_counter=core.Counter,
             open_state=callbacks.open_state,
         )
@@ -642,6 +649,7 @@ class Engine:
         """Do what is due because time has passed. True when that left work for this turn."""
         worked = self._rotation.is_due(now) and self._coordinator.rotate()
         worked |= self._ticks.deliver(now)
+        worked |= self._ring(now)
         if self._loads_due.is_due(now):
             self._flow.report_loads()
             if self.balancers is not None:
@@ -649,9 +657,53 @@ class Engine:
             self._why |= _ACTIVITY  # once a second a whole turn, even if `_schedule` was not called
         if self._stats_due.is_due(now):
             self._readings.tick(now)
-        self._clock_due = self._ticks.next_due(self._stats_due.due)
+        self._clock_due = self._timers.next_due(self._ticks.next_due(self._stats_due.due))
         self._due = min(self._rotation.due, self._loads_due.due, self._clock_due)
         return worked
+
+    # ---- timers of components ----
+
+    def _call_later(self, task: int, secs: float, call: Callable[[], object]) -> Timer:
+        """`TopologyContext.call_later`, from any thread."""
+        timer = self._timers.add(self.now() + max(0.0, secs), task, call)
+        if threading.get_ident() == self._thread_id:
+            self._timer_added(timer)
+        elif self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._timer_added, timer)
+            except RuntimeError:
+                pass  # the loop is closed
+        return timer
+
+    def _timer_added(self, timer: Timer) -> None:
+        self._due = min(self._due, timer.due)
+        self._clock_due = min(self._clock_due, timer.due)
+        if self.turn_started is None:
+            self._schedule()  # it may wait for something later
+
+    def _ring(self, now: float) -> bool:
+        """Make the calls that are due. True when there were any."""
+        timers = self._timers.take_due(now)
+        for timer in timers:
+            task = self._flow.task_of.get(timer.task)
+            if isinstance(task, ThreadBolt | ThreadSpout):
+                task.call_on_thread(partial(self._call_timer, task, timer))
+            elif task is not None:
+                self._call_timer(task, timer)
+        return bool(timers)
+
+    def _call_timer(self, task: Task, timer: Timer) -> None:
+        call, timer.call = timer.call, None
+        if call is None:
+            return
+        start = self.now()
+        try:
+            call()
+        except Exception as error:
+            self.report(task.component, task.task, error)
+        secs = self.now() - start
+        if secs > HOLD_SECS and not isinstance(task, ThreadBolt | ThreadSpout):
+            self.held_loop(task.component, "a timer's call", secs)
 
     def _receive(self) -> bool:
         """Take in what has arrived. A section that cannot be read is dropped and logged: its

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from squall_engine.core import UNANCHORED, Batch, Tuple, tick_source
@@ -66,3 +69,54 @@ class Ticks:
     def next_due(self, otherwise: float) -> float:
         """When the next tick is due, if before `otherwise`."""
         return min([otherwise, *(every.due for every, _, _ in self._ticks)])
+
+
+class Timer:
+    """A call of a component that is due at some time (`TopologyContext.call_later`)."""
+
+    __slots__ = ("call", "due", "task")
+
+    def __init__(self, due: float, task: int, call: Callable[[], Any]) -> None:
+        self.due = due
+        self.task = task
+        self.call: Callable[[], Any] | None = call
+
+    def cancel(self) -> None:
+        """Do not call. From any thread."""
+        self.call = None
+
+
+class Timers:
+    """The timers of a worker's components. They are added from any thread."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._serial = 0  # those that are due at the same time ring in the order they were added
+        self._lock = threading.Lock()
+
+    def add(self, due: float, task: int, call: Callable[[], Any]) -> Timer:
+        """Add a timer."""
+        timer = Timer(due, task, call)
+        with self._lock:
+            self._serial += 1
+            heapq.heappush(self._heap, (due, self._serial, timer))
+        return timer
+
+    def take_due(self, now: float) -> list[Timer]:
+        """Remove and return the timers that are due."""
+        if not self._heap or self._heap[0][0] > now:
+            return []
+        found = []
+        with self._lock:
+            while self._heap and self._heap[0][0] <= now:
+                timer = heapq.heappop(self._heap)[2]
+                if timer.call is not None:
+                    found.append(timer)
+        return found
+
+    def next_due(self, otherwise: float) -> float:
+        """When the next timer is due, if before `otherwise`."""
+        with self._lock:
+            while self._heap and self._heap[0][2].call is None:
+                heapq.heappop(self._heap)
+            return min(otherwise, self._heap[0][0]) if self._heap else otherwise

@@ -6,11 +6,13 @@ import asyncio
 import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from squall._builder import TopologyBuilder
 from squall.local import LocalError
+from squall.windows.bolt import WindowedBolt, windowed_conf, with_late_stream
+from squall.windows.spec import Windows
 from squall_common.component.component import Bolt, Spout, Stream
 from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions
@@ -338,9 +340,10 @@ class BoltTest:
         conf: Mapping[str, Any] | None = None,
         *,
         seed: int = 0,
+        windows: Windows | None = None,
     ) -> None:
         """`inputs` maps each component that the bolt subscribes to, to its fields, or to its
-        streams with the fields of each."""
+        streams with the fields of each. `windows` are a WindowedBolt's, as for `windowed()`."""
         self._sources = {source: _streams_of(declared) for source, declared in inputs.items()}
         components = {
             source: Component(source, ComponentKind.SPOUT, _GIVEN, streams=streams)
@@ -358,6 +361,10 @@ class BoltTest:
             streams=_streams_of(bolt.outputs),
             conf=dict(bolt.component_conf),
         )
+        if isinstance(bolt, WindowedBolt):
+            own = windowed_conf(bolt, windows)
+            streams = with_late_stream(components["bolt"].streams, own)
+            components["bolt"] = replace(components["bolt"], streams=streams, conf=own)
         objects: dict[str, Any] = {source: FeederSpout() for source in self._sources}
         self.test = TopologyTest(
             Topology(components), conf, seed=seed, objects={**objects, "bolt": bolt}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from squall_common.component.instruments import (
     INSTRUMENTS_MAX,
@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 _Metric = TypeVar("_Metric")
 
 
+class Cancellable(Protocol):
+    """A timer that is running."""
+
+    def cancel(self) -> None:
+        """Do not call. Does nothing once the call was made."""
+
+
+def _no_timers(task: int, secs: float, call: Callable[[], Any]) -> Cancellable:
+    raise RuntimeError("timers need an engine")
+
+
 @dataclass(frozen=True)
 class WorkerContext:
     """The values that the tasks of one worker share."""
@@ -47,6 +58,9 @@ class WorkerContext:
     serialization: Registry = field(default_factory=Registry)
     resources: dict[str, Any] = field(default_factory=dict)  # shared by the worker's tasks
     now: Callable[[], float] = time.monotonic  # for timers: seconds
+    time: Callable[[], float] = time.time  # seconds since the epoch
+    # (task, seconds, call): see `TopologyContext.call_later`.
+    call_later: Callable[[int, float, Callable[[], Any]], Cancellable] = _no_timers
     make_counter: Callable[[], CounterLike] = Counter  # a faster one with the compiled core
     # (component, task): the state of a task; None: in memory.
     open_state: Callable[[str, int], KeyValueState] | None = None
@@ -254,6 +268,26 @@ class TopologyContext:
             )
         made = self.instruments[name] = make()
         return made
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never jumps; only differences mean anything. In the test kit, the
+        test's clock."""
+        return self._worker.now()
+
+    def time(self) -> float:
+        """Seconds since the epoch. In the test kit, the test's clock."""
+        return self._worker.time()
+
+    def call_later(self, secs: float, call: Callable[[], Any]) -> Cancellable:
+        """Call `call()` once, `secs` seconds from now, where the component's other methods are
+        called: between two of them. An exception is reported as the component's. Nothing is called
+        after the worker's end, and nothing on Spark, where time has no meaning. What it emits must
+        name its `anchors`. Returns the timer, which can be cancelled.
+
+            def prepare(self, conf, context):
+                self.timer = context.call_later(0.25, self.write_rows)
+        """
+        return self._worker.call_later(self.this_task_id, secs, call)
 
     def wake(self) -> None:
         """End the idle wait of this worker's spouts now, because there is something to emit. May be

@@ -19,6 +19,7 @@ from squall_common.config.options import (
     topology_flow,
     topology_own,
     topology_size,
+    topology_windows,
     zookeeper,
 )
 from squall_common.config.options.declaration import Option
@@ -32,6 +33,7 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Topology: size and placement", topology_size.OPTIONS),
     ("Topology: reliability and flow", topology_flow.OPTIONS),
     ("Topology: environment, debugging, serialization", topology_code.OPTIONS),
+    ("Topology: windows", topology_windows.OPTIONS),
     ("Topology: Squall's own", topology_own.OPTIONS),
 )
 

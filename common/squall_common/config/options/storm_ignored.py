@@ -199,19 +199,6 @@ KEYS: tuple[StormKey, ...] = (
         },
     ),
     *ignored(
-        "Squall has no windows yet",
-        {
-            "topology.bolts.late.tuple.stream": None,
-            "topology.bolts.message.id.field.name": None,
-            "topology.bolts.tuple.timestamp.max.lag.ms": None,
-            "topology.bolts.watermark.event.interval.ms": None,
-            "topology.bolts.window.length.count": None,
-            "topology.bolts.window.length.duration.ms": None,
-            "topology.bolts.window.sliding.interval.count": None,
-            "topology.bolts.window.sliding.interval.duration.ms": None,
-        },
-    ),
-    *ignored(
         "state is kept in a worker's memory and ends with it",
         {
             "topology.state.checkpoint.interval.ms": 1000,

@@ -1,0 +1,43 @@
+"""Windows: bolts that get many tuples at once, by count, by time or by session.
+
+    from squall import WindowedBolt
+    from squall.windows import sliding
+
+    class Count(WindowedBolt):
+        outputs = ["word", "count"]
+
+        def execute_window(self, window):
+            self.emit([window.key, len(window)])
+
+    builder.bolt("count", Count()).windowed(
+        sliding(secs=60, every_secs=10, key="word")
+    ).fields("words", "word")
+
+What fires and what leaves a window is decided here without a clock, a collector or an engine:
+
+    spec          tumbling, sliding, session, and the configuration that they are
+    evictors, triggers, manager, lateness    Storm's windows over a queue of tuples
+    sessions      windows that end with a pause
+    panes         aggregates of sliding windows, at a constant cost a tuple
+    watermarks    how far event time has come
+    operators     all of these behind one interface
+
+`bolt` is the shell around it: `WindowedBolt` and `AggregateBolt`. `join` is Storm's JoinBolt.
+"""
+
+from squall.windows.bolt import AggregateBolt, WindowedBolt
+from squall.windows.join import JoinBolt
+from squall.windows.spec import EventTime, Windows, session, sliding, tumbling
+from squall.windows.tuple_window import TupleWindow
+
+__all__ = [
+    "AggregateBolt",
+    "EventTime",
+    "JoinBolt",
+    "TupleWindow",
+    "WindowedBolt",
+    "Windows",
+    "session",
+    "sliding",
+    "tumbling",
+]

@@ -1,0 +1,578 @@
+"""`WindowedBolt` and `AggregateBolt`, and the shell that drives their windows.
+
+The shell reads the clock, starts timers, and carries out what the operators decide: it calls the
+bolt, anchors what that emits to the tuples of the window, and acks tuples that no later window
+holds. Until then it restarts their message timeout now and then: they wait, they are not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from squall.windows.evictors import Event
+from squall.windows.operators import Late, Output, Ready, Release, make_operator
+from squall.windows.sessions import Contents
+from squall.windows.spec import (
+    LATE_TUPLE_FIELD,
+    WINDOW_KEYS,
+    WindowPlan,
+    Windows,
+)
+from squall.windows.tuple_window import TupleWindow
+from squall.windows.watermarks import Watermarks
+from squall_common.component.component import Bolt
+from squall_common.config.options.typed import TopologyOptions
+from squall_common.errors import ConfigError, InvalidTopologyError, SquallError
+from squall_common.names import is_system_id
+from squall_common.topology.model import StreamInfo
+
+if TYPE_CHECKING:
+    from squall_common.component.collector import BoltCollector
+    from squall_common.component.context import TopologyContext
+    from squall_common.component.tuples import Tuple
+
+_KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
+
+
+class WindowedBolt(Bolt):
+    """A bolt that gets windows of tuples.
+
+        class Average(WindowedBolt):
+            outputs = ["sensor", "mean"]
+
+            def execute_window(self, window):
+                values = [tup["value"] for tup in window]
+                self.emit([window.key, sum(values) / len(values)])
+
+        builder.bolt("average", Average()).windowed(
+            sliding(secs=60, every_secs=10, key="sensor")
+        ).fields("readings", "sensor")
+
+    What `execute_window` emits is anchored to all tuples of the window. A tuple is acked when no
+    later window holds it; until then its message timeout is restarted. When `execute_window`
+    raises, the error is reported and the tuples of the window fail and leave it. With
+    `blocking = True` it runs on a thread of its own.
+    """
+
+    auto_ack = False
+
+    #: The windows, unless `windowed()` in the builder sets them.
+    windows: Windows | None = None
+
+    _squall_shell: _Shell
+
+    #: The methods that a subclass must define.
+    _required: ClassVar[tuple[str, ...]] = ("execute_window",)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("execute", "execute_batch", "execute_columns"):
+            if name in cls.__dict__:
+                raise InvalidTopologyError(
+                    f"{cls.__name__}: a WindowedBolt cannot define {name}()",
+                    hint="it gets windows, not tuples: define execute_window(self, window)",
+                )
+        for name in ("execute_window", "timestamp", "execute_tick", *cls._required):
+            function = getattr(cls, name)
+            if getattr(function, "__code__", None) and function.__code__.co_flags & 0x2A0:
+                raise InvalidTopologyError(
+                    f"{cls.__name__}: {name}() cannot be async or contain `yield`",
+                    hint="set blocking = True, and it may wait; or let another bolt wait",
+                )
+
+    def execute_window(self, window: TupleWindow) -> None:
+        """Process a window that has fired."""
+        raise NotImplementedError(f"{type(self).__name__} does not define execute_window()")
+
+    def timestamp(self, tup: Tuple) -> int | datetime:
+        """The time of a tuple, in milliseconds since the epoch, or as a datetime with a time zone.
+        A bolt that defines this has windows in event time, without a `field` in `EventTime`."""
+        raise NotImplementedError
+
+    def execute_tick(self, tup: Tuple) -> None:
+        """Called for tick tuples, which are in no window; acked when it returns."""
+
+    def execute_batch(self, tuples: list[Tuple]) -> None:
+        """For the engine: add tuples to the windows."""
+        self._squall_shell.execute(tuples)
+
+    def emit(
+        self,
+        values: Sequence[Any],
+        *,
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = "default",
+    ) -> Sequence[int]:
+        """Emit a tuple, anchored to all tuples of the window (`anchors=None`), to the given tuples,
+        or to no tuple (`anchors=()`). Otherwise as `Bolt.emit`."""
+        if anchors is None:
+            anchors = self._squall_shell.anchors
+        return super().emit(values, anchors=anchors, stream=stream)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        *,
+        anchors: Tuple | Iterable[Tuple] | None = None,
+        stream: str = "default",
+    ) -> Sequence[int]:
+        """Emit a tuple to one task, on a direct stream. Otherwise like `emit`."""
+        if anchors is None:
+            anchors = self._squall_shell.anchors
+        return super().emit_direct(task, values, anchors=anchors, stream=stream)
+
+    def cleanup(self) -> None:
+        """Called at a graceful stop: fails the tuples that wait in windows, so that they are
+        replayed at once. Call it from a `cleanup` of your own."""
+        self._squall_shell.give_up()
+
+    def _bind(self, collector: BoltCollector[Tuple], context: TopologyContext) -> None:
+        super()._bind(collector, context)
+        object.__setattr__(self, "_squall_shell", _Shell(self, context))
+
+    def _contents(self) -> Contents | None:
+        """How its windows aggregate; None if they hold their tuples."""
+        return None
+
+    def _call(self, ready: Ready, window: TupleWindow) -> None:
+        self.execute_window(window)
+
+
+class AggregateBolt(WindowedBolt):
+    """A windowed bolt that adds tuples up as they come. It costs the same for each tuple, in
+    however many sliding windows that is.
+
+        class Mean(AggregateBolt):
+            outputs = ["sensor", "mean"]
+
+            def init(self):
+                return (0, 0.0)
+
+            def add(self, total, tup):
+                return (total[0] + 1, total[1] + tup["value"])
+
+            def merge(self, first, second):
+                return (first[0] + second[0], first[1] + second[1])
+
+            def result(self, total, window):
+                self.emit([window.key, total[1] / total[0]])
+
+    By default the tuples of open windows are held, without being looked at again, so that they can
+    be acked and anchored to as in any windowed bolt. With `hold = False` a tuple is acked as soon
+    as it is added: nothing is held, but windows that are open when a worker dies are lost.
+    """
+
+    #: Hold the tuples of open windows, unacked.
+    hold: bool = True
+
+    _required = ("init", "add", "merge", "result")
+
+    def init(self) -> Any:
+        """A total of nothing."""
+        raise NotImplementedError(f"{type(self).__name__} does not define init()")
+
+    def add(self, total: Any, tup: Tuple) -> Any:
+        """The total with one tuple more. It may change `total` and return it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define add()")
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """The total of two totals, `first` of the older tuples. It must not change either."""
+        raise NotImplementedError(f"{type(self).__name__} does not define merge()")
+
+    def result(self, total: Any, window: TupleWindow) -> None:
+        """Process the total of a window that has fired: emit it, usually. It must not change
+        `total`. `window` has the key, the start and the end; its tuples are those that are held."""
+        raise NotImplementedError(f"{type(self).__name__} does not define result()")
+
+    def execute_window(self, window: TupleWindow) -> None:
+        raise NotImplementedError
+
+    def _contents(self) -> Contents | None:
+        return _Aggregate(self)
+
+    def _call(self, ready: Ready, window: TupleWindow) -> None:
+        self.result(ready.total, window)
+
+
+def windowed_conf(bolt: WindowedBolt, windows: Windows | None = None) -> dict[str, Any]:
+    """The configuration of a bolt: its windows, or these, and its own."""
+    own = {**bolt.component_conf}
+    if windows is None:
+        windows = bolt.windows
+    else:
+        own = {key: value for key, value in own.items() if key not in WINDOW_KEYS}
+    return {**(windows.conf() if windows is not None else {}), **own}
+
+
+def window_problems(bolt: WindowedBolt, conf: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a bolt's windows, one sentence each."""
+    cls = type(bolt)
+    for name in cls._required:
+        if getattr(cls, name) in (getattr(WindowedBolt, name, 0), getattr(AggregateBolt, name, 0)):
+            yield f"{cls.__name__} does not define {name}()"
+    if bolt.windows is not None and not isinstance(bolt.windows, Windows):
+        yield f"windows is {bolt.windows!r}; expected tumbling(...), sliding(...) or session(...)"
+        return
+    try:
+        options = TopologyOptions.read(dict(conf))
+    except ConfigError:
+        return  # the check of the component's configuration says more
+    plan = WindowPlan.read(options)
+    event_time = _timestamp_of(bolt, plan) is not None
+    yield from plan.problems(event_time=event_time, aggregates=isinstance(bolt, AggregateBolt))
+
+
+def with_late_stream(
+    streams: Mapping[str, StreamInfo], conf: Mapping[str, Any]
+) -> dict[str, StreamInfo]:
+    """The streams of a bolt, and the one for late tuples if it declares none of that name."""
+    found = dict(streams)
+    try:
+        late = TopologyOptions.read(dict(conf)).topology_bolts_late_tuple_stream
+    except ConfigError:
+        return found  # the check of the component's configuration says more
+    if late is not None:
+        found.setdefault(late, StreamInfo((LATE_TUPLE_FIELD,)))
+    return found
+
+
+class _Aggregate:
+    """The contents of a window: a total."""
+
+    def __init__(self, bolt: AggregateBolt) -> None:
+        self._init = bolt.init
+        self.add = bolt.add
+        self.merge = bolt.merge
+
+    def of(self, item: Any) -> Any:
+        return self.add(self._init(), item)
+
+
+class _Shell:
+    """The windows of one task, on the clock and the collector."""
+
+    def __init__(self, bolt: WindowedBolt, context: TopologyContext) -> None:
+        options = TopologyOptions.read(context.conf)
+        plan = WindowPlan.read(options)
+        self._bolt = bolt
+        self._plan = plan
+        self._context = context
+        self._start_ms = int(context.time() * 1000)
+        self._start_secs = context.monotonic()
+        self._timestamp = _timestamp_of(bolt, plan)
+        event_time = self._timestamp is not None
+        contents = bolt._contents()
+        problems = plan.problems(event_time=event_time, aggregates=contents is not None)
+        problems += self._unfilled(options)
+        if problems:
+            raise SquallError(f"bolt {context.this_component_id!r}: {'; '.join(problems)}")
+        self._key_of = _key_of(plan.key)
+        self._operator = make_operator(
+            plan,
+            self._key_of,
+            contents,
+            event_time=event_time,
+            hold=getattr(bolt, "hold", True),
+            start_ms=self._start_ms,
+        )
+        inputs = [(one.component, one.stream) for one in context.this_sources]
+        self._watermarks = Watermarks(
+            [one for one in inputs if not is_system_id(one[0])],
+            lag_ms=plan.lag_ms,
+            idle_ms=plan.idle_ms,
+            now_ms=self._start_ms,
+        )
+        self._ids: set[Hashable] | None = None if plan.message_id_field is None else set()
+        self._held_count = 0
+        self._failed: set[int] = set()  # ids of what failed while its command was carried out
+        self.anchors: Sequence[Tuple] = ()
+        self._session_timer_ms: int | None = None
+        self._start_timers(options, event_time=event_time)
+
+    def _unfilled(self, options: TopologyOptions) -> Iterator[str]:
+        """Whether the spouts stop before enough tuples have come for a window to fire."""
+        plan = self._plan
+        pending_max = options.topology_max_spout_pending
+        if plan.slide_count is None or pending_max is None:
+            return
+        topology = self._context.topology
+        tasks = sum(len(self._context.component_tasks(id)) for id in topology.spouts)
+        wanted = plan.slide_count
+        if plan.length_count is not None and not plan.tumbles:
+            wanted += plan.length_count  # those of the window before are still unacked
+        if wanted > pending_max * tasks:
+            yield (
+                f"its windows would never fill: one needs {wanted:,} tuples that are not acked, "
+                f"and topology.max.spout.pending allows {pending_max * tasks:,} (of {tasks} spout "
+                "tasks)"
+            )
+
+    # -- tuples --
+
+    def execute(self, tuples: list[Tuple]) -> None:
+        """Add the tuples of one stream."""
+        first = tuples[0]
+        if first.is_tick:
+            for tick in tuples:
+                self._bolt.execute_tick(tick)
+                self._bolt.ack(tick)
+            return
+        now_ms = self._now_ms()
+        tuples = self._admitted(tuples)
+        if self._timestamp is None:
+            events = [(now_ms, tup) for tup in tuples]
+        else:
+            events = self._timed(tuples, now_ms)
+        self._held_count += len(events)
+        if events:
+            self._carry_out(self._operator.add(events, now_ms))
+        self._wait_for_sessions()
+
+    def _admitted(self, tuples: list[Tuple]) -> list[Tuple]:
+        """The tuples that are not replays of what is held, as far as there is room."""
+        if self._ids is not None:
+            field, ids = self._plan.message_id_field, self._ids
+            admitted = []
+            for tup in tuples:
+                found = tup.get(field or "")
+                if found is not None and found in ids:
+                    self._bolt.ack(tup)
+                else:
+                    ids.add(found)
+                    admitted.append(tup)
+            tuples = admitted
+        room = max(0, self._plan.tuples_max - self._held_count)
+        if len(tuples) > room:
+            for tup in tuples[room:]:
+                self._forget(tup)
+                self._bolt.fail(tup)
+            self._bolt.report_error(
+                SquallError(
+                    f"the windows hold {self._held_count:,} tuples, so {len(tuples) - room:,} more "
+                    "have failed",
+                    hint="raise topology.bolts.window.tuples.max, give the bolt more tasks, or "
+                    "use an AggregateBolt with hold = False",
+                )
+            )
+            tuples = tuples[:room]
+        return tuples
+
+    def _timed(self, tuples: list[Tuple], now_ms: int) -> list[Event]:
+        """The tuples that are in time, with their timestamps. The others are dealt with."""
+        assert self._timestamp is not None
+        events: list[Event] = []
+        latest_ms: int | None = None
+        watermarks, lateness = self._watermarks, self._plan.lateness_ms
+        # Within the allowed lateness a window that has fired fires again, so a tuple at the very
+        # watermark is not left to chance.
+        first_ms = watermarks.current_ms
+        if lateness and first_ms > 0:
+            first_ms += 1
+        late: list[Event] = []
+        for tup in tuples:
+            try:
+                at_ms = _millis(self._timestamp(tup))
+            except Exception as error:
+                self._forget(tup)
+                self._bolt.fail(tup)
+                self._bolt.report_error(error)
+                continue
+            if latest_ms is None or at_ms > latest_ms:
+                latest_ms = at_ms
+            (events if at_ms >= first_ms else late).append((at_ms, tup))
+        if latest_ms is not None:
+            source = tuples[0]
+            watermarks.track((source.source_component, source.source_stream), latest_ms, now_ms)
+        for event in late:
+            self._held_count += 1
+            self._carry_out(self._operator.add_late(event, now_ms))
+        return events
+
+    # -- time --
+
+    def _now_ms(self) -> int:
+        """The time by the clock, which does not jump when somebody sets it."""
+        passed = self._context.monotonic() - self._start_secs
+        return self._start_ms + int(passed * 1000 + 1e-3)
+
+    def _start_timers(self, options: TopologyOptions, *, event_time: bool) -> None:
+        if event_time:
+            self._every(self._plan.watermark_ms, self._advance_watermark)
+        elif self._plan.slide_ms is not None:
+            self._every(self._plan.slide_ms, self._advance_clock)
+        timeout_secs = options.topology_message_timeout_secs
+        if options.topology_enable_message_timeouts:
+            self._timeout_secs = timeout_secs
+            self._kept_alive: list[Tuple] = []
+            self._every(int(timeout_secs * 1000 / _KEEPS) or 1, self._keep_alive)
+            self._warn(timeout_secs)
+
+    def _warn(self, timeout_secs: float) -> None:
+        plan = self._plan
+        longest_ms = (plan.length_ms or 0) + (plan.slide_ms or 0) + (plan.gap_ms or 0)
+        if longest_ms > timeout_secs * 1000:
+            self._bolt.log.warning(
+                "windows of %g s (length and interval) are longer than "
+                "topology.message.timeout.secs (%g): the timeout is restarted for tuples that "
+                "wait in a window",
+                longest_ms / 1000,
+                timeout_secs,
+            )
+
+    def _every(self, interval_ms: int, call: Callable[[], None]) -> None:
+        """Call something at a fixed rate. Times that a stall has missed are left out."""
+        start, monotonic = self._context.monotonic(), self._context.monotonic
+        secs = interval_ms / 1000
+
+        def ring() -> None:
+            try:
+                call()
+            finally:
+                done = int((monotonic() - start) / secs + 1e-6)
+                again = start + (done + 1) * secs - monotonic()
+                self._context.call_later(max(0.0, again), ring)
+
+        self._context.call_later(secs, ring)
+
+    def _advance_watermark(self) -> None:
+        now_ms = self._now_ms()
+        watermark_ms = self._watermarks.advance(now_ms)
+        if watermark_ms is not None:
+            self._carry_out(self._operator.advance(watermark_ms, now_ms))
+
+    def _advance_clock(self) -> None:
+        now_ms = self._now_ms()
+        self._carry_out(self._operator.advance(now_ms, now_ms))
+
+    def _wait_for_sessions(self) -> None:
+        """Wait for the end of the first session, by the clock."""
+        if self._plan.gap_ms is None or self._timestamp is not None:
+            return
+        next_ms = self._operator.next_ms
+        if next_ms is None or self._session_timer_ms is not None:
+            return  # sessions end a gap after a tuple at the earliest: no timer is too late
+        self._session_timer_ms = next_ms
+        self._context.call_later(max(0, next_ms - self._now_ms()) / 1000, self._end_sessions)
+
+    def _end_sessions(self) -> None:
+        self._session_timer_ms = None
+        try:
+            self._advance_clock()
+        finally:
+            self._wait_for_sessions()
+
+    def _keep_alive(self) -> None:
+        """Restart the timeout of tuples that waited at the last call already."""
+        held = list(self._operator.held())
+        waited = set(map(id, self._kept_alive))
+        for tup in held:
+            if id(tup) in waited:
+                self._bolt.reset_timeout(tup)
+        self._kept_alive = held
+
+    # -- commands --
+
+    def _carry_out(self, outputs: Iterator[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Ready):
+                self._fire(output)
+            elif isinstance(output, Release):
+                for tup in output.tuples:
+                    self._ack(tup)
+            else:
+                self._late(output)
+
+    def _fire(self, ready: Ready) -> None:
+        left = ready.left
+        window = TupleWindow(
+            ready.tuples,
+            left,
+            key=ready.key,
+            start_ms=ready.start_ms,
+            end_ms=ready.end_ms,
+            late=ready.late,
+        )
+        self.anchors = ready.tuples if self._bolt.auto_anchor else ()
+        try:
+            self._bolt._call(ready, window)
+        except Exception as error:
+            self._operator.discard(ready)
+            for tup in ready.tuples:
+                self._forget(tup)
+                self._held_count -= 1
+                if not getattr(tup, "settled", False):
+                    self._bolt.fail(tup)
+            self._bolt.report_error(error)
+        finally:
+            self.anchors = ()
+
+    def _late(self, late: Late) -> None:
+        stream = self._plan.late_stream
+        for tup in late.tuples:
+            if stream is None:
+                self._bolt.log.info("a late tuple is left out: %r", tup)
+            else:
+                self._bolt.emit([_detached(tup)], anchors=tup, stream=stream)
+            self._ack(tup)
+
+    def _ack(self, tup: Tuple) -> None:
+        self._held_count -= 1
+        self._forget(tup)
+        if not getattr(tup, "settled", False):
+            self._bolt.ack(tup)
+
+    def _forget(self, tup: Tuple) -> None:
+        if self._ids is not None:
+            self._ids.discard(tup.get(self._plan.message_id_field or ""))
+
+    def give_up(self) -> None:
+        """Fail what is held, because the worker ends."""
+        for tup in list(self._operator.held()):
+            if not getattr(tup, "settled", False):
+                self._bolt.fail(tup)
+
+
+def _detached(tup: Tuple) -> dict[str, Any]:
+    """A late tuple as a value."""
+    return {
+        "component": tup.source_component,
+        "task": tup.source_task,
+        "stream": tup.source_stream,
+        "values": dict(zip(tup.fields, tup.values, strict=True)),
+    }
+
+
+def _millis(at: Any) -> int:
+    """A timestamp in milliseconds."""
+    if isinstance(at, int) and not isinstance(at, bool):
+        return at
+    if isinstance(at, float) and at == at and abs(at) < 2**63:
+        return int(at)
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ValueError(f"timestamp {at} has no time zone")
+        return int(at.timestamp() * 1000)
+    raise ValueError(
+        f"timestamp {at!r:.100} is neither milliseconds since the epoch nor a datetime"
+    )
+
+
+def _timestamp_of(bolt: WindowedBolt, plan: WindowPlan) -> Callable[[Tuple], Any] | None:
+    """How the time of a tuple is found; None: by when it comes."""
+    if plan.timestamp_field is not None:
+        return itemgetter(plan.timestamp_field)
+    if type(bolt).timestamp is not WindowedBolt.timestamp:
+        return bolt.timestamp
+    return None
+
+
+def _key_of(fields: Sequence[str]) -> Callable[[Tuple], Hashable]:
+    if not fields:
+        return lambda tup: None
+    if len(fields) == 1:
+        return itemgetter(fields[0])
+    return lambda tup: tuple(tup[field] for field in fields)

@@ -1,0 +1,247 @@
+"""Aggregates over sliding windows, at a constant cost for each tuple.
+
+Time (or a count of tuples) is cut into panes of the greatest common divisor of the window's length
+and its interval. A tuple is added to the aggregate of its pane, and is then no longer needed. A
+window is a run of panes; to merge them all for each window would cost the length divided by the
+interval, for each.
+
+So a run of panes is kept as two stacks:
+
+    front   aggregates from each pane to the last of the front: the oldest is on top
+    back    one aggregate of all the panes behind the front
+
+A window is the top of the front merged with the back: one merge. The oldest pane leaves from the
+top of the front; when the front is empty, the back becomes the front, with one merge for each of
+its panes. So each pane is merged three times in its life, however many windows it is in.
+
+A tuple that is allowed to be late changes a pane that is in the stacks already; they are then made
+anew for the next window.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from squall.windows.sessions import Contents
+
+
+class Panes:
+    """The panes of one key, by number; those in which nothing came are left out."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._panes: dict[int, Any] = {}
+        self._numbers: list[int] = []  # of `_panes`, sorted
+        self._waiting: list[int] = []  # of them, those behind the stacks, sorted
+        self._front: list[tuple[int, Any]] = []  # the oldest pane is last
+        self._back: list[int] = []
+        self._back_sum: Any = None
+        self._taken = -1  # the last pane that the stacks have covered
+        self._changed = False  # a pane in the stacks was
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    def add(self, pane: int, item: Any) -> None:
+        """Add a tuple to a pane."""
+        if pane in self._panes:
+            self._panes[pane] = self._contents.add(self._panes[pane], item)
+        else:
+            self._panes[pane] = self._contents.of(item)
+            _put(self._numbers, pane)
+            if pane > self._taken:
+                _put(self._waiting, pane)
+        if pane <= self._taken:
+            self._changed = True
+
+    def query(self, first: int, last: int) -> Any:
+        """The aggregate of the panes from `first` to `last`, or NOTHING. From one call to the next,
+        neither gets smaller."""
+        if self._changed:
+            self._front, self._back, self._changed = [], [], False
+            self._waiting = self._numbers[bisect_left(self._numbers, first) :]
+        merge = self._contents.merge
+        self._taken = last
+        while self._waiting and self._waiting[0] <= last:
+            pane = self._waiting.pop(0)
+            if pane >= first:
+                found = self._panes[pane]
+                self._back_sum = merge(self._back_sum, found) if self._back else found
+                self._back.append(pane)
+        while self._front and self._front[-1][0] < first:
+            self._front.pop()
+        if not self._front and self._back and self._back[0] < first:
+            self._turn(first)
+        if self._front and self._back:
+            return merge(self._front[-1][1], self._back_sum)
+        if self._front:
+            return self._front[-1][1]
+        return self._back_sum if self._back else NOTHING
+
+    def _turn(self, first: int) -> None:
+        """Make the back, from the pane `first` on, the front."""
+        merge, front = self._contents.merge, []
+        found: Any = NOTHING
+        for pane in reversed(self._back):
+            if pane < first:
+                break
+            mine = self._panes[pane]
+            found = mine if found is NOTHING else merge(mine, found)
+            front.append((pane, found))
+        self._front, self._back, self._back_sum = front, [], None
+
+    def sum_of(self, first: int, last: int) -> Any:
+        """The aggregate of any panes, made anew; or NOTHING."""
+        found: Any = NOTHING
+        for pane in self._numbers[bisect_left(self._numbers, first) :]:
+            if pane > last:
+                break
+            mine = self._panes[pane]
+            found = mine if found is NOTHING else self._contents.merge(found, mine)
+        return found
+
+    def drop_before(self, pane: int) -> None:
+        """Forget the panes before this one, which no query covers again."""
+        end = bisect_left(self._numbers, pane)
+        for number in self._numbers[:end]:
+            del self._panes[number]
+        del self._numbers[:end]
+        del self._waiting[: bisect_left(self._waiting, pane)]
+
+
+NOTHING: Any = object()
+
+
+def _put(numbers: list[int], number: int) -> None:
+    if not numbers or number > numbers[-1]:
+        numbers.append(number)
+    else:
+        insort(numbers, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """A window of one key that fires: what its tuples add up to, up to `end_ms`."""
+
+    key: Hashable
+    total: Any
+    end_ms: int
+    late: bool = False
+
+
+class AggregateWindows:
+    """Tumbling and sliding windows in time over aggregates, by key.
+
+    Window ends are multiples of `slide_ms`; a window holds what lies after its end less the length,
+    up to its end. It fires when the watermark reaches its end, if it holds anything.
+    """
+
+    def __init__(
+        self, contents: Contents, length_ms: int, slide_ms: int, lateness_ms: int = 0
+    ) -> None:
+        self._contents = contents
+        self._pane_ms = gcd(length_ms, slide_ms)
+        self._length = length_ms // self._pane_ms
+        self._slide_ms = slide_ms
+        self._lateness_ms = lateness_ms
+        self._keys: dict[Hashable, Panes] = {}
+        self._numbers: list[int] = []  # the panes in which anything came, of any key, sorted
+        self._known: set[int] = set()
+        self._watermark_ms = 0
+        self._next_end_ms = 0
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return len(self._keys)
+
+    def pane_of(self, timestamp_ms: int) -> int:
+        """The number of the pane that a tuple with this timestamp is in."""
+        return -(-timestamp_ms // self._pane_ms)
+
+    @property
+    def first_pane(self) -> int:
+        """The first pane that a window may still hold."""
+        end_ms = self._next_end_ms
+        if self._lateness_ms:
+            again_ms = -(-(self._watermark_ms - self._lateness_ms) // self._slide_ms)
+            end_ms = min(end_ms, again_ms * self._slide_ms)
+        return self._last_of(end_ms) - self._length + 1
+
+    def add(self, key: Hashable, timestamp_ms: int, item: Any) -> bool:
+        """Add a tuple. False if no window can hold it any more."""
+        pane = self.pane_of(timestamp_ms)
+        end_pane = -(-timestamp_ms // self._slide_ms) * self._slide_ms // self._pane_ms
+        if end_pane - self._length >= pane >= 0:
+            return True  # between two windows
+        if pane < self.first_pane or pane < 0:
+            return False
+        panes = self._keys.get(key)
+        if panes is None:
+            panes = self._keys[key] = Panes(self._contents)
+        panes.add(pane, item)
+        if pane not in self._known:
+            self._known.add(pane)
+            _put(self._numbers, pane)
+        return True
+
+    def advance(self, watermark_ms: int) -> Iterator[Aggregated]:
+        """Fire the windows that end up to the watermark, by their end."""
+        self._watermark_ms = watermark_ms
+        while self._next_end_ms <= watermark_ms:
+            last = self._last_of(self._next_end_ms)
+            first = last - self._length + 1
+            if self._holds_any(first, last):
+                end_ms = self._next_end_ms
+                for key, panes in list(self._keys.items()):
+                    total = panes.query(first, last)
+                    if total is not NOTHING:
+                        yield Aggregated(key, total, end_ms)
+                self._next_end_ms += self._slide_ms
+            else:
+                at = bisect_left(self._numbers, last + 1)
+                at_ms = self._numbers[at] * self._pane_ms if at < len(self._numbers) else None
+                if at_ms is None or at_ms > watermark_ms:
+                    break  # something may still come for a window before that
+                self._next_end_ms = -(-at_ms // self._slide_ms) * self._slide_ms
+            self._drop()
+        if self._lateness_ms:  # windows that hold nothing: a late tuple may come for them
+            after_ms = (watermark_ms // self._slide_ms + 1) * self._slide_ms
+            self._next_end_ms = max(self._next_end_ms, after_ms)
+        self._drop()
+
+    def again(self, key: Hashable, timestamp_ms: int) -> Iterator[Aggregated]:
+        """Fire the windows that have fired without a tuple that was added just now, later than the
+        watermark but within the allowed lateness."""
+        end_ms = -(-timestamp_ms // self._slide_ms) * self._slide_ms
+        while end_ms < self._next_end_ms:
+            last = self._last_of(end_ms)
+            first = last - self._length + 1
+            if first > self.pane_of(timestamp_ms):
+                return
+            total = self._keys[key].sum_of(first, last)
+            if total is not NOTHING:
+                yield Aggregated(key, total, end_ms, late=True)
+            end_ms += self._slide_ms
+
+    def _last_of(self, end_ms: int) -> int:
+        return end_ms // self._pane_ms
+
+    def _holds_any(self, first: int, last: int) -> bool:
+        at = bisect_left(self._numbers, first)
+        return at < len(self._numbers) and self._numbers[at] <= last
+
+    def _drop(self) -> None:
+        first = self.first_pane
+        end = bisect_left(self._numbers, first)
+        if end == 0:
+            return
+        self._known.difference_update(self._numbers[:end])
+        del self._numbers[:end]
+        for key, panes in list(self._keys.items()):
+            panes.drop_before(first)
+            if not panes:
+                del self._keys[key]

@@ -1,0 +1,115 @@
+"""When windows fire: Storm's trigger policies.
+
+    by count          after every `slide` events that were added
+    by the clock      every `slide_ms` milliseconds
+    by watermark and time    for each end of a window up to the watermark, if the window holds
+                             something; ends are multiples of `slide_ms`
+    by watermark and count   after every `slide` events up to the watermark
+
+A trigger by watermark decides one window at a time, and again when that one has fired, because what
+has fired changes the queue. `next_window` therefore gets the queue as it is then, and whether the
+window that it decided last held anything.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from squall.windows.evictors import Event, Moment
+
+
+class WatermarkTrigger(Protocol):
+    """Fires windows as the watermark advances."""
+
+    def begin(self, watermark_ms: int, queue: list[Event]) -> None:
+        """Take a new watermark."""
+
+    def next_window(self, queue: list[Event], fired: bool | None) -> Moment | None:
+        """The next window to try up to the watermark, or None. `fired` says whether the one before
+        held anything; None for the first."""
+        ...
+
+
+class CountTrigger:
+    """After every `slide` events."""
+
+    def __init__(self, slide: int) -> None:
+        self._slide = slide
+        self._count = 0
+
+    @property
+    def missing(self) -> int:
+        """How many more events it takes."""
+        return max(1, self._slide - self._count)
+
+    def added(self, count: int) -> bool:
+        """Count events that were added, at most `missing`. True when a window fires."""
+        self._count += count
+        return self._count >= self._slide
+
+    def reset(self) -> None:
+        self._count = 0
+
+
+class WatermarkTimeTrigger:
+    """For each window end up to the watermark whose window holds something."""
+
+    def __init__(self, slide_ms: int) -> None:
+        self._slide_ms = slide_ms
+        self._watermark_ms = 0
+        self.next_end_ms = 0
+
+    def begin(self, watermark_ms: int, queue: list[Event]) -> None:
+        self._watermark_ms = watermark_ms
+
+    def next_window(self, queue: list[Event], fired: bool | None) -> Moment | None:
+        if fired:
+            self.next_end_ms += self._slide_ms
+        elif fired is not None:
+            end_ms = self._end_after(queue)
+            if end_ms is None:
+                return None
+            self.next_end_ms = end_ms
+        if self.next_end_ms > self._watermark_ms:
+            return None
+        end_ms = self.next_end_ms
+        return Moment(end_ms, count=sum(event[0] <= end_ms for event in queue))
+
+    def skip_to(self, watermark_ms: int) -> None:
+        """Leave out the windows up to the watermark."""
+        after_ms = (watermark_ms // self._slide_ms + 1) * self._slide_ms
+        self.next_end_ms = max(self.next_end_ms, after_ms)
+
+    def _end_after(self, queue: list[Event]) -> int | None:
+        """The end of the first window behind an empty one that holds something."""
+        first_ms = min(
+            (e[0] for e in queue if self.next_end_ms < e[0] <= self._watermark_ms), default=None
+        )
+        return None if first_ms is None else -(-first_ms // self._slide_ms) * self._slide_ms
+
+
+class WatermarkCountTrigger:
+    """After every `slide` events up to the watermark, at the latest timestamp among them."""
+
+    def __init__(self, slide: int) -> None:
+        self._slide = slide
+        self._last_ms = 0  # the end of the last window
+        self._ends: list[int] = []
+
+    def begin(self, watermark_ms: int, queue: list[Event]) -> None:
+        found = []
+        count, latest_ms = 0, 0
+        if watermark_ms > self._last_ms:
+            for at_ms, _ in queue:
+                if self._last_ms < at_ms <= watermark_ms:
+                    latest_ms = max(latest_ms, at_ms)
+                    count += 1
+                    if count % self._slide == 0:
+                        found.append(latest_ms)
+        self._ends = found[::-1]
+
+    def next_window(self, queue: list[Event], fired: bool | None) -> Moment | None:
+        if not self._ends:
+            return None
+        self._last_ms = self._ends.pop()
+        return Moment(self._last_ms, slide_count=self._slide)

@@ -1,0 +1,56 @@
+"""How far event time has come: Storm's watermark generator, and inputs that fall silent.
+
+The watermark is the smallest of the latest timestamps of all inputs, less the lag. It advances only
+when `advance` is called, every `topology.bolts.watermark.event.interval.ms`, and never goes back.
+A tuple whose timestamp lies before it is late. An input is one stream of one component.
+
+An input from which nothing came for the idle timeout does not hold the watermark back. When all are
+idle, it stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+
+class Watermarks:
+    """The watermark of one task. All times are milliseconds."""
+
+    def __init__(
+        self,
+        inputs: Collection[Hashable],
+        *,
+        lag_ms: int = 0,
+        idle_ms: int | None = None,
+        now_ms: int = 0,
+    ) -> None:
+        self._lag_ms = lag_ms
+        self._idle_ms = idle_ms
+        self._latest_ms: dict[Hashable, int] = {}
+        self._heard_ms: dict[Hashable, int] = dict.fromkeys(inputs, now_ms)
+        self.current_ms = 0
+
+    def track(self, source: Hashable, latest_ms: int, now_ms: int) -> None:
+        """Note the latest timestamp of tuples that came from an input at `now_ms`."""
+        before = self._latest_ms.get(source)
+        if before is None or latest_ms > before:
+            self._latest_ms[source] = latest_ms
+        self._heard_ms[source] = now_ms
+
+    def is_late(self, timestamp_ms: int) -> bool:
+        """Whether a tuple with this timestamp comes too late for a window."""
+        return timestamp_ms < self.current_ms
+
+    def advance(self, now_ms: int) -> int | None:
+        """The new watermark, or None if it does not advance."""
+        inputs = self._heard_ms
+        if self._idle_ms is not None:
+            first_ms = now_ms - self._idle_ms
+            inputs = {one: heard for one, heard in inputs.items() if heard > first_ms}
+        if not inputs or not inputs.keys() <= self._latest_ms.keys():
+            return None
+        watermark_ms = min(self._latest_ms[one] for one in inputs) - self._lag_ms
+        if watermark_ms <= self.current_ms:
+            return None
+        self.current_ms = watermark_ms
+        return watermark_ms

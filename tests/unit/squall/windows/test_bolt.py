@@ -1,0 +1,528 @@
+"""Windowed bolts in an engine, on a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from squall import AggregateBolt, TopologyBuilder, TupleWindow, WindowedBolt
+from squall.testing import BoltTest, Emitted, FeederSpout, TopologyTest
+from squall.windows import EventTime, Windows, session, sliding, tumbling
+from squall_common.errors import InvalidTopologyError, SquallError
+
+INPUTS = {"s": ["user", "at"]}
+
+
+class Shown(WindowedBolt):
+    outputs = ("key", "at", "new", "expired", "start", "end")
+
+    def execute_window(self, window: TupleWindow) -> None:
+        at, new, expired = (
+            [tup["at"] for tup in some] for some in (window.get(), window.new(), window.expired())
+        )
+        self.emit([window.key, at, new, expired, window.start_ms, window.end_ms])
+
+
+class Count(AggregateBolt):
+    outputs = ("key", "count", "end", "late")
+
+    def init(self) -> int:
+        return 0
+
+    def add(self, total: int, tup: Any) -> int:
+        return total + 1
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
+
+    def result(self, total: int, window: TupleWindow) -> None:
+        self.emit([window.key, total, window.end_ms, window.late])
+
+
+class CountWithoutHolding(Count):
+    hold = False
+
+
+def values(emitted: list[Emitted], stream: str = "default") -> list[list[Any]]:
+    return [one.values for one in emitted if one.stream == stream]
+
+
+def at_of(test: BoltTest) -> list[list[int]]:
+    return [row[1] for row in values(test.test.emitted("bolt"))]
+
+
+# -- acks and anchors --
+
+
+def test_tuples_of_a_tumbling_window_are_acked_when_it_has_fired() -> None:
+    with BoltTest(Shown(), INPUTS, windows=tumbling(count=2)) as test:
+        first = test.execute(["a", 1])
+        assert not first.acked
+        second = test.execute(["a", 2])
+        assert first.acked
+        assert second.acked
+        (row,) = values(second.emitted)
+        assert row[:5] == [None, [1, 2], [1, 2], [], None]
+        assert row[5] == pytest.approx(1_700_000_000_005, abs=10)  # the test's clock
+
+
+def test_tuples_of_a_sliding_window_are_acked_when_they_leave_it() -> None:
+    with BoltTest(Shown(), INPUTS, windows=sliding(count=3, every_count=1)) as test:
+        done = [test.execute(["a", n]) for n in range(5)]
+        assert [one.acked for one in done] == [True, True, False, False, False]
+        assert at_of(test) == [[0], [0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+
+
+def test_a_lost_result_fails_all_tuples_of_its_window() -> None:
+    class Fails(WindowedBolt):
+        def execute_window(self, window: TupleWindow) -> None:
+            self.emit([len(window)])
+
+        outputs = ("n",)
+
+    class Refuses(FeederSpout):
+        outputs = ("at",)
+
+    from squall import Bolt
+
+    class Refuse(Bolt):
+        def execute(self, tup: Any) -> None:
+            raise ValueError("no")
+
+    builder = TopologyBuilder()
+    builder.spout("s", Refuses())
+    builder.bolt("windows", Fails()).windowed(tumbling(count=3)).global_("s")
+    builder.bolt("refuse", Refuse()).shuffle("windows")
+    with TopologyTest(builder) as test:
+        for n in range(3):
+            test.feed("s", [n], message_id=n)
+        test.run_until_idle()
+        assert sorted(test.failed("s")) == [0, 1, 2]
+
+
+def test_when_a_window_raises_its_tuples_fail_and_leave_the_next_window() -> None:
+    class Raises(Shown):
+        def execute_window(self, window: TupleWindow) -> None:
+            if any(tup["at"] == 2 for tup in window):
+                raise ValueError("poison")
+            super().execute_window(window)
+
+    with BoltTest(Raises(), INPUTS, windows=sliding(count=3, every_count=1)) as test:
+        done = [test.execute(["a", n]) for n in range(5)]
+        assert [one.failed for one in done] == [True, True, True, False, False]
+        assert at_of(test) == [[0], [0, 1], [3], [3, 4]]
+        assert [str(one.error) for one in test.test.errors] == ["poison"]
+
+
+def test_waiting_tuples_do_not_time_out() -> None:
+    conf = {"topology.message.timeout.secs": 5}
+    with BoltTest(Shown(), INPUTS, conf, windows=tumbling(secs=60)) as test:
+        done = test.execute(["a", 1])
+        test.run_for(50)
+        assert not done.failed
+        test.run_for(15)
+        assert done.acked
+        assert at_of(test) == [[1]]
+
+
+def test_a_graceful_stop_fails_what_waits() -> None:
+    test = BoltTest(Shown(), INPUTS, windows=tumbling(count=5))
+    with test:
+        test.execute(["a", 1])
+        bolt = test.test.instances("bolt")[0]
+        failed: list[Any] = []
+        bolt.__dict__["fail"] = failed.append
+        bolt.cleanup()
+        assert [tup["at"] for tup in failed] == [1]
+
+
+def test_replays_of_held_tuples_count_once_with_a_message_id_field() -> None:
+    conf = {"topology.bolts.message.id.field.name": "at"}
+    with BoltTest(Shown(), INPUTS, conf, windows=tumbling(count=3)) as test:
+        first = test.execute(["a", 1])
+        again = test.execute(["a", 1])
+        assert again.acked
+        assert not first.acked
+        for at in (2, 3):
+            test.execute(["a", at])
+        assert at_of(test) == [[1, 2, 3]]
+        test.execute(["a", 1])  # it is held no more, so this is a new one
+        for at in (2, 3):
+            test.execute(["a", at])
+        assert at_of(test) == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_more_tuples_than_a_task_may_hold_fail_with_an_error() -> None:
+    conf = {"topology.bolts.window.tuples.max": 3}
+    with BoltTest(Shown(), INPUTS, conf, windows=tumbling(secs=60)) as test:
+        done = [test.execute(["a", n]) for n in range(5)]
+        assert [one.failed for one in done] == [False, False, False, True, True]
+        assert "the windows hold 3 tuples" in str(test.test.errors[0].error)
+        test.run_for(61)
+        assert at_of(test) == [[0, 1, 2]]
+        assert not test.execute(["a", 9]).failed
+
+
+# -- keys --
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [tumbling(count=2, key="user"), tumbling(secs=10, key="user"), session(gap_secs=5, key="user")],
+    ids=["count", "time", "session"],
+)
+def test_each_key_has_windows_of_its_own(windows: Windows) -> None:
+    with BoltTest(Shown(), INPUTS, windows=windows) as test:
+        for user, at in (("a", 1), ("b", 2), ("a", 3), ("b", 4)):
+            test.execute([user, at])
+        test.run_for(20)
+        found = values(test.test.emitted("bolt"))
+        assert sorted((row[0], row[1], row[2]) for row in found) == [
+            ("a", [1, 3], [1, 3]),
+            ("b", [2, 4], [2, 4]),
+        ]
+
+
+def test_several_key_fields_are_a_tuple() -> None:
+    windows = tumbling(count=1, key=["user", "at"])
+    with BoltTest(Shown(), INPUTS, windows=windows) as test:
+        assert test.execute(["a", 1]).emitted[0].values[0] == ("a", 1)
+
+
+def test_new_and_expired_are_those_of_the_key() -> None:
+    with BoltTest(Shown(), INPUTS, windows=sliding(secs=10, every_secs=5, key="user")) as test:
+        test.execute(["a", 1])
+        test.run_for(5)
+        for user, at in (("a", 2), ("b", 3)):
+            test.execute([user, at])
+        test.run_for(5)
+        test.execute(["a", 4])
+        test.run_for(5)
+        found = [row[:4] for row in values(test.test.emitted("bolt"))]
+        assert found == [
+            ["a", [1], [1], []],
+            ["a", [1, 2], [2], []],
+            ["b", [3], [3], []],
+            ["a", [2, 4], [4], [1]],
+            ["b", [3], [], []],
+        ]
+
+
+# -- event time --
+
+
+def times(lag_secs: float = 0, **more: Any) -> EventTime:
+    return EventTime("at", lag_secs=lag_secs, **more)
+
+
+def test_windows_in_event_time_fire_with_the_watermark() -> None:
+    """The case of Storm's tests of its executor."""
+    windows = sliding(secs=0.020, every_secs=0.010, event_time=times(0.005))
+    with BoltTest(Shown(), INPUTS, windows=windows) as test:
+        for at in (603, 605, 607, 618, 626, 636):
+            test.execute(["a", at])
+        assert at_of(test) == []
+        test.run_for(1.1)
+        assert at_of(test) == [[603, 605, 607], [603, 605, 607, 618], [618, 626]]
+        assert [row[4:] for row in values(test.test.emitted("bolt"))] == [
+            [590, 610],
+            [600, 620],
+            [610, 630],
+        ]
+
+
+@pytest.mark.parametrize("bolt", [Shown, Count], ids=["tuples", "aggregate"])
+def test_late_tuples_go_to_their_stream(bolt: type[WindowedBolt]) -> None:
+    windows = tumbling(secs=0.010, event_time=times(late_stream="late"))
+    with BoltTest(bolt(), INPUTS, windows=windows) as test:
+        test.execute(["a", 5])
+        test.execute(["a", 25])
+        test.run_for(1.1)
+        late = test.execute(["b", 24])
+        assert late.acked
+        assert values(late.emitted, "late") == [
+            [{"component": "s", "task": 3, "stream": "default", "values": {"user": "b", "at": 24}}]
+        ]
+
+
+def test_a_late_tuple_without_a_stream_is_acked() -> None:
+    windows = tumbling(secs=0.010, event_time=times())
+    with BoltTest(Shown(), INPUTS, windows=windows) as test:
+        test.execute(["a", 25])
+        test.run_for(1.1)
+        assert test.execute(["a", 1]).acked
+
+
+@pytest.mark.parametrize("bolt", [Shown, Count], ids=["tuples", "aggregate"])
+def test_within_the_allowed_lateness_the_windows_of_its_key_fire_again(
+    bolt: type[WindowedBolt],
+) -> None:
+    event_time = times(allowed_lateness_secs=0.015, late_stream="late")
+    windows = sliding(secs=0.020, every_secs=0.010, key="user", event_time=event_time)
+    with BoltTest(bolt(), INPUTS, windows=windows) as test:
+        for user, at in (("a", 3), ("b", 4), ("a", 31)):
+            test.execute([user, at])
+        test.run_for(1.1)
+        before = len(test.test.emitted("bolt"))
+        done = test.execute(["a", 17])
+        again = values(test.test.emitted("bolt")[before:])
+        if bolt is Shown:
+            assert [(row[0], row[1], row[5]) for row in again] == [
+                ("a", [3, 17], 20),
+                ("a", [17], 30),
+            ]
+        else:
+            assert again == [["a", 2, 20, True], ["a", 1, 30, True]]
+        assert not done.acked
+        assert values(test.execute(["a", 15]).emitted, "late")  # too late for that
+        test.execute(["a", 300])
+        test.run_for(1.1)
+        assert done.acked
+
+
+def test_an_idle_input_does_not_hold_the_windows_back() -> None:
+    windows = tumbling(secs=0.010, event_time=times(idle_secs=5))
+    inputs = {"s": ["user", "at"], "t": ["user", "at"]}
+    with BoltTest(Shown(), inputs, windows=windows) as test:
+        for _ in range(3):
+            test.execute(["a", 5], source="s", wait_secs=1)
+        test.execute(["a", 15], source="s")
+        assert at_of(test) == []
+        test.run_for(3)
+        assert at_of(test) == [[5, 5, 5]]
+
+
+class Extracts(Shown):
+    def timestamp(self, tup: Any) -> datetime:
+        at: datetime = tup["at"]
+        return at
+
+
+def test_a_bolt_may_find_the_timestamps_itself() -> None:
+    zone = timezone(timedelta(hours=2))
+    first = datetime(2026, 3, 29, 12, 0, 5, tzinfo=zone)
+    with BoltTest(Extracts(), INPUTS, windows=tumbling(secs=10)) as test:
+        for secs in (0, 2, 60):
+            test.execute(["a", first + timedelta(seconds=secs)])
+        test.run_for(1.1)
+        (row,) = values(test.test.emitted("bolt"))
+        assert row[1] == [first, first + timedelta(seconds=2)]
+        assert row[5] == int(datetime(2026, 3, 29, 10, 0, 10, tzinfo=UTC).timestamp()) * 1000
+
+
+@pytest.mark.parametrize("at", [None, "x", True, float("nan"), datetime(2026, 1, 1)])
+def test_a_tuple_without_a_timestamp_fails(at: Any) -> None:
+    with BoltTest(Extracts(), INPUTS, windows=tumbling(secs=10)) as test:
+        done = test.execute(["a", at])
+        assert done.failed
+        assert "timestamp" in str(done.errors[0])
+        assert not test.execute(["a", datetime.now(UTC)]).failed
+
+
+# -- sessions --
+
+
+def test_sessions_end_by_the_clock() -> None:
+    with BoltTest(Shown(), INPUTS, windows=session(gap_secs=5, key="user")) as test:
+        first = test.execute(["a", 1])
+        test.run_for(4)
+        test.execute(["a", 2])
+        test.run_for(4)
+        test.execute(["b", 3])
+        assert at_of(test) == []
+        test.run_for(1.1)
+        assert at_of(test) == [[1, 2]]
+        assert first.acked
+        assert test.test.emitted("bolt")[0].time == pytest.approx(9.0, abs=0.05)
+        test.run_for(5)
+        assert at_of(test) == [[1, 2], [3]]
+
+
+# -- aggregates --
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        tumbling(secs=10, key="user"),
+        sliding(secs=10, every_secs=4, key="user"),
+        sliding(count=6, every_count=4, key="user"),
+        sliding(count=4, every_count=1),
+        session(gap_secs=1, key="user"),
+        sliding(secs=10, every_secs=4, key="user", event_time=times(2)),
+        session(gap_secs=1, key="user", event_time=times(2)),
+    ],
+)
+def test_an_aggregate_counts_what_the_window_of_tuples_holds(windows: Windows) -> None:
+    found = []
+    for bolt in (Shown(), Count(), CountWithoutHolding()):
+        with BoltTest(bolt, INPUTS, windows=windows) as test:
+            for n in range(30):
+                # (Never within some milliseconds of a window's end by the clock.)
+                done = test.execute(["aab"[n % 3], n * 700], wait_secs=0.73)
+                if isinstance(bolt, CountWithoutHolding):
+                    assert done.acked
+            test.run_for(20)
+            assert test.test.errors == []
+            rows = values(test.test.emitted("bolt"))
+        if isinstance(bolt, Shown):
+            found.append(sorted((row[5], str(row[0]), len(row[1])) for row in rows))
+        else:
+            found.append(sorted((row[2], str(row[0]), row[1]) for row in rows))
+    if windows.event_time is None:  # a clock is not exact to the millisecond
+        found = [[((end + 5) // 10, *row) for end, *row in rows] for rows in found]
+    assert found[0]
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+
+
+# -- ticks, threads, restarts --
+
+
+def test_ticks_are_in_no_window() -> None:
+    class Ticks(Shown):
+        component_conf: Mapping[str, Any] = {"topology.tick.tuple.freq.secs": 1}
+
+        def execute_tick(self, tup: Any) -> None:
+            self.emit([None, "tick", [], [], 0, 0])
+
+    with BoltTest(Ticks(), INPUTS, windows=tumbling(secs=3)) as test:
+        test.execute(["a", 1])
+        test.run_for(3.5)
+        assert at_of(test).count([1]) == 1
+        assert [row[1] for row in values(test.test.emitted("bolt"))].count("tick") == 3
+
+
+def test_a_blocking_bolt_gets_its_windows_on_its_thread() -> None:
+    import threading
+
+    class Blocking(Shown):
+        blocking = True
+
+        def prepare(self, conf: Any, context: Any) -> None:
+            self.mine = threading.get_ident()
+
+        def execute_window(self, window: TupleWindow) -> None:
+            assert threading.get_ident() == self.mine
+            super().execute_window(window)
+
+    with BoltTest(Blocking(), INPUTS, windows=tumbling(secs=1)) as test:
+        test.execute(["a", 1])
+        test.test.run_until(lambda: bool(at_of(test)))
+        assert at_of(test) == [[1]]
+        assert test.test.errors == []
+
+
+# -- the builder --
+
+
+class Words(FeederSpout):
+    outputs = ("user", "at")
+
+
+def built(bolt: Any, windows: Any = None, conf: Mapping[str, Any] | None = None) -> Any:
+    builder = TopologyBuilder()
+    builder.spout("s", Words())
+    declarer = builder.bolt("w", bolt, conf=conf).shuffle("s")
+    if windows is not None:
+        declarer.windowed(windows)
+    return builder.build().components["w"]
+
+
+class WithWindows(Shown):
+    windows = tumbling(count=7)
+
+
+def test_windowed_replaces_the_windows_of_the_class() -> None:
+    key = "topology.bolts.window.length.count"
+    assert built(WithWindows()).conf[key] == 7
+    assert built(WithWindows(), tumbling(count=3)).conf[key] == 3
+    assert key not in built(WithWindows(), tumbling(secs=3)).conf
+    assert built(Shown(), conf={key: 4}).conf[key] == 4
+
+
+def test_the_late_stream_is_declared() -> None:
+    component = built(Shown(), tumbling(secs=1, event_time=times(late_stream="late")))
+    assert component.streams["late"].fields == ("late_tuple",)
+
+
+class NoMethod(WindowedBolt):
+    outputs = ("n",)
+    windows = tumbling(count=1)
+
+
+class HalfAggregate(AggregateBolt):
+    outputs = ("n",)
+    windows = tumbling(count=1)
+
+    def init(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("bolt", "windows", "problem"),
+    [
+        (Shown(), None, "it has no windows"),
+        (Words(), tumbling(count=1), "windowed() is for a WindowedBolt"),
+        (Shown(), 5, "expected tumbling"),
+        (Shown(), tumbling(count=1, key="nothing"), "has windows by field 'nothing'"),
+        (
+            Shown(),
+            tumbling(secs=1, event_time=EventTime("when")),
+            "takes the timestamp from field 'when'",
+        ),
+        (
+            Shown(),
+            tumbling(secs=1, event_time=EventTime(late_stream="late")),
+            "only windows in event time have late tuples",
+        ),
+        (NoMethod(), None, "NoMethod does not define execute_window()"),
+        (HalfAggregate(), None, "HalfAggregate does not define add()"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_the_builder(bolt: Any, windows: Any, problem: str) -> None:
+    with pytest.raises(InvalidTopologyError) as caught:
+        built(bolt, windows)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["execute", "execute_batch", "execute_columns"])
+def test_a_windowed_bolt_cannot_take_tuples(name: str) -> None:
+    with pytest.raises(InvalidTopologyError, match=f"cannot define {name}"):
+        type("Both", (WindowedBolt,), {name: lambda self, tup: None})
+
+
+def test_a_windowed_bolt_cannot_be_async() -> None:
+    async def execute_window(self: Any, window: Any) -> None: ...
+
+    with pytest.raises(InvalidTopologyError, match="cannot be async"):
+        type("Late", (WindowedBolt,), {"execute_window": execute_window})
+
+
+def test_a_worker_refuses_windows_that_cannot_work() -> None:
+    conf = {"topology.bolts.late.tuple.stream": "late"}
+    with (
+        pytest.raises(SquallError, match="only windows in event time"),
+        BoltTest(Shown(), INPUTS, conf, windows=tumbling(count=1)),
+    ):
+        pass
+
+
+class Counter(FeederSpout):
+    outputs = ("n",)
+
+
+def test_windows_that_cannot_fill_are_refused() -> None:
+    conf = {"topology.max.spout.pending": 10}
+    with (
+        pytest.raises(SquallError, match="would never fill"),
+        BoltTest(Shown(), INPUTS, conf, windows=tumbling(count=11)),
+    ):
+        pass
+    with BoltTest(Shown(), INPUTS, conf, windows=tumbling(count=10)) as test:
+        for n in range(10):
+            test.execute(["a", n])
+        assert at_of(test) == [list(range(10))]

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from squall.windows.panes import NOTHING, AggregateWindows, Panes
+
+
+class Texts:
+    """Totals in which the order of the tuples can be seen, and which count their merges."""
+
+    def __init__(self) -> None:
+        self.merges = 0
+
+    def of(self, item: str) -> str:
+        return item
+
+    def add(self, contents: str, item: str) -> str:
+        return contents + item
+
+    def merge(self, first: str, second: str) -> str:
+        self.merges += 1
+        return first + second
+
+
+def fired(windows: AggregateWindows, watermark: int) -> list[tuple[Any, str, int]]:
+    return [(one.key, one.total, one.end_ms) for one in windows.advance(watermark)]
+
+
+def test_a_window_is_the_panes_in_order() -> None:
+    windows = AggregateWindows(Texts(), 20, 10)
+    for at, item in ((603, "a"), (605, "b"), (618, "c"), (626, "d"), (636, "e")):
+        assert windows.add("k", at, item)
+    assert fired(windows, 631) == [("k", "ab", 610), ("k", "abc", 620), ("k", "cd", 630)]
+    assert windows.add("k", 825, "f")
+    assert fired(windows, 834) == [("k", "de", 640), ("k", "e", 650), ("k", "f", 830)]
+    assert len(windows) == 1
+
+
+def test_keys_without_tuples_in_a_window_do_not_fire_and_are_forgotten() -> None:
+    windows = AggregateWindows(Texts(), 10, 10)
+    windows.add("a", 5, "x")
+    windows.add("b", 15, "y")
+    assert fired(windows, 10) == [("a", "x", 10)]
+    assert len(windows) == 1
+    assert fired(windows, 20) == [("b", "y", 20)]
+    assert len(windows) == 0
+
+
+def test_a_tuple_whose_windows_have_all_fired_is_refused() -> None:
+    windows = AggregateWindows(Texts(), 20, 10)
+    windows.add("k", 5, "a")
+    list(windows.advance(30))
+    assert not windows.add("k", 10, "b")
+    assert windows.add("k", 21, "c")
+
+
+def test_a_tuple_between_two_windows_is_in_none() -> None:
+    windows = AggregateWindows(Texts(), 5, 10)
+    assert windows.add("k", 3, "a")
+    assert windows.add("k", 6, "b")
+    assert fired(windows, 10) == [("k", "b", 10)]
+
+
+def test_within_the_lateness_windows_fire_again() -> None:
+    windows = AggregateWindows(Texts(), 20, 10, lateness_ms=15)
+    windows.add("k", 5, "a")
+    assert fired(windows, 30) == [("k", "a", 10), ("k", "a", 20)]
+    assert windows.add("k", 17, "b")
+    again = [(one.total, one.end_ms, one.late) for one in windows.again("k", 17)]
+    assert again == [("ab", 20, True), ("b", 30, True)]
+    assert fired(windows, 40) == []
+
+
+@pytest.mark.parametrize("slides", [100, 10, 2])
+def test_merges_for_each_pane_do_not_depend_on_the_overlap(slides: int) -> None:
+    contents = Texts()
+    windows = AggregateWindows(contents, 1000, 1000 // slides)
+    last = 100 * 1000
+    for at in range(1, last, 1000 // slides):
+        windows.add("k", at, "x")
+        list(windows.advance(at - 1))
+    panes = last * slides // 1000
+    assert contents.merges <= 3 * panes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_queries_are_what_merging_all_panes_gives(seed: int) -> None:
+    chance = random.Random(seed)
+    panes, known = Panes(Texts()), dict[int, str]()
+    first = last = 1
+    for _ in range(300):
+        if chance.random() < 0.7:
+            pane = first + chance.randrange(12)
+            item = chance.choice("abcdef")
+            known[pane] = known.get(pane, "") + item
+            panes.add(pane, item)
+            continue
+        first += chance.randrange(4)
+        last = max(last, first + chance.randrange(2, 9))
+        expected = "".join(known[p] for p in sorted(known) if first <= p <= last)
+        found = panes.query(first, last)
+        assert found == (expected or NOTHING)
+        assert panes.sum_of(first, last) == (expected or NOTHING)
+        if chance.random() < 0.5:
+            panes.drop_before(first)
+            known = {p: text for p, text in known.items() if p >= first}
