@@ -9,6 +9,7 @@
     scale       workers, tasks, sizes and fan-out
     scheduling  a scheduling round of clusters of 100 to 3,000 supervisors
     multilang   one shell bolt against bare pipes
+    windows     a count by windows against a plain bolt's
     peers       other systems on the same lines
 
 Results go to build/bench/WHAT.json and WHAT.svg (with --only to WHAT-part.json); `python -m
@@ -44,6 +45,7 @@ SUBJECTS = {
     "scale": ("bench.scale", 3),
     "scheduling": ("bench.scheduling", 5),
     "multilang": ("bench.shell", 3),
+    "windows": ("bench.windows", 5),
     "peers": ("bench.peers", 3),
 }
 

@@ -3,9 +3,9 @@
     clicks --shuffle--> parse --fields on user--> sessions --shuffle--> store
                           └────────── stream "invalid" ──────────────────┘
 
-A session ends when its user has not clicked for `gap` seconds. The clicks of an open session are
-acked only when it is stored: if a worker dies, the source emits them again and the session is built
-anew. A session has its user and first click as its key, so that storing it twice changes nothing.
+A session ends when its user has not clicked for `gap` seconds. Until then its clicks are not acked:
+if a worker dies, the source emits them again and the session is built anew. A session has its user
+and first click as its key, so that storing it twice changes nothing.
 """
 
 import argparse
@@ -13,10 +13,10 @@ import json
 import os
 import sqlite3
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from squall import Bolt, ReplayingSpout, TopologyBuilder, submit_topology
+from squall import Bolt, ReplayingSpout, TopologyBuilder, WindowedBolt, submit_topology
+from squall.windows import session
 
 INVALID_CHARS_MAX = 200
 
@@ -75,60 +75,15 @@ class Parse(Bolt):
         self.emit([user, at, page])
 
 
-@dataclass
-class Session:
-    """An open session."""
-
-    first: float
-    last: float
-    pages: list[str] = field(default_factory=list)
-    held: list = field(default_factory=list)  # its clicks, not yet acked
-    quiet_ticks: int = 0
-
-
-class Sessions(Bolt):
-    """Collects the clicks of each user until none came for `gap` ticks, that is, seconds."""
+class Sessions(WindowedBolt):
+    """The clicks of each session, which ends when its user has not clicked for some seconds."""
 
     outputs = ["user", "first", "last", "clicks", "pages"]
-    auto_ack = False  # acks when the session is emitted
-    component_conf = {"topology.tick.tuple.freq.secs": 1}
 
-    def __init__(self, gap, clicks_max=1000):
-        self.gap = gap
-        self.clicks_max = clicks_max
-
-    def prepare(self, conf, context):
-        self.open_sessions = {}
-
-    def execute(self, tup):
-        if tup.is_tick:
-            self.close_quiet_sessions()
-            self.ack(tup)
-            return
-        user, at, page = tup.values
-        session = self.open_sessions.setdefault(user, Session(at, at))
-        session.first, session.last = min(session.first, at), max(session.last, at)
-        session.pages.append(page)
-        session.held.append(tup)
-        session.quiet_ticks = 0
-        if len(session.held) >= self.clicks_max:
-            self.finish(user)
-
-    def close_quiet_sessions(self):
-        for user, session in list(self.open_sessions.items()):
-            session.quiet_ticks += 1
-            if session.quiet_ticks > self.gap:
-                self.finish(user)
-            else:
-                for click in session.held:  # it waits for its session, it is not lost
-                    self.reset_timeout(click)
-
-    def finish(self, user):
-        session = self.open_sessions.pop(user)
-        values = [user, session.first, session.last, len(session.pages), session.pages]
-        self.emit(values, anchors=session.held)
-        for click in session.held:
-            self.ack(click)
+    def execute_window(self, window):
+        times = [click["at"] for click in window]
+        pages = [click["page"] for click in window]
+        self.emit([window.key, min(times), max(times), len(pages), pages])
 
 
 class Store(Bolt):
@@ -169,7 +124,8 @@ def build(clicks, database, gap=5):
     builder = TopologyBuilder()
     builder.spout("clicks", Clicks(clicks))
     builder.bolt("parse", Parse(), parallelism=2).shuffle("clicks")
-    builder.bolt("sessions", Sessions(gap), parallelism=2, tasks=8).fields("parse", "user")
+    sessions = builder.bolt("sessions", Sessions(), parallelism=2, tasks=8)
+    sessions.windowed(session(gap_secs=gap, key="user")).fields("parse", "user")
     store = builder.bolt("store", Store(database))
     store.shuffle("sessions").shuffle("parse", stream="invalid")
     return builder.build()

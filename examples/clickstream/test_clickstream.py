@@ -6,6 +6,7 @@ import pytest
 from clickstream import Parse, Sessions, Store, build, read_click
 from generate import clicks
 from squall.testing import BoltTest, TopologyTest
+from squall.windows import session
 
 CLICKS = {"parse": ["user", "at", "page"]}
 
@@ -30,32 +31,25 @@ def test_an_invalid_line_goes_to_its_own_stream_and_is_acked():
 
 
 def test_a_session_ends_after_the_gap_and_only_then_acks_its_clicks():
-    with BoltTest(Sessions(gap=5), CLICKS) as test:
+    with BoltTest(Sessions(), CLICKS, windows=session(gap_secs=5, key="user")) as test:
         first = test.execute(["ann", 10.0, "/"])
         assert test.run_for(3) == []
         second = test.execute(["ann", 13.0, "/cart"])
         assert test.run_for(4) == []
         assert not first.acked
-        (session,) = test.run_for(3)
-        assert session.values == ["ann", 10.0, 13.0, 2, ["/", "/cart"]]
+        (found,) = test.run_for(3)
+        assert found.values == ["ann", 10.0, 13.0, 2, ["/", "/cart"]]
         assert first.acked
         assert second.acked
 
 
 def test_a_session_longer_than_the_message_timeout_does_not_fail():
     conf = {"topology.message.timeout.secs": 5}
-    with BoltTest(Sessions(gap=10), CLICKS, conf) as test:
+    with BoltTest(Sessions(), CLICKS, conf, windows=session(gap_secs=10, key="user")) as test:
         first = test.execute(["ann", 10.0, "/"])
         assert len(test.run_for(20)) == 1
         assert first.acked
         assert not first.failed
-
-
-def test_a_session_has_a_bound():
-    with BoltTest(Sessions(gap=60, clicks_max=2), CLICKS) as test:
-        test.execute(["ann", 1.0, "/"])
-        done = test.execute(["ann", 2.0, "/"])
-    assert [e.values[3] for e in done.emitted] == [2]
 
 
 class StoreAtOnce(Store):

@@ -222,6 +222,12 @@ def _unbound_problems(
 def _bolt_problems(
     where: str, component: Component, conf: Mapping[str, Any], has: Traits, *, streaming: bool
 ) -> Iterable[str]:
+    if has.windowed:
+        yield (
+            f"{where} is a WindowedBolt: its windows fire by a clock and watermarks, which Spark "
+            "does not have; add up in a StatefulBolt, or in Spark's own windows"
+        )
+        return
     # A tick frequency of the whole topology does not mean that a bolt is driven by ticks.
     if TopologyOptions.read(component.conf).topology_tick_tuple_freq_secs and not has.flushes:
         yield (

@@ -10,6 +10,7 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any
 
+from squall.windows.bolt import WindowedBolt
 from squall_common.component.component import Bolt, Spout, declared_types
 from squall_common.component.stateful import StatefulBolt
 from squall_common.component.typed import classes_of
@@ -37,6 +38,7 @@ class Traits:
     stateful: bool = False  # a StatefulBolt
     stateless: bool = False  # Bolt.stateless
     takes_columns: bool = False  # Bolt.execute_columns, without a state
+    windowed: bool = False  # a WindowedBolt
     # By stream, for each field; streams that declare no types are left out.
     columns: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
 
@@ -62,6 +64,7 @@ def _traits(component: Component) -> Traits:
         stateful=isinstance(cls, type) and issubclass(cls, StatefulBolt),
         stateless=getattr(cls, "stateless", False) is True,
         takes_columns=_defines(cls, "execute_columns", Bolt) and not issubclass(cls, StatefulBolt),
+        windowed=isinstance(cls, type) and issubclass(cls, WindowedBolt),
         columns={
             stream: tuple(column_of(declared, name) for name, declared in types.items())
             for stream, types in declared_types(getattr(cls, "outputs", ())).items()

@@ -20,6 +20,7 @@ MODULES = (
     "squall",
     "squall.testing",
     "squall.metrics",
+    "squall.windows",
     "squall.multilang",
     "squall.shell_logs",
     "squall_drpc",
@@ -33,6 +34,7 @@ from squall import *
 from squall._builder import BoltDeclarer, SpoutDeclarer
 from squall.metrics import *
 from squall.testing import *
+from squall.windows import *
 from squall_drpc import *
 class Split(Bolt):
     outputs = ["word"]

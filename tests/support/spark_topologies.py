@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from squall import Bolt, CustomGrouping, Spout, StatefulBolt, Stream
+from squall import (
+    Bolt,
+    CustomGrouping,
+    Spout,
+    StatefulBolt,
+    Stream,
+    TupleWindow,
+    WindowedBolt,
+)
+from squall.windows import tumbling
 
 
 class Numbers(Spout):
@@ -358,3 +367,13 @@ class NumberedLines(Spout):
 
 class StatelessRaises(Raises):
     stateless = True
+
+
+class Windows(WindowedBolt):
+    """Counts each ten tuples."""
+
+    outputs = ("count",)
+    windows = tumbling(count=10)
+
+    def execute_window(self, window: TupleWindow) -> None:
+        self.emit([len(window)])

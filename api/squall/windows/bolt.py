@@ -47,9 +47,9 @@ class WindowedBolt(Bolt):
                 values = [tup["value"] for tup in window]
                 self.emit([window.key, sum(values) / len(values)])
 
-        builder.bolt("average", Average()).windowed(
-            sliding(secs=60, every_secs=10, key="sensor")
-        ).fields("readings", "sensor")
+        average = builder.bolt("average", Average())
+        average.windowed(sliding(secs=60, every_secs=10, key="sensor"))
+        average.fields("readings", "sensor")
 
     What `execute_window` emits is anchored to all tuples of the window. A tuple is acked when no
     later window holds it; until then its message timeout is restarted. When `execute_window`
@@ -288,7 +288,6 @@ class _Shell:
         )
         self._ids: set[Hashable] | None = None if plan.message_id_field is None else set()
         self._held_count = 0
-        self._failed: set[int] = set()  # ids of what failed while its command was carried out
         self.anchors: Sequence[Tuple] = ()
         self._session_timer_ms: int | None = None
         self._start_timers(options, event_time=event_time)
@@ -481,8 +480,7 @@ class _Shell:
             if isinstance(output, Ready):
                 self._fire(output)
             elif isinstance(output, Release):
-                for tup in output.tuples:
-                    self._ack(tup)
+                self._ack(output.tuples)
             else:
                 self._late(output)
 
@@ -517,13 +515,17 @@ class _Shell:
                 self._bolt.log.info("a late tuple is left out: %r", tup)
             else:
                 self._bolt.emit([_detached(tup)], anchors=tup, stream=stream)
-            self._ack(tup)
+        self._ack(late.tuples)
 
-    def _ack(self, tup: Tuple) -> None:
-        self._held_count -= 1
-        self._forget(tup)
-        if not getattr(tup, "settled", False):
-            self._bolt.ack(tup)
+    def _ack(self, tuples: Sequence[Tuple]) -> None:
+        self._held_count -= len(tuples)
+        ack = self._bolt.ack
+        for tup in tuples:
+            if not getattr(tup, "settled", False):  # the bolt may have acked it itself
+                ack(tup)
+        if self._ids is not None:
+            for tup in tuples:
+                self._forget(tup)
 
     def _forget(self, tup: Tuple) -> None:
         if self._ids is not None:

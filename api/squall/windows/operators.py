@@ -477,17 +477,22 @@ class AggregateTime:
         self._held: dict[int, dict[Hashable, list[Any]]] | None = {} if hold else None
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
-        windows, key_of, held = self._windows, self._key_of, self._held
+        windows, key_of, held, shift_ms = self._windows, self._key_of, self._held, self._shift_ms
+        added, late = [], []
         for at_ms, tup in events:
-            at_ms += self._shift_ms
+            at_ms += shift_ms
             key = key_of(tup)
             if not windows.add(key, at_ms, tup):
-                yield Late([tup])
+                late.append(tup)
             elif held is None:
-                yield Release([tup])
+                added.append(tup)
             else:
                 pane = held.setdefault(windows.pane_of(at_ms), {})
                 pane.setdefault(key, []).append(tup)
+        if late:
+            yield Late(late)
+        if added:
+            yield Release(added)
 
     def add_late(self, event: Event, now_ms: int) -> Iterator[Output]:
         if not self._lateness_ms or event[0] < self._watermark_ms - self._lateness_ms:
@@ -557,18 +562,17 @@ class AggregateCount:
         self._keys: dict[Hashable, _Counted] = {}
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
+        hold, key_of, slide, pane = self._hold, self._key_of, self._slide, self._pane
         for _, tup in events:
-            key = self._key_of(tup)
+            key = key_of(tup)
             mine = self._keys.get(key)
             if mine is None:
                 mine = self._keys[key] = _Counted(Panes(self._contents))
-            mine.panes.add(mine.count // self._pane + 1, tup)
+            mine.panes.add(mine.count // pane + 1, tup)
             mine.count += 1
-            if self._hold:
+            if hold:
                 mine.held.append((mine.count, tup))
-            else:
-                yield Release([tup])
-            if mine.count % self._slide == 0:
+            if mine.count % slide == 0:
                 last = mine.count // self._pane
                 first = last - self._length + 1
                 total = mine.panes.query(first, last)
@@ -582,6 +586,8 @@ class AggregateCount:
                 if gone:
                     mine.held = [one for one in mine.held if one[0] > (first - 1) * self._pane]
                     yield Release(gone)
+        if not hold:
+            yield Release([tup for _, tup in events])
 
     def add_late(self, event: Event, now_ms: int) -> Iterator[Output]:
         return self.add([event], now_ms)

@@ -48,10 +48,11 @@ class Panes:
 
     def add(self, pane: int, item: Any) -> None:
         """Add a tuple to a pane."""
-        if pane in self._panes:
-            self._panes[pane] = self._contents.add(self._panes[pane], item)
+        panes = self._panes
+        if pane in panes:
+            panes[pane] = self._contents.add(panes[pane], item)
         else:
-            self._panes[pane] = self._contents.of(item)
+            panes[pane] = self._contents.of(item)
             _put(self._numbers, pane)
             if pane > self._taken:
                 _put(self._waiting, pane)
@@ -153,6 +154,8 @@ class AggregateWindows:
         self._known: set[int] = set()
         self._watermark_ms = 0
         self._next_end_ms = 0
+        self._has_gaps = slide_ms > length_ms
+        self._first = self._first_pane()
 
     def __len__(self) -> int:
         """How many keys there are."""
@@ -165,6 +168,9 @@ class AggregateWindows:
     @property
     def first_pane(self) -> int:
         """The first pane that a window may still hold."""
+        return self._first
+
+    def _first_pane(self) -> int:
         end_ms = self._next_end_ms
         if self._lateness_ms:
             again_ms = -(-(self._watermark_ms - self._lateness_ms) // self._slide_ms)
@@ -174,10 +180,11 @@ class AggregateWindows:
     def add(self, key: Hashable, timestamp_ms: int, item: Any) -> bool:
         """Add a tuple. False if no window can hold it any more."""
         pane = self.pane_of(timestamp_ms)
-        end_pane = -(-timestamp_ms // self._slide_ms) * self._slide_ms // self._pane_ms
-        if end_pane - self._length >= pane >= 0:
-            return True  # between two windows
-        if pane < self.first_pane or pane < 0:
+        if self._has_gaps:
+            end_ms = -(-timestamp_ms // self._slide_ms) * self._slide_ms
+            if self._last_of(end_ms) - self._length >= pane >= 0:
+                return True  # between two windows
+        if pane < self._first or pane < 0:
             return False
         panes = self._keys.get(key)
         if panes is None:
@@ -235,7 +242,7 @@ class AggregateWindows:
         return at < len(self._numbers) and self._numbers[at] <= last
 
     def _drop(self) -> None:
-        first = self.first_pane
+        first = self._first = self._first_pane()
         end = bisect_left(self._numbers, first)
         if end == 0:
             return

@@ -94,7 +94,11 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of a bolt, as `tumbling`, `sliding` or `session` made them."""
+    """The windows of a bolt, as `tumbling`, `sliding` or `session` made them.
+
+    windows = tumbling(secs=60)
+    assert windows.conf()["topology.bolts.window.length.duration.ms"] == 60_000
+    """
 
     length_count: int | None = None
     length_ms: int | None = None

@@ -94,6 +94,14 @@ def test_a_bolt_driven_by_ticks_needs_a_flush() -> None:
     assert plan.topology.components["ticked"].conf["topology.tick.tuple.freq.secs"] is None
 
 
+def test_a_windowed_bolt_is_refused() -> None:
+    builder = sentences()
+    builder.bolt("windows", st.Windows()).shuffle("sentences")
+    for data, streaming in (("/in.txt", False), ("socket:h:1", True)):
+        (problem,) = refused(builder, [f"sentences={data}"], streaming=streaming)
+        assert problem.startswith("bolt 'windows' is a WindowedBolt")
+
+
 def test_all_problems_are_reported_at_once() -> None:
     problems = refused(word_count(), ["split=/in.txt", "nobody=/in.txt"], ["cnt=/o", "count:x=/o"])
     assert len(problems) == 6
