@@ -57,6 +57,11 @@ def others_python() -> Path:
     return _python("others", ("bytewax==0.21.1", "celery==5.7.0", "faust-streaming==0.15.3"))
 
 
+def beam_python() -> Path:
+    """An interpreter that has Apache Beam, whose trigger driver says what windows hold."""
+    return _python("beam", ("apache-beam==2.77.0",))
+
+
 def pyright_program() -> Path:
     """The type checker pyright. (It fetches itself from npm when it is first run.)"""
     return _python("pyright", ("pyright==1.1.414",)).parent / "pyright"

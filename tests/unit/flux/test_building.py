@@ -18,7 +18,11 @@ from squall_flux.substitution import Filter
 
 MODULE = "flux_test_words"
 SOURCE = """
-from squall import Bolt, CustomGrouping, Spout, TopologyBuilder
+from squall import Bolt, CustomGrouping, Spout, TopologyBuilder, WindowedBolt
+
+class Windows(WindowedBolt):
+    outputs = ["count"]
+    def execute_window(self, window): self.emit([len(window)])
 
 class Lines(Spout):
     outputs = {"default": ["line"], "bad": ["line"]}
@@ -110,6 +114,30 @@ def test_a_plain_component_travels_as_itself(tmp_path: Path) -> None:
         "topology.component.cpu.pcore.percent": 10,
         "mine": 1,
     }
+
+
+def test_windows_are_set_by_the_configuration_of_their_bolt(tmp_path: Path) -> None:
+    length = "topology.bolts.window.length.duration.ms"
+    bolt = BOLT.replace("Split'}", "Windows', config: {%s: 60000, %s: late, %s: line}}")
+    late, at = "topology.bolts.late.tuple.stream", "topology.bolts.tuple.timestamp.field.name"
+    built = make(tmp_path, bolt % (length, late, at) + streams("{type: SHUFFLE}"))
+    component = built.topology.components["b"]
+    assert component.conf[length] == 60000
+    assert component.streams["late"].fields == ("late_tuple",)
+    assert "it has no windows" in problems(tmp_path, BOLT.replace("Split", "Windows"))[0]
+
+
+def test_a_join_is_made_by_its_constructor(tmp_path: Path) -> None:
+    join = (
+        "{id: b, className: 'squall.windows:JoinBolt', constructorArgs: {source: s, field: line,"
+        " by: component, joined: [[left, other, line, s]], select: 's:line'},"
+        " config: {topology.bolts.window.length.count: 10}}"
+    )
+    text = SPOUT + "- {id: other, className: 'm:Lines'}\nbolts:\n- " + join + "\n"
+    text += streams("{type: FIELDS, args: [line]}")
+    text += "- {from: other, to: b, grouping: {type: FIELDS, args: [line]}}\n"
+    component = make(tmp_path, text).topology.components["b"]
+    assert component.streams["default"].fields == ("s:line",)
 
 
 def test_references_properties_and_methods_arrive_in_the_worker(tmp_path: Path) -> None:

@@ -7,12 +7,16 @@ everything that ever came, and computes each window from its definition.
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.effort import examples
+from tests.support.effort import SOAK, examples
+from tests.support.thirdparty import beam_python
 
 from squall.windows.operators import Late, Operator, Ready, Release, make_operator
 from squall.windows.spec import WindowPlan
@@ -326,3 +330,69 @@ def test_random_windows_are_those_of_the_reference(
             case(random.Random(seed))
         except AssertionError as error:
             raise AssertionError(f"{case.__name__}, seed {seed}: {error}") from error
+
+
+# -- Apache Beam --
+
+
+def beam_case(chance: random.Random) -> dict[str, Any]:
+    """Windows that Beam has as well: [start, end) there, (start, end] here, one millisecond on."""
+    slide = chance.randrange(1, 12)
+    kind = chance.choice(["fixed", "sliding", "sessions"])
+    lengths = {"fixed": [slide], "sliding": [slide * chance.randrange(1, 5), slide]}
+    steps: list[list[Any]] = []
+    now, base = 0, 10
+    for number in range(chance.randrange(1, 40)):
+        if chance.random() < 0.75:
+            base += chance.choice([0, 1, 3, 20])
+            steps.append(["add", max(1, base + chance.randrange(-40, 10)), number])
+        elif (following := base - chance.randrange(10)) > now:
+            now = following
+            steps.append(["watermark", now])
+    return {"windows": [kind, *lengths.get(kind, [slide])], "steps": steps}
+
+
+def panes_here(case: dict[str, Any], *, aggregate: bool) -> list[list[Any]]:
+    kind, *lengths = case["windows"]
+    if kind == "sessions":
+        run = Run(plan(gap_ms=lengths[0], lateness_ms=10**9), aggregate=aggregate, event_time=True)
+        shift = 0
+    else:
+        conf = {"length_ms": lengths[0], "slide_ms": lengths[-1], "lateness_ms": 10**9}
+        run = Run(plan(**conf, lag_ms=10**6), aggregate=aggregate, event_time=True)
+        shift = 1
+    found, watermark = [], 0
+    for what, at, *number in case["steps"]:
+        if what == "watermark":
+            watermark = at
+            windows = run.take(run.operator.advance(at, 0))
+        else:
+            event = (at + shift, ("k", number[0]))
+            run.came.append(event[1])
+            if shift and 0 < event[0] <= watermark:
+                windows = run.take(run.operator.add_late(event, 0))
+            else:
+                windows = run.take(run.operator.add([event], 0))
+        found.append(sorted([[end, sorted(numbers)] for _, numbers, end in windows], key=repr))
+    run.validate()
+    return found
+
+
+@pytest.mark.skipif(not SOAK, reason="make soak: installing Apache Beam takes minutes")
+def test_random_windows_are_those_of_beams_own_trigger_driver() -> None:
+    cases = [beam_case(random.Random(seed)) for seed in range(10_000)]
+    program = Path(__file__).parents[3] / "support" / "beam_windows.py"
+    done = subprocess.run(
+        [beam_python(), program],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers = json.loads(done.stdout)
+    assert sum(len(panes) for steps in answers for panes in steps) > 50_000
+    for seed, (case, theirs) in enumerate(zip(cases, answers, strict=True)):
+        expected = [sorted([pane[1:] for pane in panes], key=repr) for panes in theirs]
+        for aggregate in (False, True):
+            assert panes_here(case, aggregate=aggregate) == expected, (seed, aggregate, case)

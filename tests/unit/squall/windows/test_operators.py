@@ -1,0 +1,128 @@
+"""What Apache Beam's trigger transcripts say of its default trigger, as a table.
+
+A step is tuples that come (`add`), or the watermark; after each, the windows that fire. Timestamps
+are Beam's, whose windows begin with their start and end before their end; ours hold their end and
+not their start, which is the same one millisecond on. The transcripts of early and counted triggers
+are about settings that Squall does not have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from squall.windows.operators import Late, Ready, make_operator
+from squall.windows.spec import WindowPlan
+from squall_common.config.options.typed import TopologyOptions
+
+Fired = list[tuple[int, list[int], bool]]  # end, timestamps, fired again
+
+TRANSCRIPTS: list[tuple[str, list[tuple[str, Any, Fired]]]] = [
+    (
+        "windows fire once the watermark has passed their end",
+        [
+            ("add", [1, 2, 3, 10, 11], []),
+            ("watermark", 25, [(10, [1, 2, 3], False), (20, [10, 11], False)]),
+        ],
+    ),
+    (
+        "late data fires its window again, with all it holds",
+        [
+            ("add", [1, 2, 3, 10, 11, 25], []),
+            (
+                "watermark",
+                100,
+                [(10, [1, 2, 3], False), (20, [10, 11], False), (30, [25], False)],
+            ),
+            ("add", [7], [(10, [1, 2, 3, 7], True)]),
+        ],
+    ),
+    (
+        "data behind the watermark is in a window that has not ended",
+        [
+            ("watermark", 5, []),
+            ("add", [2, 3, 7, 8], []),
+            ("watermark", 11, [(10, [2, 3, 7, 8], False)]),
+        ],
+    ),
+    (
+        "data behind the watermark alone makes a window",
+        [
+            ("watermark", 8, []),
+            ("add", [2, 3, 7], []),
+            ("watermark", 11, [(10, [2, 3, 7], False)]),
+        ],
+    ),
+    (
+        "a window without data does not fire",
+        [("add", [1], []), ("watermark", 100, [(10, [1], False)]), ("watermark", 200, [])],
+    ),
+]
+SESSIONS: list[tuple[str, list[tuple[str, Any, Fired]]]] = [
+    (
+        "late data fires a session again",
+        [
+            ("add", [1, 2, 3, 4, 5, 6], []),
+            ("watermark", 100, [(16, [1, 2, 3, 4, 5, 6], False)]),
+            ("add", [1], [(16, [1, 1, 2, 3, 4, 5, 6], True)]),
+            ("add", [3], [(16, [1, 1, 2, 3, 3, 4, 5, 6], True)]),
+        ],
+    ),
+    (
+        "data that joins two sessions makes them one",
+        [
+            ("add", [1, 19], []),
+            ("add", [10], []),
+            ("watermark", 28, []),
+            ("watermark", 29, [(29, [1, 10, 19], False)]),
+        ],
+    ),
+]
+
+
+def play(plan: WindowPlan, steps: list[tuple[str, Any, Fired]], shift: int) -> None:
+    operator = make_operator(plan, lambda item: None, None, event_time=True, hold=True, start_ms=0)
+    watermark = 0
+    for what, given, expected in steps:
+        outputs: list[Any] = []
+        if what == "watermark":
+            watermark = given
+            outputs += operator.advance(given, 0)
+        else:
+            for at in given:
+                late = at + shift <= watermark
+                event = (at + shift, [at])
+                outputs += operator.add_late(event, 0) if late else operator.add([event], 0)
+        assert not any(isinstance(one, Late) for one in outputs)
+        fired = [
+            (one.end_ms, sorted(item[0] for item in one.tuples), one.late)
+            for one in outputs
+            if isinstance(one, Ready)
+        ]
+        assert fired == expected
+
+
+def plan(**conf: int) -> WindowPlan:
+    options = {f"topology.bolts.{key.replace('_', '.')}": value for key, value in conf.items()}
+    return WindowPlan.read(TopologyOptions.read(options))
+
+
+@pytest.mark.parametrize(
+    "steps", [case[1] for case in TRANSCRIPTS], ids=[case[0] for case in TRANSCRIPTS]
+)
+def test_transcripts_of_fixed_windows(steps: list[tuple[str, Any, Fired]]) -> None:
+    windows = plan(
+        window_length_duration_ms=10,
+        window_sliding_interval_duration_ms=10,
+        window_allowed_lateness_ms=1000,
+        tuple_timestamp_max_lag_ms=1000,
+    )
+    play(windows, steps, 1)
+
+
+@pytest.mark.parametrize(
+    "steps", [case[1] for case in SESSIONS], ids=[case[0] for case in SESSIONS]
+)
+def test_transcripts_of_sessions(steps: list[tuple[str, Any, Fired]]) -> None:
+    play(plan(window_session_gap_ms=10, window_allowed_lateness_ms=1000), steps, 0)
