@@ -132,9 +132,7 @@ class ThriftClient:
                     )
                     if reply is None:
                         raise self._error(f"closed the connection during {operation}", sent=True)
-                    large = len(reply) >= LARGE_BYTES and not isinstance(
-                        method.returns, idl.Binary
-                    )
+                    large = len(reply) >= LARGE_BYTES and not isinstance(method.returns, idl.Binary)
                     return await off_loop_if(large, self._result, method, reply)
                 except BaseException as error:
                     # A late answer could not be told from the answer to the next call.

@@ -1,4 +1,4 @@
-"""The messages of PostgreSQL's plugin `pgoutput` (version 1 of its protocol): what happened to rows.
+"""The messages of PostgreSQL's plugin `pgoutput` (protocol version 1): what happened to rows.
 
 A message begins with its kind. `Decoder.change` takes them in order, since the columns of a table
 come once, before its first change (PostgreSQL's documentation: "Logical Replication Message
@@ -121,9 +121,9 @@ class Decoder:
     def _update(self, reader: _Reader) -> Change:
         table = self._table(reader)
         old = None
-        if (part := reader.take(1)) in (b"K", b"O"):
+        if reader.take(1) in (b"K", b"O"):
             old = self._row(reader, table)
-            part = reader.take(1)
+            reader.take(1)
         return Change("update", table.name, self._row(reader, table), old)
 
     def _row(self, reader: _Reader, table: _Table) -> Row:
