@@ -35,12 +35,15 @@ class Counts:
     process_ms: float = 0.0
     complete_ms: float = 0.0
     by_source: Mapping[Source, int] = field(default_factory=dict)  # executed
+    # Component downstream -> seconds that its tasks, added up, waited for it.
+    blocked_secs: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Flow:
     """Of an executor or a component, a second. `busy` is the share of time in `execute`, ticks
-    included; `execute_ms` is the mean of tuples alone."""
+    included; `execute_ms` is the mean of tuples alone; `blocked` is the number of its tasks that
+    wait for a component downstream, on average."""
 
     emitted: float = 0.0
     transferred: float = 0.0
@@ -52,6 +55,7 @@ class Flow:
     process_ms: float = 0.0
     complete_ms: float = 0.0
     by_source: dict[Source, float] = field(default_factory=dict)
+    blocked: dict[str, float] = field(default_factory=dict)
 
 
 def counts_of(one: storm.ExecutorSummary) -> Counts | None:
@@ -61,6 +65,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
         return None
     emitted = _sum((stats.emitted.get(_ALL) or {}).items())
     transferred = _sum((stats.transferred.get(_ALL) or {}).items())
+    blocked_secs = (stats.blocked_secs or {}).get(_ALL) or {}
     spout = stats.specific.spout
     if spout is not None:
         acked = spout.acked.get(_ALL) or {}
@@ -68,6 +73,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
             one.uptime_secs, emitted, transferred,
             acked=_sum(acked.items()), failed=_sum((spout.failed.get(_ALL) or {}).items()),
             complete_ms=_weighted(spout.complete_ms_avg.get(_ALL), acked),
+            blocked_secs=blocked_secs,
         )  # fmt: skip
     bolt = stats.specific.bolt
     if bolt is None:
@@ -95,6 +101,7 @@ def counts_of(one: storm.ExecutorSummary) -> Counts | None:
             for source, n in executed.items()
             if not is_system_id(source.streamId)
         },
+        blocked_secs=blocked_secs,
     )  # fmt: skip
 
 
@@ -126,6 +133,10 @@ def flow_between(old: Counts, new: Counts) -> Flow:
             source: max(0, count - old.by_source.get(source, 0)) / secs
             for source, count in new.by_source.items()
         },
+        blocked={
+            component: max(0.0, spent - old.blocked_secs.get(component, 0.0)) / secs
+            for component, spent in new.blocked_secs.items()
+        },
     )
 
 
@@ -145,6 +156,8 @@ def sum_of(flows: Iterable[Flow]) -> Flow:
         complete += one.complete_ms * one.acked
         for source, rate in one.by_source.items():
             total.by_source[source] = total.by_source.get(source, 0.0) + rate
+        for component, tasks in one.blocked.items():
+            total.blocked[component] = total.blocked.get(component, 0.0) + tasks
     total.execute_ms = execute / total.executed if total.executed else 0.0
     total.process_ms = process / total.acked if total.acked else 0.0
     total.complete_ms = complete / total.acked if total.acked else 0.0

@@ -96,12 +96,14 @@ class TopologyState:
         common = stats.common_stats if stats else None
         error = stats.last_error if stats else None
         latency = _latency(stats)
-        blocked = (common.blocked_share if common else None) or {}
+        tasks = (common.num_tasks if common else 0) or 0
+        # Of the last seconds: of all time, a wait that begins now would show after hours.
+        blocked = {by: min(1.0, waiting / max(1, tasks)) for by, waiting in total.blocked.items()}
         return {
             "type": "spout" if is_spout else "bolt",
             "executors": len(flows) or (common.num_executors if common else 0) or 0,
             "reporting": len(known),
-            "tasks": (common.num_tasks if common else 0) or 0,
+            "tasks": tasks,
             "emitRate": _round(total.emitted),
             "executeRate": _round(total.executed),
             "ackRate": _round(total.acked),

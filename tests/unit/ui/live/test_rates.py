@@ -43,6 +43,26 @@ def test_the_same_report_twice_changes_nothing() -> None:
     assert flows(rates, bolt(13, 400)) == first
 
 
+def test_a_wait_that_begins_now_is_seen_within_ten_seconds() -> None:
+    """Of all time, the share of a topology that has run for a day would not show it for hours."""
+
+    def waits(uptime: int, secs: float) -> storm.ExecutorSummary:
+        one = executor("lines", 1, spout_stats(0))
+        one.uptime_secs = uptime
+        assert one.stats is not None
+        one.stats.blocked_secs = {":all-time": {"split": secs}}
+        return one
+
+    rates, seen = Rates(), []
+    for second in range(0, 16, 3):
+        (flow,) = flows(rates, waits(86_400 + second, 10.0 + max(0.0, second - 3.0)))
+        assert flow is not None
+        seen.append(round(flow.blocked["split"], 2))
+    assert seen == [0.0, 0.0, 0.5, 0.67, 0.75, 1.0]
+    total = sum_of([flow_between(Counts(0), Counts(10, blocked_secs={"a": n})) for n in (2.0, 4.0)])
+    assert total.blocked == {"a": pytest.approx(0.6)}
+
+
 def test_a_restarted_executor_begins_anew() -> None:
     rates = Rates()
     flows(rates, bolt(1000, 100_000))

@@ -17,8 +17,12 @@ def times(ms: float) -> storm.LatencyDistribution:
     return storm.LatencyDistribution(count=100, p50_ms=ms, p95_ms=2 * ms, p99_ms=3 * ms)
 
 
-def look(page: storm.TopologyPageInfo, **summary: Any) -> dict[str, Any]:
-    seen = Look(ui_structs.summary(**summary), ui_structs.code(), page, ui_structs.topology_info())
+def look(page: storm.TopologyPageInfo, blocked_secs: float = 0.0, **summary: Any) -> dict[str, Any]:
+    """`blocked_secs`: how long the spout waited for its bolt in its 100 s."""
+    info = ui_structs.topology_info()
+    if blocked_secs:
+        info.executors[0].stats.blocked_secs = {":all-time": {"split": blocked_secs}}
+    seen = Look(ui_structs.summary(**summary), ui_structs.code(), page, info)
     return TopologyState().look(seen, NOW)
 
 
@@ -26,7 +30,7 @@ def measured() -> storm.TopologyPageInfo:
     """A topology whose spout waits for its bolt, with all that workers report."""
     lines, split, worker = ui_structs.spout(), ui_structs.bolt(), ui_structs.worker()
     lines.common_stats.queue_tuples = 250
-    lines.common_stats.blocked_share = {"split": 0.6449}
+    lines.common_stats.num_tasks = 1
     lines.specific_stats.spout.complete_latency = times(40.0)
     split.common_stats.queue_tuples = 31
     split.specific_stats.bolt.execute_latency = times(0.0123)
@@ -37,7 +41,7 @@ def measured() -> storm.TopologyPageInfo:
 
 
 def test_percentiles_queues_blocked_time_and_usage_are_shown() -> None:
-    state = look(measured())
+    state = look(measured(), blocked_secs=64.49)
     lines, split = state["components"]["lines"], state["components"]["split"]
     assert (lines["p50"], lines["p95"], lines["p99"]) == (40.0, 80.0, 120.0)
     assert (lines["queue"], lines["blocked"]) == (250, {"split": 0.645})
@@ -56,7 +60,7 @@ def test_what_was_not_measured_is_null() -> None:
 
 
 def test_findings_come_from_the_figures() -> None:
-    found = {one["kind"]: one for one in look(measured())["findings"]}
+    found = {one["kind"]: one for one in look(measured(), blocked_secs=64.49)["findings"]}
     assert found["slow peer"]["title"] == "lines waits for split"
     assert found["slow peer"]["severity"] == "slow"
     assert found["restart"]["text"].endswith("5 min ago on node1:6700: signal 9.")
