@@ -27,6 +27,7 @@ _TESTS = (
     "not pure",
     "tests/unit/engine/core",
     "tests/property/engine/acking/test_tree_model.py",
+    "tests/property/engine/core/test_columns.py",
 )
 _FUZZ = "import runpy, tests.native.core_at; runpy.run_module('tests.fuzz', run_name='__main__')"
 

@@ -64,10 +64,10 @@ from squall_engine.core.values import (
     Outcome,
     Taken,
     checked_origins,
+    columns_of,
     draw_steps,
     no_field,
     no_row,
-    rows_of,
     settled_error,
     wrong_values,
 )

@@ -137,17 +137,23 @@ def wrong_values(source: Source, values: object) -> EmitError:
 
 def rows_of(source: Source, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """The rows of columns. Raises EmitError when they do not match the stream's fields."""
+    return list(zip(*columns_of(source, columns), strict=True))
+
+
+def columns_of(source: Source, columns: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Columns as lists of their own. Raises EmitError when they do not match the stream's
+    fields."""
     where = f"{source.component!r} emits columns on stream {source.stream!r}"
     if isinstance(columns, str | bytes) or any(isinstance(c, str | bytes) for c in columns):
         raise EmitError(f"{where}: expected one list for each field")
     if len(columns) != len(source.fields):
         fields = ", ".join(source.fields)
         raise EmitError(f"{where} [{fields}]: {len(columns)} columns were given")
-    try:
-        return list(zip(*columns, strict=True))
-    except ValueError:
-        lengths = ", ".join(str(len(column)) for column in columns)
-        raise EmitError(f"{where}: the columns differ in length: {lengths}") from None
+    lists = [list(column) for column in columns]
+    if any(len(column) != len(lists[0]) for column in lists):
+        lengths = ", ".join(str(len(column)) for column in lists)
+        raise EmitError(f"{where}: the columns differ in length: {lengths}")
+    return lists
 
 
 def checked_origins(origins: Sequence[int] | None, emitted: int, rows: int) -> Sequence[int] | None:

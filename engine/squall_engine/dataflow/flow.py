@@ -275,7 +275,7 @@ class Flow:
             target.samples -= 1
             if target.samples <= 0:
                 target.samples = _SAMPLE_EVERY
-                target.sample(tuple_bytes(batch.rows()[-1]))
+                target.sample(tuple_bytes(batch.last_row()))
             target.inbox.append(batch)
             target.queued += n
             target.local += n

@@ -303,6 +303,7 @@ cdef class BoltCalls:
             self.place += 1
             n = min(self.left, PyList_GET_SIZE(batch.values) - batch.start)
             if n > 0:
+                batch.to_rows()
                 self.left -= n
                 self.batch = batch
                 self.at = batch.start

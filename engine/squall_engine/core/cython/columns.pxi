@@ -1,4 +1,9 @@
-# The column API: a batch as one list for each field.
+# The column API: a batch as one list for each field. Columns that a task emits stay columns on their
+# way to tasks of this worker (see `Batch`), as long as they are not divided among too many.
+
+# So many rows for each target: for fewer, the lists cost more than the rows.
+cdef enum:
+    ROWS_FOR_COLUMNS = 4
 
 cdef class Columns:
     """See `squall_common.component.columns.Columns`."""
@@ -196,9 +201,9 @@ cdef class ColumnCalls(CarefulCalls):
         `i` is anchored; None: its own; (): to none."""
         cdef Emitter emitter = self._emitter
         cdef Output output = emitter.find(stream)
-        cdef list rows = rows_of(output.source, columns)
+        cdef list lists = columns_of(output.source, columns), rows
         cdef Columns current = self._current
-        cdef Py_ssize_t i, origin, n = PyList_GET_SIZE(rows)
+        cdef Py_ssize_t i, origin, n = PyList_GET_SIZE(lists[0]) if PyList_GET_SIZE(lists) else 0
         cdef object row, chosen = None
         cdef Tuple anchor
         cdef Edge edge
@@ -216,6 +221,7 @@ cdef class ColumnCalls(CarefulCalls):
             if not current.batch.anchored:
                 chosen = None
         if one is None or output.direct or (chosen is not None and current.batch.several is not None):
+            rows = list(zip(*lists))
             for i in range(n):
                 row = <object>PyList_GET_ITEM(rows, i)
                 edges = emitter.edges(output, row)
@@ -227,16 +233,23 @@ cdef class ColumnCalls(CarefulCalls):
                     current.axors[origin] ^= emitter.send(output, edges, row, (anchor,), anchor)
             self.outside()
             return
-        output.emitted += n
+        if n >= ROWS_FOR_COLUMNS * one.count:
+            self.send_columns(output, lists, n, current, chosen)
+            self.outside()
+            return
+        rows = list(zip(*lists))
         if chosen is None:
             for i in range(n):
                 row = <object>PyList_GET_ITEM(rows, i)
-                one.pick(row).add(row, 0, 0, output.source)
+                edge = one.pick(row)
+                output.emitted += 1
+                edge.add(row, 0, 0, output.source)
             self.outside()
             return
         for i in range(n):
             row = <object>PyList_GET_ITEM(rows, i)
             edge = one.pick(row)
+            output.emitted += 1
             origin = chosen[i]
             root = current.batch._roots[origin]
             bits = 0
@@ -244,6 +257,43 @@ cdef class ColumnCalls(CarefulCalls):
                 bits = next_id(&emitter.rng)
                 current.axors[origin] ^= bits
             edge.add(row, bits, root, output.source)
+
+    cdef int send_columns(
+        self, Output output, list columns, Py_ssize_t n, Columns current, object origins
+    ) except -1:
+        """All rows at once, which stay columns. `origins` None: they are anchored to none."""
+        cdef Py_ssize_t i, origin, done = 0
+        cdef uint64_t* ids = <uint64_t*>calloc(n, 20)
+        cdef uint64_t* roots = ids + n
+        cdef int32_t* chosen = <int32_t*>(roots + n)
+        cdef uint64_t root, bits
+        cdef object error = None
+        cdef list places = None if origins is None else list(origins)
+        if ids is NULL:
+            raise MemoryError
+        try:
+            try:
+                output.one.pick_rows(columns, n, chosen, &done)
+            except Exception as raised:
+                error = raised  # the rows before it leave, as they do one by one
+            output.emitted += done
+            if places is None:
+                output.one.send_columns(columns, done, chosen, NULL, NULL, output.source)
+            else:
+                for i in range(done):
+                    origin = places[i]
+                    root = current.batch._roots[origin]
+                    if root:
+                        bits = next_id(&self._emitter.rng)
+                        current.axors[origin] ^= bits
+                        ids[i] = bits
+                        roots[i] = root
+                output.one.send_columns(columns, done, chosen, ids, roots, output.source)
+        finally:
+            free(ids)
+        if error is not None:
+            raise error
+        return 0
 
     def run(self, Batch batch not None, Py_ssize_t count):
         """Execute the first `count` tuples, which are then no longer in the batch; those of each
@@ -269,9 +319,13 @@ cdef class ColumnCalls(CarefulCalls):
         if columns.axors is NULL:
             raise MemoryError
         columns.settled = <uint8_t*>(columns.axors + columns.rows)
-        columns.columns = [
-            column_of(batch.values, i) for i in range(len(batch.source.fields))
-        ]
+        # Of their own, because the bolt may change them.
+        if batch.columns is None:
+            columns.columns = [
+                column_of(batch.values, i) for i in range(len(batch.source.fields))
+            ]
+        else:
+            columns.columns = [(<list>column)[:] for column in batch.columns]
         self._current = columns
         try:
             self._execute(columns)

@@ -63,10 +63,3 @@ cdef inline bint fast_hash(object value, uint32_t* number) except -1:
         number[0] = crc32(c'b', PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
         return True
     return False
-
-
-def stable_hash(value):
-    """For the tests: the hash as it is computed here, None for a type that is left to
-    `squall_common.component.groupings`."""
-    cdef uint32_t number = 0
-    return number if fast_hash(value, &number) else None

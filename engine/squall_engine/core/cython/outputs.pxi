@@ -46,6 +46,26 @@ cdef class Edge:
             self.make_room(source)
         return self.batch.push(values, id_, root, anchors, source)
 
+    cdef int add_columns(
+        self, list columns, const uint64_t* ids, const uint64_t* roots, Source source
+    ) except -1:
+        """Add tuples as columns (at least one tuple, and one column), which this edge keeps."""
+        cdef Py_ssize_t i
+        cdef object row
+        if PyList_GET_SIZE(self.batch.values) == 0:
+            self.batch = Batch.__new__(Batch)
+            self.batch.source = source
+            if self.touched is not None:
+                self.touched.append(self)
+        elif self.batch.columns is None:
+            i = 0
+            for row in zip(*columns):
+                self.add(row, ids[i] if ids is not NULL else 0, roots[i] if ids is not NULL else 0, source)
+                i += 1
+            return 0
+        self.batch.add_columns(columns, ids, roots, source)
+        return 0
+
     def __len__(self):
         return PyList_GET_SIZE(self.batch.values)
 
@@ -109,11 +129,103 @@ cdef class Outbox:
 cdef class Picker:
     """A grouper that always picks one edge."""
 
+    cdef tuple edges
+    cdef Py_ssize_t count
+
     cdef Edge pick(self, object values):
         raise NotImplementedError
 
+    cdef int pick_rows(self, list columns, Py_ssize_t n, int32_t* chosen, Py_ssize_t* done) except -1:
+        """Pick for each row of columns the place of an edge in `edges`. `done` is how many have
+        one, also after an error."""
+        raise NotImplementedError
+
+    cdef Py_ssize_t send_columns(
+        self, list columns, Py_ssize_t n, const int32_t* chosen, const uint64_t* ids,
+        const uint64_t* roots, Source source
+    ) except -1:
+        """Put the first `n` rows of columns into the edges that were picked for them: for each edge
+        the columns of its rows."""
+        cdef Py_ssize_t i, j, field, at, parts = 0, fields = PyList_GET_SIZE(columns)
+        cdef Py_ssize_t* part_of  # by edge: 1 + which part it gets; in the order of their first rows
+        cdef Py_ssize_t* ends  # by part: its end among all rows, sorted by part
+        cdef Py_ssize_t* places  # rows, sorted by part
+        cdef Py_ssize_t* edge_of  # by part
+        cdef uint64_t* sorted_ids = NULL
+        cdef list part, column
+        if n == 0:
+            return 0
+        if self.count == 1:
+            if n < PyList_GET_SIZE(columns[0]):
+                columns = [(<list>column)[:n] for column in columns]
+            (<Edge>PyTuple_GET_ITEM(self.edges, 0)).add_columns(columns, ids, roots, source)
+            return 0
+        part_of = <Py_ssize_t*>calloc(self.count + 3 * n + 1, sizeof(Py_ssize_t))
+        if part_of is NULL:
+            raise MemoryError
+        ends = part_of + self.count
+        edge_of = ends + n + 1
+        places = edge_of + n
+        try:
+            if ids is not NULL:
+                sorted_ids = <uint64_t*>malloc(2 * n * sizeof(uint64_t))
+                if sorted_ids is NULL:
+                    raise MemoryError
+            for i in range(n):
+                j = chosen[i]
+                if part_of[j] == 0:
+                    edge_of[parts] = j
+                    parts += 1
+                    part_of[j] = parts
+                ends[part_of[j]] += 1
+            for j in range(parts):
+                ends[j + 1] += ends[j]
+            # `ends[j]` is where part j begins, and moves on to its end.
+            for i in range(n):
+                j = part_of[chosen[i]] - 1
+                at = ends[j]
+                places[at] = i
+                if sorted_ids is not NULL:
+                    sorted_ids[at] = ids[i]
+                    sorted_ids[n + at] = roots[i]
+                ends[j] += 1
+            at = 0
+            for j in range(parts):
+                part = []
+                for field in range(fields):
+                    column = <list>PyList_GET_ITEM(columns, field)
+                    part.append(squall_gather(column, places + at, ends[j] - at))
+                if sorted_ids is NULL:
+                    (<Edge>PyTuple_GET_ITEM(self.edges, edge_of[j])).add_columns(part, NULL, NULL, source)
+                else:
+                    (<Edge>PyTuple_GET_ITEM(self.edges, edge_of[j])).add_columns(
+                        part, sorted_ids + at, sorted_ids + n + at, source
+                    )
+                at = ends[j]
+        finally:
+            free(part_of)
+            free(sorted_ids)
+        return 0
+
     def choose(self, values):
         return (self.pick(values),)
+
+
+cdef extern from *:
+    """
+    static PyObject *squall_gather(PyObject *list, const Py_ssize_t *places, Py_ssize_t n) {
+        PyObject *items = PyList_New(n);
+        Py_ssize_t i;
+        if (items == NULL) return NULL;
+        for (i = 0; i < n; i++) {
+            PyObject *item = PyList_GET_ITEM(list, places[i]);
+            Py_INCREF(item);
+            PyList_SET_ITEM(items, i, item);
+        }
+        return items;
+    }
+    """
+    object squall_gather(list column, const Py_ssize_t* places, Py_ssize_t n)
 
 
 @cython.final
@@ -121,10 +233,8 @@ cdef class RoundRobin(Picker):
     """shuffle, local-or-shuffle and none: every target in turn, in an order of its own for each
     source task, so that sources do not all hit the same task at once."""
 
-    cdef tuple edges
     cdef Py_ssize_t next
     cdef Py_ssize_t step
-    cdef Py_ssize_t count
 
     def __init__(self, edges, rng):
         self.set_ring(edges, *draw_steps(rng, len(edges)))
@@ -146,6 +256,17 @@ cdef class RoundRobin(Picker):
         self.next = next if next < self.count else next - self.count
         return <Edge>PyTuple_GET_ITEM(self.edges, i)
 
+    cdef int pick_rows(self, list columns, Py_ssize_t n, int32_t* chosen, Py_ssize_t* done) except -1:
+        cdef Py_ssize_t i, next = self.next
+        for i in range(n):
+            chosen[i] = <int32_t>next
+            next += self.step
+            if next >= self.count:
+                next -= self.count
+        self.next = next
+        done[0] = n
+        return 0
+
 
 cdef tuple edges_of(object edges):
     """As a tuple. One that is a tuple already is shared by many tasks, and not looked at again."""
@@ -165,8 +286,6 @@ cdef RoundRobin only(list edges):
 cdef class ByFields(Picker):
     """fields: the stable hash of some values chooses the task."""
 
-    cdef tuple edges
-    cdef Py_ssize_t count
     cdef readonly tuple indexes
     cdef Py_ssize_t index
     cdef object hash_
@@ -196,6 +315,28 @@ cdef class ByFields(Picker):
         if fast_hash(key, &number):
             return <Edge>PyTuple_GET_ITEM(self.edges, number % <uint32_t>self.count)
         return self.edges[self.hash_(key) % self.count]
+
+    cdef int pick_rows(self, list columns, Py_ssize_t n, int32_t* chosen, Py_ssize_t* done) except -1:
+        cdef Py_ssize_t i
+        cdef uint32_t number = 0
+        cdef list column, keys
+        cdef object key
+        if self.index >= 0:
+            column = <list>columns[self.index]
+        else:
+            keys = [columns[i] for i in self.indexes]
+            column = list(zip(*keys))
+        for i in range(n):
+            done[0] = i
+            key = <object>PyList_GET_ITEM(column, i)
+            if self.count == 1 and PyUnicode_CheckExact(key):
+                chosen[i] = 0
+            elif self.index >= 0 and fast_hash(key, &number):
+                chosen[i] = <int32_t>(number % <uint32_t>self.count)
+            else:
+                chosen[i] = <int32_t>(self.hash_(key) % self.count)
+        done[0] = n
+        return 0
 
 
 @cython.final

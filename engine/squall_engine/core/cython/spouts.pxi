@@ -136,14 +136,21 @@ cdef class SpoutCalls:
 
     def emit_columns(self, columns, message_ids=None, stream=DEFAULT_STREAM):
         cdef Output output = self.emitter.find(stream)
-        cdef list rows = rows_of(output.source, columns)
-        cdef Py_ssize_t i, n = PyList_GET_SIZE(rows)
+        cdef list lists = columns_of(output.source, columns), rows
+        cdef Py_ssize_t i, n = PyList_GET_SIZE(lists[0]) if PyList_GET_SIZE(lists) else 0
         cdef object row
         cdef Edge edge
         cdef Picker one = output.one
         cdef uint64_t root, bits
         if message_ids is not None and len(message_ids) != n:
             raise EmitError(f"emit_columns: {len(message_ids)} message ids for {n} tuples")
+        if (
+            one is not None and not output.direct and n >= ROWS_FOR_COLUMNS * one.count
+            and (message_ids is None or (self.acking and self.interceptor is None))
+        ):
+            self.send_columns(output, lists, n, None if message_ids is None else list(message_ids))
+            return
+        rows = list(zip(*lists))
         if self.interceptor is not None and message_ids is not None:
             for i in range(n):
                 self.emit(rows[i], message_ids[i], stream)
@@ -152,18 +159,21 @@ cdef class SpoutCalls:
             for i in range(n):
                 self.emit_any(rows[i], None if message_ids is None else message_ids[i], stream)
             return
-        self.emits += n
-        output.emitted += n
         if message_ids is None:
             for i in range(n):
                 row = <object>PyList_GET_ITEM(rows, i)
-                one.pick(row).add(row, 0, 0, output.source)
+                edge = one.pick(row)
+                self.emits += 1
+                output.emitted += 1
+                edge.add(row, 0, 0, output.source)
             return
         i = 0
         for message_id in message_ids:
             row = <object>PyList_GET_ITEM(rows, i)
             i += 1
             edge = one.pick(row)
+            self.emits += 1
+            output.emitted += 1
             if message_id is None:
                 edge.add(row, 0, 0, output.source)
                 continue
@@ -172,6 +182,42 @@ cdef class SpoutCalls:
             self.pending.add(root, message_id, output.source.stream, self.turn.now, self.turn.bucket)
             self.ledger.add_init(root, bits, self.task)
             edge.add(row, bits, root, output.source)
+
+    cdef int send_columns(self, Output output, list columns, Py_ssize_t n, list message_ids) except -1:
+        """All rows at once, which stay columns."""
+        cdef Py_ssize_t i, done = 0
+        cdef uint64_t* ids = <uint64_t*>calloc(n, 20)
+        cdef uint64_t* roots = ids + n
+        cdef int32_t* chosen = <int32_t*>(roots + n)
+        cdef object error = None
+        if ids is NULL:
+            raise MemoryError
+        try:
+            try:
+                output.one.pick_rows(columns, n, chosen, &done)
+            except Exception as raised:
+                error = raised  # the rows before it leave, as they do one by one
+            self.emits += done
+            output.emitted += done
+            if message_ids is None:
+                output.one.send_columns(columns, done, chosen, NULL, NULL, output.source)
+            else:
+                for i in range(min(done, PyList_GET_SIZE(message_ids))):
+                    message_id = <object>PyList_GET_ITEM(message_ids, i)
+                    if message_id is None:
+                        continue
+                    roots[i] = self.new_root()
+                    ids[i] = next_id(&self.emitter.rng)
+                    self.pending.add(
+                        roots[i], message_id, output.source.stream, self.turn.now, self.turn.bucket
+                    )
+                    self.ledger.add_init(roots[i], ids[i], self.task)
+                output.one.send_columns(columns, done, chosen, ids, roots, output.source)
+        finally:
+            free(ids)
+        if error is not None:
+            raise error
+        return 0
 
     def emitted(self):
         """The number of emits so far."""

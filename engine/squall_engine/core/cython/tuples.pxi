@@ -154,10 +154,17 @@ speed_up_values()
 @cython.freelist(256)
 @cython.no_gc
 cdef class Batch:
-    """Tuples of one stream on their way to one task, perhaps from several."""
+    """Tuples of one stream on their way to one task, perhaps from several.
+
+    Tuples that were emitted as columns stay columns until they are needed as rows: `columns` has one
+    list for each field, `values` is the first of these, so that its length is that of the batch
+    either way, and `room` is 0, so that whatever adds a row comes by `grow`, which makes rows of
+    them. Such a batch has no `several`."""
 
     cdef readonly Source source
     cdef list values
+    cdef list columns  # None: `values` are rows
+    cdef Py_ssize_t column_room  # of `_ids` and `_roots`, while there are columns
     cdef uint64_t* _ids
     cdef uint64_t* _roots  # MANY: look in `several`
     cdef Py_ssize_t room
@@ -185,6 +192,13 @@ cdef class Batch:
         return batch
 
     cdef int grow(self, Py_ssize_t room) except -1:
+        """Make room for so many rows."""
+        self.to_rows()
+        self.reallocate(room)
+        self.room = room
+        return 0
+
+    cdef int reallocate(self, Py_ssize_t room) except -1:
         """One block: the ids, then the roots."""
         cdef uint64_t* block = <uint64_t*>malloc(room * 16)
         cdef Py_ssize_t n = PyList_GET_SIZE(self.values)
@@ -196,8 +210,56 @@ cdef class Batch:
             free(self._ids)
         self._ids = block
         self._roots = block + room
-        self.room = room
         return 0
+
+    cdef int to_rows(self) except -1:
+        """Make rows of columns; `room` follows."""
+        cdef list columns = self.columns
+        if columns is not None:
+            self.columns = None
+            self.values = list(zip(*columns))
+            self.room = self.column_room
+        return 0
+
+    cdef int add_columns(
+        self, list columns, const uint64_t* ids, const uint64_t* roots, Source source
+    ) except -1:
+        """Add tuples as columns, which this batch keeps; it is empty or has columns. `ids` and
+        `roots` NULL: they are zeros."""
+        cdef Py_ssize_t i, n = PyList_GET_SIZE(self.values), more = PyList_GET_SIZE(columns[0])
+        cdef list column
+        if self.columns is None:
+            self.column_room, self.room = self.room, 0
+        if n + more > self.column_room:
+            i = n + more if n == 0 else 2 * (n + more)
+            self.reallocate(i)
+            self.column_room = i
+        if ids is NULL:
+            memset(self._ids + n, 0, more * 8)
+            memset(self._roots + n, 0, more * 8)
+        else:
+            memcpy(self._ids + n, ids, more * 8)
+            memcpy(self._roots + n, roots, more * 8)
+            for i in range(more):
+                if roots[i]:
+                    self.anchored = True
+                    break
+        if self.sources is not None:
+            self.sources.extend([source] * more)
+        elif source is not self.source:
+            self.sources = [self.source] * n + [source] * more
+        if self.columns is None:
+            self.columns = columns
+            self.values = <list>columns[0]
+        else:
+            for i in range(PyList_GET_SIZE(columns)):
+                column = <list>PyList_GET_ITEM(self.columns, i)
+                column.extend(<list>PyList_GET_ITEM(columns, i))
+        return 0
+
+    cdef tuple row_at(self, Py_ssize_t i):
+        """A row of columns."""
+        return tuple([(<list>column)[i] for column in self.columns])
 
     cdef inline int add(self, object values, uint64_t id_, uint64_t root, Source source) except -1:
         cdef Py_ssize_t n = PyList_GET_SIZE(self.values)
@@ -233,7 +295,10 @@ cdef class Batch:
 
     cdef Tuple tuple_at(self, Py_ssize_t i):
         cdef Tuple tup = Tuple.__new__(Tuple)
-        tup.values = <object>PyList_GET_ITEM(self.values, i)
+        if self.columns is None:
+            tup.values = <object>PyList_GET_ITEM(self.values, i)
+        else:
+            tup.values = self.row_at(i)
         tup._id = self._ids[i]
         tup._root = self._roots[i]
         tup.source = self.source_at(i)
@@ -249,7 +314,12 @@ cdef class Batch:
         cdef Py_ssize_t i, n = min(count, PyList_GET_SIZE(self.values) - self.start)
         cdef Batch head = new_batch(self.source, n)
         cdef Py_ssize_t start = self.start
-        head.values = self.values[start : start + n]
+        if self.columns is None:
+            head.values = self.values[start : start + n]
+        else:
+            head.columns = [(<list>column)[start : start + n] for column in self.columns]
+            head.values = <list>head.columns[0]
+            head.column_room, head.room = head.room, 0
         memcpy(head._ids, self._ids + start, n * 8)
         memcpy(head._roots, self._roots + start, n * 8)
         head.anchored = self.anchored
@@ -270,6 +340,8 @@ cdef class Batch:
         cdef dict found = {}
         cdef Batch batch
         cdef Source source
+        if self.columns is not None:
+            return self.columns_by_source()
         for i in range(self.start, PyList_GET_SIZE(self.values)):
             source = self.source_at(i)
             batch = found.get(source)
@@ -278,13 +350,48 @@ cdef class Batch:
             batch.push(self.values[i], self._ids[i], self._roots[i], self.anchors_at(i), source)
         return list(found.values())
 
+    cdef list columns_by_source(self):
+        cdef Py_ssize_t i, at
+        cdef dict found = {}
+        cdef list places, batches = []
+        cdef Batch batch
+        for i in range(self.start, PyList_GET_SIZE(self.values)):
+            source = self.source_at(i)
+            places = found.get(source)
+            if places is None:
+                found[source] = [i]
+            else:
+                places.append(i)
+        for source, places in found.items():
+            batch = new_batch(source, PyList_GET_SIZE(places))
+            batch.column_room, batch.room = batch.room, 0
+            batch.columns = [[(<list>column)[i] for i in places] for column in self.columns]
+            batch.values = <list>batch.columns[0]
+            batch.anchored = self.anchored
+            at = 0
+            for i in places:
+                batch._ids[at] = self._ids[i]
+                batch._roots[at] = self._roots[i]
+                at += 1
+            batches.append(batch)
+        return batches
+
     def as_tuples(self):
         cdef Py_ssize_t i
+        self.to_rows()
         return [self.tuple_at(i) for i in range(self.start, PyList_GET_SIZE(self.values))]
 
     def rows(self):
         """The values of each tuple."""
+        self.to_rows()
         return self.values[self.start :]
+
+    def last_row(self):
+        """The values of the last tuple."""
+        cdef Py_ssize_t n = PyList_GET_SIZE(self.values)
+        if n <= self.start:
+            raise IndexError("an empty batch has no row")
+        return self.values[n - 1] if self.columns is None else self.row_at(n - 1)
 
     def roots(self):
         """The trees that these tuples belong to, each once."""

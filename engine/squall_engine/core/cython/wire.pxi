@@ -64,6 +64,8 @@ def encode_batches(Source source, batches, codec):
     cdef uint16_t name_size = len(name)
     cdef uint32_t packed_size
     cdef TuplesHead head
+    for _, batch in batches:
+        batch.to_rows()
     if len(batches) == 1:
         batch = batches[0][1]
         rows = batch.values if batch.start == 0 else batch.rows()

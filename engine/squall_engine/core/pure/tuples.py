@@ -130,6 +130,10 @@ class Batch:
         """The values of each tuple."""
         return [tup.values for tup in self._tuples]
 
+    def last_row(self) -> Sequence[Any]:
+        """The values of the last tuple. Raises IndexError if there is none."""
+        return self._tuples[-1].values
+
     def roots(self) -> list[int]:
         """The trees that these tuples belong to, each once."""
         return roots_of(self._tuples)
