@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import variants
 from bench.stubs import cuts_of
-from bench.topologies import WORDS_A_LINE, make_lines, plain_loop
+from bench.topologies import WORDS_A_LINE, column_loop, make_lines, plain_loop
 
 ROOT = Path(__file__).resolve().parent.parent
 # A run that hangs is an error, not a wait. On a quiet machine the longest takes ten seconds.
@@ -42,7 +42,8 @@ class Case:
     first_worker: Mapping[str, int] = field(default_factory=dict)  # of a component's tasks; else 0
     conf: Mapping[str, Any] = field(default_factory=dict)
     stubs: Sequence[str] = ()
-    # The goals: ratio to the plain loop, or millions of tuples a second of one core,
+    loop: str = "plain"  # what a word count is compared with: a key of LOOPS
+    # The goals: ratio to that loop, or millions of tuples a second of one core,
     # or tuples a second of wall time.
     goal_ratio: float | None = None
     limit_ratio: float | None = None
@@ -65,11 +66,14 @@ class RunError(RuntimeError):
     """A run did not come to its end."""
 
 
-def plain_secs(lines: int, rounds: int) -> float:
-    """CPU-seconds of the plain loop."""
+LOOPS = {"plain": plain_loop, "columns": column_loop}
+
+
+def plain_secs(lines: int, rounds: int, loop: str = "plain") -> float:
+    """CPU-seconds of one of LOOPS."""
     some = make_lines(lines)
     start = time.process_time()
-    plain_loop(some, rounds)
+    LOOPS[loop](some, rounds)
     return time.process_time() - start
 
 
@@ -183,7 +187,7 @@ def _check(case: Case, measured: Sequence[Mapping[str, Any]]) -> None:
 
 def measure(cases: Sequence[Case], pairs: int, lines: int = 0, rounds: int = 0) -> dict[str, Any]:
     """Run the cases by turns; medians. With `lines`, each run of a word count stands between two
-    of the plain loop over so many lines, so often."""
+    of its loop over so many lines, so often."""
     words = lines * rounds * WORDS_A_LINE
     plain: list[float] = []
     results: dict[str, list[Result]] = {case.name: [] for case in cases}
@@ -192,12 +196,13 @@ def measure(cases: Sequence[Case], pairs: int, lines: int = 0, rounds: int = 0) 
         print(f"round {number + 1} of {pairs}", file=sys.stderr, flush=True)
         for case in cases:
             compared = words > 0 and case.words_of is not None
-            before = plain_secs(lines, rounds) if compared else 0.0
+            before = plain_secs(lines, rounds, case.loop) if compared else 0.0
             result = run(case)
             results[case.name].append(result)
             if compared:
-                beside = (before + plain_secs(lines, rounds)) / 2 / words
-                plain.append(beside)
+                beside = (before + plain_secs(lines, rounds, case.loop)) / 2 / words
+                if case.loop == "plain":
+                    plain.append(beside)
                 ratios[case.name].append(result.cpu_secs / case.tuples / beside)
     report: dict[str, Any] = {
         "pairs": pairs,
@@ -217,6 +222,7 @@ def _row(case: Case, results: Sequence[Result], ratios: Sequence[float]) -> dict
         "core": case.core,
         "workers": case.workers,
         "acked": case.messages > 0,
+        "loop": case.loop,
         "cpu_us_a_tuple": round(1e6 * cpu, 4),
         "cpu_us_all": [round(1e6 * r.cpu_secs / case.tuples, 4) for r in results],
         "millions_a_core_sec": round(1e-6 / cpu, 3),

@@ -39,6 +39,18 @@ def plain_loop(lines: list[str], rounds: int) -> dict[str, int]:
     return counts
 
 
+def column_loop(lines: list[str], rounds: int) -> dict[str, int]:
+    """The same with columns: all words of a thousand lines, and a count of all of them at once."""
+    counts: Counter[str] = Counter()
+    for _ in range(rounds):
+        for start in range(0, len(lines), _COLUMN_ROWS):
+            words: list[str] = []
+            for line in lines[start : start + _COLUMN_ROWS]:
+                words += line.split()
+            counts.update(words)
+    return counts
+
+
 class CountingSpout(Spout):
     """Emits `total` tuples and knows how many were acked."""
 
