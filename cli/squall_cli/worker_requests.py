@@ -46,6 +46,7 @@ def send(
     call_nimbus(client, "setWorkerProfiler", worker.topology_id, profile)
     file = {
         storm.ProfileAction.JPROFILE_START: f"flamegraph-{stamp_ms}.svg",
+        storm.ProfileAction.SAMPLE_TASKS: f"samples-{stamp_ms}.txt",
         storm.ProfileAction.JSTACK_DUMP: f"stacks-{stamp_ms}.txt",
         storm.ProfileAction.JMAP_DUMP: f"heap-{stamp_ms}.txt",
         storm.ProfileAction.JVM_RESTART: f"restart-{stamp_ms}",

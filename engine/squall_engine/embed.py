@@ -278,6 +278,13 @@ class EmbeddedEngine(Engine):
         """The calls that components are in, for any thread. Call it once the engine has started."""
         return CallsUnderWay(self.built, self.options.topology, self._thread_id)
 
+    def sample_stacks(self, until: float) -> str:
+        """Sample the stacks of this worker's tasks until that time of the system's clock; blocks,
+        on a thread of the caller's. Returns a text (see `observe.stack_samples`)."""
+        from squall_engine.observe.stack_samples import StackSamples, run
+
+        return run(StackSamples(self.built, self._thread_id), until)
+
     def source_of(self, error: BaseException) -> str:
         """What a component was given when it raised `error`, for an `on_reported` callback:
         `a tuple of words (task 3), stream default, message id 17`. "" if unknown."""

@@ -28,6 +28,7 @@ PAGES = {
     f"/topology/{ID}/configuration": "!!document.querySelector('tbody tr')",
     f"/topology/{ID}/logs": "!!document.querySelector('tbody tr')",
     f"/topology/{ID}/dead-letters": "document.querySelectorAll('tbody tr').length === 2",
+    f"/topology/{ID}/flame?component=split": "document.querySelectorAll('.flame .box').length > 3",
     "/supervisor/sup-1": "!!document.querySelector('tbody tr')",
     "/logs": "document.querySelectorAll('tbody tr').length >= 3",
     f"/logs/view?host={HOST}&file={ID}%2F6700%2Fworker.log": (
@@ -70,9 +71,51 @@ def put(site: Site, name: str) -> None:
     site.nimbus.answers["getSupervisorPageInfo"] = lambda *_: storm.SupervisorPageInfo(
         supervisor_summaries=[supervisor()], worker_summaries=[ui_structs.worker()]
     )
+    samples(site)
     site.nimbus.answers["getTopologyInfoWithOpts"] = lambda *_: ui_structs.topology_info(
         errors={"split": [ui_structs.error(f"Traceback\n{name}")]}
     )
+
+
+_BOXES = (
+    "[...document.querySelectorAll('.flame .box')].map((one) => one.getAttribute('aria-label'))"
+)
+NESTED = ";".join(f"f{depth} (app.py:{depth})" for depth in range(12))
+STACKS = (
+    "# cpu\tcomponent\ttask\tsamples\tframes\n"
+    "on\tsplit\t2\t60\tSplit.execute (words.py:4);parse (words.py:9);<b>bold</b> (x.py:1)\n"
+    "off\tsplit\t2\t30\tSplit.execute (words.py:4);fetch (words.py:20)\n"
+    f"on\tsplit\t3\t10\t{NESTED}\n"
+    "on\tlines\t1\t100\tLines.next_tuple (words.py:1)\n"
+)
+NATIVE = "main (app.py:1);squall_run (core.c);read 7\nmain (app.py:1);write 3\n"
+
+
+def samples(site: Site) -> None:
+    """Let the worker be where the logviewer is, and answer requests for samples at once."""
+
+    def page(component: str) -> storm.ComponentPageInfo:
+        found = ui_structs.component_page(component)
+        for one in found.exec_stats or ():
+            one.exec_summary.host = HOST
+        return found
+
+    def profile(_: str, request: storm.ProfileRequest) -> None:
+        native = request.action != storm.ProfileAction.SAMPLE_TASKS
+        name = f"{'native' if native else 'samples'}-{request.time_stamp}.txt"
+        (site.logs / name).write_text(NATIVE if native else STACKS)
+
+    before = site.nimbus.answers["getTopologyPageInfo"]
+
+    def topology(*arguments: Any) -> storm.TopologyPageInfo:
+        found: storm.TopologyPageInfo = before(*arguments)
+        for one in found.workers or ():
+            one.host = HOST
+        return found
+
+    site.nimbus.answers["getTopologyPageInfo"] = topology
+    site.nimbus.answers["getComponentPageInfo"] = lambda _id, name, *_: page(name)
+    site.nimbus.answers["setWorkerProfiler"] = profile
 
 
 async def violations(page: Page, script: str) -> list[str]:
@@ -307,3 +350,60 @@ async def test_a_topology_of_200_components_is_drawn_soon(site: Site, browser: B
     )
     assert 0 < sent < 100_000
     assert page.reports == []
+
+
+async def test_a_flame_graph_is_drawn_within_three_seconds_of_one_click(
+    site: Site, browser: Browser
+) -> None:
+    put(site, "split words")
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}/component/split")
+    await page.wait("document.querySelectorAll('table').length === 4")
+    began = time.monotonic()
+    await page.click("Flame graph")
+    await page.wait("document.querySelectorAll('.flame .box').length > 3")
+    took = time.monotonic() - began
+    assert took < 3.0, f"{took:.2f} s"
+    labels = await page.run(_BOXES)
+    assert "all: 100 samples, 100 %" in labels
+    assert any(one.startswith("Split.execute (words.py:4): 90 samples") for one in labels)
+    assert any(one.startswith("<b>bold</b>") for one in labels)
+    assert not any("next_tuple" in one for one in labels)
+
+    # A box is looked at closely by keyboard, and the first one leads back.
+    await page.run("document.querySelector('.flame .box[aria-label^=parse]').focus()")
+    await page.key("Enter")
+    await page.wait(f"!{_BOXES}.some((one) => one.startsWith('fetch'))")
+    assert any(one.startswith("Split.execute") for one in await page.run(_BOXES))
+
+    # Waiting alone.
+    await page.click("Waiting")
+    await page.wait(f"{_BOXES}[0] === 'all: 30 samples, 100 %'")
+    hottest = await page.run("document.querySelector('tbody tr').textContent")
+    assert hottest.startswith("fetch (words.py:20)100 %")
+    assert page.reports == []
+
+
+async def test_a_flame_graph_of_one_task_and_of_a_worker(site: Site, browser: Browser) -> None:
+    put(site, "split words")
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}/flame?component=split&task=2")
+    await page.wait(f"{_BOXES}.length === 5")
+    assert "all: 90 samples, 100 %" in await page.run(_BOXES)
+    await page.open(f"{site.base}/topology/{ID}/flame?worker={HOST}%3A6700")
+    await page.wait(f"{_BOXES}.some((one) => one.startsWith('squall_run (core.c): 7 samples'))")
+    asked = [arguments[1].action for arguments in site.nimbus.called("setWorkerProfiler")]
+    assert asked == [storm.ProfileAction.SAMPLE_TASKS, storm.ProfileAction.SAMPLE_NATIVE_IDLE]
+    await page.click("On CPU")
+    await page.wait(f"{_BOXES}.length > 3")
+    last = site.nimbus.called("setWorkerProfiler")[-1][1]
+    assert last.action == storm.ProfileAction.SAMPLE_NATIVE
+    assert page.reports == []
+
+
+async def test_a_worker_that_cannot_be_sampled_says_why(site: Site, browser: Browser) -> None:
+    put(site, "split words")
+    site.nimbus.answers["setWorkerProfiler"] = storm.AuthorizationException(msg="not yours")
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}/flame?component=split")
+    await page.wait("document.querySelector('[role=alert]')?.textContent.includes('not yours')")

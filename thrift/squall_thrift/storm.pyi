@@ -26,6 +26,9 @@ class ProfileAction(enum.IntEnum):
     JMAP_DUMP = 3
     JSTACK_DUMP = 4
     JVM_RESTART = 5
+    SAMPLE_TASKS = 10001
+    SAMPLE_NATIVE = 10002
+    SAMPLE_NATIVE_IDLE = 10003
 
 class LogLevelAction(enum.IntEnum):
     UNCHANGED = 1

@@ -525,6 +525,10 @@ enum ProfileAction {
     JMAP_DUMP,
     JSTACK_DUMP,
     JVM_RESTART,
+    // Squall's own: raw stacks, sampled until the request's time stamp.
+    SAMPLE_TASKS = 10001,
+    SAMPLE_NATIVE = 10002,
+    SAMPLE_NATIVE_IDLE = 10003,
 }
 
 struct NodeInfo {

@@ -175,6 +175,7 @@ class Worker:
             about=self._about,
             loop=self._loop,
             executors=self._executor_lines,
+            samples=self._sample_stacks,
         )
         self._connect_nimbus = connect_nimbus or connect_by(spec.daemon_conf)
         self._alone = alone(self._make_sender)
@@ -639,6 +640,10 @@ class Worker:
         if self._engine is None:
             return ()
         return self._engine.describe(self._clock.monotonic())
+
+    def _sample_stacks(self, until: float) -> str:
+        """On the sampler's thread."""
+        return "" if self._engine is None else self._engine.sample_stacks(until)
 
     # -- end ----------------------------------------------------------------------------------
 

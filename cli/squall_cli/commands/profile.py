@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from squall_thrift import storm
 
 _POLL_SECS = 0.3
+_SAMPLE_SECS_MAX = 60
+_ROWS = 20  # functions that are shown
 # The time that a supervisor may need besides the profile itself: to see the request (by its watch,
 # or at the latest by its next reading) and to write the file.
 _SLACK_SECS = 60.0
@@ -53,12 +56,23 @@ class _Asked:
     help="Only this worker (default: every worker of the topology).",
 )
 @click.option(
+    "--component",
+    metavar="COMPONENT",
+    help="Instead of whole workers: the Python stacks of one component.",
+)
+@click.option(
+    "--task",
+    type=click.IntRange(1),
+    metavar="TASK",
+    help="Instead of whole workers: the Python stacks of one task.",
+)
+@click.option(
     "--secs",
     type=click.IntRange(1, 3600),
     metavar="SECS",
     default=10,
     show_default=True,
-    help="How long to sample for the flame graph.",
+    help="How long to sample; stacks of a component or a task for at most 60.",
 )
 @click.option(
     "--stack",
@@ -93,12 +107,18 @@ def command(
     settings: Settings,
     topology_name: str,
     only: str | None,
+    component: str | None,
+    task: int | None,
     secs: int,
     what: str | None,
     output: Path,
     as_json: bool,
 ) -> int:
     """Profile the workers of a topology: a flame graph of each, stacks, or memory.
+
+    With --component or --task the workers that run it sample its Python stacks, and a table shows
+    the functions in which its time goes, of this machine's workers. ITSELF is the share of samples
+    that end in the function, WAITS the part of them in which it was on no CPU.
 
     The files are beside the worker's logs on its machine; those on this machine are copied here.
     """
@@ -107,14 +127,24 @@ def command(
     from squall_thrift import storm
 
     client = settings.client()
+    if component is not None or task is not None:
+        if what is not None:
+            raise SquallError(f"--{what} is about whole workers; leave --component and --task out")
+        if secs > _SAMPLE_SECS_MAX:
+            raise SquallError(f"--secs {secs}: a component is sampled for at most 60 s")
+        what = "samples"
     what = what or "flamegraph"
     summary = call_nimbus(client, "getTopologySummaryByName", topology_name)
     page = call_nimbus(client, "getTopologyPageInfo", summary.id, ":all-time", True)
     workers = _workers(page.workers or [], topology_name, only)
+    if what == "samples":
+        workers = _that_run(client, summary.id, workers, component, task)
     now_ms = int(time.time() * 1000)
-    stamp = now_ms + secs * 1000 if what == "flamegraph" else now_ms
+    sampled = what in ("flamegraph", "samples")
+    stamp = now_ms + secs * 1000 if sampled else now_ms
     action = {
         "flamegraph": storm.ProfileAction.JPROFILE_START,
+        "samples": storm.ProfileAction.SAMPLE_TASKS,
         "stack": storm.ProfileAction.JSTACK_DUMP,
         "heap": storm.ProfileAction.JMAP_DUMP,
         "restart": storm.ProfileAction.JVM_RESTART,
@@ -123,12 +153,12 @@ def command(
     asked = [_ask(client, worker, action, stamp) for worker in workers]
     if not as_json:
         for one in asked:
-            say(f"{_DOING[what]} {one.worker} ..." + (f" {secs} s" if what == "flamegraph" else ""))
-    limit = _SLACK_SECS + (secs if what == "flamegraph" else 0)
+            say(f"{_DOING[what]} {one.worker} ..." + (f" {secs} s" if sampled else ""))
+    limit = _SLACK_SECS + (secs if sampled else 0)
     try:
         _wait(client, topology_name, asked, time.monotonic() + limit)
     except KeyboardInterrupt:
-        if what == "flamegraph":
+        if sampled:
             say("Interrupted: the workers finish sampling and then write their files.")
         raise
     for one in asked:
@@ -138,6 +168,8 @@ def command(
     else:
         for one in asked:
             _print_outcome(one, summary.id, what)
+        if what == "samples":
+            _print_functions([one.copy for one in asked if one.copy is not None], component, task)
     failed = [one for one in asked if one.error is not None]
     if failed and not as_json:
         raise SquallError("; ".join(f"{one.worker}: {one.error}" for one in failed))
@@ -146,6 +178,7 @@ def command(
 
 _DOING = {
     "flamegraph": "Sampling",
+    "samples": "Sampling",
     "stack": "Requesting the stacks of",
     "heap": "Requesting the objects of",
     "restart": "Restarting",
@@ -168,6 +201,67 @@ def _workers(found: list[storm.WorkerSummary], topology_name: str, only: str | N
             f"{topology_name} has no worker {only}", hint=f"Its workers: {', '.join(names)}."
         )
     return chosen
+
+
+def _that_run(
+    client: ClientOptions,
+    topology_id: str,
+    workers: list[Any],
+    component: str | None,
+    task: int | None,
+) -> list[Any]:
+    """Those of the workers that run the component or the task. Raises SquallError."""
+    from squall_cli.nimbus import call_nimbus
+    from squall_common.errors import SquallError
+
+    info = call_nimbus(client, "getTopologyInfo", topology_id)
+    places = set()
+    for one in info.executors:
+        tasks = range(one.executor_info.task_start, one.executor_info.task_end + 1)
+        if component in (None, one.component_id) and (task is None or task in tasks):
+            places.add((one.host, one.port))
+    found = [one for one in workers if (one.host, one.port) in places]
+    if not found:
+        what = " of ".join(
+            ([f"task {task}"] if task is not None else []) + ([component] if component else [])
+        )
+        raise SquallError(
+            f"no worker runs {what} now", hint="`storm status` names components and their tasks."
+        )
+    return found
+
+
+def _print_functions(copies: list[Path], component: str | None, task: int | None) -> None:
+    """The functions in which the samples of a component, or of a task, end."""
+    from squall_cli.output import print_table
+
+    total = 0
+    itself: Counter[str] = Counter()
+    waits: Counter[str] = Counter()
+    within: Counter[str] = Counter()
+    for copy in copies:
+        for line in copy.read_text(errors="replace").splitlines():
+            parts = line.split("\t")
+            if line.startswith("#") or len(parts) != 5:
+                continue
+            cpu, name, number, count, frames = parts
+            if component not in (None, name) or (task is not None and int(number) != task):
+                continue
+            names = frames.split(";")
+            total += int(count)
+            itself[names[-1]] += int(count)
+            waits[names[-1]] += int(count) if cpu == "off" else 0
+            within.update(dict.fromkeys(names, int(count)))
+    if not total:
+        say("Nothing was seen: it did nothing in this time.")
+        return
+    print_table(
+        ("FUNCTION", "ITSELF", "WAITS", "WITH CALLS"),
+        (
+            (name, f"{n / total:.0%}", f"{waits[name] / total:.0%}", f"{within[name] / total:.0%}")
+            for name, n in itself.most_common(_ROWS)
+        ),
+    )
 
 
 def _ask(client: ClientOptions, worker: Any, action: storm.ProfileAction, stamp: int) -> _Asked:

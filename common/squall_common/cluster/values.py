@@ -266,6 +266,9 @@ class ProfileAction(enum.Enum):
     JMAP_DUMP = 3
     JSTACK_DUMP = 4
     JVM_RESTART = 5
+    SAMPLE_TASKS = 10001  # Squall's own, like those below
+    SAMPLE_NATIVE = 10002
+    SAMPLE_NATIVE_IDLE = 10003
 
 
 @dataclass(frozen=True, slots=True)

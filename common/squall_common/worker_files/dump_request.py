@@ -18,6 +18,7 @@ class DumpKind(enum.Enum):
 
     STACKS = "dump-stacks"  # threads, asyncio tasks, executors
     HEAP = "dump-heap"  # which objects fill the memory
+    SAMPLES = "dump-samples"  # stacks by task, sampled until the time in the file's name
 
 
 def ask(worker_dir: Path, kind: DumpKind, name: str) -> None:

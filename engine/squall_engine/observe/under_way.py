@@ -167,16 +167,16 @@ class CallsUnderWay:
 
     def _call_of_task(self, innermost: FrameType | None) -> CallUnderWay | None:
         built = self._built
-        chain = _chain(innermost)
+        chain = chain_of(innermost)
         for at, frame in enumerate(chain):
-            task = _task_of(frame)
+            task = task_of(frame)
             if task is None:
                 continue
             one = next((one for one in built if one.task is task), None)
             if one is None:
                 return None
             inner = chain[at:]
-            users = [f for f in inner if not _is_ours(f)]
+            users = [f for f in inner if not is_ours(f)]
             ours = inner[: inner.index(users[0])] if users else inner
             tup = _tuple_of(ours)
             given = partial(_given, task, ours, tup, built)
@@ -200,7 +200,7 @@ class CallsUnderWay:
 
 def _notifying(one: Built, innermost: FrameType | None) -> Iterator[CallUnderWay]:
     """ack, fail, activate or deactivate on a spout's own thread."""
-    for frame in _chain(innermost):
+    for frame in chain_of(innermost):
         if frame.f_code in _NOTIFYING:
             message_id = frame.f_locals.get("message_id")
             given = _nothing if message_id is None else partial(_shown_message, message_id)
@@ -236,12 +236,13 @@ def _has_own_limit(one: Built) -> bool:
     return STALL_KEY in one.own_conf
 
 
-def _is_ours(frame: FrameType) -> bool:
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame is of Squall's own code."""
     module = str(frame.f_globals.get("__name__", ""))
     return module.startswith(_OURS)
 
 
-def _chain(frame: FrameType | None) -> list[FrameType]:
+def chain_of(frame: FrameType | None) -> list[FrameType]:
     """Outermost first."""
     found = []
     while frame is not None:
@@ -250,7 +251,8 @@ def _chain(frame: FrameType | None) -> list[FrameType]:
     return found[::-1]
 
 
-def _task_of(frame: FrameType) -> Task | None:
+def task_of(frame: FrameType) -> Task | None:
+    """The task whose method of the engine a frame is; None for another frame."""
     if not str(frame.f_globals.get("__name__", "")).startswith(_ENGINE):
         return None
     owner = frame.f_locals.get("self")
@@ -315,10 +317,10 @@ def _of_thread(innermost: FrameType | None, first: FrameType | None = None) -> C
     """From `first` on, else from where the engine calls the component."""
 
     def frames() -> Frames:
-        chain = _chain(innermost)
+        chain = chain_of(innermost)
         if first is None:
-            ours = next((at for at, frame in enumerate(chain) if _is_ours(frame)), 0)
-            begin = next((at for at in range(ours, len(chain)) if not _is_ours(chain[at])), 0)
+            ours = next((at for at, frame in enumerate(chain) if is_ours(frame)), 0)
+            begin = next((at for at in range(ours, len(chain)) if not is_ours(chain[at])), 0)
         else:
             begin = chain.index(first) if first in chain else 0
         return [(frame, frame.f_lineno) for frame in chain[begin:]][-_FRAMES_MAX:]
@@ -329,7 +331,7 @@ def _of_thread(innermost: FrameType | None, first: FrameType | None = None) -> C
 def _of_coroutine(task: asyncio.Task[Any]) -> Callable[[], Frames]:
     def frames() -> Frames:
         chain = coroutine_frames(task)
-        users = next((at for at, (frame, _) in enumerate(chain) if not _is_ours(frame)), 0)
+        users = next((at for at, (frame, _) in enumerate(chain) if not is_ours(frame)), 0)
         return chain[users:]
 
     return frames

@@ -11,6 +11,9 @@ either way a client that sees the request gone knows that it is over.
     JPROFILE_DUMP    write the samples so far -> flamegraph-STAMP.svg, and go on
     JSTACK_DUMP      threads, asyncio tasks, executors -> stacks-STAMP.txt
     JMAP_DUMP        objects by type -> heap-STAMP.txt
+    SAMPLE_TASKS     until the time stamp, inside the worker: stacks by task -> samples-STAMP.txt
+    SAMPLE_NATIVE, SAMPLE_NATIVE_IDLE   the same by py-spy with native frames, of threads that run
+                     or of all -> native-STAMP.txt
     JVM_RESTART      drain the worker and start it again
 
 STAMP is the request's timestamp in milliseconds, so that the client knows the name.
@@ -52,7 +55,8 @@ _SIGNAL_SECS = 2.0
 _START_SECS = 20.0  # for a worker that is starting
 _SAMPLE_SECS_MAX = 3600.0
 _FILES_MAX = 50  # of one worker; the oldest go
-_KINDS = ("flamegraph-", "stacks-", "heap-")
+_KINDS = ("flamegraph-", "stacks-", "heap-", "samples-", "native-")
+_RAW_SECS_MAX = 60.0
 _RETRY_SECS = 1.0
 
 
@@ -202,6 +206,11 @@ class Profiling:
                 await self._dump(process, folder, file_name(request), DumpKind.STACKS)
             case ProfileAction.JMAP_DUMP:
                 await self._dump(process, folder, file_name(request), DumpKind.HEAP)
+            case ProfileAction.SAMPLE_TASKS:
+                secs = self._raw_secs(request)
+                await self._dump(process, folder, file_name(request), DumpKind.SAMPLES, secs)
+            case ProfileAction.SAMPLE_NATIVE | ProfileAction.SAMPLE_NATIVE_IDLE:
+                await self._sample_native(process, request, folder)
             case ProfileAction.JVM_RESTART:
                 if not runner.restart():
                     raise ProfileError("the worker is already starting or ending")
@@ -273,13 +282,44 @@ class Profiling:
         finally:
             del self._recordings[runner.port]
 
+    # Raw stacks.
+
+    def _raw_secs(self, request: ProfileRequest) -> float:
+        secs = self._secs_until(request)
+        if secs > _RAW_SECS_MAX:
+            raise ProfileError(f"{secs:.0f} s of samples are too many; at most {_RAW_SECS_MAX:.0f}")
+        return max(0.0, secs)
+
+    async def _sample_native(
+        self, process: WorkerProcess, request: ProfileRequest, folder: Path
+    ) -> None:
+        secs = self._raw_secs(request)
+        part = folder / f".{file_name(request)}.part"
+        options = ["--format", "raw", "--native"]
+        if request.action is ProfileAction.SAMPLE_NATIVE_IDLE:
+            options.append("--idle")
+        program = find_py_spy(self._settings.profiler_command)
+        try:
+            await Sampling(program, process.pid, part, options).run(secs)
+            await asyncio.to_thread(_publish, part, folder / file_name(request))
+        finally:
+            part.unlink(missing_ok=True)
+
     # Dumps.
 
-    async def _dump(self, process: WorkerProcess, folder: Path, name: str, kind: DumpKind) -> None:
+    async def _dump(
+        self,
+        process: WorkerProcess,
+        folder: Path,
+        name: str,
+        kind: DumpKind,
+        more_secs: float = 0.0,
+    ) -> None:
+        """`more_secs`: how long the worker needs for it, once it has begun."""
         worker_dir = self._settings.workers_dir / process.worker_id
         await asyncio.to_thread(ask, worker_dir, kind, name)
         target = folder / name
-        if await self._appears(target.exists, _DUMP_SECS):
+        if await self._appears(target.exists, _DUMP_SECS + more_secs):
             return
         (worker_dir / kind.value).unlink(missing_ok=True)
         if kind is not DumpKind.STACKS:
@@ -355,6 +395,10 @@ def file_name(request: ProfileRequest) -> str:
             return f"heap-{stamp}.txt"
         case ProfileAction.JVM_RESTART:
             return f"restart-{stamp}"
+        case ProfileAction.SAMPLE_TASKS:
+            return f"samples-{stamp}.txt"
+        case ProfileAction.SAMPLE_NATIVE | ProfileAction.SAMPLE_NATIVE_IDLE:
+            return f"native-{stamp}.txt"
         case _:
             return f"flamegraph-{stamp}.svg"
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from squall_common.errors import SquallError
@@ -53,8 +54,16 @@ def find_py_spy(command: str) -> str:
 class Sampling:
     """One run of `py-spy record` on a process. `stop` ends it early and keeps its samples."""
 
-    def __init__(self, program: str, pid: int, file: Path) -> None:
+    def __init__(
+        self,
+        program: str,
+        pid: int,
+        file: Path,
+        options: Sequence[str] = ("--format", "flamegraph"),
+    ) -> None:
+        """`options` of py-spy are about what is written."""
         self._program = program
+        self._options = options
         self._pid = pid
         self._file = file
         self._process: asyncio.subprocess.Process | None = None
@@ -71,7 +80,7 @@ class Sampling:
         """Sample for `secs` seconds, or until `stop`. Raises ProfileError with the reason; the
         py-spy process is gone in any case."""
         argv = [
-            self._program, "record", "--pid", str(self._pid), "--format", "flamegraph",
+            self._program, "record", "--pid", str(self._pid), *self._options,
             "--duration", str(max(1, round(secs))), "--output", str(self._file),
         ]  # fmt: skip
         try:

@@ -17,7 +17,7 @@ POLICY = (
 PATHS = (
     "/",
     "/topology/{id}",
-    "/topology/{id}/{page:errors|configuration|workers|dead-letters|logs}",
+    "/topology/{id}/{page:errors|configuration|workers|dead-letters|logs|flame}",
     "/topology/{id}/component/{component}",
     "/supervisor/{id}",
     "/logs",

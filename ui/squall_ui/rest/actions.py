@@ -27,6 +27,7 @@ from squall_ui.rest.text import dump_link
 
 _INT_MAX = 2**31 - 1
 _LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL", "CRITICAL", "OFF")
+_SAMPLE_SECS_MAX = 60
 _PROFILE_MINUTES_MAX = 60.0
 
 DONE = obj(topologyOperation=TEXT, topologyId=TEXT, status={"type": "string", "enum": ["success"]})
@@ -283,6 +284,24 @@ async def start_profile(ask: Ask) -> Any:
     }
 
 
+def _sample(action: storm.ProfileAction, kind: str) -> Callable[[Ask], Awaitable[Any]]:
+    async def handle(ask: Ask) -> Any:
+        text = ask.path["secs"]
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _SAMPLE_SECS_MAX):
+            raise RequestError(400, f"{text!r} is not a number of seconds from 1 to 60")
+        until_ms = int((time.time() + int(text)) * 1000)
+        summary, host, port = await _request(ask, action, until_ms)
+        return {
+            "status": "ok",
+            "id": ask.path["host-port"],
+            "timeout": str(until_ms),
+            "dumplink": dump_link(host, port, summary.id, ask.site.logviewer_port),
+            "file": f"{kind}-{until_ms}.txt",
+        }
+
+    return handle
+
+
 async def pending(ask: Ask) -> Any:
     """Requests to workers that their supervisors have not carried out yet. Squall's own."""
     summary = await ask.topology()
@@ -395,6 +414,20 @@ ENDPOINTS = (
     _profiling(
         "dumpheap/{host-port}", "Write which objects fill a worker's memory.",
         _dump(storm.ProfileAction.JMAP_DUMP, "heap"),
+    ),
+    *(
+        _profiling(
+            f"{path}/{{host-port}}/{{secs}}", sentence, _sample(action, kind),
+            Param("secs", "Seconds, 1 to 60.", COUNT, in_path=True),
+        )
+        for path, sentence, action, kind in (
+            ("sample", "Sample the stacks of a worker's tasks (not Storm's).",
+             storm.ProfileAction.SAMPLE_TASKS, "samples"),
+            ("samplenative", "Sample running threads with native frames (not Storm's).",
+             storm.ProfileAction.SAMPLE_NATIVE, "native"),
+            ("samplenativeidle", "Sample all threads with native frames (not Storm's).",
+             storm.ProfileAction.SAMPLE_NATIVE_IDLE, "native"),
+        )
     ),
     Endpoint(
         "GET", "/topology/{id}/component/{component}/requests",

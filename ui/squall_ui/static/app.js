@@ -4,6 +4,7 @@ import { h, listen, morph } from "./dom.js";
 import { cluster } from "./pages/cluster.js";
 import { component } from "./pages/component.js";
 import { configuration } from "./pages/configuration.js";
+import { flamePage } from "./pages/flame.js";
 import { deadLetters, logs, search, viewLog } from "./pages/logs.js";
 import { supervisor } from "./pages/supervisor.js";
 import { errors, topology, topologyConfiguration } from "./pages/topology.js";
@@ -15,6 +16,7 @@ const ROUTES = [
   [/^\/topology\/([^/]+)\/configuration$/, topologyConfiguration],
   [/^\/topology\/([^/]+)\/dead-letters$/, deadLetters],
   [/^\/topology\/([^/]+)\/logs$/, logs],
+  [/^\/topology\/([^/]+)\/flame$/, flamePage],
   [/^\/topology\/([^/]+)\/component\/([^/]+)$/, component],
   [/^\/supervisor\/([^/]+)$/, supervisor],
   [/^\/logs$/, logs],

@@ -28,6 +28,7 @@ log = get_logger(__name__)
 _TASKS_MAX = 500  # groups of asyncio tasks with the same stack
 _FRAMES_MAX = 60  # a stack
 _TYPES_MAX = 60  # rows of a heap dump
+_SAMPLE_SECS_MAX = 60.0
 _TRIES = 5  # to read data that changes meanwhile
 
 
@@ -42,8 +43,12 @@ class Dumps:
         about: Callable[[], str],
         loop: asyncio.AbstractEventLoop,
         executors: Callable[[], Iterable[str]],
+        samples: Callable[[float], str] | None = None,
     ) -> None:
-        """`about` is the first lines of a dump, `executors` a line for each task."""
+        """`about` is the first lines of a dump, `executors` a line for each task, and
+        `samples(until)` samples stacks until a time since 1970."""
+        self._samples = samples
+        self._sampling = threading.Lock()
         self._worker_dir = worker_dir
         self._artifacts_dir = artifacts_dir
         self._about = about
@@ -61,6 +66,30 @@ class Dumps:
                     log.info("dump_written", kind=kind.name, file=self._artifacts_dir / name)
             except Exception as error:
                 log.error("dump_failed", kind=kind.name, error=error, exc_info=error)
+        self._look_for_samples()
+
+    def _look_for_samples(self) -> None:
+        """Sample on a thread of its own: this one has to report heartbeats meanwhile."""
+        try:
+            name = take(self._worker_dir, DumpKind.SAMPLES)
+        except OSError as error:
+            log.error("dump_failed", kind=DumpKind.SAMPLES.name, error=error)
+            return
+        if name is not None and self._samples is not None:
+            threading.Thread(
+                target=self._write_samples, args=(name,), name="sampler", daemon=True
+            ).start()
+
+    def _write_samples(self, name: str) -> None:
+        assert self._samples is not None
+        try:
+            until = int(name.partition("-")[2].partition(".")[0]) / 1000
+            until = min(until, time.time() + _SAMPLE_SECS_MAX)
+            with self._sampling:  # two would count each other's samples as time of tasks
+                text = self._samples(until)
+            write_atomic(self._artifacts_dir / name, text.encode(), mode=0o600)
+        except Exception as error:
+            log.error("dump_failed", kind=DumpKind.SAMPLES.name, error=error, exc_info=error)
 
     def stacks(self) -> str:
         """Threads, asyncio tasks and executors."""

@@ -66,7 +66,7 @@ async def _client(nimbus: FakeNimbus, conf: dict[str, Any]) -> AsyncIterator[Cli
 
 PARTS = {
     "id": ID, "component": "split", "host-port": "node1:6700", "wait-time": "3", "timeout": "0.5",
-    "action": "enable", "spct": "12.5",
+    "action": "enable", "spct": "12.5", "secs": "2",
 }  # fmt: skip
 BODIES = {
     "/topology/{id}/rebalance/{wait-time}": {"rebalanceOptions": {"numWorkers": 2}},

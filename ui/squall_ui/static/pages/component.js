@@ -6,6 +6,7 @@ import { h } from "../dom.js";
 import { duration, ms, percent, rate, short } from "../format.js";
 import { apiPath, ask, facts, failed, post, section, table, topologyPath, viewPath } from "../parts.js";
 import { onStatus } from "./cluster.js";
+import { flamePath } from "./flame.js";
 import { crumbs, errorList, lineOf, readSeries, spans } from "./topology.js";
 
 const WINDOWS = [
@@ -54,7 +55,7 @@ function drawPage(page, id, name, view, draw) {
   const spout = detail.componentType === "spout";
   page.draw(
     crumbs(id, detail.name),
-    h("div.head", {}, h("h1", {}, name), h("span.pill.tone-calm", {}, detail.componentType), page.actions ? sampling(page, detail) : null),
+    h("div.head", {}, h("h1", {}, name), h("span.pill.tone-calm", {}, detail.componentType), page.actions ? sampling(page, id, detail) : null),
     live
       ? facts([
           [spout ? "Emitted" : "Executed", `${rate(spout ? live.emitRate : live.executeRate)}/s`],
@@ -108,7 +109,7 @@ function drawPage(page, id, name, view, draw) {
     ),
     spout ? null : section("Inputs", inputs(id, detail)),
     section("Outputs", outputs(detail, spout)),
-    section("Executors", executors(id, detail, spout)),
+    section("Executors", executors(page, id, detail, spout)),
   );
 }
 
@@ -162,7 +163,7 @@ function outputs(detail, spout) {
   );
 }
 
-function executors(id, detail, spout) {
+function executors(page, id, detail, spout) {
   return table(
     "Executors",
     [
@@ -181,16 +182,29 @@ function executors(id, detail, spout) {
           ]),
       num("Acked", "acked"),
       num("Failed", "failed"),
-    ],
+      page.actions
+        ? {
+            name: "Time",
+            cell: (one) => tasksOf(one.id).map((task) => [h("a", { href: flamePath(id, { component: detail.id, task }), "aria-label": `Flame graph of task ${task}` }, `task ${task}`), " "]),
+          }
+        : null,
+    ].filter((column) => column),
     detail.executorStats,
     { key: (one) => one.id },
   );
 }
 
-function sampling(page, detail) {
+// "[4-6]" are three tasks; of many, the first few.
+function tasksOf(executor) {
+  const [first, last] = executor.match(/\d+/g).map(Number);
+  return Array.from({ length: Math.min(8, last - first + 1) }, (_, index) => first + index);
+}
+
+function sampling(page, id, detail) {
   return h(
     "div.actions",
     {},
+    h("a.ghost", { href: flamePath(id, { component: detail.id }) }, "Flame graph"),
     h(
       "button.ghost",
       {

@@ -236,7 +236,7 @@ function workerActions(page, topology, one) {
     "div.row-actions",
     {},
     h("button.ghost", { type: "button", "aria-label": `Stacks of ${worker}`, onclick: () => dump("A dump of the stacks", url("dumpjstack")) }, "Stacks"),
-    h("button.ghost", { type: "button", "aria-label": `Flame graph of ${worker}`, onclick: () => dump("A flame graph", apiPath("topology", topology.id, "profiling", "start", worker, "0.05")) }, "Flame graph"),
+    h("a.ghost", { href: `${topologyPath(topology.id, "flame")}?${new URLSearchParams({ worker })}`, "aria-label": `Flame graph of ${worker}` }, "Flame graph"),
     h(
       "button.ghost",
       {
