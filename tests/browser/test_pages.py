@@ -30,6 +30,7 @@ PAGES = {
     f"/topology/{ID}/dead-letters": "document.querySelectorAll('tbody tr').length === 2",
     f"/topology/{ID}/flame?component=split": "document.querySelectorAll('.flame .box').length > 3",
     "/supervisor/sup-1": "!!document.querySelector('tbody tr')",
+    "/owner/ann": "!!document.querySelector('.facts')",
     "/logs": "document.querySelectorAll('tbody tr').length >= 3",
     f"/logs/view?host={HOST}&file={ID}%2F6700%2Fworker.log": (
         "document.querySelector('pre.log')?.textContent.includes('started')"

@@ -20,6 +20,7 @@ PATHS = (
     "/topology/{id}/{page:errors|configuration|workers|dead-letters|logs|flame}",
     "/topology/{id}/component/{component}",
     "/supervisor/{id}",
+    "/owner/{id}",
     "/logs",
     "/logs/view",
     "/search",

@@ -6,6 +6,7 @@ import { component } from "./pages/component.js";
 import { configuration } from "./pages/configuration.js";
 import { flamePage } from "./pages/flame.js";
 import { deadLetters, logs, search, viewLog } from "./pages/logs.js";
+import { owner } from "./pages/owner.js";
 import { supervisor } from "./pages/supervisor.js";
 import { errors, topology, topologyConfiguration } from "./pages/topology.js";
 
@@ -19,6 +20,7 @@ const ROUTES = [
   [/^\/topology\/([^/]+)\/flame$/, flamePage],
   [/^\/topology\/([^/]+)\/component\/([^/]+)$/, component],
   [/^\/supervisor\/([^/]+)$/, supervisor],
+  [/^\/owner\/([^/]+)$/, owner],
   [/^\/logs$/, logs],
   [/^\/logs\/view$/, viewLog],
   [/^\/search$/, search],
@@ -57,7 +59,7 @@ function drawTop() {
     h(
       "nav",
       { "aria-label": "Pages" },
-      link("/", "Cluster", path === "/" || path.startsWith("/topology") || path.startsWith("/supervisor")),
+      link("/", "Cluster", path === "/" || path.startsWith("/topology") || path.startsWith("/supervisor") || path.startsWith("/owner")),
       link("/logs", "Logs", path.startsWith("/logs")),
       link("/search", "Search", path === "/search"),
       link("/configuration", "Configuration", path === "/configuration"),

@@ -37,7 +37,7 @@ function draw(page, state) {
   );
 }
 
-function topologies(rows) {
+export function topologies(rows, empty = "No topology runs. Submit one with storm jar.") {
   return table(
     "Topologies",
     [
@@ -50,10 +50,10 @@ function topologies(rows) {
       { name: "Tasks", num: true, cell: (one) => one.tasksTotal },
       { name: "Restarts", num: true, title: "Workers that ended unexpectedly within a day", cell: (one) => one.restarts },
       { name: "Last exit", cell: (one) => (one.lastExit ? h("span", { title: one.lastExit.lastLine }, `${one.lastExit.reason}, ${ago(one.lastExit.time)}`) : "") },
-      { name: "Owner", cell: (one) => one.owner },
+      { name: "Owner", cell: (one) => (one.owner ? h("a", { href: path("owner", one.owner) }, one.owner) : "") },
     ],
     rows,
-    { key: (one) => one.id, empty: "No topology runs. Submit one with storm jar." },
+    { key: (one) => one.id, empty },
   );
 }
 
