@@ -7,6 +7,7 @@ that it is computed once; it is as large as its sections.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,12 +42,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_FILE_BYTES = 64 * 1024 * 1024  # of sections in one file of an output
+
+
 @dataclass(slots=True)
 class Written:
     """The result of writing an output."""
 
     sink: Sink
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is known of a sink's tuples before they are written."""
+
+    types: TypeGuess
+    files: int | None  # how many files they are worth; None: not known, one for each task
 
 
 @dataclass(slots=True)
@@ -198,24 +210,33 @@ class Frames:
 
         return self.of[sink.stream.component].filter(sf.col("to") == sink.task)
 
-    def guess(self, sink: Sink) -> TypeGuess:
-        """The types of a sink's values. Computes the component, unless they are declared."""
+    def look(self, sink: Sink) -> Look:
+        """The types of a sink's values, and what it takes to write them. Computes the component,
+        unless the types are declared and its tasks are few."""
+        types = TypeGuess(sink.fields)
         if sink.columns:
-            return TypeGuess.declared(sink.fields, (column.type for column in sink.columns))
-        stage = guess_stage(self.plan, sink, self.code)
-        merged = TypeGuess(sink.fields)
+            types = TypeGuess.declared(sink.fields, (column.type for column in sink.columns))
+        if not sink.measured:
+            return Look(types, None)
+        stage, size = guess_stage(self.plan, sink, self.code), 0
         for row in self.sections(sink).mapInArrow(stage, GUESSES_DDL).collect():
-            merged.merge(TypeGuess.from_json(sink.fields, row["guess"]))
-        return merged
+            if not sink.columns:
+                types.merge(TypeGuess.from_json(sink.fields, row["guess"]))
+            size += row["bytes"]
+        return Look(types, max(1, math.ceil(size / _FILE_BYTES)))
 
-    def typed(self, sink: Sink, guess: TypeGuess) -> DataFrame:
+    def typed(self, sink: Sink, look: Look) -> DataFrame:
         """A sink's tuples as columns."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        schema = guess.schema()
+        schema = look.types.schema()
         types: Any = from_arrow_schema(schema)
         stage = write_stage(self.plan, sink, self.code, schema, self.counts)
-        return self.sections(sink).mapInArrow(stage, types)
+        sections = self.sections(sink)
+        if look.files is not None:
+            # What is written is on the executors' disks: only the writing has fewer tasks.
+            sections = sections.coalesce(look.files)
+        return sections.mapInArrow(stage, types)
 
     def unread(self) -> list[str]:
         """Components without readers that must run for their side effects."""
@@ -253,9 +274,9 @@ def run_batch(
     try:
         for sink in plan.sinks:
             with step(str(sink.stream)):
-                guess = frames.guess(sink)
+                look = frames.look(sink)
             with step(f"writing {sink.path}"):
-                write(frames.typed(sink, guess), sink, mode=modes[sink])
+                write(frames.typed(sink, look), sink, mode=modes[sink])
             written.append(Written(sink, frames.counts.total("written", str(sink.stream))))
         for component in frames.unread():
             with step(component):
@@ -293,6 +314,8 @@ def write(frame: DataFrame, sink: Sink, *, mode: str, path: str | None = None) -
         write_to_kafka(frame, sink, f"batch job {uuid.uuid4()}", 0)
         return
     writer = frame.write.mode(mode)
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
     if sink.format is Format.TABLE:
         writer.saveAsTable(path)
     elif sink.format is Format.SPARK:

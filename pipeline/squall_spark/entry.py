@@ -91,7 +91,7 @@ def run_on_spark(
 
 def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
     from squall_spark.batch import run_batch
-    from squall_spark.stream.query import run_stream, say_batch
+    from squall_spark.stream.query import run_stream, say_batch, say_large_file
     from squall_spark.tasks.code import code_of
     from squall_spark.view.progress import Progress
 
@@ -131,6 +131,7 @@ def _run(job: Job, session: Session, plan: SparkPlan, limits: Limits) -> None:
                         limits=limits,
                         on_bad=job.on_bad(),
                         on_batch_done=say_batch,
+                        on_large_file=say_large_file,
                         step=progress.step,
                     )
                 except (KeyboardInterrupt, SystemExit):

@@ -5,11 +5,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from squall_common.errors import SquallError
 from squall_spark.data.bad_records import OnBadRecord
-from squall_spark.data.bindings import Format, Source, Target, parse_input, parse_output
+from squall_spark.data.bindings import (
+    Format,
+    Source,
+    Target,
+    parse_input,
+    parse_output,
+    parse_stream,
+)
 
 JOB_VARIABLE = "SQUALL_SPARK_JOB"
 # What stands in place of a path is a name.
@@ -31,6 +40,15 @@ def absolute_target(target: Target) -> Target:
     return target if target.format in _NAMED else replace(target, path=absolute(target.path))
 
 
+def with_filters(sources: Sequence[Source], filters: Mapping[str, str]) -> list[Source]:
+    """Inputs with their filters, which are given by stream. Raises SquallError."""
+    wanted = {parse_stream(name): condition for name, condition in filters.items()}
+    for stream in wanted:
+        if stream not in {source.stream for source in sources}:
+            raise SquallError(f"--filter {stream}: there is no --input {stream}")
+    return [replace(source, filter=wanted.get(source.stream)) for source in sources]
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One run. Paths of files on this machine are absolute."""
@@ -50,16 +68,31 @@ class Job:
     max_bytes: int | None = None  # streaming: of the files of a micro-batch
     on_bad_record: str = "fail"  # or "skip", or a folder
     parallelism: tuple[tuple[str, int], ...] = ()  # numbers of tasks, by component
+    filters: tuple[tuple[str, str], ...] = ()  # SQL conditions, by input
+    partition_by: tuple[tuple[str, tuple[str, ...]], ...] = ()  # fields, by output
     commit_group: str | None = None  # batch: the consumer group that goes on from Kafka's end
     explain: bool = False  # print the plan instead of running it
 
     def sources(self) -> list[Source]:
         """Raises SquallError."""
-        return [absolute_source(parse_input(text)) for text in self.inputs]
+        sources = [absolute_source(parse_input(text)) for text in self.inputs]
+        return with_filters(sources, dict(self.filters))
 
     def targets(self) -> list[Target]:
         """Raises SquallError."""
-        return [absolute_target(parse_output(text)) for text in self.outputs]
+        targets = [absolute_target(parse_output(text)) for text in self.outputs]
+        fields = {parse_stream(name): each for name, each in self.partition_by}
+        known = {target.stream for target in targets}
+        for stream in fields:
+            if stream not in known:
+                raise SquallError(
+                    f"--partition-by {stream}: there is no --output {stream}",
+                    hint=f"name the stream in its output: --output {stream}=PATH",
+                )
+        return [
+            t if t.stream is None else replace(t, partition_by=tuple(fields.get(t.stream, ())))
+            for t in targets
+        ]
 
     def on_bad(self) -> OnBadRecord:
         if self.on_bad_record in ("fail", "skip"):
@@ -74,6 +107,6 @@ class Job:
         values: dict[str, Any] = json.loads(text)
         for name in ("inputs", "outputs"):
             values[name] = tuple(values[name])
-        for name in ("spark_conf", "parallelism"):
-            values[name] = tuple((key, value) for key, value in values[name])
+        for name in ("spark_conf", "parallelism", "filters", "partition_by"):
+            values[name] = tuple((key, value) for key, value in values.get(name, ()))
         return cls(**values)

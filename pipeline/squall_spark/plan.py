@@ -12,6 +12,7 @@ acker runs here. The streams that are written get a task each at the end of the 
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,6 +41,8 @@ from squall_spark.traits import Column, Traits
 
 _NO_ARGUMENTS = b'{"args":[],"kwargs":{}}'
 _TICKS = "topology.tick.tuple.freq.secs"
+# The files of so many tasks are few, even if they are small.
+_FEW_TASKS = 8
 _NOT_ON_SPARK = frozenset({ACKER_COMPONENT, EVENTLOGGER_COMPONENT})
 # Types whose values a column holds as they are, so that a declared one needs no look at them.
 PLAIN_TYPES = frozenset({"boolean", "bigint", "double", "string", "binary"})
@@ -75,11 +78,8 @@ class Sink:
     path: str
     format: Format
     columns: tuple[Column, ...] = ()  # the types of its fields, if all are declared and plain
-
-    @property
-    def passes(self) -> int:
-        """How often its tuples are read: types that are not declared are found first."""
-        return 1 if self.columns else 2
+    measured: bool = True  # its tuples are read once more before, for their types or their size
+    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,9 @@ def make_plan(
         for component, has in traits.items()
         for stream, each in has.columns.items()
     }
-    sinks = _sinks(topology, outputs, columns, first_task=max(numbered, default=0) + 1)
+    sinks = _sinks(topology, outputs, columns, tasks)
+    first = max(numbered, default=0) + 1
+    sinks = [replace(sink, task=first + i) for i, sink in enumerate(sinks)]
     return SparkPlan(
         name=name,
         topology=_for_the_engine(topology, conf, sinks),
@@ -325,9 +327,23 @@ def _output_problems(topology: Topology, outputs: Sequence[Target]) -> Iterable[
             yield f"--output {name}: the stream has no fields"
         elif component.streams[name.stream].direct:
             yield f"--output {name}: a direct stream cannot be written"
+        elif target.partition_by:
+            yield from _partition_problems(target, component.streams[name.stream].fields)
     places = [target.path for target in outputs]
     for path in sorted({path for path in places if places.count(path) > 1}):
         yield f"--output {path} is given twice"
+
+
+def _partition_problems(target: Target, fields: Sequence[str]) -> Iterable[str]:
+    where = f"--partition-by {target.stream}"
+    unknown = [name for name in target.partition_by if name not in fields]
+    if unknown:
+        there = _names(fields)
+        yield f"{where}: the stream has no field {_names(unknown)} (it has {there})"
+    elif len(target.partition_by) == len(fields):
+        yield f"{where}: no field is left to write"
+    if target.format is Format.KAFKA:
+        yield f"{where}: a topic has no folders"
 
 
 def _names(streams: Iterable[str]) -> str:
@@ -352,27 +368,32 @@ def _sinks(
     topology: Topology,
     outputs: Sequence[Target],
     columns: Mapping[StreamName, tuple[Column, ...]],
-    *,
-    first_task: int,
+    tasks: Mapping[int, str],
 ) -> list[Sink]:
-    wanted: dict[StreamName, tuple[str, Format]] = {}
+    """The outputs, without their tasks."""
+    wanted: dict[StreamName, Target] = {}
     for target in outputs:
         if target.stream is None:
             for leaf in leaves(topology):
                 folder = str(leaf).replace(":", ".").replace("/", "_")
-                wanted.setdefault(leaf, (f"{target.path.rstrip('/')}/{folder}", target.format))
+                path = f"{target.path.rstrip('/')}/{folder}"
+                wanted.setdefault(leaf, replace(target, path=path))
     for target in outputs:
         if target.stream is not None:
-            wanted[target.stream] = (target.path, target.format)
+            wanted[target.stream] = target
+    counts = Counter(tasks.values())
     return [
         Sink(
             stream,
             topology.components[stream.component].streams[stream.stream].fields,
-            first_task + i,
-            *place,
+            0,
+            target.path,
+            target.format,
             columns=_plain(columns.get(stream, ())),
+            measured=not _plain(columns.get(stream, ())) or counts[stream.component] > _FEW_TASKS,
+            partition_by=target.partition_by,
         )
-        for i, (stream, place) in enumerate(wanted.items())
+        for stream, target in wanted.items()
     ]
 
 
@@ -463,7 +484,7 @@ def _stages(
         for source in {s.component for s in component.inputs}:
             readers[source] += 1
     for sink in sinks:
-        readers[sink.stream.component] += sink.passes
+        readers[sink.stream.component] += 2 if sink.measured else 1
     for id_ in _sources_first(topology):
         component = topology.components[id_]
         sources = tuple(s for s in inputs if s.stream.component == id_)

@@ -27,7 +27,7 @@ from squall_spark.data.bindings import (
     parse_output,
     parse_stream,
 )
-from squall_spark.job import absolute_source, absolute_target
+from squall_spark.job import absolute_source, absolute_target, with_filters
 from squall_spark.plan import Sink, SparkPlan, make_plan, with_parallelism
 from squall_spark.tasks.code import Code
 from squall_spark.traits import traits_of
@@ -115,6 +115,7 @@ def run(
     parallelism: Mapping[str, int] | None = None,
     on_bad_record: str = "fail",
     overwrite: bool = False,
+    filters: Mapping[str, str] | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Run a topology on Spark, as a batch job.
@@ -127,8 +128,8 @@ def run(
     fields by name. `outputs` are the streams to return, as a name or several (None: all that no
     bolt consumes), or a mapping from streams to places as after `--output BOLT=`, which are written
     as well. `parallelism` sets numbers of tasks by component, `conf` is the topology's
-    configuration, `on_bad_record` is `"fail"`, `"skip"` or a folder, `overwrite` replaces existing
-    outputs.
+    configuration, `filters` are conditions in SQL by input, `on_bad_record` is `"fail"`, `"skip"`
+    or a folder, `overwrite` replaces existing outputs.
 
     `spark` is the session; by default the active one, or a new one on all cores of this machine,
     which is kept for later calls and ends with the program. Spark Connect is not supported.
@@ -146,6 +147,7 @@ def run(
     made = topology.build() if isinstance(topology, TopologyBuilder) else topology
     made = with_parallelism(made, parallelism or {})
     given, sources = _inputs(inputs or {})
+    sources = with_filters(sources, filters or {})
     stored = normalize_topology_conf(
         conf or {}, default_conf(), name=name, components=made.component_confs
     )
@@ -184,7 +186,7 @@ def _computed(
         outputs = {}
         for sink in plan.sinks:
             with step(str(sink.stream)):
-                frame = frames.typed(sink, frames.guess(sink))
+                frame = frames.typed(sink, frames.look(sink))
             outputs[str(sink.stream)] = frame
             if sink in written:
                 with step(f"writing {sink.path}"):
@@ -247,7 +249,8 @@ def _frame(session: SparkSession, plan: SparkPlan, stream: StreamName, value: An
                 hint="give a Spark or pandas DataFrame, a pyarrow Table, or a path",
             ) from error
     fields = plan.topology.components[stream.component].streams[stream.stream].fields
-    return select_fields(value, Source(stream, "(a DataFrame)", Format.FRAME), fields)
+    source = next(s for s in plan.stage(stream.component).sources if s.stream == stream)
+    return select_fields(value, source, fields)
 
 
 # ---- the session ----

@@ -1,5 +1,5 @@
-"""A real master and a real worker of Spark's, from the pip package: tasks run in a process that is
-neither the driver nor a child of it, and gets the package from Spark."""
+"""A real master and two real workers of Spark's, from the pip package: tasks run in processes that
+are neither the driver nor its children, and get the package from Spark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def wait_in_log(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> st
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """The URL of a master with one worker of one core, on loopback."""
+    """The URL of a master with two workers of one core, on loopback."""
     env = {
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -46,15 +47,17 @@ def master(tmp_path: Path) -> Iterator[str]:
     }
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *arguments: str) -> tuple[Path, subprocess.Popen[bytes]]:
-        log = tmp_path / f"{name}.log"
+    def start(
+        name: str, *arguments: str, log: str | None = None
+    ) -> tuple[Path, subprocess.Popen[bytes]]:
+        log_file = tmp_path / f"{log or name}.log"
         command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", *arguments]
-        with log.open("wb") as out:
+        with log_file.open("wb") as out:
             process = subprocess.Popen(
                 command, env=env, stdout=out, stderr=out, cwd=tmp_path, start_new_session=True
             )
         started.append(process)
-        return log, process
+        return log_file, process
 
     try:
         ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -63,8 +66,9 @@ def master(tmp_path: Path) -> Iterator[str]:
         bound = re.search(r"'sparkMaster' on port (\d+)", log.read_text())
         if bound is not None:
             url = f"spark://127.0.0.1:{bound[1]}"
-        log, process = start("worker.Worker", *ports, "--cores", "1", "--memory", "512m", url)
-        wait_in_log(log, r"(Successfully registered)", process)
+        worker = ("worker.Worker", *ports, "--cores", "1", "--memory", "512m", url)
+        for log, process in [start(*worker, log=f"worker-{number}") for number in range(2)]:
+            wait_in_log(log, r"(Successfully registered)", process)
         yield url
     finally:
         for process in reversed(started):
@@ -104,6 +108,103 @@ def test_word_count_on_a_standalone_cluster(master: str, tmp_path: Path) -> None
     # The executor unpacked the package that Spark sent it, and ran that.
     assert list((tmp_path / "work").glob("app-*/*/squall-*/code/words.py"))
     assert list((tmp_path / "work").glob("app-*/*/squall-wheels-*/environment/site/shipped.py"))
+
+
+FAULTS = """
+import os, signal, sys, time
+from pathlib import Path
+from squall import Bolt, Spout, TopologyBuilder, submit_topology
+
+class Lines(Spout):
+    outputs = ["text"]
+    def next_tuple(self):
+        pass
+
+class Split(Bolt):
+    outputs = ["word"]
+    def execute(self, tup):
+        for word in tup["text"].split():
+            self.emit([word])
+
+class Count(Bolt):
+    outputs = ["word", "count"]
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def prepare(self, conf, context):
+        self.counts, self.task = {}, context.this_task_index
+
+    def first_time(self, what):
+        try:
+            Path(self.folder, what).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def execute(self, tup):
+        if self.task == 0 and self.first_time("killed"):
+            daemon = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1])
+            executor = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(executor, signal.SIGKILL)
+            time.sleep(60)
+        if self.task == 3 and self.first_time("slow"):
+            time.sleep(600)
+        self.counts[tup["word"]] = self.counts.get(tup["word"], 0) + 1
+
+    def flush(self):
+        for pair in self.counts.items():
+            self.emit(list(pair))
+
+if __name__ == "__main__":
+    builder = TopologyBuilder()
+    builder.spout("lines", Lines())
+    builder.bolt("split", Split(), parallelism=2).shuffle("lines")
+    builder.bolt("count", Count(sys.argv[1]), parallelism=6).fields("split", "word")
+    submit_topology("faults", {}, builder.build())
+"""
+
+
+@pytest.mark.timeout(400)
+def test_a_lost_executor_and_a_speculative_task_change_nothing(master: str, tmp_path: Path) -> None:
+    """One task kills its executor; another hangs, and Spark runs it a second time meanwhile."""
+    words = [f"w{n % 40}" for n in range(400)]
+    (tmp_path / "in.txt").write_text("".join(f"{w} x\n" for w in words))
+    for name in ("package", "marks"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "package" / "faults.py").write_text(FAULTS)
+    conf = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "1s",
+        "spark.task.reaper.enabled": "true",
+        "spark.task.reaper.killTimeout": "5s",
+    }
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", master),
+            *(part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))),
+            *("--input", "lines=in.txt", "--output", "count=out"),
+            *("package", "faults", str(tmp_path / "marks")),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=350,
+    )
+    log = tmp_path / "spark.log"
+    assert done.returncode == 0, done.stderr + (log.read_text()[-3000:] if log.exists() else "")
+    assert {mark.name for mark in (tmp_path / "marks").iterdir()} == {"killed", "slow"}
+    rows = Counter({r["word"]: r["count"] for r in pq.read_table(tmp_path / "out").to_pylist()})
+    assert rows == Counter([*words, *["x"] * len(words)])
+    # Tasks that ran twice are counted once.
+    assert "wrote 41 tuples of 'count'" in done.stderr
+    assert "count: took 800 tuples, emitted 41" in done.stderr
 
 
 def test_a_missing_master_is_one_clear_error(tmp_path: Path) -> None:

@@ -116,6 +116,13 @@ def test_a_micro_batch_has_a_limit(spark: Any, tmp_path: Path) -> None:
     stream = plan(f"text:{tmp_path}/in", f"{tmp_path}/out")
     done = run(spark, stream, tmp_path, limits=Limits(max_files=2))
     assert [one.input.rows for one in done] == [20, 10]
+    arrive(tmp_path, "large.txt", "the cow\n" * 10)
+    large: list[tuple[str, int]] = []
+    run(
+        spark, stream, tmp_path, limits=Limits(max_bytes=50),
+        on_large_file=lambda path, size: large.append((path, size)),
+    )  # fmt: skip
+    assert large == [(f"{tmp_path}/in/large.txt", 80)]
     line = describe_batch(done[1])
     assert re.fullmatch(
         r"batch 1: 10 rows in \d+\.\d s \(\d+ rows/s\), lag \d+\.\d s, wrote count 20, "

@@ -37,6 +37,19 @@ def _conf_pairs(
     return tuple(pairs)
 
 
+def _fields(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    pairs = []
+    for value in values:
+        name, _, listed = value.partition("=")
+        fields = tuple(field.strip() for field in listed.split(","))
+        if not name or not all(fields):
+            raise click.BadParameter(f"{value!r} is not BOLT=FIELD,FIELD")
+        pairs.append((name, fields))
+    return tuple(pairs)
+
+
 def _parallelism(
     _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, int], ...]:
@@ -91,15 +104,31 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
     "inputs",
     multiple=True,
     metavar="SPOUT=[FORMAT:]PATH",
-    help="Data instead of a spout (repeatable): parquet, json, csv, text, table.",
+    help="Data instead of a spout (repeatable): parquet, json, csv, text, table, kafka, or "
+    "spark:FORMAT?option=value.",
 )
 @click.option(
     "--output",
     "outputs",
     multiple=True,
     metavar="[BOLT=][FORMAT:]PATH",
-    help="Destination of a stream (repeatable): parquet, json, table. Without BOLT: a folder for "
-    "each stream without a consumer.",
+    help="Destination of a stream (repeatable): parquet, json, csv, table, kafka, or "
+    "spark:FORMAT?option=value. Without BOLT: a folder for each stream without a consumer.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="SPOUT=SQL",
+    callback=_conf_pairs,
+    help="Only the records for which a condition on their columns is true (repeatable).",
+)
+@click.option(
+    "--partition-by",
+    multiple=True,
+    metavar="BOLT=FIELD,...",
+    callback=_fields,
+    help="Write an output into a folder for each value of these fields (repeatable).",
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing outputs.")
 @click.option(

@@ -76,6 +76,7 @@ class Source:
     stream: StreamName
     path: str
     format: Format | None
+    filter: str | None = None  # SQL: only the records for which it is true
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Target:
     stream: StreamName | None
     path: str
     format: Format
+    partition_by: tuple[str, ...] = ()  # fields: a folder for each of their values
 
 
 def parse_stream(text: str) -> StreamName:

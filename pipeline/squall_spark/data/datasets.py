@@ -54,6 +54,7 @@ def select_fields(
     then `more`. Raises SquallError when it lacks a field."""
     from pyspark.sql import functions as sf
 
+    frame = filtered(frame, source)
     columns = frame.columns
     bad = no_bad_records(on_bad)
     if on_bad.keeps_going and source.format in FILES:
@@ -75,6 +76,21 @@ def select_fields(
             f"spout emits (it has {', '.join(map(repr, there)) or 'none'})"
         )
     return frame.select(*(frame[_quoted(field)].alias(field) for field in fields), *bad, *more)
+
+
+def filtered(frame: DataFrame, source: Source) -> DataFrame:
+    """The records that --filter lets through. Spark reads as little for it as the format allows.
+    Raises SquallError."""
+    if source.filter is None:
+        return frame
+    try:
+        return frame.filter(source.filter)
+    except Exception as error:  # PySpark's own
+        raise SquallError(
+            f"--filter {source.stream}={source.filter}: {innermost(str(error))}",
+            hint="a filter is a condition in SQL on the columns of the data: "
+            "--filter \"orders=day >= '2026-01-01'\"",
+        ) from error
 
 
 def no_bad_records(on_bad: OnBadRecord) -> list[Column_]:
@@ -203,7 +219,9 @@ def unreadable(source: Source, error: Any) -> SquallError:
     condition = error.getCondition() if hasattr(error, "getCondition") else ""
     if condition == "PATH_NOT_FOUND":
         return not_there(source)
-    if condition in ("DATA_SOURCE_NOT_FOUND", "DATA_SOURCE_NOT_EXIST"):
+    if condition in ("DATA_SOURCE_NOT_FOUND", "DATA_SOURCE_NOT_EXIST") or (
+        source.format is Format.SPARK and "ClassNotFoundException" in str(error)
+    ):
         return SquallError(
             f"{_where(source)}: Spark has no such data source",
             hint="add its package: --spark-conf spark.jars.packages=GROUP:ARTIFACT:VERSION",

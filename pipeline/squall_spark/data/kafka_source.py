@@ -58,6 +58,7 @@ def select(
     from pyspark.sql import functions as sf
 
     if len(fields) == 1 and fields[0] not in _COLUMNS:
+        frame = datasets.filtered(frame, source)
         value = sf.col("value").cast("string").alias(fields[0])
         return frame.select(value, *datasets.no_bad_records(on_bad), *more)
     return datasets.select_fields(frame, source, fields, on_bad, *more)

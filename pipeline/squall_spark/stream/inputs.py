@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall_common.errors import SquallError
 from squall_spark.data import datasets, kafka_source
-from squall_spark.data.bad_records import BAD, FAIL, OnBadRecord, keep_broken_files
+from squall_spark.data.bad_records import BAD, FAIL, OnBadRecord, keep_broken_files, local_path
 from squall_spark.data.bindings import Foreign, Format, Source, StreamName
 from squall_spark.plan import SparkPlan, StageKind
 from squall_spark.stream.checkpoint import Checkpoint
@@ -139,8 +140,8 @@ class StreamReader:
 
         reader, _ = kafka_source.open_topic(self.spark, source, stream=True)
         reader = reader.option("maxOffsetsPerTrigger", self.limits.max_rows or MAX_ROWS)
-        arrived = sf.col("timestamp").alias(_ARRIVED)
         frame = kafka_source.load(reader, self.spark)
+        arrived = sf.col("timestamp").alias(_ARRIVED)
         return kafka_source.select(frame, source, fields, self.on_bad, arrived)
 
 
@@ -194,6 +195,20 @@ class StreamInput:
             )
             for number, (source, names) in enumerate(zip(self._sources, self._columns, strict=True))
         }
+
+    def large_files(self, batch: int, limits: Limits) -> list[tuple[str, int]]:
+        """The files of a batch that are larger than a batch should be, and their sizes: those on
+        this machine."""
+        most = limits.max_bytes or MAX_BYTES
+        found = []
+        for number, source in enumerate(self._sources):
+            if source.format in datasets.FILES and limits.max_files is None:
+                for file in self._checkpoint.files_of(number, batch):
+                    path = local_path(file)
+                    if "://" not in path and os.path.exists(path):
+                        size = os.path.getsize(path)
+                        found += [(path, size)] if size > most else []
+        return found
 
     def keep_broken_files(self, batch: int, on_bad: OnBadRecord) -> int:
         """Write dead letters for the files of a batch that Spark cannot read, or not to their ends.

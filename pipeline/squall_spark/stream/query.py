@@ -60,6 +60,7 @@ def run_stream(
     limits: Limits | None = None,
     on_bad: OnBadRecord | None = None,
     on_batch_done: Callable[[BatchDone], None] | None = None,
+    on_large_file: Callable[[str, int], None] | None = None,
     step: Step = silent,
 ) -> None:
     """Run a plan until it is interrupted, or (with `available_now`) until the data available now is
@@ -71,6 +72,9 @@ def run_stream(
     stream = StreamInput(StreamReader(spark, kept, limits, on_bad, step), plan)
 
     def one_batch(frame: DataFrame, number: int) -> None:
+        for path, size in stream.large_files(number, limits):
+            if on_large_file is not None:
+                on_large_file(path, size)
         done = _run_batch(plan, code, stream, frame, number, kept, on_bad)
         if on_batch_done is not None:
             on_batch_done(done)
@@ -112,7 +116,8 @@ def _run_batch(
             read = replace(read, bad=read.bad + broken)
         frames.build()
         for sink in plan.sinks:
-            known = kept.widen(sink, frames.guess(sink))
+            look = frames.look(sink)
+            known = replace(look, types=kept.widen(sink, look.types))
             if sink.format is Format.KAFKA:
                 typed = frames.typed(sink, known)
                 count = write_to_kafka(typed, sink, kept.identity(), number)
@@ -153,6 +158,16 @@ def _size(count: int) -> str:
             break
         amount, unit = amount / 1024, larger
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def say_large_file(path: str, size: int) -> None:
+    """Print that a batch takes longer than it should, on stderr."""
+    print(
+        f"note: {path} has {_size(size)}, more than a micro-batch should read: a file is never "
+        "divided between two. Write smaller files, or allow it: --max-bytes",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def say_batch(done: BatchDone) -> None:

@@ -33,8 +33,8 @@ from squall_spark.tasks.task import TaskRunner, TaskSpec
 
 SECTIONS = pa.schema([("to", pa.int32()), ("data", pa.binary())])
 SECTIONS_DDL = "to int, data binary"
-GUESSES = pa.schema([("guess", pa.string()), ("rows", pa.int64())])
-GUESSES_DDL = "guess string, rows long"
+GUESSES = pa.schema([("guess", pa.string()), ("bytes", pa.int64())])
+GUESSES_DDL = "guess string, bytes long"
 
 Batches = Iterator[pa.RecordBatch]
 Stage = Callable[[Batches], Batches]
@@ -259,19 +259,30 @@ class Reader:
 
 
 def guess_stage(plan: SparkPlan, sink: Sink, code: Code | None) -> Stage:
-    """The types of a sink's values: one row per partition."""
+    """The types of a sink's values, if they are not declared, and the size of its sections: one row
+    per partition."""
 
     def run(batches: Batches) -> Batches:
         if code is not None:
             code.paths()
-        guess, count = TypeGuess(sink.fields), 0
-        for rows in Reader(plan, sink).portions(batches):
-            if isinstance(rows, pa.RecordBatch):
-                guess.add_arrow(rows)
-            else:
-                guess.add(rows)
-            count += len(rows)
-        yield pa.record_batch([[guess.to_json()], [count]], schema=GUESSES)
+        guess, size = TypeGuess(sink.fields), 0
+
+        def counted() -> Batches:
+            nonlocal size
+            for batch in batches:
+                size += batch.nbytes
+                yield batch
+
+        if sink.columns:
+            for _ in counted():
+                pass
+        else:
+            for rows in Reader(plan, sink).portions(counted()):
+                if isinstance(rows, pa.RecordBatch):
+                    guess.add_arrow(rows)
+                else:
+                    guess.add(rows)
+        yield pa.record_batch([[guess.to_json()], [size]], schema=GUESSES)
 
     return _named(f"--output {sink.stream}", run)
 

@@ -90,6 +90,8 @@ def _input(source: Source, fields: Sequence[str], columns: Sequence[Column]) -> 
     if unread:
         line += f"; not read: {', '.join(unread)}"
     yield line
+    if source.filter is not None:
+        yield f"{_INDENT}only where {source.filter}"
     missing = [name for name in fields if there is not None and name not in types]
     if missing:
         yield f"{_INDENT}missing in {files.first if files else '?'}: {', '.join(missing)}"
@@ -136,6 +138,8 @@ def _output(sink: Sink, *, streaming: bool) -> Iterator[str]:
         )
     else:
         shown = f"{', '.join(sink.fields)} (types are found in a pass of their own)"
+    if sink.partition_by:
+        shown += f"; a folder for each {', '.join(sink.partition_by)}"
     batches = "/batch=N" if streaming else ""
     place = _place(sink.path, sink.format)
     yield f"  {sink.stream!s:<12} {place}{batches}: {shown}"

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from squall import SquallError
-from squall_spark.data.bindings import Format, Source, StreamName, Target, parse_input, parse_output
+from squall_spark.data.bindings import (
+    Foreign,
+    Format,
+    Source,
+    StreamName,
+    Target,
+    parse_input,
+    parse_output,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +54,24 @@ def test_a_wrong_input_is_one_clear_error(text: str) -> None:
 def test_a_wrong_output_is_one_clear_error(text: str) -> None:
     with pytest.raises(SquallError, match="--output"):
         parse_output(text)
+
+
+def test_sources_and_sinks_of_sparks() -> None:
+    text = "jdbc?url=jdbc:derby:/db%3Bcreate=true&dbtable=orders&fetchsize="
+    assert parse_input(f"s=spark:{text}") == Source(StreamName("s"), text, Format.SPARK)
+    assert Foreign.parse(text, "--input s") == Foreign(
+        "jdbc", {"url": "jdbc:derby:/db;create=true", "dbtable": "orders", "fetchsize": ""}
+    )
+    assert Foreign.parse("org.example.Source", "--input s").options == {}
+    for wrong in ("", "jdbc?url", "a/b?x=1", "?x=1"):
+        with pytest.raises(SquallError, match=r"--input s: .* is not FORMAT\?option=value"):
+            Foreign.parse(wrong, "--input s")
+
+
+def test_a_topic_and_a_table_hold_one_stream() -> None:
+    assert parse_output("c=spark:orc?path=/x") == Target(
+        StreamName("c"), "orc?path=/x", Format.SPARK
+    )
+    for text in ("table:t", "kafka:h:1/t", "spark:orc"):
+        with pytest.raises(SquallError, match="holds one stream"):
+            parse_output(text)

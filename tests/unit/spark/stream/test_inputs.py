@@ -52,6 +52,7 @@ def test_a_topic_is_read_from_its_beginning() -> None:
         "kafka.bootstrap.servers": "host:9092",
         "subscribe": "lines",
         "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
         "maxOffsetsPerTrigger": 500_000,
     }
 

@@ -1,0 +1,24 @@
+"""The Spark session: what can be checked without one."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall import SquallError
+from squall_spark.session import check_master, java_options
+
+
+def test_a_jvm_of_this_machine_is_short_lived() -> None:
+    assert java_options(2) == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    assert java_options(64) == "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "yarn", "spark://h:7077"])
+def test_masters(master: str) -> None:
+    check_master(master)
+
+
+@pytest.mark.parametrize("master", ["", "locale", "local[x]", "spark://"])
+def test_what_is_not_a_master(master: str) -> None:
+    with pytest.raises(SquallError, match="is not a Spark master"):
+        check_master(master)
