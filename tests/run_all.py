@@ -133,7 +133,7 @@ STAGES = (
     Stage(
         "connectors",
         (_pytest("-q", *_BY_FILE, "-n", "3", "--durations=10", "tests/connectors"),),
-        240,
+        340,
     ),
     # Two files at a time: one whole cluster, and beside its first part the small ones.
     Stage(

@@ -1,13 +1,10 @@
 """A real Kafka broker for tests: one process in KRaft mode, its jars from Maven Central.
 
-    with KafkaServer.start(tmp_path) as kafka:
-        kafka.create_topic("orders", partitions=4)
-        ... kafka.address ...
-        kafka.kill()      # SIGKILL; stop() is SIGSTOP and resume() its end
-        kafka.restart()   # on the same port, with the same data
-
-The jars are resolved once, by `mvn`, into `.tools/kafka` of the checkout. Without Maven or a
-network the test is skipped with the reason, and fails with CI=true.
+with KafkaServer.start(tmp_path) as kafka:
+    kafka.create_topic("orders", partitions=4)
+    ... kafka.address ...
+    kafka.kill()      # SIGKILL; stop() is SIGSTOP and resume() its end
+    kafka.restart()   # on the same port, with the same data
 """
 
 from __future__ import annotations
@@ -21,42 +18,15 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support import maven
 from tests.support.servers import Server, free_port
-from tests.support.thirdparty import unavailable
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 VERSION = "4.2.0"
-_TOOLS = ROOT / ".tools" / "kafka"
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>test</groupId><artifactId>kafka</artifactId>
-<version>1</version><dependencies><dependency><groupId>org.apache.kafka</groupId>
-<artifactId>kafka_2.13</artifactId><version>{version}</version></dependency></dependencies></project>
-"""
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
 def jars() -> Path:
     """The folder of the broker's jars; resolves them if they are not there."""
-    folder = _TOOLS / VERSION
-    if (folder / "complete").exists():
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    pom = folder / "pom.xml"
-    pom.write_text(_POM.format(version=VERSION))
-    try:
-        done = subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(pom), _COPY, f"-DoutputDirectory={folder}"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-    except FileNotFoundError:
-        unavailable("Kafka's jars need mvn (Debian: maven)")
-    if done.returncode != 0:
-        unavailable(f"mvn could not resolve Kafka {VERSION}: {done.stdout[-500:]}")
-    (folder / "complete").touch()
-    return folder
+    return maven.jars("kafka", VERSION, [f"org.apache.kafka:kafka_2.13:{VERSION}"])
 
 
 def _formatted() -> Path:
