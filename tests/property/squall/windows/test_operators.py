@@ -381,7 +381,7 @@ def panes_here(case: dict[str, Any], *, aggregate: bool) -> list[list[Any]]:
 @pytest.mark.skipif(not SOAK, reason="make soak: installing Apache Beam takes minutes")
 def test_random_windows_are_those_of_beams_own_trigger_driver() -> None:
     cases = [beam_case(random.Random(seed)) for seed in range(10_000)]
-    program = Path(__file__).parents[3] / "support" / "beam_windows.py"
+    program = Path(__file__).parent / "beam_panes.py"
     done = subprocess.run(
         [beam_python(), program],
         input=json.dumps(cases),
