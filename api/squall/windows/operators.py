@@ -40,6 +40,8 @@ from squall.windows.triggers import (
     WatermarkTrigger,
 )
 
+_REPEATS_MAX = 10_000
+
 KeyOf = Callable[[Any], Hashable]
 
 
@@ -181,7 +183,8 @@ def make_manager(plan: WindowPlan, *, event_time: bool) -> WindowManager:
         trigger = WatermarkCountTrigger(slide) if event_time else CountTrigger(slide)
     elif event_time:
         assert plan.slide_ms is not None
-        trigger = WatermarkTimeTrigger(plan.slide_ms)
+        repeats = plan.length_count is not None  # its windows never become empty
+        trigger = WatermarkTimeTrigger(plan.slide_ms, _REPEATS_MAX if repeats else None)
     return WindowManager(evictor, trigger, slide_ms=plan.slide_ms)
 
 
@@ -533,8 +536,8 @@ class AggregateTime:
         if self._held is not None:
             last = self._windows.pane_of(one.end_ms)
             first = self._windows.pane_of(one.end_ms - self._length_ms) + 1
-            for pane in range(first, last + 1):
-                tuples += self._held.get(pane, {}).get(one.key, ())
+            for pane in sorted(pane for pane in self._held if first <= pane <= last):
+                tuples += self._held[pane].get(one.key, ())
         return Ready(one.key, tuples, end_ms - self._length_ms, end_ms, one.total, late=one.late)
 
     def _release(self) -> Iterator[Output]:

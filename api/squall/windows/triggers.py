@@ -52,19 +52,32 @@ class CountTrigger:
 
 
 class WatermarkTimeTrigger:
-    """For each window end up to the watermark whose window holds something."""
+    """For each window end up to the watermark whose window holds something.
 
-    def __init__(self, slide_ms: int) -> None:
+    Windows of a number of tuples hold something forever, so one timestamp far in the future would
+    fire more of them than anyone can count, all the same. After `windows_max` at one watermark,
+    only those fire that hold something new, and the last.
+    """
+
+    def __init__(self, slide_ms: int, windows_max: int | None = None) -> None:
         self._slide_ms = slide_ms
+        self._windows_max = windows_max
+        self._fired = 0  # at this watermark
         self._watermark_ms = 0
         self.next_end_ms = 0
 
     def begin(self, watermark_ms: int, queue: list[Event]) -> None:
         self._watermark_ms = watermark_ms
+        self._fired = 0
 
     def next_window(self, queue: list[Event], fired: bool | None) -> Moment | None:
         if fired:
-            self.next_end_ms += self._slide_ms
+            self._fired += 1
+            following_ms = self.next_end_ms + self._slide_ms
+            if self._windows_max is not None and self._fired >= self._windows_max:
+                last_ms = self._watermark_ms // self._slide_ms * self._slide_ms
+                following_ms = max(following_ms, self._end_after(queue) or last_ms)
+            self.next_end_ms = following_ms
         elif fired is not None:
             end_ms = self._end_after(queue)
             if end_ms is None:

@@ -126,3 +126,39 @@ def test_transcripts_of_fixed_windows(steps: list[tuple[str, Any, Fired]]) -> No
 )
 def test_transcripts_of_sessions(steps: list[tuple[str, Any, Fired]]) -> None:
     play(plan(window_session_gap_ms=10, window_allowed_lateness_ms=1000), steps, 0)
+
+
+def test_a_timestamp_far_in_the_future_does_not_hang_windows_of_a_number_of_tuples() -> None:
+    windows = plan(window_length_count=2, window_sliding_interval_duration_ms=10)
+    operator = make_operator(
+        windows, lambda item: None, None, event_time=True, hold=True, start_ms=0
+    )
+    far = 10**15
+    list(operator.add([(5, "a"), (far, "b"), (far + 5, "c")], 0))
+    fired = [one for one in operator.advance(far + 10, 0) if isinstance(one, Ready)]
+    assert 10_000 <= len(fired) <= 10_010
+    assert [one.tuples for one in fired[-2:]] == [["a", "b"], ["b", "c"]]
+    assert fired[-1].end_ms == far + 10
+    again = [one for one in operator.advance(far + 20, 0) if isinstance(one, Ready)]
+    assert [(one.tuples, one.end_ms) for one in again] == [(["b", "c"], far + 20)]
+
+
+def test_an_aggregate_with_many_panes_does_not_look_at_empty_ones() -> None:
+    class Sum:
+        def of(self, item: int) -> int:
+            return item
+
+        def add(self, contents: int, item: int) -> int:
+            return contents + item
+
+        def merge(self, first: int, second: int) -> int:
+            return first + second
+
+    day = 86_400_000
+    windows = plan(window_length_duration_ms=day, window_sliding_interval_duration_ms=day - 1)
+    operator = make_operator(
+        windows, lambda item: None, Sum(), event_time=True, hold=True, start_ms=0
+    )
+    list(operator.add([(day // 2, 3), (day - 1, 4)], 0))
+    fired = [one for one in operator.advance(2 * day, 0) if isinstance(one, Ready)]
+    assert [(one.total, one.tuples) for one in fired] == [(7, [3, 4]), (4, [4])]
