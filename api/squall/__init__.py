@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from squall_common.component.component import Spout as Spout
     from squall_common.component.component import Stream as Stream
     from squall_common.component.context import TopologyContext as TopologyContext
+    from squall_common.component.context import WorkerTopologyContext as WorkerTopologyContext
     from squall_common.component.groupings import CustomGrouping as CustomGrouping
+    from squall_common.component.hooks import TaskHook as TaskHook
+    from squall_common.component.hooks import WorkerHook as WorkerHook
     from squall_common.component.replaying import ReplayingSpout as ReplayingSpout
     from squall_common.component.state import KeyValueState as KeyValueState
     from squall_common.component.stateful import StatefulBolt as StatefulBolt
@@ -55,11 +58,14 @@ _EXPORTS = {
     "SquallError": "squall_common.errors",
     "StatefulBolt": "squall_common.component.stateful",
     "Stream": "squall_common.component.component",
+    "TaskHook": "squall_common.component.hooks",
     "TopologyBuilder": "squall._builder",
     "TopologyContext": "squall_common.component.context",
     "Tuple": "squall_common.component.tuples",
     "TupleWindow": "squall.windows.tuple_window",
     "WindowedBolt": "squall.windows.bolt",
+    "WorkerHook": "squall_common.component.hooks",
+    "WorkerTopologyContext": "squall_common.component.context",
     "submit_topology": "squall._submit",
 }
 

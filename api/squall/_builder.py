@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, TypeVar
 
-from squall._inspection import grouping_object, look_at, one_line
+from squall._inspection import grouping_object, hook_object, look_at, one_line
 from squall.windows.bolt import WindowedBolt, window_problems, windowed_conf, with_late_stream
 from squall.windows.spec import WINDOW_KEYS, Windows, window_fields
 from squall_common.component.component import Bolt, ShellBolt, ShellSpout, Spout
+from squall_common.component.hooks import WorkerHook
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
 from squall_common.topology.arguments import encode_arguments
@@ -222,6 +223,7 @@ class TopologyBuilder:
 
     def __init__(self) -> None:
         self._declarers: list[SpoutDeclarer] = []
+        self._worker_hooks: list[WorkerHook] = []
         self._problems: list[str] = []
 
     def spout(
@@ -261,6 +263,12 @@ class TopologyBuilder:
         self._declarers.append(declarer)
         return declarer
 
+    def add_worker_hook(self, hook: WorkerHook) -> TopologyBuilder:
+        """Add a hook that runs when each worker starts and ends. Hooks start in the order in which
+        they were added. Returns the builder."""
+        self._worker_hooks.append(hook)
+        return self
+
     def __repr__(self) -> str:
         return f"TopologyBuilder({', '.join(declarer.id for declarer in self._declarers)})"
 
@@ -277,8 +285,8 @@ class TopologyBuilder:
         return self._build(None)
 
     def _build_for_test(self) -> tuple[Topology, dict[str, type]]:
-        """The topology, and the classes of components, by id, that no worker could import: they are
-        defined inside a function."""
+        """The topology, and the classes that no worker could import, because they are defined
+        inside a function: of components by id, of worker hooks by class path."""
         local: dict[str, type] = {}
         return self._build(local), local
 
@@ -313,7 +321,7 @@ class TopologyBuilder:
         for declarer in self._declarers:
             problems.extend(_partial_key_problems(declarer, components))
             problems.extend(_window_field_problems(declarer, components))
-        topology = Topology(components)
+        topology = Topology(components, worker_hooks=tuple(self._hooks(problems, local)))
         try:
             validate_topology(topology)
         except InvalidTopologyError as error:
@@ -321,6 +329,18 @@ class TopologyBuilder:
         if problems:
             raise InvalidTopologyError.listing(problems)
         return topology
+
+    def _hooks(self, problems: list[str], local: dict[str, type] | None) -> Iterator[PythonObject]:
+        for hook in self._worker_hooks:
+            classes: list[type] | None = None if local is None else []
+            try:
+                found = hook_object(hook, classes)
+            except InvalidTopologyError as error:
+                problems.append(f"worker hook: {one_line(error)}")
+                continue
+            if local is not None and classes:
+                (local[found.class_path],) = classes
+            yield found
 
 
 def _partial_key_problems(

@@ -50,7 +50,11 @@ class Recorded:
 
 def recorded_in(topology: Topology) -> list[Recorded]:
     """Everything in a topology that workers import, except Squall's own classes."""
-    found = []
+    found = [
+        Recorded("worker hook", hook)
+        for hook in topology.worker_hooks
+        if isinstance(hook, PythonObject)
+    ]
     for component in topology.components.values():
         where = f"{component.kind.value} {component.id!r}"
         if isinstance(component.object, PythonObject):

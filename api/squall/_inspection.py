@@ -152,3 +152,22 @@ def grouping_object(grouping: object) -> PythonObject:
     if changed:
         raise InvalidTopologyError("; ".join(changed))
     return python_object(grouping)
+
+
+def hook_object(hook: object, local: list[type] | None = None) -> PythonObject:
+    """The form in which a worker hook travels. `local` is as in `python_object`. Raises
+    InvalidTopologyError."""
+    from squall_common.component.hooks import WorkerHook
+
+    if isinstance(hook, type):
+        raise InvalidTopologyError(
+            f"{hook.__name__} is a class; pass an object of it: {hook.__name__}(...)"
+        )
+    if not isinstance(hook, WorkerHook):
+        raise InvalidTopologyError(
+            f"{hook!r} is not a worker hook; derive its class from squall.WorkerHook"
+        )
+    changed = _changes(hook)
+    if changed:
+        raise InvalidTopologyError("; ".join(changed))
+    return python_object(hook, local)

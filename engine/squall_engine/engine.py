@@ -30,11 +30,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from squall_common.cluster.values import ExecutorStats
-from squall_common.component.context import WorkerContext
+from squall_common.component.context import WorkerContext, WorkerTopologyContext
+from squall_common.component.shared_threads import SharedThreads
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
-from squall_common.names import ACKER_COMPONENT
+from squall_common.names import ACKER_COMPONENT, SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_common.topology.serialization import Registry
 from squall_engine import core
@@ -42,7 +43,7 @@ from squall_engine.acking.coordinator import AckCoordinator
 from squall_engine.acking.dead_letters import LOST, DeadLetters, Reason, roots_of
 from squall_engine.acking.suspects import Suspects
 from squall_engine.build.build import Edges, build_task, open_task
-from squall_engine.build.close import close_components
+from squall_engine.build.close import close_components, finish
 from squall_engine.core import Edge, Inspector, TurnState
 from squall_engine.core.codec import CodecError, ValueCodec
 from squall_engine.core.inspectors import (
@@ -60,6 +61,7 @@ from squall_engine.dataflow.outgoing import TupleBuffer
 from squall_engine.dataflow.remote import Exchange
 from squall_engine.engine_life import EngineEvent, EngineLife, EngineState, TurnReason
 from squall_engine.grouping.routing import Balancers
+from squall_engine.hooks.worker_hooks import WorkerHooks
 from squall_engine.loading import ComponentStartError
 from squall_engine.observe.error_log import ErrorLog
 from squall_engine.observe.error_source import source_of
@@ -164,9 +166,11 @@ class Engine:
             now=self.now,
             time=clock.time,
             call_later=self._call_later,
+            shared_threads=SharedThreads(options.topology_worker_shared_thread_pool_size),
             make_counter=core.Counter,
             open_state=callbacks.open_state,
         )
+        self._worker_hooks = WorkerHooks(topology.worker_hooks, callbacks.make_hook)
         codec = ValueCodec(
             registry,
             allow_pickle=options.topology_fall_back_on_pickle,
@@ -271,13 +275,14 @@ class Engine:
     # ---- life ----
 
     async def start(self) -> None:
-        """Construct the components, `open` or `prepare` them in task order, and begin to take
-        turns. Spouts emit nothing until the engine is active and ready. Raises ComponentStartError,
-        after reporting it."""
+        """Start the worker hooks, construct the components, `open` or `prepare` them in task order,
+        and begin to take turns. Spouts emit nothing until the engine is active and ready. Raises
+        ComponentStartError, after reporting it, and WorkerHookError."""
         self._happened(EngineEvent.START_REQUESTED)
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         try:
+            await self._worker_hooks.start(self.conf, WorkerTopologyContext(self.worker_context))
             for task in sorted(self.plan.local_user_tasks()):
                 built = build_task(self, task)
                 self.built.append(built)
@@ -363,6 +368,10 @@ class Engine:
         # They were failed: after that, since the last note counts.
         if self.dead_letters is not None:
             self.dead_letters.note([root for tup in left for root in roots_of(tup)], LOST)
+        await self._worker_hooks.shutdown(
+            finish, lambda error: self.report(SYSTEM_COMPONENT, SYSTEM_TASK, error)
+        )
+        self.worker_context.shared_threads.close()
         self._happened(EngineEvent.COMPONENTS_CLOSED)
 
     def _happened(self, event: EngineEvent) -> bool:

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall_common.topology.model import Component, Executor, WorkerSlot
+from squall_common.topology.arguments import instantiate
+from squall_common.topology.model import Component, Executor, PythonObject, WorkerSlot
 from squall_common.topology.prepared import PreparedTopology
 from squall_engine.loading import make_user_object
 
@@ -69,6 +70,8 @@ class EngineCallbacks:
     """Called before each turn. Once it returns False, turns are put off until `resume`."""
     make_object: Callable[[Component, int], Any] = make_user_object
     """(component, task): creates a user's spout or bolt. Raises ComponentStartError."""
+    make_hook: Callable[[PythonObject], Any] = instantiate
+    """(description): creates a worker hook. Raises what its constructor raises."""
     wrap_collector: Callable[[str, Any], Any] | None = None
     """(component, collector): the collector, a spout's or a bolt's, to which the component is bound
     in place of the given one, whose calls it must make. None: the given one."""

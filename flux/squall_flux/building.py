@@ -14,12 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from squall import ShellBolt, ShellSpout, TopologyBuilder
+from squall import ShellBolt, ShellSpout, TopologyBuilder, WorkerHook
 from squall_common.component.groupings import CustomGrouping
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
 from squall_common.topology.arguments import encode_arguments
-from squall_common.topology.construction import Constructed, Construction, attributes_of
+from squall_common.topology.construction import (
+    Constructed,
+    Construction,
+    attributes_of,
+    python_object,
+)
 from squall_common.topology.import_paths import import_path_of
 from squall_common.topology.model import Grouping, GroupingKind, PythonObject, Topology
 from squall_flux.definition import Definition, Located
@@ -102,28 +107,46 @@ class _Assembly:
                 declared[part.value.id] = self._declare(builder, kind, part, *component)
         for stream in definition.streams:
             self._connect(stream, declared)
+        hooks = [self._hook(part) for part in definition.worker_hooks.values()]
         if self._problems:
             raise InvalidTopologyError.listing(self._problems)
         try:
             topology = builder.build()
         except InvalidTopologyError as error:
             raise InvalidTopologyError.listing([self._placed(p) for p in error.problems]) from error
-        return Topology(
-            {
+        return dataclasses.replace(
+            topology,
+            components={
                 id: dataclasses.replace(component, object=travelling.get(id, component.object))
                 for id, component in topology.components.items()
-            }
+            },
+            worker_hooks=tuple(hook for hook in hooks if hook is not None),
         )
+
+    def _hook(self, part: Located[BeanDef]) -> PythonObject | None:
+        """What travels of a worker hook; None if there is a problem with it."""
+        try:
+            made = self._make(part)
+            if not isinstance(made.object, WorkerHook):
+                raise InvalidTopologyError(
+                    f"{part.where('className')}: {part.value.class_name} is not a worker hook; "
+                    "derive it from squall.WorkerHook"
+                )
+            return made.travelling(part.where()) or python_object(made.object)
+        except InvalidTopologyError as error:
+            self._problems.extend(error.problems)
+            return None
 
     def from_source(self, conf: dict[str, Any]) -> Topology:
         """From a class or function of the user's that builds it."""
         source = self._definition.topology_source
         assert source is not None
-        parts = {**self._definition.spouts, **self._definition.bolts}
-        for part in (*parts.values(), *self._definition.streams):
+        own = self._definition
+        parts = {**own.spouts, **own.bolts, **own.worker_hooks}
+        for part in (*parts.values(), *own.streams):
             raise InvalidTopologyError(
-                f"{part.where()}: a definition with a topologySource has no spouts, bolts or "
-                "streams of its own"
+                f"{part.where()}: a definition with a topologySource has no spouts, bolts, streams "
+                "or worker hooks of its own"
             )
         found = self._make(source).object
         if not isinstance(found, Topology):

@@ -54,6 +54,7 @@ class Definition:
     spouts: dict[str, Located[VertexDef]] = field(default_factory=dict)
     bolts: dict[str, Located[VertexDef]] = field(default_factory=dict)
     streams: list[Located[StreamDef]] = field(default_factory=list)
+    worker_hooks: dict[str, Located[BeanDef]] = field(default_factory=dict)
     topology_source: Located[TopologySourceDef] | None = None
 
 
@@ -130,6 +131,7 @@ def _merge(definition: Definition, included: Definition, *, override: bool) -> N
         ("component", definition.components, included.components),
         ("spout", definition.spouts, included.spouts),
         ("bolt", definition.bolts, included.bolts),
+        ("worker hook", definition.worker_hooks, included.worker_hooks),
     ]
     for what, ours, theirs in pairs:
         for key, value in theirs.items():
@@ -165,6 +167,7 @@ class _Parts:
         own.spouts = self._by_id(self._list(rest, "spouts", VertexDef))
         own.bolts = self._by_id(self._list(rest, "bolts", VertexDef))
         own.streams = self._list(rest, "streams", StreamDef)
+        own.worker_hooks = self._by_id(self._list(rest, "workerHooks", BeanDef))
         source = rest.pop("topologySource", None)
         if source is not None:
             own.topology_source = self._part(source, TopologySourceDef, ("topologySource",))

@@ -149,9 +149,7 @@ class TopologyDef(_Struct, kw_only=True):
     bolts: list[VertexDef] | None = None
     streams: list[StreamDef] | None = None
     worker_hooks: (
-        Annotated[
-            list[BeanDef], msgspec.Meta(max_length=0, description="Not supported: leave it out.")
-        ]
+        Annotated[list[BeanDef], msgspec.Meta(description="Objects of subclasses of WorkerHook.")]
         | None
     ) = None
 
@@ -200,8 +198,6 @@ def _shape_error(text: str, kind: Any) -> ShapeError:
     for name, index in _STEP.findall(path):
         if name or index:
             location += (name or int(index),)
-    if location[:1] == ("workerHooks",):
-        return ShapeError("worker hooks are not supported; leave workerHooks out", location)
     unknown = _UNKNOWN.fullmatch(message)
     if unknown is not None:
         known = _fields_at(kind, location)

@@ -126,7 +126,7 @@ class TopologyTest:
         be defined inside the test function, as nothing travels to a worker. `objects` are spouts
         and bolts, by component id, that replace those of the topology (each with one task). Raises
         InvalidTopologyError for a builder that does not build."""
-        self._classes: Mapping[str, type] = {}  # of components whose class no worker could import
+        self._classes: Mapping[str, type] = {}  # that no worker could import
         if isinstance(topology, TopologyBuilder):
             topology, self._classes = topology._build_for_test()
         self._submitted = topology
@@ -191,6 +191,9 @@ class TopologyTest:
                 return instantiate(component.object, self._classes[component.id])
             return make_user_object(component, task) if given is None else given
 
+        def make_hook(hook: PythonObject) -> Any:
+            return instantiate(hook, self._classes.get(hook.class_path))
+
         settings = EngineSettings(
             prepared=prepared,
             topology_id="test-1-0",
@@ -200,7 +203,10 @@ class TopologyTest:
             seed=self._seed,
         )
         callbacks = EngineCallbacks(
-            on_reported=self._report, on_fatal=self._on_fatal, make_object=make
+            on_reported=self._report,
+            on_fatal=self._on_fatal,
+            make_object=make,
+            make_hook=make_hook,
         )
         self._engine = EmbeddedEngine(settings, callbacks, clock=self.clock, observer=recorder)
         await self._engine.start()

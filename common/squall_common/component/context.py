@@ -1,4 +1,4 @@
-"""The context of a task, `self.context`: what a component can learn about its topology."""
+"""Contexts: what a component (`self.context`) and a worker hook can learn about their topology."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from squall_common.component.instruments import (
     Meter,
     Timer,
 )
+from squall_common.component.shared_threads import SharedThreads
 from squall_common.component.shell_metrics import ShellMetric
+from squall_common.errors import SquallError
 from squall_common.names import topology_name_of
 from squall_common.topology.model import Component, GlobalStreamId, Grouping, Topology
 from squall_common.topology.serialization import Registry
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from squall_common.component.state import KeyValueState
 
 _Metric = TypeVar("_Metric")
@@ -40,6 +44,14 @@ class Cancellable(Protocol):
 
 def _no_timers(task: int, secs: float, call: Callable[[], Any]) -> Cancellable:
     raise RuntimeError("timers need an engine")
+
+
+class AnyTaskHook(Protocol):
+    """A `squall.TaskHook`, as far as its context knows it."""
+
+    def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> None: ...
+
+    def cleanup(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,7 @@ class WorkerContext:
     time: Callable[[], float] = time.time  # seconds since the epoch
     # (task, seconds, call): see `TopologyContext.call_later`.
     call_later: Callable[[int, float, Callable[[], Any]], Cancellable] = _no_timers
+    shared_threads: SharedThreads = field(default_factory=SharedThreads)
     make_counter: Callable[[], CounterLike] = Counter  # a faster one with the compiled core
     # (component, task): the state of a task; None: in memory.
     open_state: Callable[[str, int], KeyValueState] | None = None
@@ -75,30 +88,12 @@ class WorkerContext:
         return found
 
 
-class TopologyContext:
-    """What one task knows about its topology and worker. The names are those of Storm's
-    TopologyContext, spelled in Python's style.
+class WorkerTopologyContext:
+    """What a worker knows about its topology: the context of a worker hook. The names are those of
+    Storm's WorkerTopologyContext, spelled in Python's style."""
 
-        class Shard(Bolt):
-            def prepare(self, conf, context):
-                tasks = context.component_tasks(context.this_component_id)
-                self.shard, self.shards = context.this_task_index, len(tasks)
-    """
-
-    def __init__(self, worker: WorkerContext, task: int, conf: Mapping[str, Any]) -> None:
+    def __init__(self, worker: WorkerContext) -> None:
         self._worker = worker
-        self.conf = conf
-        """The topology's configuration, overridden by the component's own."""
-        self.this_task_id = task
-        self.this_component_id = worker.task_to_component[task]
-        self.this_task_index = self.component_tasks(self.this_component_id).index(task)
-        """The index of this task among the component's tasks, from 0."""
-        self.shell_metrics: dict[str, ShellMetric] = {}
-        """The metrics that the child of a shell component has reported, by name."""
-        self.metrics: dict[str, tuple[Any, float | None]] = {}
-        """The registered metrics: name -> (metric, interval in seconds or None)."""
-        self.instruments: dict[str, Instrument] = {}
-        """The counters, meters, gauges, histograms and timers that were made, by name."""
 
     @property
     def topology_id(self) -> str:
@@ -152,12 +147,6 @@ class TopologyContext:
         `blocking` components."""
         return self._worker.resources
 
-    def open_state(self) -> KeyValueState | None:
-        """The state that is stored for this task, or None if none is stored. A StatefulBolt then
-        keeps its state in memory."""
-        opened = self._worker.open_state
-        return None if opened is None else opened(self.this_component_id, self.this_task_id)
-
     def component(self, component_id: str) -> Component:
         """The component with this id. Raises KeyError for an unknown id."""
         return self._worker.topology.components[component_id]
@@ -174,6 +163,64 @@ class TopologyContext:
         """The fields of a stream. Raises KeyError if the component or stream is not declared."""
         return self.component(component_id).streams[stream].fields
 
+    def targets(self, component_id: str) -> dict[str, dict[str, Grouping]]:
+        """The consumers of a component: stream -> consumer -> grouping."""
+        found: dict[str, dict[str, Grouping]] = {}
+        for consumer in self._worker.topology.components.values():
+            for source, grouping in consumer.inputs.items():
+                if source.component == component_id:
+                    found.setdefault(source.stream, {})[consumer.id] = grouping
+        return found
+
+    def wake(self) -> None:
+        """End the idle wait of this worker's spouts now, because there is something to emit. May be
+        called from any thread."""
+        self._worker.wake()
+
+    @property
+    def shared_executor(self) -> ThreadPoolExecutor:
+        """A pool of `topology.worker.shared.thread.pool.size` threads that all tasks of this worker
+        share, made at the first use. The worker ends it after `close` and `cleanup`.
+
+            response = await loop.run_in_executor(self.context.shared_executor, fetch, url)
+
+        What runs there must not call the component's `emit`, `ack` or `fail`, which belong to its
+        own thread. Raises RuntimeError once the worker has ended it."""
+        return self._worker.shared_threads.executor()
+
+
+class TopologyContext(WorkerTopologyContext):
+    """What one task knows about its topology and worker. The names are those of Storm's
+    TopologyContext, spelled in Python's style.
+
+        class Shard(Bolt):
+            def prepare(self, conf, context):
+                tasks = context.component_tasks(context.this_component_id)
+                self.shard, self.shards = context.this_task_index, len(tasks)
+    """
+
+    def __init__(self, worker: WorkerContext, task: int, conf: Mapping[str, Any]) -> None:
+        super().__init__(worker)
+        self.conf = conf
+        """The topology's configuration, overridden by the component's own."""
+        self.this_task_id = task
+        self.this_component_id = worker.task_to_component[task]
+        self.this_task_index = self.component_tasks(self.this_component_id).index(task)
+        """The index of this task among the component's tasks, from 0."""
+        self.shell_metrics: dict[str, ShellMetric] = {}
+        """The metrics that the child of a shell component has reported, by name."""
+        self.metrics: dict[str, tuple[Any, float | None]] = {}
+        """The registered metrics: name -> (metric, interval in seconds or None)."""
+        self.instruments: dict[str, Instrument] = {}
+        """The counters, meters, gauges, histograms and timers that were made, by name."""
+        self._add_hook: Callable[[AnyTaskHook], None] | None = None  # while the component opens
+
+    def open_state(self) -> KeyValueState | None:
+        """The state that is stored for this task, or None if none is stored. A StatefulBolt then
+        keeps its state in memory."""
+        opened = self._worker.open_state
+        return None if opened is None else opened(self.this_component_id, self.this_task_id)
+
     @property
     def this_output_streams(self) -> list[str]:
         """The names of the streams that this component declares, sorted."""
@@ -184,19 +231,21 @@ class TopologyContext:
         """The streams that this component consumes."""
         return self.component(self.this_component_id).inputs
 
-    def targets(self, component_id: str) -> dict[str, dict[str, Grouping]]:
-        """The consumers of a component: stream -> consumer -> grouping."""
-        found: dict[str, dict[str, Grouping]] = {}
-        for consumer in self._worker.topology.components.values():
-            for source, grouping in consumer.inputs.items():
-                if source.component == component_id:
-                    found.setdefault(source.stream, {})[consumer.id] = grouping
-        return found
-
     @property
     def this_targets(self) -> dict[str, dict[str, Grouping]]:
         """The consumers of this component: stream -> consumer -> grouping."""
         return self.targets(self.this_component_id)
+
+    def add_task_hook(self, hook: AnyTaskHook) -> None:
+        """Add a hook to this task, and call its `prepare` now. For a hook of every task, use
+        `topology.auto.task.hooks`. Call this only in `open` or `prepare`; the hook does not see
+        what was emitted before. Raises SquallError later, and for an object that is not a
+        TaskHook."""
+        if self._add_hook is None:
+            raise SquallError(
+                f"{self.this_component_id!r}: a task hook can only be added in open() or prepare()"
+            )
+        self._add_hook(hook)
 
     def register_metric(
         self, name: str, metric: _Metric, interval_secs: float | None = None
@@ -288,8 +337,3 @@ class TopologyContext:
                 self.timer = context.call_later(0.25, self.write_rows)
         """
         return self._worker.call_later(self.this_task_id, secs, call)
-
-    def wake(self) -> None:
-        """End the idle wait of this worker's spouts now, because there is something to emit. May be
-        called from any thread."""
-        self._worker.wake()

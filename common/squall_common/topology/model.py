@@ -59,6 +59,11 @@ class ShellObject:
         return f"{self.command} {self.script}"
 
 
+# How a stream of Java's Object Serialization begins whose first object is of an ordinary class:
+# magic, version, TC_OBJECT, TC_CLASSDESC. The length and the name of the class follow.
+_JAVA_OBJECT = b"\xac\xed\x00\x05sr"
+
+
 @dataclass(frozen=True, slots=True)
 class ForeignObject:
     """A component that only another implementation can run: serialized Java, or a Java class with
@@ -70,7 +75,17 @@ class ForeignObject:
     args: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
-        return self.class_name.rpartition(".")[2] or "Java"
+        return self.java_class.rpartition(".")[2] or "Java"
+
+    @property
+    def java_class(self) -> str:
+        """The class of the object, also if that is only in its serialized bytes; "" if unknown."""
+        if self.class_name or not self.serialized.startswith(_JAVA_OBJECT):
+            return self.class_name
+        start = len(_JAVA_OBJECT) + 2
+        length = int.from_bytes(self.serialized[start - 2 : start])
+        name = self.serialized[start : start + length].decode("utf-8", "replace")
+        return name if len(name) == length and name.isprintable() else ""
 
 
 ComponentObject = PythonObject | ShellObject | ForeignObject
@@ -134,7 +149,7 @@ class Topology:
     """Components by id, and what else Thrift's StormTopology carries. A notebook draws it."""
 
     components: Mapping[str, Component]
-    worker_hooks: tuple[bytes, ...] = ()
+    worker_hooks: tuple[PythonObject | ForeignObject, ...] = ()
     dependency_jars: tuple[str, ...] = ()
     dependency_artifacts: tuple[str, ...] = ()
     storm_version: str | None = None

@@ -105,11 +105,13 @@ def validate_topology(
 def _topology_problems(topology: Topology) -> Iterable[str]:
     if not topology.spouts:
         yield "the topology has no spout: nothing would ever flow"
-    if topology.worker_hooks:
-        yield (
-            f"the topology has worker hooks ({len(topology.worker_hooks)}), which are serialized "
-            "Java objects: only a JVM can run them; submit it without (addWorkerHook)"
-        )
+    for hook in topology.worker_hooks:
+        if isinstance(hook, ForeignObject):
+            yield (
+                f"the topology has a worker hook that is a Java object ({_java_class(hook)}), "
+                "which only a JVM can run; write it in Python (squall.WorkerHook), or submit it "
+                "without (addWorkerHook)"
+            )
     if topology.dependency_jars:
         yield (
             f"the topology depends on jars ({_names(topology.dependency_jars)}), which only a JVM "
@@ -143,11 +145,15 @@ def _component_problems(component: Component) -> Iterable[str]:
     yield from _conf_problems(component.conf)
 
 
+def _java_class(obj: ForeignObject) -> str:
+    name = obj.java_class
+    return f"the Java class {_quote(name)}" if name else "a serialized object"
+
+
 def _foreign_problem(obj: ForeignObject) -> str:
-    what = f"the Java class {_quote(obj.class_name)}" if obj.class_name else "a serialized object"
     return (
-        f"it is a Java component ({what}), which only a JVM can run; write it in Python "
-        "(squall.Spout, squall.Bolt), or run a program of any language as a shell component"
+        f"it is a Java component ({_java_class(obj)}), which only a JVM can run; write it in "
+        "Python (squall.Spout, squall.Bolt), or run a program of any language as a shell component"
     )
 
 

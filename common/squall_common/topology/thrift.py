@@ -1,8 +1,9 @@
 """Topologies to and from Thrift's StormTopology: the one place that knows both.
 
 A Python component is a `java_object` whose `full_class_name` is `module:Class` and whose only
-argument is binary. A global grouping is a fields grouping with no fields, as in Storm. What only
-another implementation can run is carried unchanged.
+argument is binary. A worker hook is such a `java_object` too, as bytes. A global grouping is a
+fields grouping with no fields, as in Storm. What only another implementation can run is carried
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from squall_common.topology.model import (
     Topology,
 )
 from squall_thrift import storm
+from squall_thrift.codec import from_bytes, to_bytes
 
 _NULL_KINDS = {
     GroupingKind.SHUFFLE: "shuffle",
@@ -35,6 +37,7 @@ _NULL_KINDS = {
     GroupingKind.DIRECT: "direct",
     GroupingKind.LOCAL_OR_SHUFFLE: "local_or_shuffle",
 }
+_JAVA_STREAM = b"\xac\xed"  # how every serialized Java object begins
 _ARG_KINDS = ("int_arg", "long_arg", "string_arg", "bool_arg", "binary_arg", "double_arg")
 
 
@@ -50,7 +53,7 @@ def to_thrift(topology: Topology) -> storm.StormTopology:
             for i, c in topology.bolts.items()
         },
         state_spouts={},
-        worker_hooks=list(topology.worker_hooks),
+        worker_hooks=[_hook_to_thrift(hook) for hook in topology.worker_hooks],
         dependency_jars=list(topology.dependency_jars),
         dependency_artifacts=list(topology.dependency_artifacts),
         storm_version=topology.storm_version,
@@ -88,7 +91,7 @@ def from_thrift(struct: storm.StormTopology) -> Topology:
         raise InvalidTopologyError.listing(problems)
     return Topology(
         components,
-        worker_hooks=tuple(struct.worker_hooks or ()),
+        worker_hooks=tuple(_hook_from_thrift(hook) for hook in struct.worker_hooks or ()),
         dependency_jars=tuple(struct.dependency_jars or ()),
         dependency_artifacts=tuple(struct.dependency_artifacts or ()),
         storm_version=struct.storm_version,
@@ -127,6 +130,20 @@ def _object_to_thrift(obj: ComponentObject) -> storm.ComponentObject:
 def _java_object(obj: PythonObject) -> storm.JavaObject:
     argument = storm.JavaObjectArg(binary_arg=obj.arguments)
     return storm.JavaObject(full_class_name=obj.class_path, args_list=[argument])
+
+
+def _hook_to_thrift(hook: PythonObject | ForeignObject) -> bytes:
+    return to_bytes(_java_object(hook)) if isinstance(hook, PythonObject) else hook.serialized
+
+
+def _hook_from_thrift(hook: bytes) -> PythonObject | ForeignObject:
+    if hook.startswith(_JAVA_STREAM):
+        return ForeignObject(hook)
+    try:
+        found = _object_from_java(from_bytes(storm.JavaObject, hook))
+    except Exception:  # bytes that anyone may have made: whatever is wrong with them
+        return ForeignObject(hook)
+    return found if isinstance(found, PythonObject) else ForeignObject(hook)
 
 
 def _grouping(grouping: Grouping) -> storm.Grouping:

@@ -6,20 +6,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from squall_common.component.context import TopologyContext, WorkerContext
 from squall_common.component.groupings import CustomGrouping
+from squall_common.component.hooks import TaskHook
 from squall_common.config.load import component_conf
+from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError, describe
 from squall_common.names import DEAD_LETTER_STREAM, is_system_id
 from squall_common.topology.arguments import instantiate
 from squall_common.topology.model import Component, GlobalStreamId, Grouping
-from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout
+from squall_engine.build.kinds import KindHost, NewTask, make_bolt, make_spout, rebind
 from squall_engine.core import Edge, Emitter, Inspector, Ledger, Output, Source
 from squall_engine.core.invocation import InvocationMode
 from squall_engine.grouping.routing import Balancers, Targets, make_grouper
+from squall_engine.hooks.task_hooks import TaskHookError, TaskHooks, make_hook
 from squall_engine.loading import ComponentStartError, invocation_mode_of
 from squall_engine.observe.latencies import TimedCounts
 from squall_engine.options import EngineOptions
@@ -104,9 +108,11 @@ def build_task(host: BuildHost, task: int) -> Built:
         TimedCounts(),
     )
     options = host.options.of(component.id)
-    new = NewTask(host, mode, parts, user, options, emitter, ledger, context)
+    hooks = _make_hooks(host, parts, options)
+    new = NewTask(host, mode, parts, user, options, emitter, ledger, context, hooks)
     built: Task = make_spout(new) if host.plan.is_spout(task) else make_bolt(new)
-    built.user = user
+    built.user, built.hooks = user, hooks
+    context._add_hook = _hook_adder(new, built, conf)
     if mode in (InvocationMode.SHELL_BOLT, InvocationMode.SHELL_SPOUT):
         try:
             user.attach(built, conf, options, context, host.now)
@@ -114,6 +120,47 @@ def build_task(host: BuildHost, task: int) -> Built:
             where = f"component {component.id!r}: {error.message}"
             raise ComponentStartError(component.id, task, where, hint=error.hint) from error
     return Built(built, conf, context, ledger if threaded else None, options, component.conf)
+
+
+def _make_hooks(host: BuildHost, parts: TaskParts, options: TopologyOptions) -> TaskHooks | None:
+    """The hooks that the configuration names; None without any. Raises ComponentStartError."""
+    class_paths = options.topology_auto_task_hooks
+    if not class_paths:
+        return None
+    try:
+        return _hooks_of(host, parts, options, [make_hook(path) for path in class_paths])
+    except Exception as error:
+        message, hint = describe(error), None
+        if isinstance(error, SquallError):
+            message, hint = error.message, error.hint
+        where = f"component {parts.component!r}: {message}"
+        raise ComponentStartError(parts.component, parts.task, where, hint=hint) from error
+
+
+def _hooks_of(
+    host: KindHost, parts: TaskParts, options: TopologyOptions, made: Sequence[TaskHook] = ()
+) -> TaskHooks:
+    def report(error: BaseException) -> None:
+        host.report(parts.component, parts.task, error)
+        if options.topology_bolt_die_on_error:
+            host.die(error)
+
+    return TaskHooks(parts.task, host.now, report, made)
+
+
+def _hook_adder(new: NewTask, task: Task, conf: Mapping[str, Any]) -> Callable[[object], None]:
+    """`context.add_task_hook`. The first hook of a task has its component bound anew."""
+
+    def add(hook: object) -> None:
+        if task.hooks is not None:
+            task.hooks.add(hook, conf, new.context)
+            return
+        hooks = _hooks_of(new.host, new.parts, new.options)
+        hooks.add(hook, conf, new.context)
+        task.hooks = hooks
+        rebind(replace(new, hooks=hooks), task)
+
+    return add
 
 
 def _outputs(
@@ -173,20 +220,22 @@ async def open_task(built: Built) -> None:
     try:
         if isinstance(task, ThreadSpout | ThreadBolt):
             task.start_thread()
-            await on_thread(task, lambda: getattr(task.user, name)(built.conf, built.context))
+            await on_thread(task, built.open)
         else:
-            result = getattr(task.user, name)(built.conf, built.context)
+            result = built.open()
             if inspect.isawaitable(result):
                 await result
         built.opened = True
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and asked_to_end():
             raise
+        hook_failed = isinstance(error, TaskHookError)
+        what = str(error) if hook_failed else f"{name}() failed: {describe(error)}"
         raise ComponentStartError(
-            task.component,
-            task.task,
-            f"component {task.component!r}: {name}() failed: {describe(error)}",
+            task.component, task.task, f"component {task.component!r}: {what}"
         ) from error
+    finally:
+        built.context._add_hook = None
 
 
 async def on_thread(task: ThreadSpout | ThreadBolt, call: Callable[[], Any]) -> None:

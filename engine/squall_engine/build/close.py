@@ -19,7 +19,6 @@ from squall_engine.core import Tuple
 from squall_engine.tasks.async_ import AsyncBolt, AsyncSpout
 from squall_engine.tasks.base import Task
 from squall_engine.tasks.built import Built
-from squall_engine.tasks.spout import SpoutTask
 from squall_engine.tasks.thread import ThreadBolt, ThreadSpout
 
 log = get_logger(__name__)
@@ -46,14 +45,15 @@ async def close_components(
         _end_threads([one for one in built if _on_thread(one.task)], report, secs),
     )
     for one in built:
-        if one.opened and not _on_thread(one.task):
+        if not _on_thread(one.task):
             task = one.task
             try:
-                result = _last_call(one)()
+                result = one.close()
                 if inspect.isawaitable(result):
-                    await _finish(result)
+                    await finish(result)
             except Exception as error:
                 report(task.component, task.task, error)
+            one.clean_up_hooks()
     return [tup for tuples in left for tup in tuples]
 
 
@@ -94,18 +94,24 @@ def _join(tasks: Sequence[ThreadSpout | ThreadBolt]) -> None:
 async def _close_on_thread(one: Built, report: Report, secs: float) -> None:
     task = one.task
     assert isinstance(task, ThreadSpout | ThreadBolt)
+
+    def end() -> None:
+        try:
+            one.close()
+        finally:
+            one.clean_up_hooks()
+
     try:
-        call = _last_call(one) if one.opened else _nothing
-        await asyncio.wait_for(on_thread(task, call), timeout=secs)
+        await asyncio.wait_for(on_thread(task, end), timeout=secs)
     except TimeoutError:
         log.warning("blocking_component_stuck", component=task.component, task=task.task)
     except Exception as error:
         report(task.component, task.task, error)
 
 
-async def _finish(result: Awaitable[Any]) -> None:
-    """Await an async close() or cleanup(). Raises what it raises, except CancelledError: awaiting
-    something that was cancelled must not end our own work."""
+async def finish(result: Awaitable[Any]) -> None:
+    """Await an async close(), cleanup() or shutdown(). Raises what it raises, except
+    CancelledError: awaiting something that was cancelled must not end our own work."""
     ending = asyncio.ensure_future(result)
     await asyncio.wait({ending}, timeout=_COROUTINE_SECS)
     if not ending.done():
@@ -117,16 +123,5 @@ async def _finish(result: Awaitable[Any]) -> None:
         raise RuntimeError("it awaited something that was cancelled") from error
 
 
-def _last_call(one: Built) -> Callable[[], Any]:
-    call: Callable[[], Any] = (
-        one.task.user.close if isinstance(one.task, SpoutTask) else one.task.user.cleanup
-    )
-    return call
-
-
 def _on_thread(task: Task) -> bool:
     return isinstance(task, ThreadSpout | ThreadBolt)
-
-
-def _nothing() -> None:
-    pass

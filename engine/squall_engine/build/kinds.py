@@ -21,12 +21,19 @@ from squall_engine.core import (
     BoltCalls,
     CarefulCalls,
     ColumnCalls,
+    Columns,
     Emitter,
     Ledger,
     SpoutCalls,
     Tuple,
 )
 from squall_engine.core.invocation import InvocationMode
+from squall_engine.hooks.collectors import (
+    HookedBoltCollector,
+    HookedColumnCollector,
+    HookedSpoutCollector,
+)
+from squall_engine.hooks.task_hooks import TaskHooks
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks
 from squall_engine.tasks.async_ import (
@@ -50,6 +57,7 @@ from squall_engine.tasks.thread import (
 )
 
 if TYPE_CHECKING:
+    from squall_engine.multilang.bolt import ShellBolt
     from squall_engine.tracing.trees import TreeTracing
 
 _CALLS_MIN = 256
@@ -59,6 +67,7 @@ _BATCH_RULE = (
 )
 
 Anchors = Callable[[], tuple[Tuple, ...]]  # the anchors of an emit that names none
+_Collector = SpoutCollector | BoltCollector[Tuple]
 OnSettled = Callable[[Tuple, bool], None]  # the tuple, and whether it failed
 
 
@@ -85,6 +94,7 @@ class NewTask:
     emitter: Emitter
     ledger: Ledger
     context: TopologyContext
+    hooks: TaskHooks | None = None
 
     @property
     def recorder(self) -> FailureRecorder | None:
@@ -107,11 +117,51 @@ class NewTask:
         """Whether the worker ends when the user's code raises."""
         return self.options.topology_bolt_die_on_error
 
-    def bind(self, collector: SpoutCollector | BoltCollector[Tuple]) -> None:
+    @property
+    def execute(self) -> Callable[[Any], Any]:
+        """The component's own method, reported to its hooks."""
+        name, around = _CALLED[self.mode]
+        method: Callable[[Any], Any] = getattr(self.user, name)
+        return method if self.hooks is None else around(self.hooks, method)
+
+    @property
+    def execute_columns(self) -> Callable[[Columns], Any]:
+        """Likewise for a bolt that is fed with columns."""
+        method: Callable[[Columns], Any] = self.user.execute_columns
+        if self.hooks is None:
+            return method
+        return self.hooks.around_columns(method, auto_ack=self.auto_ack)
+
+    def hooked(self, collector: _Collector) -> Any:
+        """The collector, or one around it that reports to the hooks."""
+        if self.hooks is None:
+            return collector
+        return _HOOKED.get(self.mode, HookedBoltCollector)(collector, self.hooks)
+
+    def bind(self, collector: _Collector) -> None:
         """Give the component its collector."""
+        collector = self.hooked(collector)
         wrap = self.host.callbacks.wrap_collector
         bound = collector if wrap is None else wrap(self.parts.component, collector)
         self.user._bind(bound, self.context)
+
+
+# The method that a task calls, and how it is reported to hooks.
+_CALLED: dict[InvocationMode, tuple[str, Callable[[TaskHooks, Any], Any]]] = {
+    InvocationMode.SYNC: ("execute", TaskHooks.around),
+    InvocationMode.ASYNC: ("execute", TaskHooks.around_async),
+    InvocationMode.THREAD: ("execute", TaskHooks.around),
+    InvocationMode.BATCH: ("execute_batch", TaskHooks.around_batch),
+    InvocationMode.ASYNC_BATCH: ("execute_batch", TaskHooks.around_async_batch),
+    InvocationMode.THREAD_BATCH: ("execute_batch", TaskHooks.around_batch),
+}
+_HOOKED: dict[InvocationMode, Callable[[Any, TaskHooks], Any]] = {
+    InvocationMode.NEXT_TUPLE: HookedSpoutCollector,
+    InvocationMode.ASYNC_NEXT_TUPLE: HookedSpoutCollector,
+    InvocationMode.THREAD_NEXT_TUPLE: HookedSpoutCollector,
+    InvocationMode.SHELL_SPOUT: HookedSpoutCollector,
+    InvocationMode.COLUMNS: HookedColumnCollector,
+}
 
 
 # -- spouts --
@@ -119,45 +169,46 @@ class NewTask:
 
 def make_spout(new: NewTask) -> SpoutTask:
     """Make a spout's task and bind its component."""
-    return _SPOUTS[new.mode](new)
-
-
-def _plain_spout(new: NewTask) -> SpoutTask:
-    spout = SpoutTask(new.parts)
+    kind, bind = _SPOUTS[new.mode]
+    spout = kind(new.parts)
     _set_up(new, spout)
+    bind(new, spout)
+    return spout
+
+
+def _bind_plain(new: NewTask, spout: SpoutTask) -> None:
     _bind_spout(new, spout, spout.collector)
-    return spout
 
 
-def _async_spout(new: NewTask) -> SpoutTask:
-    spout = AsyncSpout(new.parts)
-    _set_up(new, spout)
+def _bind_async(new: NewTask, spout: SpoutTask) -> None:
     _bind_spout(new, spout, WakingSpoutCollector(spout.collector, new.host.wake))
-    return spout
 
 
-def _thread_spout(new: NewTask) -> SpoutTask:
-    spout = ThreadSpout(new.parts)
-    _set_up(new, spout)
+def _bind_thread(new: NewTask, spout: SpoutTask) -> None:
+    assert isinstance(spout, ThreadSpout)
     locked = LockedSpoutCollector(spout.collector, spout.lock, new.host.wake)
     _bind_spout(new, spout, locked)
-    return spout
 
 
-def _shell_spout(new: NewTask) -> SpoutTask:
+def _make_shell_spout(parts: TaskParts) -> SpoutTask:
     from squall_engine.multilang.spout import ShellSpout
 
-    spout = ShellSpout(new.parts)
-    _set_up(new, spout)
-    new.bind(spout.collector)
-    return spout
+    return ShellSpout(parts)
 
 
-_SPOUTS: dict[InvocationMode, Callable[[NewTask], SpoutTask]] = {
-    InvocationMode.NEXT_TUPLE: _plain_spout,
-    InvocationMode.ASYNC_NEXT_TUPLE: _async_spout,
-    InvocationMode.THREAD_NEXT_TUPLE: _thread_spout,
-    InvocationMode.SHELL_SPOUT: _shell_spout,
+def _bind_shell_spout(new: NewTask, spout: SpoutTask) -> None:
+    spout.collector = new.hooked(spout.collector)
+    new.user._bind(spout.collector, new.context)
+
+
+_SPOUTS: dict[
+    InvocationMode,
+    tuple[Callable[[TaskParts], SpoutTask], Callable[[NewTask, SpoutTask], None]],
+] = {
+    InvocationMode.NEXT_TUPLE: (SpoutTask, _bind_plain),
+    InvocationMode.ASYNC_NEXT_TUPLE: (AsyncSpout, _bind_async),
+    InvocationMode.THREAD_NEXT_TUPLE: (ThreadSpout, _bind_thread),
+    InvocationMode.SHELL_SPOUT: (_make_shell_spout, _bind_shell_spout),
 }
 
 
@@ -211,22 +262,30 @@ def make_bolt(new: NewTask) -> BoltTask:
     """Make a bolt's task and bind its component."""
     if new.host.tracing is not None:
         new.host.tracing.of_component(new.parts, new.user, new.mode)
-    return _BOLTS[new.mode](new)
+    kind, wire = _kind_of_bolt(new)
+    bolt = kind(new.parts)
+    wire(new, bolt)
+    return bolt
 
 
-def _plain_bolt(new: NewTask) -> BoltTask:
-    return _sync_bolt(new) if new.auto_anchor else _one_by_one_bolt(new)
+def rebind(new: NewTask, task: Task) -> None:
+    """Bind a component once more, because it has hooks now. Only before anything was executed."""
+    if isinstance(task, SpoutTask):
+        _, bind = _SPOUTS[new.mode]
+        bind(new, task)
+    else:
+        _, wire = _kind_of_bolt(new)
+        wire(new, task)
 
 
-def _sync_bolt(new: NewTask) -> BoltTask:
-    host, user, recorder = new.host, new.user, new.recorder
-    bolt = SyncBolt(new.parts)
+def _wire_sync(new: NewTask, bolt: SyncBolt) -> None:
+    host, recorder = new.host, new.recorder
     bolt.auto_ack = new.auto_ack
     bolt.calls = BoltCalls(
         new.emitter,
         new.ledger,
         bolt.counts,
-        user.execute if recorder is None else recorder.guard(user.execute),
+        new.execute if recorder is None else recorder.guard(new.execute),
         auto_ack=bolt.auto_ack,
         on_error=_reporter(new, bolt, die=new.dies),
         now=host.now,
@@ -238,19 +297,17 @@ def _sync_bolt(new: NewTask) -> BoltTask:
     if recorder is not None:
         bound = recorder.recording_fails(bound, settles=False)
     new.bind(_traced(new, bound))
-    return bolt
 
 
-def _column_bolt(new: NewTask) -> BoltTask:
-    host, user, recorder = new.host, new.user, new.recorder
-    bolt = ColumnBolt(new.parts)
+def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
+    host, recorder = new.host, new.recorder
     bolt.auto_ack = new.auto_ack
     bolt.in_hand = host.in_hand
     bolt.calls = ColumnCalls(
         new.emitter,
         new.ledger,
         bolt.counts,
-        user.execute_columns if recorder is None else recorder.guard_columns(user.execute_columns),
+        new.execute_columns if recorder is None else recorder.guard_columns(new.execute_columns),
         auto_ack=bolt.auto_ack,
         auto_anchor=new.auto_anchor,
         default_anchors=_must_name(
@@ -265,67 +322,63 @@ def _column_bolt(new: NewTask) -> BoltTask:
     if host.tracing is not None:
         host.tracing.of_columns(bolt, new.parts, auto_ack=bolt.auto_ack)
     new.bind(bolt.calls)
-    return bolt
 
 
-def _batch_bolt(new: NewTask) -> BoltTask:
-    bolt, recorder = BatchBolt(new.parts), new.recorder
-    bolt.auto_ack = new.auto_ack
+def _wire_batch(new: NewTask, bolt: BatchBolt) -> None:
+    recorder = new.recorder
+    bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
     new.bind(_bound(new, bolt, recorder))
-    return bolt
 
 
-def _one_by_one_bolt(new: NewTask) -> BoltTask:
-    bolt, recorder = OneByOneBolt(new.parts), new.recorder
-    bolt.auto_ack = new.auto_ack
+def _wire_one_by_one(new: NewTask, bolt: OneByOneBolt) -> None:
+    recorder = new.recorder
+    bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, _no_anchors)
     new.bind(_bound(new, bolt, recorder))
-    return bolt
 
 
-def _async_bolt(new: NewTask) -> BoltTask:
-    bolt, recorder = AsyncBolt(new.parts), new.recorder
-    bolt.auto_ack = new.auto_ack
+def _wire_async(new: NewTask, bolt: AsyncBolt) -> None:
+    recorder = new.recorder
+    bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.concurrency = new.options.topology_bolt_async_concurrency
     anchors = _current(new, CURRENT.get)
     bolt.calls = _careful_calls(new, bolt, recorder, anchors, own=bolt.on_settled)
     new.bind(_bound(new, bolt, recorder))
-    return bolt
 
 
-def _async_batch_bolt(new: NewTask) -> BoltTask:
-    bolt, recorder = AsyncBatchBolt(new.parts), new.recorder
-    bolt.auto_ack = new.auto_ack
+def _wire_async_batch(new: NewTask, bolt: AsyncBatchBolt) -> None:
+    recorder = new.recorder
+    bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.concurrency = new.options.topology_bolt_async_concurrency
     bolt.calls = _careful_calls(new, bolt, recorder, _must_name(new, _BATCH_RULE))
     new.bind(_bound(new, bolt, recorder))
-    return bolt
 
 
-def _thread_bolt(new: NewTask) -> BoltTask:
-    bolt = ThreadBolt(new.parts)
-    return _on_thread(new, bolt, _current(new, lambda: bolt.current))
+def _wire_thread(new: NewTask, bolt: ThreadBolt) -> None:
+    _wire_on_thread(new, bolt, _current(new, lambda: bolt.current))
 
 
-def _thread_batch_bolt(new: NewTask) -> BoltTask:
-    return _on_thread(new, ThreadBatchBolt(new.parts), _must_name(new, _BATCH_RULE))
+def _wire_thread_batch(new: NewTask, bolt: ThreadBatchBolt) -> None:
+    _wire_on_thread(new, bolt, _must_name(new, _BATCH_RULE))
 
 
-def _on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> BoltTask:
+def _wire_on_thread(new: NewTask, bolt: ThreadBolt, anchors: Anchors) -> None:
     recorder = new.recorder
-    bolt.auto_ack = new.auto_ack
+    bolt.auto_ack, bolt.execute = new.auto_ack, new.execute
     bolt.calls = _careful_calls(new, bolt, recorder, anchors)
-    recording_fails = _bound(new, bolt, recorder)
-    locked = LockedBoltCollector(recording_fails, bolt.lock, new.host.wake)
-    new.bind(locked)
-    return bolt
+    bound = _bound(new, bolt, recorder)
+    new.bind(LockedBoltCollector(bound, bolt.lock, new.host.wake))
 
 
-def _shell_bolt(new: NewTask) -> BoltTask:
+def _make_shell_bolt(parts: TaskParts) -> BoltTask:
     from squall_engine.multilang.bolt import ShellBolt
 
-    bolt, recorder = ShellBolt(new.parts), new.recorder
+    return ShellBolt(parts)
+
+
+def _wire_shell(new: NewTask, bolt: ShellBolt) -> None:
+    recorder = new.recorder
     bolt.auto_ack = new.auto_ack
     tracing = new.host.tracing
     own = None
@@ -333,21 +386,30 @@ def _shell_bolt(new: NewTask) -> BoltTask:
         spans = tracing.of_child(new.parts)
         bolt.on_given, own = spans.begin, spans.settled
     # The task itself emits what its child emits.
-    bolt.calls = _traced(new, _careful_calls(new, bolt, recorder, _no_anchors, own=own))
-    new.bind(bolt.calls if recorder is None else recorder.recording_fails(bolt.calls, settles=True))
-    return bolt
+    calls = _traced(new, _careful_calls(new, bolt, recorder, _no_anchors, own=own))
+    bolt.calls = new.hooked(calls)
+    new.bind(calls if recorder is None else recorder.recording_fails(calls, settles=True))
 
 
-_BOLTS: dict[InvocationMode, Callable[[NewTask], BoltTask]] = {
-    InvocationMode.SYNC: _plain_bolt,
-    InvocationMode.COLUMNS: _column_bolt,
-    InvocationMode.BATCH: _batch_bolt,
-    InvocationMode.ASYNC: _async_bolt,
-    InvocationMode.ASYNC_BATCH: _async_batch_bolt,
-    InvocationMode.THREAD: _thread_bolt,
-    InvocationMode.THREAD_BATCH: _thread_batch_bolt,
-    InvocationMode.SHELL_BOLT: _shell_bolt,
+# How each kind is made, and bound to its component.
+_BoltKind = tuple[Callable[[TaskParts], BoltTask], Callable[[NewTask, Any], None]]
+_ONE_BY_ONE: _BoltKind = (OneByOneBolt, _wire_one_by_one)
+_BOLTS: dict[InvocationMode, _BoltKind] = {
+    InvocationMode.SYNC: (SyncBolt, _wire_sync),
+    InvocationMode.COLUMNS: (ColumnBolt, _wire_columns),
+    InvocationMode.BATCH: (BatchBolt, _wire_batch),
+    InvocationMode.ASYNC: (AsyncBolt, _wire_async),
+    InvocationMode.ASYNC_BATCH: (AsyncBatchBolt, _wire_async_batch),
+    InvocationMode.THREAD: (ThreadBolt, _wire_thread),
+    InvocationMode.THREAD_BATCH: (ThreadBatchBolt, _wire_thread_batch),
+    InvocationMode.SHELL_BOLT: (_make_shell_bolt, _wire_shell),
 }
+
+
+def _kind_of_bolt(new: NewTask) -> _BoltKind:
+    if new.mode is InvocationMode.SYNC and not new.auto_anchor:
+        return _ONE_BY_ONE
+    return _BOLTS[new.mode]
 
 
 def _careful_calls(
@@ -428,6 +490,9 @@ def _observing(
         found.append(lambda tup, failed: observed(component, number, tup, failed))
     if recorder is not None:
         found.append(recorder.settled)
+    if new.hooks is not None:
+        columns = new.mode is InvocationMode.COLUMNS
+        found.append(new.hooks.row_settled if columns else new.hooks.settled)
     if own is not None:
         found.append(own)
     if len(found) < 2:

@@ -116,6 +116,8 @@ class ShellBolt(AsyncBolt):
         if not tup.is_tick:
             self._open += 1
         shell.outbox.add_tuple(tuple_id, message)
+        if self.hooks is not None:
+            self.hooks.began(tup, now)
 
     def child_ready(self) -> None:
         self.host.wake()

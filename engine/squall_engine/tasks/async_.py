@@ -80,7 +80,7 @@ class AsyncBolt(BoltTask):
         if in_hand is not None:
             cells = [in_hand.put(root, self.task) for root in trees_of(tup)]
         try:
-            await self.user.execute(tup)
+            await self.execute(tup)
         except asyncio.CancelledError as error:
             # The tuple failed, or the worker ends.
             if not tup.settled:
@@ -161,7 +161,7 @@ class AsyncBatchBolt(AsyncBolt):
         if in_hand is not None:
             cells = in_hand.put_batch((trees_of(tup) for tup in tuples), self.task)
         try:
-            await self.user.execute_batch(tuples[:])
+            await self.execute(tuples[:])
         except (Exception, asyncio.CancelledError) as error:
             for tup in tuples:
                 if not tup.settled:

@@ -15,6 +15,7 @@ from squall_common.topology.model import Executor
 from squall_engine.core import Output, TurnState
 from squall_engine.core.inspectors import Observer
 from squall_engine.core.stats import TaskCounts
+from squall_engine.hooks.task_hooks import TaskHooks
 from squall_engine.tasks.in_hand import InHand
 
 # A component that holds the loop for longer is named in a warning.
@@ -72,6 +73,7 @@ class Task:
         self.outputs = parts.outputs
         self.counts = parts.counts
         self.user: Any = None  # the user's object, once made
+        self.hooks: TaskHooks | None = None
         self.dirty = False  # it may have emitted, acked ... between two turns
         self.in_hand: InHand | None = None  # records what is in hand; not for a SyncBolt
         # Held while the task's buffers and counts are used; a real lock only for tasks on threads.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from squall_common.component.collector import BoltCollector
 from squall_engine.backpressure.inbox import EncodedTuples
@@ -36,6 +37,8 @@ class BoltTask(Task):
     """A bolt's task: batches of tuples wait in `inbox`."""
 
     calls: BoltCollector[Tuple]
+    # The component's execute or execute_batch, where the task calls it itself.
+    execute: Callable[[Any], Any]
 
     def __init__(self, parts: TaskParts) -> None:
         super().__init__(parts)
@@ -265,7 +268,7 @@ class BatchBolt(SlicedBolt):
 
     def _execute(self, tuples: list[Tuple], count: int) -> int:
         try:
-            self.user.execute_batch(tuples[:])
+            self.execute(tuples[:])
         except Exception as error:
             for tup in tuples:
                 if not tup.settled:

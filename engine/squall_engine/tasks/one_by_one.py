@@ -24,7 +24,7 @@ class OneByOneBolt(BatchBolt):
                     else [in_hand.put(one, self.task) for one in trees_of(tup)]
                 )
                 try:
-                    self.user.execute(tup)
+                    self.execute(tup)
                 except Exception as error:
                     if not tup.settled:
                         self.calls.fail(tup)

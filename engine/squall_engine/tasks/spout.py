@@ -243,6 +243,8 @@ class SpoutTask(Task):
                 observer.completed(self.component, self.task, message_id, not acked)
         if message_ids and what in self.listens:
             self.call_user(what, message_ids)
+        if self.hooks is not None and message_ids:
+            self.call_hooks(message_ids, failed=not acked)
         self.wake()
 
     def call_user(self, what: str, message_ids: Sequence[Any]) -> None:
@@ -260,6 +262,11 @@ class SpoutTask(Task):
         secs = now() - start
         if secs > HOLD_SECS:
             self.host.held_loop(self.component, f"{len(message_ids)} call(s) of {what}", secs)
+
+    def call_hooks(self, message_ids: Sequence[Any], *, failed: bool) -> None:
+        """Notify the hooks, after the user."""
+        assert self.hooks is not None
+        self.hooks.messages_settled(message_ids, failed)
 
     # -- life --
 

@@ -180,7 +180,7 @@ class ThreadBolt(BoltTask):
         if in_hand is not None:
             cells = [in_hand.put(root, self.task) for root in trees_of(tup)]
         try:
-            self.user.execute(tup)
+            self.execute(tup)
         except Exception as error:
             with self.lock:
                 if not tup.settled:
@@ -235,7 +235,7 @@ class ThreadBatchBolt(ThreadBolt):
         if in_hand is not None:
             cells = in_hand.put_batch((trees_of(one) for one in tuples), self.task)
         try:
-            self.user.execute_batch(tuples[:])
+            self.execute(tuples[:])
         except Exception as error:
             self._settle(tuples, self.calls.fail)
             self.calls.report_error(error)
@@ -312,6 +312,11 @@ class ThreadSpout(SpoutTask):
     def call_user(self, what: str, message_ids: Sequence[Any]) -> None:
         call = super().call_user
         self._events.put(lambda: call(what, message_ids))
+        self._wakeup.set()
+
+    def call_hooks(self, message_ids: Sequence[Any], *, failed: bool) -> None:
+        call = super().call_hooks
+        self._events.put(lambda: call(message_ids, failed=failed))
         self._wakeup.set()
 
     def lifecycle(self, call: Callable[[], Any]) -> None:

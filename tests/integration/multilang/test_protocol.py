@@ -13,7 +13,7 @@ import pytest
 from tests.support.devcluster import is_alive
 from tests.support.shells import ACCOUNTS, Account, Sink, raw_bolt, running
 
-from squall import ShellBolt, ShellSpout, Stream
+from squall import ShellBolt, ShellSpout, Stream, TaskHook
 
 pytestmark = pytest.mark.integration
 
@@ -223,4 +223,43 @@ def test_messages_of_components_that_never_ack_time_out(tmp_path: Path) -> None:
     with running(bolt, count=5, conf={"topology.message.timeout.secs": 1}) as run:
         run.wait(lambda: len(run.account.failed) == 5)
         assert len(run.account.seen) == 5
+        assert not run.errors()
+
+
+HOOKED: list[Any] = []
+
+
+class Watching(TaskHook):
+    def bolt_execute(self, info: Any) -> None:
+        HOOKED.append(("execute", info.tuple[0]))
+
+    def bolt_ack(self, info: Any) -> None:
+        assert info.process_latency_ms > 0
+        HOOKED.append(("ack", info.tuple[0]))
+
+    def emit(self, info: Any) -> None:
+        HOOKED.append(("emit", *info.values, len(info.out_tasks)))
+
+    def spout_ack(self, info: Any) -> None:
+        HOOKED.append(("spout_ack", info.message_id))
+
+
+def test_task_hooks_see_what_the_children_do(tmp_path: Path) -> None:
+    HOOKED.clear()
+    conf = {"topology.auto.task.hooks": [f"{__name__}:Watching"]}
+    with running(raw_bolt("well", tmp_path), count=5, bolt_conf=conf) as run:
+        run.wait_all_acked()
+        assert not run.errors()
+    for event in (("execute",), ("ack",)):
+        assert sorted(what for what in HOOKED if what[:1] == event) == [
+            (*event, n) for n in range(5)
+        ]
+    assert sorted(what for what in HOOKED if what[0] == "emit") == [
+        ("emit", n, 1) for n in range(5)
+    ]
+    HOOKED.clear()
+    spout = ShellSpout(sys.executable, "protocol_spout.py", outputs=["what", "value"])
+    with running(None, spout=spout, conf=conf) as run:
+        run.wait(lambda: ("spout_ack", "text") in HOOKED)
+        assert sum(what[:2] == ("emit", "message") for what in HOOKED) >= 6
         assert not run.errors()

@@ -18,7 +18,7 @@ from squall_flux.substitution import Filter
 
 MODULE = "flux_test_words"
 SOURCE = """
-from squall import Bolt, CustomGrouping, Spout, TopologyBuilder, WindowedBolt
+from squall import Bolt, CustomGrouping, Spout, TopologyBuilder, WindowedBolt, WorkerHook
 
 class Windows(WindowedBolt):
     outputs = ["count"]
@@ -57,6 +57,9 @@ class Source:
         builder = TopologyBuilder()
         builder.spout(self.id, Lines(conf["path"]))
         return builder.build()
+
+class Hook(WorkerHook):
+    def __init__(self, name="x"): self.name = name
 
 value = 3
 """
@@ -156,6 +159,20 @@ def test_references_properties_and_methods_arrive_in_the_worker(tmp_path: Path) 
     assert vars(bolt)["lower"] is True
     assert vars(bolt)["scheme"].name.name == "inner"
     assert vars(bolt)["kept"] == [vars(bolt)["scheme"].name, vars(bolt)["scheme"]]
+
+
+def test_worker_hooks_arrive_in_the_worker_in_their_order(tmp_path: Path) -> None:
+    text = SPOUT + (
+        "components: [{id: scheme, className: 'm:Scheme', constructorArgs: [inner]}]\n"
+        "workerHooks:\n"
+        "- {id: plain, className: 'm:Hook', constructorArgs: [first]}\n"
+        "- {id: made, className: 'm:Hook', properties: [{name: name, ref: scheme}]}\n"
+    )
+    hooks = make(tmp_path, text).topology.worker_hooks
+    assert isinstance(hooks[0], PythonObject)
+    assert hooks[0].class_path == f"{MODULE}:Hook"
+    first, second = [instantiate(hook) for hook in hooks if isinstance(hook, PythonObject)]
+    assert (first.name, second.name.name) == ("first", "inner")
 
 
 def test_a_property_may_be_a_reference(tmp_path: Path) -> None:
@@ -277,10 +294,14 @@ def test_a_source_builds_the_topology(tmp_path: Path) -> None:
             "t.yaml:7:10: there is no spout or bolt 'x'; there are: s, b",
         ),
         (
+            SPOUT + "workerHooks: [{id: h, className: 'm:Split'}]",
+            "t.yaml:4:34: M:Split is not a worker hook; derive it from squall.WorkerHook",
+        ),
+        (
             "name: t\ntopologySource: {className: 'm:Scheme', constructorArgs: [1]}",
             "has no method 'getTopology'",
         ),
-        (BOLT + "topologySource: {className: 'm:topology'}", "has no spouts, bolts or streams"),
+        (BOLT + "topologySource: {className: 'm:topology'}", "has no spouts, bolts, streams or"),
     ],
 )
 def test_what_cannot_be_built_is_refused_with_its_place(

@@ -72,9 +72,9 @@ VERTEX = {"id": "a", "className": "m:C"}
         ),
         (
             TopologyDef,
-            {"workerHooks": [VERTEX]},
-            "worker hooks are not supported",
-            ("workerHooks",),
+            {"workerHooks": [{**VERTEX, "parallelism": 1}]},
+            "unknown key 'parallelism'; expected className",
+            ("workerHooks", 0, "parallelism"),
         ),
     ],
 )

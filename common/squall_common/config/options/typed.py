@@ -296,6 +296,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_debug: bool = False
     topology_environment: Mapping[str, str | float | bool] | None = None
     topology_blobstore_map: Mapping[str, Mapping[str, Any]] | None = None
+    topology_auto_task_hooks: tuple[str, ...] = ()
     topology_metrics_consumer_register: tuple[Mapping[str, Any], ...] = ()
     topology_metrics_reporters: tuple[Mapping[str, Any], ...] = ()
     topology_builtin_metrics_bucket_size_secs: float = 60.0  # seconds
@@ -306,6 +307,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_history_key_sampling_rate: float = 0.002
     topology_kryo_register: tuple[str | Mapping[str, str | None], ...] = ()
     topology_testing_always_try_serialize: bool = False
+    topology_worker_shared_thread_pool_size: int = 4
     topology_skip_missing_kryo_registrations: bool = False
     topology_bolts_window_length_count: int | None = None
     topology_bolts_window_length_duration_ms: int | None = None  # milliseconds

@@ -5,8 +5,14 @@ import pytest
 from squall import Bolt, ShellBolt, Spout, Stream, TopologyBuilder
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
-from squall_common.topology.model import ForeignObject, GroupingKind, ShellObject
-from squall_common.topology.system import system_topology
+from squall_common.topology.model import (
+    ForeignObject,
+    GroupingKind,
+    PythonObject,
+    ShellObject,
+    Topology,
+)
+from squall_common.topology.system import system_topology, validate_topology
 from squall_common.topology.thrift import from_thrift, to_thrift
 from squall_thrift import codec, storm
 
@@ -159,3 +165,34 @@ def test_an_id_shared_by_a_spout_and_a_bolt_is_refused():
     struct.bolts["s"] = struct.bolts.pop("b")
     with pytest.raises(InvalidTopologyError, match="there is a component with this id already"):
         from_thrift(struct)
+
+
+def test_worker_hooks_in_python_travel_and_those_of_java_are_carried_unchanged():
+    serialized = b"\xac\xed\x00\x05sr\x00\rorg.acme.Hook" + bytes(12)
+    hook = PythonObject("hooks:Database", b'{"args":[1],"kwargs":{}}')
+    topology = Topology({}, worker_hooks=(hook, ForeignObject(serialized)))
+    struct = to_thrift(topology)
+    assert struct.worker_hooks[1] == serialized
+    found = from_thrift(over_the_wire(struct))
+    assert found.worker_hooks == topology.worker_hooks
+    assert [str(one) for one in found.worker_hooks] == ["Database", "Hook"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\xac\xed\x00\x05sr\x00\rorg.acme.Hook" + bytes(12), "the Java class 'org.acme.Hook'"),
+        (b"\xac\xed", "a serialized object"),
+        (b"\xac\xed\x00\x05sr\xff\xffshort", "a serialized object"),
+        (b"\xac\xed\x00\x05sr\x00\x03a\x00b", "a serialized object"),
+        (b"", "a serialized object"),
+        (b"what is this", "a serialized object"),
+        (b"\x0b\x00\x01\x7f\xff\xff\xff", "a serialized object"),
+    ],
+)
+def test_a_worker_hook_that_only_a_jvm_could_run_is_refused_by_name(data, says):
+    struct = foreign(JAVA)
+    struct.worker_hooks = [data]
+    with pytest.raises(InvalidTopologyError) as caught:
+        validate_topology(from_thrift(struct))
+    assert f"a worker hook that is a Java object ({says})" in str(caught.value)

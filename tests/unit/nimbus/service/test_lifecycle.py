@@ -254,7 +254,7 @@ async def test_a_topology_that_only_a_jvm_could_run_is_refused_by_name(nimbus) -
         with pytest.raises(storm.InvalidTopologyException, match=r"'count': .*custom grouping"):
             await nimbus.call("submitTopology", "wc", await nimbus.upload(), "{}", wrong)
     for says, changed in (
-        ("worker hooks", {"worker_hooks": [b"\xac\xed"]}),
+        ("a worker hook that is a Java object", {"worker_hooks": [b"\xac\xed"]}),
         ("depends on jars ..a.jar..", {"dependency_jars": ["a.jar"]}),
     ):
         wrong = topology()
