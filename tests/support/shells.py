@@ -68,6 +68,8 @@ class Sink(Bolt):
 
 
 def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((key, _hashable(item)) for key, item in sorted(value.items()))
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 

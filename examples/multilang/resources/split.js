@@ -1,6 +1,10 @@
 'use strict';
-const { run } = require('./storm.js');
+const { BasicBolt } = require('./storm');
 
-run(([line], emit) => {
-  for (const word of line.split(/\s+/).filter(Boolean)) emit([word]);
-});
+class Split extends BasicBolt {
+  process(tup) {
+    for (const word of tup.get('line').split(/\s+/).filter(Boolean)) this.emit({ tuple: [word] });
+  }
+}
+
+new Split().run();
