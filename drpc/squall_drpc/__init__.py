@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from squall_drpc.local import drpc_client as drpc_client
     from squall_drpc.requests import Reason as Reason
     from squall_drpc.spout import DRPCSpout as DRPCSpout
+    from squall_drpc.subtopology import BatchSubtopologyBuilder as BatchSubtopologyBuilder
 
 # Each name with its module, which is imported on first use: a worker does not need a client, and a
 # client does not need the parts of a worker.
@@ -35,6 +36,7 @@ _EXPORTS = {
     "AsyncDRPCClient": "client",
     "BatchBolt": "batch",
     "BatchBoltExecutor": "batch",
+    "BatchSubtopologyBuilder": "subtopology",
     "CoordinatedBolt": "coordinated",
     "DRPCClient": "client",
     "DRPCError": "client",

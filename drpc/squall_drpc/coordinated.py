@@ -54,15 +54,16 @@ class CoordinatedBolt(Bolt):
     def __init__(
         self,
         delegate: Bolt,
-        source: str | None = None,
+        source: str | Mapping[str, bool] | None = None,
         *,
         all_report: bool = False,
         id_source: str | None = None,
         ticks: bool = False,
     ) -> None:
         """`source` is the previous step, None in the first. `all_report`: each task of it reports,
-        not only the one that had the request. `id_source` sends the ids of all requests. `ticks`:
-        the delegate wants tick tuples."""
+        not only the one that had the request. With several steps before, `source` maps each of them
+        to that. `id_source` sends the ids of all requests. `ticks`: the delegate wants tick
+        tuples."""
         if not isinstance(delegate, Bolt):
             raise InvalidTopologyError(f"{delegate!r} is not a Bolt")
         for method in ("execute_batch", "execute_columns"):
@@ -83,17 +84,17 @@ class CoordinatedBolt(Bolt):
     def _set_up(
         self,
         delegate: Bolt | ShellBolt,
-        source: str | None,
+        source: str | Mapping[str, bool] | None,
         *,
         all_report: bool,
         id_source: str | None,
         ticks: bool,
     ) -> None:
         self.delegate: Any = delegate
-        self._source = source
-        self._awaits = Awaits.NOTHING
+        # The steps before this one; of each, whether all its tasks report.
+        self._sources: Mapping[str, bool] = {}
         if source is not None:
-            self._awaits = Awaits.ALL_REPORTS if all_report else Awaits.ONE_REPORT
+            self._sources = {source: all_report} if isinstance(source, str) else source
         self._id_source = id_source
         self._ticks = ticks
         self.outputs: Outputs = {
@@ -102,11 +103,12 @@ class CoordinatedBolt(Bolt):
         }
 
     def prepare(self, conf: Mapping[str, Any], context: TopologyContext) -> Any:
-        sources = [] if self._source is None else context.component_tasks(self._source)
+        tasks = {source: context.component_tasks(source) for source in self._sources}
         options = TopologyOptions.read(conf)
         self.coordination = Coordination(
-            self._awaits,
-            sources=sources,
+            Awaits.ALL_REPORTS if tasks else Awaits.NOTHING,
+            sources=[task for own in tasks.values() for task in own],
+            reports=sum(len(own) if self._sources[one] else 1 for one, own in tasks.items()),
             needs_id=self._id_source is not None,
             timeout_secs=options.topology_message_timeout_secs,
         )
@@ -119,7 +121,7 @@ class CoordinatedBolt(Bolt):
         self._tick_secs = options.topology_tick_tuple_freq_secs or math.inf
         self._now = 0.0
         self._trigger: Tuple | None = None
-        self._kinds = {(self._source, COORDINATION_STREAM): self._on_report}
+        self._kinds = {(source, COORDINATION_STREAM): self._on_report for source in self._sources}
         if self._id_source is not None:
             self._kinds[self._id_source, ID_STREAM] = self._on_home
             self._kinds[self._id_source, ELSEWHERE_STREAM] = self._on_elsewhere

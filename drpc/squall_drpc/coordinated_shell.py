@@ -24,7 +24,7 @@ class CoordinatedShellBolt(CoordinatedBolt, ShellWrapper):
         command: str,
         script: str,
         outputs: Outputs,
-        source: str | None = None,
+        source: str | Mapping[str, bool] | None = None,
         *,
         all_report: bool = False,
         ticks: bool = False,

@@ -91,12 +91,17 @@ class Coordination:
         awaits: Awaits,
         *,
         sources: Collection[int] = (),
+        reports: int | None = None,
         needs_id: bool = False,
         timeout_secs: float,
     ) -> None:
-        """`sources` are the tasks of the previous step. With `needs_id` the id has to come too."""
+        """`sources` are the tasks of the previous step, or steps. `reports`: how many of them
+        report, if `awaits` does not say it. With `needs_id` the id has to come too."""
         self._awaits = awaits
         self._sources = frozenset(sources)
+        if reports is None:
+            reports = 1 if awaits is Awaits.ONE_REPORT else len(self._sources)
+        self._reports = reports
         self._needs_id = needs_id
         self._timeout_secs = timeout_secs
         self._requests: OrderedDict[Hashable, _Request] = OrderedDict()  # oldest first
@@ -213,8 +218,7 @@ class Coordination:
             return False
         if self._awaits is Awaits.NOTHING:
             return sum(found.settled.values()) > 0
-        wanted = 1 if self._awaits is Awaits.ONE_REPORT else len(self._sources)
-        if len(found.reports) < wanted:
+        if len(found.reports) < self._reports:
             return False
         return {s: n for s, n in found.reports.items() if n} == found.settled
 
