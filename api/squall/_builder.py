@@ -6,7 +6,7 @@ once and raises one InvalidTopologyError that lists all problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, TypeVar
 
@@ -106,15 +106,20 @@ class BoltDeclarer(SpoutDeclarer):
         return self._subscribe(source, stream, Grouping(GroupingKind.SHUFFLE))
 
     def fields(
-        self, source: str | SpoutDeclarer, *fields: str, stream: str = DEFAULT_STREAM
+        self,
+        source: str | SpoutDeclarer,
+        *fields: str | Sequence[str],
+        stream: str = DEFAULT_STREAM,
     ) -> BoltDeclarer:
-        """Send tuples with equal values of these fields to the same task."""
-        if not fields:
+        """Send tuples with equal values of these fields to the same task. The fields may be given
+        as a list, too."""
+        names = self._field_names(source, fields)
+        if not names:
             self._problems.append(
                 f"bolt {self.id!r}: fields({_id(source)!r}) names no field; "
                 "for all tuples in one task, use global_"
             )
-        return self._subscribe(source, stream, Grouping(GroupingKind.FIELDS, fields=fields))
+        return self._subscribe(source, stream, Grouping(GroupingKind.FIELDS, fields=names))
 
     def all(self, source: str | SpoutDeclarer, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
         """Send each tuple to every task."""
@@ -139,14 +144,18 @@ class BoltDeclarer(SpoutDeclarer):
         return self._subscribe(source, stream, Grouping(GroupingKind.NONE))
 
     def partial_key(
-        self, source: str | SpoutDeclarer, *fields: str, stream: str = DEFAULT_STREAM
+        self,
+        source: str | SpoutDeclarer,
+        *fields: str | Sequence[str],
+        stream: str = DEFAULT_STREAM,
     ) -> BoltDeclarer:
         """Send tuples with equal values of these fields to one of two tasks, whichever was sent
         fewer tuples so far. Use it when a few keys are very common."""
-        if not fields:
+        names = self._field_names(source, fields)
+        if not names:
             self._problems.append(f"bolt {self.id!r}: partial_key({_id(source)!r}) names no field")
-        self._partial_keys[GlobalStreamId(_id(source), stream)] = fields
-        custom = PythonObject(PARTIAL_KEY_CLASS, encode_arguments(fields, {}))
+        self._partial_keys[GlobalStreamId(_id(source), stream)] = names
+        custom = PythonObject(PARTIAL_KEY_CLASS, encode_arguments(names, {}))
         return self._subscribe(source, stream, Grouping(GroupingKind.CUSTOM, custom=custom))
 
     def grouping(
@@ -195,6 +204,22 @@ class BoltDeclarer(SpoutDeclarer):
                 self._conf.pop(key, None)
             self._windows = windows
         return self
+
+    def _field_names(
+        self, source: str | SpoutDeclarer, fields: Sequence[str | Sequence[str]]
+    ) -> tuple[str, ...]:
+        """The names among `fields`, in which there may be lists of them."""
+        names: list[str] = []
+        for field in fields:
+            for name in [field] if isinstance(field, str) else _listed(field):
+                if isinstance(name, str):
+                    names.append(name)
+                else:
+                    self._problems.append(
+                        f"bolt {self.id!r}: grouping of {_id(source)!r} by {name!r}; "
+                        "expected names of fields"
+                    )
+        return tuple(names)
 
     def _subscribe(
         self, source: str | SpoutDeclarer, stream: str, grouping: Grouping
@@ -390,6 +415,10 @@ def _own_conf(
     if isinstance(component, WindowedBolt):
         return windowed_conf(component, windows)
     return dict(own)
+
+
+def _listed(field: object) -> Sequence[object]:
+    return field if isinstance(field, (list, tuple)) else [field]
 
 
 def _id(source: str | SpoutDeclarer) -> str:

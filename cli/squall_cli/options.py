@@ -113,6 +113,17 @@ def settings_options(function: Callable[..., _R]) -> Callable[..., _R]:
     return with_settings
 
 
+def check_entry(ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """A callback for ENTRY, after which everything is the program's."""
+    if value.startswith("-"):
+        raise click.UsageError(
+            f"{value} stands after PACKAGE, where ENTRY is expected. Options of "
+            f"'{ctx.command_path}' come before PACKAGE, those of the program after ENTRY.",
+            ctx,
+        )
+    return value
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs instead of text for people."
 )

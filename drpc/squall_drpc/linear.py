@@ -19,7 +19,7 @@ BatchBolt, is notified when it has processed all tuples of a request. The topolo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,9 +73,15 @@ class LinearDRPCInputDeclarer:
         """Tuples are spread evenly over the tasks."""
         return self._add(lambda bolt, source: bolt.shuffle(source, stream))
 
-    def fields(self, *fields: str, stream: str = DEFAULT_STREAM) -> LinearDRPCInputDeclarer:
-        """Tuples with equal values of these fields go to the same task."""
-        return self._add(lambda bolt, source: bolt.fields(source, *fields, stream=stream), fields)
+    def fields(
+        self, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
+    ) -> LinearDRPCInputDeclarer:
+        """Tuples with equal values of these fields go to the same task. The fields may be given as
+        a list, too."""
+        names = [name for one in fields for name in ([one] if isinstance(one, str) else one)]
+        return self._add(
+            lambda bolt, source: bolt.fields(source, *names, stream=stream), tuple(names)
+        )
 
     def all(self, stream: str = DEFAULT_STREAM) -> LinearDRPCInputDeclarer:
         """Each tuple goes to every task."""

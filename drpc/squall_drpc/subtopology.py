@@ -32,17 +32,32 @@ _TICK_SECS = 1
 class BatchSubtopologyBuilder:
     """Puts a part of a topology together whose bolts know when a batch is complete.
 
+        class Split(Bolt):
+            outputs = ["document", "word"]
+
+            def execute(self, tup):
+                for word in tup["text"].split():
+                    self.emit([tup["document"], word])
+
+        class Count(BatchBolt):
+            outputs = ["document", "count"]
+
+            def prepare(self, conf, context):
+                self.words = set()
+
+            def execute(self, tup):
+                self.words.add(tup["word"])
+
+            def finish_batch(self):
+                self.emit([self.request_id, len(self.words)])
+
         part = BatchSubtopologyBuilder("split", Split(), parallelism=2)
         part.master.shuffle("documents")
         part.bolt("count", Count(), parallelism=4).fields("split", "document", "word")
-        part.bolt("total", Total(), parallelism=2).fields("count", "document")
-
-        builder = TopologyBuilder()
-        builder.spout("documents", Documents())
         part.extend_topology(builder)
-        builder.bolt("store", Store()).shuffle("total")
 
-    `count` and `total` may be `BatchBolt`s, or bolts with `finished_id`.
+    Its bolts may be `BatchBolt`s, or bolts with `finished_id`; `builder` is a TopologyBuilder with
+    a spout "documents".
     """
 
     def __init__(

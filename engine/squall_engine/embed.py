@@ -137,7 +137,8 @@ class EmbeddedEngine(Engine):
         calm = _Calm(calm_secs, self.emitted_tuples if activity is None else activity)
 
         def drained() -> bool:
-            if not ((also is None or also()) and self.is_drained()):
+            done = (also is None or also()) and self.is_drained()
+            if not done or (calm_secs and self._has_replays()):
                 calm.disturb()
                 return False
             return not calm_secs or self.has_ended or calm.lasts(self.now())
@@ -152,6 +153,10 @@ class EmbeddedEngine(Engine):
 
             self._gauge = DrainGauge(self.built, self._ticks.secs_max)
         return self._gauge.read(self.now(), drained=self.is_drained() and not self._has_letters())
+
+    def _has_replays(self) -> bool:
+        """Whether a ReplayingSpout waits with messages that failed."""
+        return any(getattr(spout.user, "has_replays", False) for spout in self._spout_tasks())
 
     def _has_letters(self) -> bool:
         """Whether messages are held back, or dead letters wait to be emitted again."""

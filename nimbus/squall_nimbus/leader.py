@@ -85,6 +85,10 @@ class LeaderElector:
         """Return host and port of the leader, or None if there is none. With `wait`, waits a moment
         while an election is in progress. Raises the store's errors, and ConnectionLostError after a
         moment without an answer: the caller can ask another Nimbus, or try again."""
+        if self.leading:
+            # ZooKeeper answers a session in order, and a slow disk may hold up what we wrote.
+            host, _, port = self.participant.rpartition(":")
+            return host, int(port)
         connected = self._store.state is ConnectionState.CONNECTED
         patience_secs = _ANSWER_PATIENCE_SECS if connected else _CONNECTION_PATIENCE_SECS
         try:

@@ -83,7 +83,7 @@ class _Cluster:
         assignments, supervisors = await asyncio.gather(
             nimbus.reader.assignments(), nimbus.state.supervisors()
         )
-        slots = health.Slots.of(supervisors, assignments.values())
+        slots = health.Slots.of(supervisors, assignments.values(), nimbus.clock.time())
         by_status = Counter(base.status for base in topologies.values())
         statuses = _labelled("squall_topologies", "Topologies, by status.", "status")
         for status in TopologyStatus:

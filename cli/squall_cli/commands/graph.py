@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from squall_cli.dependencies import DependencyOptions, dependency_options
-from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.options import Settings, check_entry, json_option, settings_options
 
 
 @click.command("graph", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
 @click.argument("package", type=click.Path(path_type=Path))
-@click.argument("entry")
+@click.argument("entry", callback=check_entry)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option(
     "--format",

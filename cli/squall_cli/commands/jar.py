@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from squall_cli.dependencies import DependencyOptions, dependency_options
-from squall_cli.options import Settings, settings_options
+from squall_cli.options import Settings, check_entry, settings_options
 
 _WAIT_SECS = 120
 
 
 class _JarCommand(click.Command):
-    """Accepts `--wait` without a value: click would take PACKAGE for it."""
+    """Accepts `--wait` without a value, where click would take PACKAGE for it, and `--wait 60`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         takes_value = {
@@ -23,7 +23,11 @@ class _JarCommand(click.Command):
         index = 0
         while index < len(args) and args[index].startswith("-") and args[index] != "--":
             if args[index] == "--wait":
-                args[index] = f"--wait={_WAIT_SECS}"
+                secs = str(_WAIT_SECS)
+                following = args[index + 1] if index + 1 < len(args) else ""
+                if following.isdecimal() and not Path(following).exists():
+                    secs = args.pop(index + 1)
+                args[index] = f"--wait={secs}"
             index += 2 if args[index] in takes_value else 1
         return super().parse_args(ctx, args)
 
@@ -35,13 +39,13 @@ class _JarCommand(click.Command):
     no_args_is_help=True,
 )
 @click.argument("package", type=click.Path(path_type=Path))
-@click.argument("entry")
+@click.argument("entry", callback=check_entry)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option(
     "--wait",
     "wait_secs",
     type=click.IntRange(min=0),
-    metavar="[=SECS]",
+    metavar="[SECS]",
     help="Wait until every task runs; fail with the reason if that does not happen within SECS"
     f" ({_WAIT_SECS}).",
 )

@@ -15,7 +15,7 @@ import click
 from squall_cli.commands.report import report_options
 from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.history_report import ReportOrder, run_report
-from squall_cli.options import Settings, settings_options
+from squall_cli.options import Settings, check_entry, settings_options
 
 _TASKS_MAX = 10_000
 
@@ -97,7 +97,7 @@ def _session_options(function: Callable[..., int]) -> Callable[..., int]:
 
 @command.command("run", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
 @click.argument("package", type=click.Path(path_type=Path))
-@click.argument("entry")
+@click.argument("entry", callback=check_entry)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option(
     "--input",

@@ -21,6 +21,7 @@ a source that stores its messages (a queue, a log) must forget one only when `ac
 
 from __future__ import annotations
 
+import heapq
 import inspect
 from collections import deque
 from collections.abc import Sequence
@@ -33,6 +34,11 @@ from squall_common.errors import InvalidTopologyError
 if TYPE_CHECKING:
     from squall_common.component.collector import SpoutCollector
     from squall_common.component.context import TopologyContext
+
+
+# A message that failed is emitted again at once this often, and then after a wait that doubles.
+_AT_ONCE = 2
+_WAIT_SECS = 0.1
 
 
 class ReplayingSpout(Spout):
@@ -55,12 +61,16 @@ class ReplayingSpout(Spout):
                 self.queue.delete(values[0])
 
     A failed message is emitted again before new ones, with the same message id, so that
-    `topology.max.replays` counts its failures. All messages go to the stream "default".
+    `topology.max.replays` counts its failures. The first two times that is at once; a message that
+    keeps failing then waits for 0.1 s, twice as long each time, up to `replay_wait_secs_max`. All
+    messages go to the stream "default".
     """
 
     #: The largest number of messages to keep. A smaller `topology.max.spout.pending` limits it
     #: further.
     messages_max: int = 10_000
+    #: The longest time in seconds that a message waits which fails again and again.
+    replay_wait_secs_max: float = 10.0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -75,7 +85,15 @@ class ReplayingSpout(Spout):
         # Here, so that a subclass need not call `super()` in its constructor or in `open`.
         self._kept: dict[int, Sequence[Any]] = {}
         self._failed: deque[int] = deque()  # of those kept: to be emitted again, first come first
+        self._failures: dict[int, int] = {}  # in a row, of those kept
+        self._later: list[tuple[float, int]] = []  # a heap: when to emit which of them again
+        self._now = context.now
         self._ids = count(1)
+
+    @property
+    def has_replays(self) -> bool:
+        """Whether failed messages wait to be emitted again."""
+        return bool(self._failed or self._later)
 
     def next_message(self) -> Sequence[Any] | None:
         """Return the values of the next message, or None if there is none now. Do not change the
@@ -87,6 +105,8 @@ class ReplayingSpout(Spout):
         not be emitted again."""
 
     def next_tuple(self) -> None:
+        if self._later and self._later[0][0] <= self._now():
+            self._failed.append(heapq.heappop(self._later)[1])
         if self._failed:
             message_id = self._failed.popleft()
             self.emit(self._kept[message_id], message_id=message_id)
@@ -101,10 +121,18 @@ class ReplayingSpout(Spout):
         self._kept[message_id] = values
 
     def ack(self, msg_id: Any) -> None:
+        self._failures.pop(msg_id, None)
         values = self._kept.pop(msg_id, None)
         if values is not None:
             self.acked(values)
 
     def fail(self, msg_id: Any) -> None:
-        if msg_id in self._kept:
+        if msg_id not in self._kept:
+            return
+        failures = self._failures[msg_id] = self._failures.get(msg_id, 0) + 1
+        if failures <= _AT_ONCE:
             self._failed.append(msg_id)
+            return
+        wait_secs = _WAIT_SECS * 2.0 ** min(failures - _AT_ONCE - 1, 30)
+        due = self._now() + min(wait_secs, self.replay_wait_secs_max)
+        heapq.heappush(self._later, (due, msg_id))

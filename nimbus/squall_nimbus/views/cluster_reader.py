@@ -91,7 +91,7 @@ class ClusterReader:
         assignments, supervisors = await asyncio.gather(
             self.assignments(), self._state.supervisors()
         )
-        slots = Slots.of(supervisors, assignments.values())
+        slots = Slots.of(supervisors, assignments.values(), self._clock.time())
         copies = await asyncio.gather(*(self._copies(code_blob_key(i)) for i in bases))
         views_of_all = [
             self._view(i, base, assignments.get(i), count)

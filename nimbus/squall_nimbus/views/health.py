@@ -22,6 +22,11 @@ NO_FREE_SLOT = "no free slot"
 SUPERVISOR_AWAY = "supervisor away"
 STARTING = Condition.STARTING.value
 
+# A topology whose workers keep ending unexpectedly is in a crash loop until none has for this long,
+# also while Nimbus moves it to other slots, which know nothing of its past.
+_CRASHES_MIN = 2
+_CALM_SECS = 120.0
+
 # If several slots are in trouble, the first of these is shown: those that need a person come first.
 _WORST_FIRST = (
     Condition.PACKAGE_REFUSED.value,
@@ -47,10 +52,14 @@ class Slots:
     reports: Mapping[str, Mapping[int, SlotReport] | None]
     exits: Mapping[str, WorkerExit] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
+    now_secs: float = 0.0  # since 1970
 
     @classmethod
     def of(
-        cls, supervisors: Mapping[str, SupervisorInfo], assignments: Iterable[Assignment]
+        cls,
+        supervisors: Mapping[str, SupervisorInfo],
+        assignments: Iterable[Assignment],
+        now_secs: float,
     ) -> Slots:
         return cls(
             {WorkerSlot(i, port) for i, info in supervisors.items() for port in info.meta},
@@ -58,7 +67,14 @@ class Slots:
             {i: parse(info.scheduler_meta.get(META_KEY)) for i, info in supervisors.items()},
             worker_exits.latest(supervisors.values()),
             worker_exits.total_counts(supervisors.values()),
+            now_secs,
         )
+
+    def crashes(self, topology_id: str) -> bool:
+        """Whether workers of a topology have kept ending unexpectedly until just now."""
+        last = self.exits.get(topology_id)
+        often = self.restarts.get(topology_id, 0) >= _CRASHES_MIN
+        return last is not None and often and self.now_secs - last.time_secs < _CALM_SECS
 
 
 def health(
@@ -71,6 +87,8 @@ def health(
     found = {_of_slot(topology_id, slot, executors, cluster) for slot, executors in slots.items()}
     if sum(map(len, slots.values())) < sum(base.component_executors.values()):
         found.add(_unplaced(cluster))
+    if STARTING in found and cluster.crashes(topology_id):
+        found.add(Condition.CRASH_LOOP.value)
     return next((word for word in _WORST_FIRST if word in found), OK)
 
 

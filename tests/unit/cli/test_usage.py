@@ -41,6 +41,48 @@ def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFix
     assert "Usage: storm" in captured.err
 
 
+@pytest.mark.parametrize("option", ["--wait", "-c", "--json"])
+@pytest.mark.parametrize("command", ["jar", "local", "graph"])
+def test_an_option_behind_the_package_is_refused_with_its_place(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "package", option, "module"]) == 2
+    error = capsys.readouterr().err
+    assert f"{option} stands after PACKAGE, where ENTRY is expected" in error
+    assert f"Options of 'storm {command}' come before PACKAGE" in error
+
+
+@pytest.mark.parametrize(
+    ("given", "secs"),
+    [(["--wait"], 120), (["--wait", "60"], 60), (["--wait=7"], 7), (["-c", "a=b", "--wait"], 120)],
+)
+def test_jar_waits_with_or_without_a_number(
+    given: list[str], secs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[tuple[object, ...]] = []
+
+    def run_entry(package: object, entry: object, arguments: object, **keys: object) -> int:
+        called.append((str(package), entry, arguments, keys["wait_secs"]))
+        return 0
+
+    monkeypatch.setattr("squall_cli.entry.run_entry", run_entry)
+    assert run(["jar", *given, "folder", "module", "--wait", "5"]) == 0
+    assert called == [("folder", "module", ("--wait", "5"), secs)]
+
+
+def test_a_package_may_be_called_by_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[object] = []
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "60").mkdir()
+    monkeypatch.setattr(
+        "squall_cli.entry.run_entry", lambda package, *_, **__: called.append(package)
+    )
+    run(["jar", "--wait", "60", "module"])
+    assert called == [Path("60")]
+
+
 def test_a_value_of_the_wrong_type_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["list", "-c", "nimbus.thrift.port=abc"]) == 1
     captured = capsys.readouterr()

@@ -527,3 +527,19 @@ def test_a_grouping_may_be_given_as_a_value() -> None:
     builder.bolt("other", Sink()).grouping("lines", "fields")  # type: ignore[arg-type]
     with pytest.raises(InvalidTopologyError, match="is 'fields'; expected a Grouping"):
         builder.build()
+
+
+def test_fields_may_be_given_as_a_list() -> None:
+    builder = TopologyBuilder()
+    builder.spout("words", Lines("x"))
+    builder.bolt("a", Sink()).fields("words", ["line"])
+    builder.bolt("b", Sink()).partial_key("words", ["line"])
+    components = builder.build().components
+    ((_, grouping),) = components["a"].inputs.items()
+    assert grouping.fields == ("line",)
+    builder.bolt("c", Sink()).fields("words", [])
+    builder.bolt("d", Sink()).fields("words", 7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidTopologyError) as caught:
+        builder.build()
+    assert "bolt 'c': fields('words') names no field" in str(caught.value)
+    assert "bolt 'd': grouping of 'words' by 7; expected names of fields" in str(caught.value)

@@ -91,6 +91,42 @@ def test_a_message_is_emitted_again_with_its_id_so_that_its_failures_are_counted
         assert len(test.emitted("numbers", "default")) == 3
 
 
+def test_a_message_that_keeps_failing_comes_again_after_longer_and_longer_waits() -> None:
+    spout = Numbers(1)
+    with TopologyTest(topology(spout, FailsAtFirst(10))) as test:
+        test.run_for(0.08)
+        assert len(test.emitted("numbers")) == 3  # twice at once
+        test.run_for(0.92)
+        assert len(test.emitted("numbers")) == 6  # after 0.1, 0.2 and 0.4 s
+        test.run_until(lambda: len(test.emitted("bolt")) == 1)
+        test.run_until_idle()
+        (made,) = test.instances("numbers")
+        assert made.done == [0]
+        assert not made._failures
+        assert not made.has_replays
+
+
+def test_the_waits_have_a_limit_and_hold_nothing_else_up() -> None:
+    class Patient(Numbers):
+        replay_wait_secs_max = 0.3
+
+    class FailsOne(Bolt):
+        def execute(self, tup: Any) -> None:
+            if tup["n"] == 0:
+                raise ValueError("poison")
+
+    builder = TopologyBuilder()
+    builder.spout("numbers", Patient(50))
+    builder.bolt("bolt", FailsOne()).shuffle("numbers")
+    with TopologyTest(builder) as test:
+        test.run_for(0.5)
+        (spout,) = test.instances("numbers")
+        assert sorted(spout.done) == list(range(1, 50))
+        before = len(test.emitted("numbers"))
+        test.run_for(6.0)
+        assert 16 <= len(test.emitted("numbers")) - before <= 20
+
+
 def test_no_more_messages_are_kept_than_it_says() -> None:
     with TopologyTest(topology(Numbers(100, messages_max=7), Keeps())) as test:
         test.run_until(lambda: len(test.emitted("numbers")) == 7)

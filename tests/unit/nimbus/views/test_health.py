@@ -2,6 +2,7 @@
 
 import pytest
 
+from squall_common.cluster import worker_exits
 from squall_common.cluster.slot_reports import (
     META_KEY,
     Condition,
@@ -11,6 +12,7 @@ from squall_common.cluster.slot_reports import (
     serialize,
 )
 from squall_common.cluster.values import Assignment, StormBase, SupervisorInfo, TopologyStatus
+from squall_common.cluster.worker_exits import WorkerExit
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_nimbus.views.health import Slots, health
 
@@ -19,8 +21,17 @@ ONE, TWO = Executor(1, 1), Executor(2, 2)
 A, B = WorkerSlot("sup-a", 6700), WorkerSlot("sup-a", 6701)
 
 
-def supervisor(reports: dict[int, SlotReport] | None, ports=(6700, 6701)) -> SupervisorInfo:
+NOW = 1_700_001_000
+
+
+def supervisor(
+    reports: dict[int, SlotReport] | None, ports=(6700, 6701), *, restarts=0, last_exit=0
+) -> SupervisorInfo:
     meta = {} if reports is None else {META_KEY: serialize(reports)}
+    if restarts:
+        last = WorkerExit(last_exit, "host-a", 6700, "exited with status 1", "")
+        meta[worker_exits.META_KEY] = worker_exits.serialize({ID: last})
+        meta[worker_exits.COUNTS_KEY] = worker_exits.serialize_counts({ID: restarts})
     return SupervisorInfo(0, "host-a", "sup-a", meta=ports, scheduler_meta=meta)
 
 
@@ -39,7 +50,7 @@ def word(
     base = StormBase("words", status, 2, {"count": 2})
     mine = Assignment("", executor_slot=placement)
     found = {"sup-a": supervisor(reports)} if supervisors is None else supervisors
-    return health(ID, base, mine.slots(), Slots.of(found, [mine, *others]))
+    return health(ID, base, mine.slots(), Slots.of(found, [mine, *others], NOW))
 
 
 def test_all_is_well_when_every_slot_runs_what_is_assigned_to_it() -> None:
@@ -56,6 +67,23 @@ def test_one_slot_in_trouble_sets_the_topologys_health(condition: Condition) -> 
 def test_conditions_that_need_a_person_come_first() -> None:
     reports = {6700: report(Condition.CRASH_LOOP, ONE), 6701: report(Condition.STARTING, TWO)}
     assert word({ONE: A, TWO: B}, reports) == "crash loop"
+
+
+@pytest.mark.parametrize(
+    ("restarts", "last_exit", "says"),
+    [(2, NOW - 60, "crash loop"), (2, NOW - 180, "starting"), (1, NOW - 1, "starting")],
+    ids=["crashed just now", "calm since", "crashed once"],
+)
+def test_a_crash_loop_stays_one_while_it_moves_to_another_slot(
+    restarts: int, last_exit: int, says: str
+) -> None:
+    fresh = {6700: report(Condition.STARTING, ONE, TWO)}
+    supervisors = {"sup-a": supervisor(fresh, restarts=restarts, last_exit=last_exit)}
+    assert word({ONE: A, TWO: A}, None, supervisors=supervisors) == says
+    assert word({}, None, supervisors=supervisors) == says  # between two slots
+    running = {6700: report(Condition.RUNNING, ONE, TWO)}
+    supervisors = {"sup-a": supervisor(running, restarts=restarts, last_exit=last_exit)}
+    assert word({ONE: A, TWO: A}, None, supervisors=supervisors) == "ok"
 
 
 @pytest.mark.parametrize(
