@@ -44,7 +44,7 @@ MODULES = {
 RUN = {
     "s3fs": ("connectors/squall_connectors/files/__init__.py", "(s3fs)"),  # by fsspec, for s3://
     "moto": ("tests/support/moto_server.py", '"moto.server"'),
-    "py-spy": ("common/squall_common/config/options/node.py", '"py-spy"'),
+    "py-spy": ("common/squall_common/config/options/declared/node.py", '"py-spy"'),
     "editables": ("hatch_build.py", "editable"),  # hatchling's, for editable wheels
     "mypy": ("pyproject.toml", "[tool.mypy]"),
     "ruff": ("pyproject.toml", "[tool.ruff]"),

@@ -1,8 +1,8 @@
 """Every option of Squall, declared once, and every key of Apache Storm's with its verdict.
 
-`OPTIONS` are the keys that Squall knows, in the order of `defaults.yaml`; one module declares those
-of one subject. `squall_common.config.options.storm` has the keys of Storm's that Squall does not
-have, with a verdict each. Nothing in here reads a file or a configuration.
+`OPTIONS` are the keys that Squall knows, in the order of `defaults.yaml`; one module of `declared`
+declares those of one subject. Its module `storm` has the keys of Storm's that Squall does not have,
+with a verdict each. Nothing in here reads a file or a configuration.
 
     >>> OPTIONS["topology.workers"].default
     1
@@ -10,7 +10,8 @@ have, with a verdict each. Nothing in here reads a file or a configuration.
 
 from __future__ import annotations
 
-from squall_common.config.options import (
+from squall_common.config.options.declaration import Option
+from squall_common.config.options.declared import (
     cluster,
     nimbus,
     node,
@@ -22,7 +23,6 @@ from squall_common.config.options import (
     topology_windows,
     zookeeper,
 )
-from squall_common.config.options.declaration import Option
 
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Cluster", cluster.OPTIONS),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall_common.config.options import OPTIONS
-from squall_common.config.options.storm import MADE_UP_BY_CLIENTS, STORM_KEYS
+from squall_common.config.options.declared.storm import MADE_UP_BY_CLIENTS, STORM_KEYS
 from squall_common.config.options.verdicts import Verdict, asks_for_something
 
 

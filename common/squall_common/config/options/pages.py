@@ -8,8 +8,8 @@ from typing import Any
 
 from squall_common.config.options import OPTIONS, SECTIONS
 from squall_common.config.options.declaration import Option, Reader, Scope
+from squall_common.config.options.declared.storm import STORM_KEYS
 from squall_common.config.options.judge import verdict_of
-from squall_common.config.options.storm import STORM_KEYS
 from squall_common.config.options.verdicts import StormKey, Verdict
 
 _COLUMNS = 100

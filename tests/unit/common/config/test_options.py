@@ -18,9 +18,9 @@ from squall_common.config.load import (
 from squall_common.config.options import OPTIONS, SECTIONS
 from squall_common.config.options.__main__ import written
 from squall_common.config.options.declaration import COMPONENTS, NO_READER, Reader
+from squall_common.config.options.declared.storm import MADE_UP_BY_CLIENTS, STORM_KEYS
 from squall_common.config.options.judge import ignored_keys, refused_keys, verdict_of
 from squall_common.config.options.pages import storms_keys
-from squall_common.config.options.storm import MADE_UP_BY_CLIENTS, STORM_KEYS
 from squall_common.config.options.verdicts import Verdict
 from squall_common.daemon.run import set_up_daemon_log
 from squall_common.errors import ConfigError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall_common.config.options import storm_ignored, storm_refused
+from squall_common.config.options.declared import storm_ignored, storm_refused
 from squall_common.config.options.verdicts import StormKey, Verdict
 
 
