@@ -15,7 +15,7 @@ _QUICK = ("storm.nimbus.retry.times=0", "storm.thrift.socket.timeout.ms=2000")
 
 def complete_topology(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The names of topologies that begin with `incomplete`; none when Nimbus does not answer."""
-    from squall_cli.nimbus import call_nimbus
+    from squall_cli.cluster.nimbus import call_nimbus
     from squall_common.errors import SquallError
 
     with contextlib.redirect_stderr(io.StringIO()):  # a warning would land in the line typed

@@ -26,7 +26,7 @@ from tests.leftovers import processes_of
 from tests.support.devcluster import ROOT, wait_empty
 from tests.support.pages import Session, blocks, commands, reader_environment
 
-from squall_cli.zookeeper import find_classpath
+from squall_cli.cluster.zookeeper import find_classpath
 
 pytestmark = [pytest.mark.install, pytest.mark.timeout(400)]
 

@@ -11,8 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 from tests.support.zookeeper import fresh_root, zookeeper  # noqa: F401  (a fixture)
 
+from squall_cli.cluster.zookeeper import DevZooKeeper
 from squall_cli.main import run
-from squall_cli.zookeeper import DevZooKeeper
 from squall_common.cluster import codec
 from squall_common.cluster.values import Credentials, WorkerHeartbeat
 from squall_common.topology.model import Executor

@@ -9,8 +9,8 @@ takes root, and packages that .ci/run installs. Where neither can be had (also w
 not start, or cannot run containers) the tests are skipped, and say why.
 
 The images of deploy/compose build on python:3.11-slim-bookworm and zookeeper:3.9. Their place is
-taken by stand-ins: Debian with its Python, and ZooKeeper's jars (`squall_cli.zookeeper` finds them)
-on a Java runtime cut to size. The first is kept in `.tools/compose` of this checkout.
+taken by stand-ins: Debian with its Python, and ZooKeeper's jars (`squall_cli.cluster.zookeeper`
+finds them) on a Java runtime cut to size. The first is kept in `.tools/compose` of this checkout.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import pytest
 from tests.leftovers import processes_of
 from tests.support.devcluster import ROOT, wait_for
 
-from squall_cli.zookeeper import find_classpath, find_java
+from squall_cli.cluster.zookeeper import find_classpath, find_java
 
 TOOLS = ROOT / ".tools" / "compose"
 PYTHON_IMAGE = "squall-test-python"

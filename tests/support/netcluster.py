@@ -30,7 +30,7 @@ from tests.support.devcluster import environment, is_alive, storm, wait_for
 from tests.support.netns import Network
 from tests.support.wall_clock import WallClocks
 
-from squall_cli.zookeeper import _JAVA_FLAGS, _LOG_CONFIG, find_classpath, find_java
+from squall_cli.cluster.zookeeper import _JAVA_FLAGS, _LOG_CONFIG, find_classpath, find_java
 from squall_common.config.load import default_conf
 from squall_common.config.options.typed import ClientOptions
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from squall_cli.zookeeper import DevZooKeeper
+from squall_cli.cluster.zookeeper import DevZooKeeper
 
 # Short, so that sessions can be had from 0.4 s to 4 s and their end be waited for.
 TICK_MS = 200

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from squall_cli.nimbus import call_nimbus
+from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, printable, say
 
@@ -43,7 +43,7 @@ def _printer(name: str, node: str, help_text: str) -> None:
     @click.argument("node_id", metavar="ID", callback=_check_name)
     @settings_options
     def print_one(settings: Settings, node_id: str) -> None:
-        from squall_cli.cluster_nodes import read_node, zookeeper
+        from squall_cli.cluster.cluster_nodes import read_node, zookeeper
         from squall_common.cluster import codec, paths
 
         with zookeeper(settings) as client:
@@ -117,7 +117,7 @@ def zk_cli(
     settings: Settings, server: str | None, timeout_secs: float | None, write: bool, no_root: bool
 ) -> int:
     """Read and change nodes of ZooKeeper, from a terminal or a pipe. Type 'help' for commands."""
-    from squall_cli.cluster_nodes import zookeeper
+    from squall_cli.cluster.cluster_nodes import zookeeper
 
     failed = False
     with zookeeper(
@@ -153,7 +153,7 @@ def _answer(client: KazooClient, line: str, *, write: bool) -> str:
     """Carry out one line. Raises _ZkError."""
     from kazoo.exceptions import KazooException
 
-    from squall_cli.cluster_nodes import reason
+    from squall_cli.cluster.cluster_nodes import reason
 
     try:
         name, *arguments = shlex.split(line) or ["help"] if line.strip() else [""]

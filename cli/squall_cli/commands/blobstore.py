@@ -17,7 +17,7 @@ from squall_cli.output import print_json, print_table, say
 def _parse_acl(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
     if value is None:
         return None
-    from squall_cli.blobs import parse_acl
+    from squall_cli.cluster.blobs import parse_acl
 
     try:
         return parse_acl(value)
@@ -95,7 +95,7 @@ def list_(settings: Settings, keys: tuple[str, ...], show_all: bool, as_json: bo
     """Show the blobs of users, or the named ones."""
     from datetime import UTC, datetime
 
-    from squall_cli.blobs import list_keys, run_blobs, show_acl
+    from squall_cli.cluster.blobs import list_keys, run_blobs, show_acl
     from squall_common.names import is_system_blob
     from squall_thrift import storm
 
@@ -149,7 +149,7 @@ def list_(settings: Settings, keys: tuple[str, ...], show_all: bool, as_json: bo
 @settings_options
 def cat(settings: Settings, key: str, path: Path | None) -> None:
     """Write a blob's content to a file or to standard output."""
-    from squall_cli.blobs import download, run_blobs
+    from squall_cli.cluster.blobs import download, run_blobs
 
     client = settings.client()
     with _target(path) as target:
@@ -186,7 +186,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Create a blob from a file or from standard input."""
-    from squall_cli.blobs import run_blobs, upload
+    from squall_cli.cluster.blobs import run_blobs, upload
     from squall_thrift import storm
 
     meta = storm.SettableBlobMeta(acl=acl or [], replication_factor=replication)
@@ -206,7 +206,7 @@ def create(
 @settings_options
 def update(settings: Settings, key: str, path: Path | None, as_json: bool) -> None:
     """Replace a blob's content; workers that use it get the new version."""
-    from squall_cli.blobs import run_blobs, upload
+    from squall_cli.cluster.blobs import run_blobs, upload
 
     async def send(nimbus: Any) -> int:
         return await upload(nimbus, await nimbus.call("beginUpdateBlob", key), source)
@@ -222,7 +222,7 @@ def update(settings: Settings, key: str, path: Path | None, as_json: bool) -> No
 @settings_options
 def delete(settings: Settings, key: str, as_json: bool) -> None:
     """Delete a blob that no topology uses."""
-    from squall_cli.blobs import run_blobs
+    from squall_cli.cluster.blobs import run_blobs
 
     run_blobs(settings.client(), lambda nimbus: nimbus.call("deleteBlob", key))
     _done(as_json, "delete", key, f"Deleted blob {key}.")
@@ -243,7 +243,7 @@ def delete(settings: Settings, key: str, as_json: bool) -> None:
 @settings_options
 def set_acl(settings: Settings, key: str, acl: list[Any], as_json: bool) -> None:
     """Replace a blob's access list."""
-    from squall_cli.blobs import run_blobs, show_acl
+    from squall_cli.cluster.blobs import run_blobs, show_acl
     from squall_thrift import storm
 
     async def send(nimbus: Any) -> str:
@@ -277,7 +277,7 @@ def replication_(
     as_json: bool,
 ) -> None:
     """Show the number of copies of a blob, or set the number wanted."""
-    from squall_cli.blobs import run_blobs
+    from squall_cli.cluster.blobs import run_blobs
 
     if read == change:
         raise click.UsageError("Use either --read or --update.")

@@ -46,8 +46,8 @@ async def _serve(data_dir: Path, port: int, *, as_json: bool) -> int:
     import signal
     import sys
 
+    from squall_cli.cluster.zookeeper import DevZooKeeper
     from squall_cli.output import say
-    from squall_cli.zookeeper import DevZooKeeper
     from squall_common.errors import SquallError
 
     loop = asyncio.get_running_loop()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, json_option, settings_options
+from squall_cli.programs.dependencies import DependencyOptions, dependency_options
 
 _SLEEP_MS = 60_000  # as Storm's
 
@@ -101,7 +101,7 @@ def command(
         raise click.UsageError("--sleep needs --local.")
     if resource and package is None:
         raise click.UsageError("--resource needs --package.")
-    from squall_cli.entry import run_entry
+    from squall_cli.programs.entry import run_entry
 
     options = {
         "resource": resource,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from squall_cli.nimbus import call_nimbus
+from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import duration, print_json, print_table, printable, say
 from squall_cli.topology_argument import topology_argument

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, check_entry, json_option, settings_options
+from squall_cli.programs.dependencies import DependencyOptions, dependency_options
 
 
 @click.command("graph", context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
@@ -42,7 +42,7 @@ def command(
     point runs, and each topology that it submits is printed: components with their executors and
     tasks, streams and groupings. Nothing reaches a cluster.
     """
-    from squall_cli.entry import run_entry
+    from squall_cli.programs.entry import run_entry
 
     with contextlib.suppress(BrokenPipeError):
         return run_entry(

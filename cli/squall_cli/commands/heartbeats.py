@@ -30,7 +30,7 @@ def _reported(settings: Settings, path: str) -> dict[str, bytes]:
     """The heartbeats below a path that the leader has, by node name; none if there is no leader."""
     import msgspec
 
-    from squall_cli.nimbus import call_nimbus
+    from squall_cli.cluster.nimbus import call_nimbus
     from squall_common.cluster.convert import from_worker_report
     from squall_common.cluster.paths import WORKERBEATS, workerbeat
     from squall_common.errors import NimbusError
@@ -59,7 +59,7 @@ def list_(settings: Settings, path: str, as_json: bool) -> None:
     """List the names below a path."""
     from kazoo.exceptions import NoNodeError
 
-    from squall_cli.cluster_nodes import zookeeper
+    from squall_cli.cluster.cluster_nodes import zookeeper
     from squall_common.errors import SquallError
 
     with zookeeper(settings) as client:
@@ -80,7 +80,7 @@ def list_(settings: Settings, path: str, as_json: bool) -> None:
 @settings_options
 def get(settings: Settings, path: str) -> None:
     """Print a worker's heartbeat as JSON."""
-    from squall_cli.cluster_nodes import plain, read_node, zookeeper
+    from squall_cli.cluster.cluster_nodes import plain, read_node, zookeeper
     from squall_common.cluster.codec import decode_heartbeat, decode_topology_heartbeats
 
     value = _reported(settings, path).get(path.rpartition("/")[2])

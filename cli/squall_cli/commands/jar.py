@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, check_entry, settings_options
+from squall_cli.programs.dependencies import DependencyOptions, dependency_options
 
 _WAIT_SECS = 120
 
@@ -65,7 +65,7 @@ def command(
     calls submit_topology: `module`, `module:function` or `path/in/package.py`. Arguments
     after ENTRY are passed to it unchanged, so options of `storm jar` come before PACKAGE.
     """
-    from squall_cli.entry import run_entry
+    from squall_cli.programs.entry import run_entry
 
     return run_entry(
         package,

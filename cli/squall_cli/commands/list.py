@@ -11,7 +11,7 @@ from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import duration, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from squall_cli.activity import Findings
+    from squall_cli.cluster.activity import Findings
     from squall_thrift import storm
 
 _COLUMNS = (
@@ -36,8 +36,8 @@ def command(settings: Settings, as_json: bool) -> None:
     Lines below the table show the newest error of each topology in which something is wrong, and
     the last worker that ended unexpectedly.
     """
-    from squall_cli.activity import read_topologies
-    from squall_cli.nimbus import call_nimbus
+    from squall_cli.cluster.activity import read_topologies
+    from squall_cli.cluster.nimbus import call_nimbus
 
     client = settings.client()
     found = read_topologies(client)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from squall_cli.dependencies import DependencyOptions, dependency_options
 from squall_cli.options import Settings, check_entry, settings_options
+from squall_cli.programs.dependencies import DependencyOptions, dependency_options
 
 _TTL_SECS = 20
 
@@ -52,7 +52,7 @@ def command(
     for `storm jar`; options come before PACKAGE. The exit status is 1 if a message failed and no
     replay of it, with the same message id, succeeded.
     """
-    from squall_cli.entry import run_entry
+    from squall_cli.programs.entry import run_entry
 
     if local_ttl_secs is None and not reload:
         local_ttl_secs = _TTL_SECS
@@ -71,7 +71,7 @@ def command(
 
     if not reload:
         return run()
-    from squall_cli.reload import run_reloading, snapshot
+    from squall_cli.programs.reload import run_reloading, snapshot
 
     others = () if dependencies.requirements is None else (dependencies.requirements,)
     return run_reloading(lambda: snapshot(package, *others), run)

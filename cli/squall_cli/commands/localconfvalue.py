@@ -2,7 +2,7 @@
 
 import click
 
-from squall_cli.confvalue import print_value
+from squall_cli.cluster.confvalue import print_value
 from squall_cli.options import Settings, json_option, settings_options
 
 

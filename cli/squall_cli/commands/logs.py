@@ -56,7 +56,7 @@ def command(
     its worker. With -f, workers that move are followed to their new nodes, and it ends when the
     topology is gone. The logs come from the logviewer of each node ('storm logviewer').
     """
-    from squall_cli.nimbus import ask_nimbus
+    from squall_cli.cluster.nimbus import ask_nimbus
 
     client = settings.client()
 

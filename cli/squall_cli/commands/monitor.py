@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from squall_cli.nimbus import ask_nimbus
+from squall_cli.cluster.nimbus import ask_nimbus
 from squall_cli.options import Settings, settings_options
 from squall_cli.output import printable
 from squall_cli.topology_argument import topology_argument

@@ -17,7 +17,7 @@ from squall_cli.topology_argument import topology_argument
 from squall_common.config.options.typed import ClientOptions
 
 if TYPE_CHECKING:
-    from squall_cli.worker_requests import WorkerRequest
+    from squall_cli.cluster.worker_requests import WorkerRequest
     from squall_thrift import storm
 
 _POLL_SECS = 0.3
@@ -122,7 +122,7 @@ def command(
 
     The files are beside the worker's logs on its machine; those on this machine are copied here.
     """
-    from squall_cli.nimbus import call_nimbus
+    from squall_cli.cluster.nimbus import call_nimbus
     from squall_common.errors import SquallError
     from squall_thrift import storm
 
@@ -211,7 +211,7 @@ def _that_run(
     task: int | None,
 ) -> list[Any]:
     """Those of the workers that run the component or the task. Raises SquallError."""
-    from squall_cli.nimbus import call_nimbus
+    from squall_cli.cluster.nimbus import call_nimbus
     from squall_common.errors import SquallError
 
     info = call_nimbus(client, "getTopologyInfo", topology_id)
@@ -265,8 +265,8 @@ def _print_functions(copies: list[Path], component: str | None, task: int | None
 
 
 def _ask(client: ClientOptions, worker: Any, action: storm.ProfileAction, stamp: int) -> _Asked:
-    from squall_cli.worker_requests import send
-    from squall_cli.workers import artifacts_dir
+    from squall_cli.cluster.worker_requests import send
+    from squall_cli.cluster.workers import artifacts_dir
 
     folder = artifacts_dir(worker.topology_id, worker.supervisor_id, worker.port)
     return _Asked(send(client, worker, action, stamp), folder)
@@ -274,7 +274,7 @@ def _ask(client: ClientOptions, worker: Any, action: storm.ProfileAction, stamp:
 
 def _wait(client: ClientOptions, topology_name: str, asked: list[_Asked], deadline: float) -> None:
     """Wait until every request is done, has failed, or is out of time."""
-    from squall_cli.worker_requests import failures, is_pending, reason_of
+    from squall_cli.cluster.worker_requests import failures, is_pending, reason_of
 
     while True:
         for one in asked:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from squall_cli.nimbus import call_nimbus
+from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, print_table, say
 from squall_cli.topology_argument import topology_argument
@@ -185,7 +185,12 @@ def _from_report(
     settings: Settings, topology_name: str, report: str, *, force: bool, quiet: bool
 ) -> dict[str, int]:
     """Show a report's recommendations and return them by component ("": workers)."""
-    from squall_cli.recommendation import make_report, read_report, recommendation_of, running_of
+    from squall_cli.programs.recommendation import (
+        make_report,
+        read_report,
+        recommendation_of,
+        running_of,
+    )
 
     client = settings.client()
     given = read_report(Path(report)) if report else None  # before any question

@@ -4,8 +4,8 @@ import json
 
 import click
 
-from squall_cli.confvalue import print_value
-from squall_cli.nimbus import call_nimbus
+from squall_cli.cluster.confvalue import print_value
+from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from squall_cli.history_report import ReportOrder, run_report
 from squall_cli.options import Settings, settings_options
+from squall_cli.programs.history_report import ReportOrder, run_report
 
 _OPTIONS = (
     click.argument("topology"),

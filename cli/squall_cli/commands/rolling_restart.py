@@ -45,8 +45,8 @@ def command(
     one's turn. If a worker does not come back, the command stops, and the remaining workers keep
     running as they are.
     """
-    from squall_cli.nimbus import call_nimbus
-    from squall_cli.rolling import RollingRestart, Turn
+    from squall_cli.cluster.nimbus import call_nimbus
+    from squall_cli.cluster.rolling import RollingRestart, Turn
     from squall_common.errors import SquallError
 
     if bool(topology_names) == every:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from squall_cli.nimbus import call_nimbus
+from squall_cli.cluster.nimbus import call_nimbus
 from squall_cli.options import Settings, json_option, settings_options
 from squall_cli.output import print_json, print_table, say
 from squall_cli.topology_argument import topology_argument

@@ -25,7 +25,7 @@ def command(settings: Settings, folder: Path, program: tuple[str, ...]) -> int:
     COMMAND gets three more arguments: Nimbus' host, its port, and the handle of the upload for
     submitTopology. Its exit status is that of storm shell.
     """
-    from squall_cli.nimbus import ask_nimbus
+    from squall_cli.cluster.nimbus import ask_nimbus
     from squall_common.client.upload import upload_package
     from squall_common.errors import SquallError
     from squall_common.packaging.package import build_package

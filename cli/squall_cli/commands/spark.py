@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from squall_cli.commands.report import report_options
-from squall_cli.dependencies import DependencyOptions, dependency_options
-from squall_cli.history_report import ReportOrder, run_report
 from squall_cli.options import Settings, check_entry, settings_options
+from squall_cli.programs.dependencies import DependencyOptions, dependency_options
+from squall_cli.programs.history_report import ReportOrder, run_report
 
 _TASKS_MAX = 10_000
 
@@ -216,7 +216,7 @@ def run(
     PACKAGE, ENTRY and ARGS are the same as for `storm jar`; options come before PACKAGE. Write
     COMPONENT:STREAM for a stream other than the default one.
     """
-    from squall_cli.entry import run_entry
+    from squall_cli.programs.entry import run_entry
 
     checkpoint = options["checkpoint"]
     if options["streaming"] and options["commit_group"]:

@@ -31,8 +31,8 @@ def command(settings: Settings, topology_name: str, as_json: bool) -> None:
     that the busiest executor of a bolt spends there; QUEUE is the number of tuples that wait for a
     bolt, or of a spout's pending messages; BLOCKED names whom a component waits for most.
     """
+    from squall_cli.cluster.nimbus import call_nimbus
     from squall_cli.commands.get_errors import group_errors
-    from squall_cli.nimbus import call_nimbus
     from squall_cli.observe.facts import read_topology
     from squall_cli.observe.findings import findings_of
     from squall_thrift import storm

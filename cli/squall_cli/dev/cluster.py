@@ -164,7 +164,7 @@ class DevCluster:
     # Start ------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        from squall_cli.zookeeper import DevZooKeeper
+        from squall_cli.cluster.zookeeper import DevZooKeeper
 
         plan = self.plan
         argv = [sys.executable, "-P", "-m", "squall_cli.dev.guardian", self._mark]

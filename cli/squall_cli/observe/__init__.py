@@ -3,5 +3,5 @@
 
 `facts` reads the cluster into plain values, `findings` puts them before the rules that say why a
 topology is slow or stopped, `screen` draws `storm top`, and `worker_logs` reads logviewers. It may
-import `squall_cli.nimbus`, `squall_cli.output` and `squall_common`; no command.
+import `squall_cli.cluster.nimbus`, `squall_cli.output` and `squall_common`; no command.
 """

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from squall_cli.activity import WINDOW_SECS, Activity, activity_of
-from squall_cli.nimbus import ask_nimbus
+from squall_cli.cluster.activity import WINDOW_SECS, Activity, activity_of
+from squall_cli.cluster.nimbus import ask_nimbus
 from squall_common.config.options.typed import ClientOptions, TopologyOptions
 from squall_common.telemetry.findings import NEARLY_FULL
 from squall_common.topology.error_text import split_source

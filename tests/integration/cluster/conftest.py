@@ -6,7 +6,7 @@ import pytest
 from tests.support.stores import Ensemble, MemoryServers, RealServers
 from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper
 
-from squall_cli.zookeeper import DevZooKeeper
+from squall_cli.cluster.zookeeper import DevZooKeeper
 
 __all__ = ["own_zookeeper", "zookeeper"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from squall_cli import zookeeper as subject
-from squall_cli.zookeeper import DevZooKeeper, find_classpath, find_java
+from squall_cli.cluster import zookeeper as subject
+from squall_cli.cluster.zookeeper import DevZooKeeper, find_classpath, find_java
 from squall_common.cluster.stores.zookeeper import ZooKeeperStore
 from squall_common.errors import SquallError
 

@@ -15,7 +15,7 @@ import pytest
 from kazoo.protocol.states import KeeperState
 from tests.support.stores import States, Watched, eventually, value_of
 
-from squall_cli.zookeeper import DevZooKeeper
+from squall_cli.cluster.zookeeper import DevZooKeeper
 from squall_common.cluster import connect
 from squall_common.cluster.leader import LeaderElection, Leadership
 from squall_common.cluster.store import ConnectionLostError, ConnectionState, Create

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.supervisor.standin import wait_until
 from tests.support.zookeeper import fresh_root, zookeeper  # noqa: F401
 
-from squall_cli.zookeeper import DevZooKeeper
+from squall_cli.cluster.zookeeper import DevZooKeeper
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.values import Assignment
 from squall_common.config.load import default_conf

@@ -28,7 +28,7 @@ from tests.support.workers import (
 from tests.support.zookeeper import fresh_root, own_zookeeper, zookeeper  # noqa: F401
 
 from squall import TopologyBuilder
-from squall_cli.zookeeper import DevZooKeeper
+from squall_cli.cluster.zookeeper import DevZooKeeper
 from squall_common.cluster.values import SpoutStats, TopologyStatus
 from squall_common.topology.model import Executor, Topology, WorkerSlot
 from squall_common.worker_files.heartbeat_file import Phase

@@ -65,7 +65,7 @@ def test_jar_waits_with_or_without_a_number(
         called.append((str(package), entry, arguments, keys["wait_secs"]))
         return 0
 
-    monkeypatch.setattr("squall_cli.entry.run_entry", run_entry)
+    monkeypatch.setattr("squall_cli.programs.entry.run_entry", run_entry)
     assert run(["jar", *given, "folder", "module", "--wait", "5"]) == 0
     assert called == [("folder", "module", ("--wait", "5"), secs)]
 
@@ -77,7 +77,7 @@ def test_a_package_may_be_called_by_a_number(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "60").mkdir()
     monkeypatch.setattr(
-        "squall_cli.entry.run_entry", lambda package, *_, **__: called.append(package)
+        "squall_cli.programs.entry.run_entry", lambda package, *_, **__: called.append(package)
     )
     run(["jar", "--wait", "60", "module"])
     assert called == [Path("60")]

@@ -1,7 +1,7 @@
 """Where `storm profile` puts its copies."""
 
+from squall_cli.cluster.worker_requests import WorkerRequest
 from squall_cli.commands.profile import _Asked, _fetch
-from squall_cli.worker_requests import WorkerRequest
 from squall_thrift import storm
 
 

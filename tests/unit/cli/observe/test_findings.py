@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from squall_cli.activity import Activity
+from squall_cli.cluster.activity import Activity
 from squall_cli.observe.facts import Component, LastError, Load, Topology, Worker
 from squall_cli.observe.findings import facts_of, findings_of
 from squall_common.telemetry.findings import Exit

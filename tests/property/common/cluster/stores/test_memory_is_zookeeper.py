@@ -27,7 +27,7 @@ from tests.support.effort import examples
 from tests.support.stores import Ensemble, MemoryServers, RealServers, States
 from tests.support.zookeeper import fresh_root, zookeeper
 
-from squall_cli.zookeeper import DevZooKeeper
+from squall_cli.cluster.zookeeper import DevZooKeeper
 from squall_common.cluster.store import (
     Check,
     ConnectionState,

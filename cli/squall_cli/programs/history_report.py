@@ -35,7 +35,7 @@ class ReportOrder:
 
 def run_report(options: ClientOptions, order: ReportOrder) -> int:
     """Make a report; returns the exit status. The child reports errors."""
-    from squall_cli.entry import wait_for_child
+    from squall_cli.programs.entry import wait_for_child
 
     if order.history is not None:
         options = msgspec.structs.replace(options, storm_history_dir=order.history)
@@ -63,7 +63,7 @@ def run_report(options: ClientOptions, order: ReportOrder) -> int:
 def _url_of_history(options: ClientOptions) -> str:
     """The place of the history: this machine's if it sets a folder, or else Nimbus', if one
     answers. (By default, it is below the folder of the daemon that wrote it.)"""
-    from squall_cli.nimbus import call_nimbus
+    from squall_cli.cluster.nimbus import call_nimbus
     from squall_common.errors import SquallError
     from squall_common.history.settings import history_url
 

@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from squall_cli.dependencies import DependencyOptions, prepare_dependencies
 from squall_cli.options import Settings
+from squall_cli.programs.dependencies import DependencyOptions, prepare_dependencies
 from squall_common.config.options.typed import ClientOptions
 from squall_common.daemon.parent import end_with_parent
 from squall_common.packaging.package import build_package

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.support.fake_nimbus import FakeNimbus, fake_nimbus
 
-from squall_cli import rolling
+from squall_cli.cluster import rolling
+from squall_cli.cluster.rolling import Life
 from squall_cli.main import run
-from squall_cli.rolling import Life
 from squall_thrift import storm
 
 EPOCH = 1_700_000_000

@@ -1,6 +1,6 @@
 """What `storm list` gives as the reason when something is wrong with a topology."""
 
-from squall_cli.activity import Activity, Problem, is_wrong, problem_of
+from squall_cli.cluster.activity import Activity, Problem, is_wrong, problem_of
 from squall_thrift.storm import ErrorInfo, TopologySummary
 
 CRASHES = TopologySummary(health="crash loop", sched_status="", restarts=3)

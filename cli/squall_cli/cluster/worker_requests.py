@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from squall_cli.nimbus import call_nimbus
+from squall_cli.cluster.nimbus import call_nimbus
 from squall_common.config.options.typed import ClientOptions
 
 if TYPE_CHECKING:

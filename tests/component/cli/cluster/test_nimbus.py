@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.support.fake_nimbus import FakeNimbus
 
-from squall_cli.history_report import ReportOrder, run_report
 from squall_cli.main import run
+from squall_cli.programs.history_report import ReportOrder, run_report
 from squall_common.config.options.typed import ClientOptions
 from squall_thrift import storm
 
@@ -704,8 +704,8 @@ def test_a_history_is_looked_for_where_this_machine_or_else_nimbus_says(
         def __init__(self, argv: list[str], env: dict[str, str], **_: Any) -> None:
             asked_for.append(json.loads(env["SQUALL_SPARK_REPORT"])["history"])
 
-    monkeypatch.setattr("squall_cli.history_report.subprocess.Popen", Child)
-    monkeypatch.setattr("squall_cli.entry.wait_for_child", lambda child: 0)
+    monkeypatch.setattr("squall_cli.programs.history_report.subprocess.Popen", Child)
+    monkeypatch.setattr("squall_cli.programs.entry.wait_for_child", lambda child: 0)
     conf = {**nimbus.conf, "storm.nimbus.retry.times": 0, "storm.local.dir": "/here"}
     here = ClientOptions.read(conf)
     set_here = ClientOptions.read({**conf, "storm.history.dir": "/mine"})

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from squall_cli.nimbus import NotAliveError, call_nimbus
-from squall_cli.worker_requests import failures, is_pending, reason_of, send
+from squall_cli.cluster.nimbus import NotAliveError, call_nimbus
+from squall_cli.cluster.worker_requests import failures, is_pending, reason_of, send
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.fake_nimbus import fake_nimbus
 from tests.support.wheels import make_wheel
 
-from squall_cli.dependencies import DependencyOptions, prepare_dependencies
+from squall_cli.programs.dependencies import DependencyOptions, prepare_dependencies
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import PackageError
 from squall_common.packaging import resolution

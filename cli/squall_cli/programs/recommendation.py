@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from squall_cli.history_report import ReportOrder, run_report
+from squall_cli.programs.history_report import ReportOrder, run_report
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import SquallError
 from squall_common.names import is_system_id

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from squall_cli.nimbus import ask_nimbus
+from squall_cli.cluster.nimbus import ask_nimbus
 from squall_common.client.waiting import Reported, reason_of
 from squall_common.config.options.typed import ClientOptions
 from squall_common.errors import NimbusError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from squall_cli.reload import changed, snapshot
+from squall_cli.programs.reload import changed, snapshot
 
 
 def _package(folder: Path) -> Path:
