@@ -48,6 +48,7 @@ html_theme = "furo"
 html_title = f"Squall {version}"
 html_static_path = ["_static"]
 html_css_files = ["squall.css"]
+html_js_files = ["squall.js"]
 html_show_sphinx = False
 html_copy_source = False
 pygments_style = "default"

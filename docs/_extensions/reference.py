@@ -3,6 +3,8 @@ never out of date. They are not in the repository.
 
     docs/reference/commands.md   every command, from its own help
     docs/reference/errors.md     every error that says what to do, from the places that raise it
+    docs/reference/flux-keys.md  every key of a Flux file, from the JSON Schema
+    docs/reference/api/connectors.md    every connector, from the packages' `__all__`
 
 (The tables of docs/configuration.md are in the repository: `make options` writes them.)
 """
@@ -10,6 +12,9 @@ never out of date. They are not in the repository.
 from __future__ import annotations
 
 import ast
+import importlib
+import json
+import pkgutil
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -160,6 +165,95 @@ def _placeholder(node: ast.expr) -> str:
     return name.strip("_").upper() or "..."
 
 
+# ---- connectors ----
+
+
+def connectors_page() -> str:
+    """Every class of every connector, by system; what they share comes last."""
+    import squall_connectors
+
+    parts = [
+        NOTE,
+        "# Connectors\n\n",
+        "Spouts and bolts for other systems: [how they compare](../../connectors.md). The classes\n"
+        "are in `squall_connectors.SYSTEM`; importing them imports no client.\n",
+    ]
+    rooms = sorted(
+        room.name for room in pkgutil.iter_modules(squall_connectors.__path__) if room.ispkg
+    )
+    for room in sorted(rooms, key=lambda room: (room == "base", room)):
+        module = importlib.import_module(f"squall_connectors.{room}")
+        title = "Your own" if room == "base" else f"squall_connectors.{room}"
+        parts.append(f"\n## {title}\n")
+        for name in module.__all__:
+            path = f"squall_connectors.{room}.{name}"
+            parts.append(
+                f"\n```{{eval-rst}}\n.. autoclass:: {path}\n   :members:\n"
+                "   :show-inheritance:\n```\n"
+            )
+    return "".join(parts)
+
+
+# ---- Flux ----
+
+
+def flux_page() -> str:
+    """Every key of a Flux file, a table for each kind of mapping."""
+    from squall_flux.model import json_schema
+
+    schema = json_schema()
+    found: dict[str, Any] = schema["$defs"]
+    parts = [
+        NOTE,
+        "# Keys of Flux files\n\n",
+        "The mappings of a YAML file for `storm flux`, and their keys: [how to write\n"
+        "one](../flux.md). The [JSON Schema](../flux.schema.json) says the same to editors.\n",
+    ]
+    order = ["TopologyDef", *sorted(name for name in found if name != "TopologyDef")]
+    for name in order:
+        struct = found[name]
+        title = "The file" if name == "TopologyDef" else name.removesuffix("Def")
+        parts.append(f"\n## {title}\n\n{struct.get('description', '').strip()}\n\n")
+        if "enum" in struct:
+            parts.append(", ".join(f"`{one}`" for one in struct["enum"]) + "\n")
+            continue
+        parts.append("| key | value | default | |\n|---|---|---|---|\n")
+        required = struct.get("required", ())
+        for key, value in struct.get("properties", {}).items():
+            default = "required" if key in required else _default(value.get("default"))
+            described = _cell(" ".join(_described(value)))
+            parts.append(f"| `{key}` | {_value(value)} | {default} | {described} |\n")
+    return "".join(parts)
+
+
+def _default(value: object) -> str:
+    return "" if value is None else f"`{json.dumps(value)}`"
+
+
+def _value(schema: dict[str, Any]) -> str:
+    """What a value may be: `text`, `list of Bean`."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2].removesuffix("Def")
+        return f"[{name}](#{name.lower()})"
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options is not None:
+        found = [_value(one) for one in options if one.get("type") != "null"]
+        return " or ".join(dict.fromkeys(found))
+    kind = schema.get("type")
+    if kind == "array":
+        items = schema.get("items") or {}
+        return f"list of {_value(items)}" if items else "list"
+    names = {"string": "text", "object": "mapping", "integer": "whole number", None: "anything"}
+    return names.get(kind, str(kind))
+
+
+def _described(schema: dict[str, Any]) -> Iterator[str]:
+    if "description" in schema:
+        yield schema["description"]
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from _described(one)
+
+
 def _cell(text: str) -> str:
     text = " ".join(text.split())
     for char in "\\`*_<>[]|$":
@@ -169,7 +263,14 @@ def _cell(text: str) -> str:
 
 def _write(app: Sphinx) -> None:
     PAGES.mkdir(exist_ok=True)
-    for name, text in (("commands.md", commands_page()), ("errors.md", errors_page())):
+    pages = {
+        "commands.md": commands_page,
+        "errors.md": errors_page,
+        "flux-keys.md": flux_page,
+        "api/connectors.md": connectors_page,
+    }
+    for name, make in pages.items():
+        text = make()
         page = PAGES / name
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")

@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pytest
 from tests.browser.conftest import Site
 from tests.support import ui_structs
-from tests.support.browser import Browser, Page
+from tests.support.axe import violations
+from tests.support.browser import Browser
 from tests.support.thirdparty import axe_script
 from tests.support.ui_structs import BIG, HOSTILE, ID, cluster, summary
 
@@ -39,7 +40,6 @@ PAGES = {
     "/configuration": "!!document.querySelector('tbody tr')",
     "/nothing/here": "true",
 }
-_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
 def put(site: Site, name: str) -> None:
@@ -117,20 +117,6 @@ def samples(site: Site) -> None:
     site.nimbus.answers["getTopologyPageInfo"] = topology
     site.nimbus.answers["getComponentPageInfo"] = lambda _id, name, *_: page(name)
     site.nimbus.answers["setWorkerProfiler"] = profile
-
-
-async def violations(page: Page, script: str) -> list[str]:
-    """What axe-core finds against WCAG 2.2 A and AA."""
-    await page.run(f"{script}; null")
-    found = await page.run(
-        "axe.run(document, {runOnly: {type: 'tag', values: "
-        + json.dumps(_RULES)
-        + "}, resultTypes: ['violations']}).then((found) => found.violations.map((one) => "
-        "one.id + ': ' + one.nodes.map((node) => node.html + ' ' + node.failureSummary)"
-        ".join(' | ')))"
-    )
-    assert isinstance(found, list)
-    return found
 
 
 @pytest.mark.parametrize(

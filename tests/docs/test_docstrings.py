@@ -57,6 +57,7 @@ WITHOUT_EXAMPLE = {
     "squall.KeyValueState",
     "squall.NimbusError",
     "squall.PackageError",
+    "squall.WorkerTopologyContext",
     "squall.metrics.ConsumerContext",
     "squall.metrics.DataPoint",
     "squall.metrics.Metric",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from tests.support.axe import violations
+from tests.support.browser import CHROMIUM, Browser
 from tests.support.pages import DOCS, ROOT
+from tests.support.thirdparty import axe_script, unavailable
 
 # Fifteen seconds on a free core; a busy machine takes its time.
 pytestmark = pytest.mark.timeout(320)
@@ -137,4 +141,32 @@ def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
     )
     names = [f"squall.{name}" for name in squall.__all__]
     names += [f"squall_drpc.{name}" for name in squall_drpc.__all__]
+    kafka, base = importlib.import_module("squall_connectors.kafka"), "squall_connectors.base"
+    names += [f"squall_connectors.kafka.{name}" for name in kafka.__all__]
+    names += [f"{base}.{name}" for name in importlib.import_module(base).__all__]
     assert [name for name in names if f'id="{name}"' not in api] == []
+    flux = (site / "reference" / "flux-keys.html").read_text(encoding="utf-8")
+    assert [key for key in ("workerHooks", "constructorArgs", "streamId") if key not in flux] == []
+
+
+LOOKED_AT = (
+    "index", "tutorials/first-topology", "how-to/from-storm-java", "concepts/guarantees",
+    "configuration", "reference/commands", "reference/api/components", "search",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_pages_break_no_rule_of_accessibility(site: Path, tmp_path: Path, dark: bool) -> None:
+    """No violation of WCAG 2.2 A or AA that axe-core finds, and nothing wider than the window."""
+    if CHROMIUM is None:
+        unavailable("there is no Chromium on this machine")
+    script, problems = axe_script(), []
+    async with Browser.start(tmp_path) as browser:
+        page = await browser.page(width=1280, dark=dark)
+        for name in LOOKED_AT:
+            await page.open((site / f"{name}.html").as_uri())
+            await page.wait("document.readyState === 'complete'")
+            problems += [f"{name}: {one}" for one in await violations(page, script)]
+            if await page.run("document.documentElement.scrollWidth > innerWidth"):
+                problems.append(f"{name}: too wide")
+    assert problems == []

@@ -187,7 +187,10 @@ class WorkerTopologyContext:
         """A pool of `topology.worker.shared.thread.pool.size` threads that all tasks of this worker
         share, made at the first use. The worker ends it after `close` and `cleanup`.
 
-            response = await loop.run_in_executor(self.context.shared_executor, fetch, url)
+            async def execute(self, tup):
+                loop = asyncio.get_running_loop()
+                pool = self.context.shared_executor
+                self.emit([await loop.run_in_executor(pool, download, tup["url"])])
 
         What runs there must not call the component's `emit`, `ack` or `fail`, which belong to its
         own thread. Raises RuntimeError once the worker has ended it."""
