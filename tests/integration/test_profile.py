@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +144,55 @@ def test_a_flame_graph_shows_where_the_time_goes(cluster: DevCluster, tmp_path: 
     assert "<svg" in graph
     assert "grind_numbers (busy.py" in graph
     assert len(cluster.worker_pids()) == 1
+
+
+def test_a_component_shows_the_functions_in_which_its_time_goes(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    result = cluster.storm(
+        "profile", "busy", "-o", tmp_path, "--component", "numbers", "--secs", "2"
+    )
+    assert "grind_numbers" in result.stdout
+    assert "wait_for_the_moon" not in result.stdout
+    (file,) = tmp_path.glob("*-samples-*.txt")
+    waiting = [x for x in file.read_text().splitlines() if x.startswith("off\twaiting\t")]
+    assert any("Waiting.wait_for_the_moon (" in line for line in waiting)
+    task = waiting[0].split("\t")[2]
+    result = cluster.storm("profile", "busy", "-o", tmp_path, "--task", task, "--secs", "1")
+    assert "grind_numbers" not in result.stdout
+    assert "sleep (" in result.stdout
+    for options, why in (
+        (("--component", "nothing"), "no worker runs nothing now"),
+        (("--task", "999"), "no worker runs task 999 now"),
+        (("--task", "1", "--stack"), "--stack is about whole workers"),
+        (("--task", "1", "--secs", "61"), "at most 60 s"),
+    ):
+        refused = cluster.storm("profile", "busy", "-o", tmp_path, *options, check=False)
+        assert refused.returncode == 1
+        assert why in refused.stderr
+
+
+@pytest.mark.parametrize("native", ["SAMPLE_NATIVE", "SAMPLE_NATIVE_IDLE"])
+def test_a_worker_is_sampled_with_native_frames(cluster: DevCluster, native: str) -> None:
+    from squall_thrift import storm
+
+    summary = cluster.call("getTopologySummaryByName", "busy")
+    (worker,) = cluster.call("getTopologyPageInfo", summary.id, ":all-time", True).workers
+    stamp = int(time.time() * 1000) + 1000
+    request = storm.ProfileRequest(
+        nodeInfo=storm.NodeInfo(node=worker.supervisor_id, port={worker.port}),
+        action=storm.ProfileAction[native],
+        time_stamp=stamp,
+    )
+    cluster.call("setWorkerProfiler", summary.id, request)
+    logs = cluster.data_dir / "logs"
+    file = wait_for(
+        "the samples", lambda: next(logs.rglob(f"native-{stamp}.txt"), None), timeout_secs=40
+    )
+    lines = file.read_text().splitlines()
+    assert all(line.rpartition(" ")[2].isdigit() for line in lines)
+    assert any("grind_numbers (busy.py" in line for line in lines)
+    assert any("libpython" in line or "python3" in line or ".c:" in line for line in lines)
 
 
 def test_the_stacks_name_threads_coroutines_and_the_state_of_executors(
