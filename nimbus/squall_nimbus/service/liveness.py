@@ -8,14 +8,21 @@ from dataclasses import replace
 from squall_common.cluster import codec, convert, paths
 from squall_common.cluster.codec import CorruptStateError, plain_size
 from squall_common.cluster.values import Assignment, WorkerReport
+from squall_common.daemon.logs import get_logger
 from squall_common.topology.model import Executor
 from squall_nimbus.scheduler.heartbeats import plain_bytes_max
 from squall_nimbus.service.base import Calls, needed, operation, refused
 from squall_nimbus.views import views
 from squall_nimbus.views.worker_metrics import MetricPoint
 from squall_thrift import storm
+from squall_thrift.protocol.messages import ThriftApplicationError
 from squall_thrift.serving.authorization import Call
 from squall_thrift.serving.off_loop import off_loop, off_loop_if
+from squall_thrift.serving.throttle import Throttle
+
+log = get_logger(__name__)
+
+_throttle = Throttle()
 
 # Some 5 ms.
 _EXECUTORS_ON_LOOP_MAX = 1_000
@@ -99,10 +106,25 @@ class LivenessCalls(Calls):
     async def sendSupervisorWorkerHeartbeats(
         self, call: Call, heartbeats: storm.SupervisorWorkerHeartbeats | None
     ) -> None:
+        """The heartbeats of a node. One that is refused does not keep the others from being heard,
+        nor their supervisor from sending the next: it is only logged."""
         self._require_leading()
         beats = needed(heartbeats, "heartbeats")
         for beat in beats.worker_heartbeats:
-            await self._heard(beats.supervisor_id, beat)
+            try:
+                await self._heard(beats.supervisor_id, beat)
+            except ThriftApplicationError as error:
+                if beat.port is None:  # of Storm's kind, which are few and have no worker to blame
+                    raise
+                left_out = _throttle.left_out((beats.supervisor_id, beat.port))
+                if left_out is not None:
+                    log.warning(
+                        "heartbeat_refused",
+                        topology_id=beat.storm_id,
+                        slot=f"{beats.supervisor_id}:{beat.port}",
+                        error=error,
+                        left_out=left_out,
+                    )
 
     @operation("sendSupervisorWorkerHeartbeat")
     async def sendSupervisorWorkerHeartbeat(

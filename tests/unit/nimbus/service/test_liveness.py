@@ -131,12 +131,13 @@ async def test_reports_for_what_is_not_there_change_nothing(nimbus, topology_id)
             await nimbus.call(method, None)
 
 
-async def test_executors_that_only_the_heartbeat_lists_are_alive(nimbus, topology_id) -> None:
+async def test_executors_that_only_the_heartbeat_lists_are_alive(
+    nimbus, topology_id, caplog
+) -> None:
     one = await report(nimbus, topology_id)
     await send(nimbus, one, executors_max=0)
     assert nimbus.nimbus.heartbeats.reports(topology_id) == [one]
     many = [Executor(task, task) for task in range(1, 100)]
-    await send(nimbus, one)
     for beat, why in (
         (heartbeat(topology_id, many, 1), "lists 99 executors"),
         (b"nonsense", "cannot be read"),
@@ -144,8 +145,15 @@ async def test_executors_that_only_the_heartbeat_lists_are_alive(nimbus, topolog
     ):
         wrong = await report(nimbus, topology_id, heartbeat=beat)
         with pytest.raises(ThriftApplicationError, match=why):
-            await send(nimbus, wrong, executors_max=0)
-    assert nimbus.nimbus.heartbeats.reports(topology_id) == [one]
+            await nimbus.call(
+                "sendSupervisorWorkerHeartbeat",
+                convert.to_worker_report(wrong, alone=True, executors_max=0),
+            )
+        # Among others it is only logged: they, and their supervisor, are not to suffer.
+        newer = replace(one, time_secs=one.time_secs + 1)
+        await send(nimbus, wrong, newer, executors_max=0)
+        assert nimbus.nimbus.heartbeats.reports(topology_id) == [newer]
+    assert caplog.text.count("heartbeat_refused") == 1
 
 
 async def test_a_nimbus_that_does_not_lead_refuses_reports_and_asks_the_leader(tmp_path) -> None:
