@@ -96,8 +96,10 @@ class EventTime:
 class Windows:
     """The windows of a bolt, as `tumbling`, `sliding` or `session` made them.
 
-    windows = tumbling(secs=60)
-    assert windows.conf()["topology.bolts.window.length.duration.ms"] == 60_000
+        windows = tumbling(secs=60)
+        assert windows.conf()["topology.bolts.window.length.duration.ms"] == 60_000
+
+    Lengths and intervals are in tuples (`_count`) or in milliseconds (`_ms`).
     """
 
     length_count: int | None = None
