@@ -264,6 +264,8 @@ def make_bolt(new: NewTask) -> BoltTask:
         new.host.tracing.of_component(new.parts, new.user, new.mode)
     kind, wire = _kind_of_bolt(new)
     bolt = kind(new.parts)
+    if new.host.tracing is not None and isinstance(bolt, ColumnBolt):
+        new.host.tracing.of_columns(bolt, new.parts, auto_ack=new.auto_ack)
     wire(new, bolt)
     return bolt
 
@@ -319,8 +321,6 @@ def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
         on_settled=_observing(new, bolt, recorder),
         on_outside=bolt.mark_dirty,
     )
-    if host.tracing is not None:
-        host.tracing.of_columns(bolt, new.parts, auto_ack=bolt.auto_ack)
     new.bind(bolt.calls)
 
 
