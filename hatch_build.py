@@ -1,4 +1,5 @@
-"""Compiles the core (engine/squall_engine/core/compiled.pyx, and the parts that it includes) where
+"""Compiles the core (engine/squall_engine/core/compiled.pyx, and the parts that it includes), and
+the memory that workers of one host share (worker/squall_worker/transport/ring/memory.pyx), where
 there is a C compiler.
 
 Run by hatchling for every wheel, editable ones too. Where it cannot compile it says so in a line
@@ -16,7 +17,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ MODULE = "squall_engine.core.compiled"
 SOURCE = Path("engine/squall_engine/core/compiled.pyx")
 PARTS = "cython/*.pxi"  # which the source includes; beside it
 FORMAT = SOURCE.with_name("wire_format.py")
+RING_MODULE = "squall_worker.transport.ring.memory"
+RING_SOURCE = Path("worker/squall_worker/transport/ring/memory.pyx")
 
 
 class CompiledCore(BuildHookInterface):  # type: ignore[misc]
@@ -38,26 +41,26 @@ class CompiledCore(BuildHookInterface):  # type: ignore[misc]
         root = Path(self.root)
         try:
             with tempfile.TemporaryDirectory() as folder:
-                made = compile_core(root, Path(folder))
-                target = root / SOURCE.parent / made.name
-                # Written beside it and renamed: a worker may have the old one mapped.
-                fresh = target.with_name(f".{made.name}.{os.getpid()}")
-                shutil.copy(made, fresh)
-                os.replace(fresh, target)
+                targets = [
+                    _put_beside(root / SOURCE, compile_core(root, Path(folder, "core"))),
+                    _put_beside(root / RING_SOURCE, compile_ring(root, Path(folder, "ring"))),
+                ]
         except Exception as error:
             if wanted == "compiled":
                 raise
             self.app.display_warning(
                 f"squall: the core is not compiled ({_first_line(error)}); "
-                "its reference in Python will run, at six times the CPU"
+                "its reference in Python will run, at six times the CPU, and workers of one host "
+                "will not share memory"
             )
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         if version != "editable":
             # Ignored by git, so hatchling would leave it out.
-            name = target.relative_to(root / "engine").as_posix()
-            build_data["force_include"][str(target)] = name
+            for target in targets:
+                _, *name = target.relative_to(root).parts
+                build_data["force_include"][str(target)] = Path(*name).as_posix()
 
 
 def compile_core(
@@ -73,20 +76,57 @@ def compile_core(
     The tests give other arguments: for the compiler, for the linker, and C files to add. The part
     of the core that declares the format of sections is made in `folder`, from the module that
     declares it for Python: nothing generated lies in the checkout, where it could be stale."""
-    with contextlib.chdir(root / "engine"), _quiet():
+    source = SOURCE.relative_to("engine")
+    folder.mkdir(parents=True, exist_ok=True)
+    declared = runpy.run_path(str(_format_of(root / SOURCE)))["cython"]()
+    (folder / FORMAT.with_suffix(".pxi").name).write_text(declared)
+    return _compile(
+        MODULE,
+        root / "engine",
+        [source, *more_sources],
+        folder,
+        {"SQUALL_SOURCE_HASH": source_hash(root / SOURCE)},
+        compile_args,
+        link_args,
+    )
+
+
+def compile_ring(
+    root: Path,
+    folder: Path,
+    *,
+    compile_args: Sequence[str] = ("-O3",),
+    link_args: Sequence[str] = (),
+) -> Path:
+    """Likewise the memory of rings."""
+    source = RING_SOURCE.relative_to("worker")
+    made_of = {"SQUALL_RING_SOURCE_HASH": ring_hash(root / RING_SOURCE)}
+    return _compile(
+        RING_MODULE, root / "worker", [source], folder, made_of, compile_args, link_args
+    )
+
+
+def _compile(
+    module: str,
+    package: Path,
+    sources: Sequence[Path],
+    folder: Path,
+    texts: Mapping[str, str],
+    compile_args: Sequence[str],
+    link_args: Sequence[str],
+) -> Path:
+    """Compile a module; `texts` are macros that are strings."""
+    with contextlib.chdir(package), _quiet():
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension
 
-        source = SOURCE.relative_to("engine").as_posix()
         folder.mkdir(parents=True, exist_ok=True)
-        declared = runpy.run_path(str(_format_of(Path(source))))["cython"]()
-        (folder / FORMAT.with_suffix(".pxi").name).write_text(declared)
         extension = Extension(
-            MODULE,
-            [source, *map(str, more_sources)],
+            module,
+            [str(source) for source in sources],
             extra_compile_args=list(compile_args),
             extra_link_args=list(link_args),
-            define_macros=[("SQUALL_SOURCE_HASH", f'"{source_hash(Path(source))}"')],
+            define_macros=[(name, f'"{text}"') for name, text in texts.items()],
         )
         extensions = cythonize(
             [extension],
@@ -101,10 +141,25 @@ def compile_core(
         command.build_temp = str(folder / "temp")
         distribution.run_command("build_ext")
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    made = folder / "lib" / Path(*MODULE.split(".")).with_suffix(suffix)
+    made = folder / "lib" / Path(*module.split(".")).with_suffix(suffix)
     if not made.is_file():
         raise FileNotFoundError(made.name)
     return made
+
+
+def _put_beside(source: Path, made: Path) -> Path:
+    """Put a module beside its source; returns where it is."""
+    target = source.with_name(made.name)
+    # Written beside it and renamed: a worker may have the old one mapped.
+    fresh = target.with_name(f".{made.name}.{os.getpid()}")
+    shutil.copy(made, fresh)
+    os.replace(fresh, target)
+    return target
+
+
+def ring_hash(source: Path) -> str:
+    """What `squall_worker.transport.ring.connections` knows the memory of rings by."""
+    return hashlib.blake2b(source.read_bytes(), digest_size=16).hexdigest()
 
 
 def source_hash(source: Path) -> str:

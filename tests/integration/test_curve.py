@@ -93,6 +93,7 @@ def test_counts_are_exact_and_the_key_is_nowhere(cluster: DevCluster) -> None:
         workers = cluster.worker_pids(2)
         ledger.wait_done(1000, timeout_secs=60)
         assert encrypted(cluster) == {"True"}
+        wait_for("rings", lambda: all("ring_open" in log for log in worker_logs(cluster)))
         name = topology_id(cluster)
         keys = [path for path in cluster.data_dir.rglob(KEY_FILE) if path.is_file()]
         assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}

@@ -1,6 +1,7 @@
-"""`python -m tests.native [--secs N]`: builds the core with warnings as errors and with the address
-and undefined-behaviour sanitizers, runs the core's tests and the model of trees with it, and fuzzes
-it for that long.
+"""`python -m tests.native [--secs N]`: builds the core and the memory of rings with warnings as
+errors and with the address and undefined-behaviour sanitizers, runs their tests and the model of
+trees with them, and fuzzes the core for that long. (The tests of the memory are a fuzzer:
+Hypothesis writes what a hostile neighbour might; SQUALL_SOAK=1 for more of it.)
 
 Users' builds have neither the warnings nor the sanitizers. The build is kept in build/bench/cores
 until the source changes.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +30,10 @@ _TESTS = (
     "tests/unit/engine/core",
     "tests/property/engine/acking/test_tree_model.py",
     "tests/property/engine/core/test_columns.py",
+    "tests/unit/worker/transport/ring",
+    "tests/property/worker/transport/ring",
 )
+_RING_FOLDER = ROOT / "build" / "bench" / "ring"
 _FUZZ = "import runpy, tests.native.core_at; runpy.run_module('tests.fuzz', run_name='__main__')"
 
 
@@ -44,7 +49,17 @@ def _library(name: str) -> str | None:
     return path if os.path.isabs(path) else None
 
 
-def _run(core: Path, libraries: list[str], *arguments: str) -> int:
+def _ring() -> Path:
+    """The memory of rings with sanitizers. Compiled each time: that takes seconds."""
+    sys.path.insert(0, str(ROOT))
+    from hatch_build import compile_ring
+
+    shutil.rmtree(_RING_FOLDER, ignore_errors=True)
+    flags = [flag for flag in _FLAGS if "coverage" not in flag]
+    return compile_ring(ROOT, _RING_FOLDER, compile_args=flags, link_args=_SANITIZE)
+
+
+def _run(core: Path, ring: Path, libraries: list[str], *arguments: str) -> int:
     environment = {
         **os.environ,
         "LD_PRELOAD": " ".join(libraries),
@@ -54,6 +69,7 @@ def _run(core: Path, libraries: list[str], *arguments: str) -> int:
         "PYTHONMALLOC": "malloc",
         "SQUALL_CORE": "compiled",
         "SQUALL_TEST_CORE": str(core),
+        "SQUALL_TEST_RING": str(ring),
     }
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
@@ -74,9 +90,10 @@ def main() -> int:
         _SANITIZE,
         [ROOT / "tests" / "fuzz" / "coverage.c"],
     )
+    ring = _ring()
     plugin = ("-p", "tests.native.core_at", "-p", "no:cacheprovider")
-    failed = _run(core, libraries, "-m", "pytest", "-q", "-x", *plugin, *_TESTS)
-    failed |= _run(core, libraries, "-c", _FUZZ, "--secs", arguments.secs)
+    failed = _run(core, ring, libraries, "-m", "pytest", "-q", "-x", *plugin, *_TESTS)
+    failed |= _run(core, ring, libraries, "-c", _FUZZ, "--secs", arguments.secs)
     return 1 if failed else 0
 
 

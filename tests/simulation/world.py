@@ -247,6 +247,7 @@ class World:
             state=self.store(host),
             clock=host.clock,
             heartbeats=SimHeartbeats,  # type: ignore[arg-type]
+            rings=False,
             sockets=lambda: SimSockets(self.network),  # type: ignore[arg-type,return-value]
             refuses=self.network.refuses,
             connect_nimbus=self.nimbus,

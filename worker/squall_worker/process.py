@@ -48,6 +48,7 @@ from squall_worker.cluster.pause_detector import PauseDetector
 from squall_worker.cluster.peers import LOOK_SECS, Peers, refuses
 from squall_worker.cluster.placement import Ownership, Placement, drains, spouts_run
 from squall_worker.cluster.view import ClusterView
+from squall_worker.heap import tune_heap
 from squall_worker.keys import own_key
 from squall_worker.localized import LocalizedTopology, load, put_on_path
 from squall_worker.report.dumps import Dumps, heading
@@ -110,6 +111,7 @@ class Worker:
         clock: Clock | None = None,
         heartbeats: Callable[..., HeartbeatThread] = HeartbeatThread,
         sockets: Callable[[], Sockets] = new_sockets,
+        rings: bool = True,
         refuses: Callable[[Address, float], Awaitable[bool]] = refuses,
         send: Send | None = None,
         ask: Ask | None = None,
@@ -119,7 +121,8 @@ class Worker:
         """`state` has not been started; by default it is the ZooKeeper that the daemon's conf
         names, which the watchdog's `send` and `ask` reach through sessions of their own. A
         simulation passes the factories of its heartbeats and its sockets, its `refuses`, and how
-        it reaches Nimbus (`alone`: how reports are sent while the supervisor is away)."""
+        it reaches Nimbus (`alone`: how reports are sent while the supervisor is away), and allows
+        no `rings` between workers of one host."""
         self.spec = spec
         self.slot = WorkerSlot(spec.supervisor_id, spec.port)
         self._options = WorkerOptions.read(spec.daemon_conf)
@@ -158,6 +161,7 @@ class Worker:
             send=self._send_error,
         )
         self._sockets = sockets
+        self._rings = rings
         self._loop_lag = LoopLag()
         self._log_levels = LogLevels()
         self._log_config: LogConfig | None = None
@@ -250,6 +254,7 @@ class Worker:
             clock=self._clock,
             sockets=self._sockets(),
             key=key,
+            ring_bytes=self.settings.ring_bytes(options) if self._rings else 0,
         )
         self._peers.attach(transport)
         transport.bind(self.settings.bind_host, spec.port)
@@ -268,6 +273,7 @@ class Worker:
         self._start_metrics(engine)
         if self._history is not None:
             self._history.follow(engine)
+        tune_heap()
         gc.enable()  # the start ran without (see __main__)
         tune_garbage_collector()
         self._report = StatsReport(

@@ -11,6 +11,8 @@ from squall_common.security.curve import is_loopback
 # How much of supervisor.worker.shutdown.sleep.secs a graceful stop leaves unused: the supervisor
 # kills at its end, and the process must be gone before.
 _STOP_MARGIN_SECS = 0.5
+# A ring takes more than one of the largest frames (288 KiB), so that its two ends work at once.
+_RING_BYTES_MIN = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +56,11 @@ class WorkerSettings:
         """Unacknowledged bytes to one peer above which acks and the like are dropped. The engine
         stops feeding a peer at topology.worker.buffer.bytes; this limit lies behind that one."""
         return 8 * topology.topology_worker_buffer_bytes
+
+    @staticmethod
+    def ring_bytes(topology: TopologyOptions) -> int:
+        """The capacity of rings in shared memory between workers of one host; 0: none. Who has
+        asked for encryption, and not for what is best, gets it everywhere."""
+        if topology.storm_messaging_curve is True or not topology.storm_messaging_ring_bytes:
+            return 0
+        return max(_RING_BYTES_MIN, topology.storm_messaging_ring_bytes)

@@ -84,6 +84,7 @@ STORED_KEYS = (
         "nimbus.thrift.port",
         "storm.thrift.socket.timeout.ms",
         "storm.messaging.curve",
+        "storm.messaging.ring.bytes",
     }
 )
 

@@ -23,7 +23,8 @@ def has_key(topology_conf: Mapping[str, Any]) -> bool:
 
 def encrypts(topology_conf: Mapping[str, Any]) -> bool:
     """Whether a worker uses its topology's key for all that it sends and receives. "auto" means
-    yes, on loopback too: other users of the same host are strangers. (A way between workers of one
-    host that only their user can open may take its place there one day; hence the word.)
+    yes, on loopback too: other users of the same host are strangers. Only memory that workers of
+    one host share, which no other user can open, takes the place of encrypted sockets there; with
+    true, which asks for encryption and not for what is best, nothing does.
     """
     return has_key(topology_conf)

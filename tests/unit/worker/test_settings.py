@@ -23,6 +23,23 @@ def test_defaults_are_storms() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        ({}, 1_048_576),
+        ({"storm.messaging.curve": False}, 1_048_576),
+        ({"storm.messaging.curve": True}, 0),
+        ({"storm.messaging.ring.bytes": 0}, 0),
+        ({"storm.messaging.ring.bytes": 1}, 524_288),
+        ({"storm.messaging.ring.bytes": 67_108_864}, 67_108_864),
+    ],
+)
+def test_rings_are_used_unless_encryption_was_asked_for(
+    conf: dict[str, Any], expected: int
+) -> None:
+    assert WorkerSettings.ring_bytes(TopologyOptions.read(conf)) == expected
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "node-1"])
 def test_other_listeners_than_loopback_need_the_insecure_switch(host: str) -> None:
     with pytest.raises(ConfigError, match=r"storm\.security\.insecure"):

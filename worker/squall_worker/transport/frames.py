@@ -1,7 +1,8 @@
 """The frame: the one kind of message that workers send each other. Ours; this file defines it.
 
 A frame is one single-part ZeroMQ message from the PUSH socket of one worker to the PULL socket
-(the virtual port) of another. All integers are little-endian.
+(the virtual port) of another, or one record of the ring between two workers of a host
+(`squall_worker.transport.ring`). All integers are little-endian.
 
     offset size
          0    2  magic "SQ"
@@ -142,6 +143,10 @@ class Frame(NamedTuple):
 
     def serialize(self) -> bytes:
         """The frame as bytes. Raises ValueError when a field does not fit."""
+        return b"".join(self.parts())
+
+    def parts(self) -> list[bytes]:
+        """The frame as bytes to be put together. Raises ValueError when a field does not fit."""
         slot, sections, grants = self.slot, self.sections, self.grants
         node = slot.node.encode()
         extension = _GRANT.size * len(grants)
@@ -169,7 +174,7 @@ class Frame(NamedTuple):
         for section in sections:
             parts.append(_LENGTH.pack(len(section)))
             parts.append(section)
-        return b"".join(parts)
+        return parts
 
     @classmethod
     def parse(cls, data: bytes) -> Frame:

@@ -517,6 +517,11 @@ class Link:
         return self.state is _STANDING and self._heard_at < since
 
     @property
+    def in_flight(self) -> bool:
+        """Whether the peer has not acknowledged all that was sent to it."""
+        return self._sent_max > self._acked
+
+    @property
     def settled(self) -> bool:
         """Whether nothing queued is unacknowledged (or can be: the peer left)."""
         return self.state is _LEFT or not (self._frames or self._waiting)

@@ -1,4 +1,5 @@
-"""The PUSH socket that carries a link's frames to its peer, and its last known state."""
+"""What carries a link's frames to its peer: a PUSH socket, with its last known state, and on the
+same host perhaps a ring."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from squall_worker.transport.link import Link
 
 if TYPE_CHECKING:
     from squall_worker.transport.curve import Guard
+    from squall_worker.transport.ring.connections import Outgoing
 
 log = get_logger(__name__)
 
@@ -24,6 +26,9 @@ HANDSHAKE_MS = 5_000
 _RECONNECT_MS = 100
 # A link that does not stand and has no connection for this long gets another socket.
 _RENEW_SECS = 3.0
+# The ring takes over between two frames: it waits at most this long until none is under way through
+# the socket, for what comes out of order has to be sent again.
+_TAKE_OVER_SECS = 0.25
 # ZMTP heartbeats find dead hosts. Long, since a receiver whose queue is full answers none.
 _HEARTBEAT_MS = 5_000
 _HEARTBEAT_TIMEOUT_MS = 30_000
@@ -41,15 +46,18 @@ class Connection(enum.Enum):
 
 
 class Peer:
-    """A link, and the PUSH socket that serves it once its address is known."""
+    """A link, and the PUSH socket that serves it once its address is known. A ring to the peer's
+    session takes its place, while there is one."""
 
-    __slots__ = ("_renew_at", "address", "connection", "link", "socket")
+    __slots__ = ("_renew_at", "_take_over_at", "address", "connection", "link", "ring", "socket")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.connection = Connection.NONE
         self.address: Address | None = None  # None exactly in NONE
         self.socket: zmq.Socket[bytes] | None = None  # None exactly in NONE
+        self.ring: Outgoing | None = None
+        self._take_over_at = float("inf")  # of the ring; -inf when it has
         self._renew_at = 0.0  # from then on a socket that never connected is taken for dead
 
     def connect(
@@ -85,6 +93,20 @@ class Peer:
         self.connection = Connection.NONE
         if socket is not None:
             socket.close(linger_ms)
+
+    def set_ring(self, ring: Outgoing | None, now: float) -> None:
+        """Use a ring from the next moment on at which no frame is under way; None: the socket
+        again."""
+        self.ring = ring
+        self._take_over_at = now + _TAKE_OVER_SECS
+
+    def ring_for(self, now: float) -> Outgoing | None:
+        """The ring, if the next frame goes through it."""
+        if self.ring is not None and now < self._take_over_at:
+            if self.link.in_flight:
+                return None
+            self._take_over_at = float("-inf")
+        return self.ring
 
     def look(self) -> bool:
         """Ask the socket, when its FD became readable, whether it has room; True if it had none

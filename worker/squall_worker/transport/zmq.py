@@ -14,6 +14,12 @@ What is particular to ZeroMQ here:
   ZeroMQ does not report it.
 
 With the topology's key all connections are encrypted, and strangers are kept out (`curve`).
+
+Once a link stands, its frames go through a ring in shared memory if the peer is on this host and
+takes one (`squall_worker.transport.ring`). The socket stays connected: when the ring ends, frames
+go there again, and the link finds out what was lost. While rings have something they are read once
+in each iteration of the loop, and their writers wake no one; when they are empty they are put to
+sleep.
 """
 
 from __future__ import annotations
@@ -49,6 +55,8 @@ from squall_worker.transport.link_table import (
     Delivered,
     Event,
     Granted,
+    Greeted,
+    Left,
     Replaced,
     Unconfirmed,
 )
@@ -72,6 +80,8 @@ from squall_worker.transport.zmq_table import (
 
 if TYPE_CHECKING:
     from squall_worker.transport.curve import Guard
+    from squall_worker.transport.ring.connections import Rings
+    from squall_worker.transport.ring.hello import Hello
 
 log = get_logger(__name__)
 
@@ -132,9 +142,10 @@ class ZmqTransport:
         clock: Clock | None = None,
         sockets: Sockets | None = None,
         key: CurveKey | None = None,
+        ring_bytes: int = 0,
     ) -> None:
-        """With a `key` everything is encrypted with it; raises SquallError if that is not
-        possible."""
+        """With a `key` everything on sockets is encrypted with it; raises SquallError if that is
+        not possible. `ring_bytes`: the capacity of the rings to peers on this host; 0: none."""
         if key is not None:
             require_curve()
         self.slot = slot
@@ -153,6 +164,9 @@ class ZmqTransport:
             from squall_worker.transport.curve import Guard
 
             self._guard = Guard(key, self._context, self._refused)
+        self._rings = self._make_rings(ring_bytes, key) if ring_bytes else None
+        self._rings_polled = False  # a callback that reads them is on its way
+        self._rings_held = False  # the inbox is full: `drain` goes on reading them
         self._pull: zmq.Socket[bytes] | None = None
         self._peers: dict[WorkerSlot, Peer] = {}
         self._zxid_max: int | None = None
@@ -198,6 +212,8 @@ class ZmqTransport:
             ) from error
         self._pull = pull
         self._change(PortBound())
+        if self._rings is not None:
+            self._rings.listen()
         self._loop.add_reader(pull.fileno(), self._on_readable)
         self._loop.call_soon(self._on_readable)
         return int(pull.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
@@ -240,6 +256,9 @@ class ZmqTransport:
     def _remove(self, slot: WorkerSlot) -> None:
         peer = self._peers.pop(slot)
         self._disconnect(peer)
+        if self._rings is not None:
+            self._drop_ring(peer)
+            self._rings.drop_incoming(slot)
         self._gone_counts.add(peer.link.counts)
         log.info("peer_removed", peer=slot, dropped_bytes=peer.link.backlog_bytes)
         self._report_dropped(peer.link.queued())
@@ -308,6 +327,8 @@ class ZmqTransport:
         self._inbox_bytes -= size
         if self._reading is Reading.HELD:
             self._read_soon()
+        if self._rings_held:
+            self._poll_rings_soon()
         if inbox and self._wakeup is not None:
             self._loop.call_soon(self._wakeup)
         return arrivals
@@ -390,7 +411,7 @@ class ZmqTransport:
             pull.recv(zmq.NOBLOCK)
         self._warn("message of several parts")
 
-    def _receive(self, data: bytes, now: float) -> bool:
+    def _receive(self, data: bytes, now: float, ring_of: WorkerSlot | None = None) -> bool:
         try:
             frame = Frame.parse(data)
         except FrameError as error:
@@ -400,6 +421,10 @@ class ZmqTransport:
         if frame.topology != self._topology:
             self.drops.foreign += 1
             self._warn(f"frame of another topology from {frame.slot}")
+            return False
+        if ring_of is not None and frame.slot != ring_of:
+            self.drops.foreign += 1
+            self._warn(f"frame of {frame.slot} in the ring of {ring_of}")
             return False
         peer = self._peers.get(frame.slot)
         if peer is None:
@@ -432,6 +457,8 @@ class ZmqTransport:
                 log.info("link_event", link=event)
                 if isinstance(event, Replaced):
                     self._report_dropped(event.dropped)
+                if self._rings is not None:
+                    self._follow_with_ring(event)
                 if self._on_event is not None:
                     self._on_event(event)
         self._watch_deadline(link)
@@ -486,7 +513,9 @@ class ZmqTransport:
     def _pump(self, peer: Peer) -> None:
         """Send what the link has, as long as the socket takes it."""
         link = peer.link
-        if peer.connection is Connection.WRITABLE:
+        if peer.ring is not None and self._pump_ring(peer):
+            pass
+        elif peer.connection is Connection.WRITABLE:
             now = self._clock.monotonic()
             while (frame := link.next_frame(now)) is not None:
                 if not peer.push(frame.serialize()):
@@ -509,6 +538,124 @@ class ZmqTransport:
         if self._state is not State.CLOSED:
             for peer in self._peers.values():
                 self._pump(peer)
+
+    # -- rings --------------------------------------------------------------------------------
+
+    def _make_rings(self, capacity: int, key: CurveKey | None) -> Rings | None:
+        from squall_worker.transport.ring.connections import Rings, load_memory
+
+        memory = load_memory()
+        if memory is None:
+            return None
+        return Rings(
+            self._topology,
+            self.slot,
+            self._incarnation,
+            memory=memory,
+            capacity=capacity,
+            secret=b"" if key is None else key.secret,
+            expects=self._expects_ring,
+            on_open=self._on_ring_open,
+            on_room=self._on_ring_room,
+            on_lost=self._on_ring_lost,
+            on_data=self._poll_rings,
+        )
+
+    def over_rings(self) -> frozenset[WorkerSlot]:
+        """The peers to which frames go through a ring."""
+        return frozenset(slot for slot, peer in self._peers.items() if peer.ring is not None)
+
+    def _expects_ring(self, hello: Hello) -> bool:
+        peer = self._peers.get(hello.slot)
+        return peer is not None and (hello.reader, hello.writer) == peer.link.sessions
+
+    def _follow_with_ring(self, event: Greeted | Left | Replaced) -> None:
+        """Offer a ring to a session that has greeted; one that has left reads none."""
+        assert self._rings is not None
+        peer = self._peers[event.peer]
+        if isinstance(event, Greeted):
+            self._rings.offer(event.peer, *peer.link.sessions)
+        else:
+            self._drop_ring(peer)
+
+    def _drop_ring(self, peer: Peer) -> None:
+        assert self._rings is not None
+        peer.set_ring(None, 0.0)
+        self._rings.drop_outgoing(peer.link.peer)
+
+    def _on_ring_open(self, slot: WorkerSlot) -> None:
+        assert self._rings is not None
+        peer, now = self._peers[slot], self._clock.monotonic()
+        peer.set_ring(self._rings.outgoing(slot), now)
+        log.info("ring_open", peer=slot)
+        self._pump(peer)
+
+    def _on_ring_room(self, slot: WorkerSlot) -> None:
+        self._pump(self._peers[slot])
+
+    def _on_ring_lost(self, slot: WorkerSlot) -> None:
+        """The peer has ended, or has closed the ring: what was in it may be lost."""
+        peer, now = self._peers[slot], self._clock.monotonic()
+        peer.set_ring(None, now)
+        log.info("ring_lost", peer=slot)
+        peer.link.connected(now)
+        self._pump(peer)
+
+    def _pump_ring(self, peer: Peer) -> bool:
+        """Send what the link has through the ring; returns False if it is the socket's turn."""
+        assert self._rings is not None
+        link, now = peer.link, self._clock.monotonic()
+        ring = peer.ring_for(now)
+        if ring is None:
+            return False
+        try:
+            sent = False
+            while (frame := link.next_frame(now)) is not None and ring.push(frame):
+                link.sent(frame, now)
+                sent = True
+            if sent:
+                ring.wake()
+        except self._rings.error as error:
+            log.error("ring_broken", peer=link.peer, why=error)
+            self._drop_ring(peer)
+            link.connected(now)
+            return False
+        return True
+
+    def _push_last(self, peer: Peer, frame: Frame) -> bool:
+        """Write a frame that no other follows; returns whether it went into the ring."""
+        assert self._rings is not None
+        ring = peer.ring_for(self._clock.monotonic())
+        try:
+            if ring is not None and ring.push(frame):
+                ring.wake()
+                return True
+        except self._rings.error as error:
+            log.error("ring_broken", peer=peer.link.peer, why=error)
+        return False
+
+    def _poll_rings_soon(self) -> None:
+        self._rings_held = self._inbox_bytes >= _INBOX_BYTES_MAX
+        if not (self._rings_polled or self._rings_held):
+            self._rings_polled = True
+            self._loop.call_soon(self._poll_rings)
+
+    def _poll_rings(self) -> None:
+        """Read the rings, now and once in each iteration of the loop until they are empty."""
+        self._rings_polled = False
+        if self._state is State.CLOSED or self._rings is None:
+            return
+        read = granted = False
+        now = self._clock.monotonic()
+        if self._inbox_bytes < _INBOX_BYTES_MAX:
+            for slot, data in self._rings.read(_READ_BYTES):
+                read = True
+                granted |= self._receive(data, now, slot)
+        if self._wakeup is not None and (self._inbox or granted):
+            self._wakeup()
+        full = self._inbox_bytes >= _INBOX_BYTES_MAX
+        if read or full or not self._rings.sleep():
+            self._poll_rings_soon()
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -534,6 +681,8 @@ class ZmqTransport:
             peer.link.tick(now)
             self._pump(peer)
             self._renew_if_dead(peer, now)
+        if self._rings is not None:
+            self._poll_rings_soon()  # whatever a peer did to the flags
         self._reschedule()
 
     def _reschedule(self) -> None:
@@ -565,6 +714,8 @@ class ZmqTransport:
         self._set_timer(float("inf"))
         for peer in self._peers.values():
             self._disconnect(peer, 1000 if graceful else 0)
+        if self._rings is not None:
+            self._rings.close()
         if self._guard is not None:
             self._guard.close()
         if self._pull is not None:
@@ -597,6 +748,8 @@ class ZmqTransport:
     def _send_goodbye(self) -> None:
         for peer in self._standing():
             frame = peer.link.goodbye()
+            if frame is not None and peer.ring is not None and self._push_last(peer, frame):
+                continue
             if frame is not None and peer.connection is not Connection.NONE:
                 peer.push(frame.serialize())  # a full queue takes none: the peer finds out itself
 

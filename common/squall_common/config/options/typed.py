@@ -150,6 +150,7 @@ class WorkerOptions(Options, frozen=True, kw_only=True):
     storm_bind_host: str = "127.0.0.1"
     storm_security_insecure: bool = False
     storm_messaging_curve: bool | Literal["auto"] = "auto"
+    storm_messaging_ring_bytes: int = 1048576  # bytes
     storm_zookeeper_servers: tuple[str, ...] = ("localhost",)
     storm_zookeeper_port: int = 2181
     storm_zookeeper_root: str = "/storm"
@@ -256,6 +257,7 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     """What programs read of the configuration of a topology, or of one of its components."""
 
     storm_messaging_curve: bool | Literal["auto"] = "auto"
+    storm_messaging_ring_bytes: int = 1048576  # bytes
     drpc_servers: tuple[str, ...] | None = None
     drpc_port: int = 3772
     drpc_invocations_port: int = 3773

@@ -27,6 +27,7 @@ from squall_common.config.options.kinds import (
     Kind,
     either,
     number,
+    whole,
 )
 
 OPTIONS = (
@@ -152,11 +153,25 @@ OPTIONS = (
         ),
         "auto",
         "Encrypt connections between workers with a separate key for each topology, and refuse "
-        'peers that do not have it: true, false, or "auto", which means true, even on loopback. '
+        'peers that do not have it: true, false, or "auto". "auto" encrypts sockets, also on '
+        "loopback, but lets workers of one host share memory (storm.messaging.ring.bytes); with "
+        "true they do not. "
         "Nimbus' value when a topology is submitted applies to that topology, unless the topology "
         "sets its own.",
         scope=DAEMON | TOPOLOGY,
         readers=NIMBUS | SUPERVISOR | WORKER,
+        storm=OURS,
+    ),
+    Option(
+        "storm.messaging.ring.bytes",
+        whole(0, 67_108_864),
+        1048576,
+        "Shared memory for what one worker sends to another worker of its topology on the same "
+        "host, in bytes (at least 524288); 0: none, they use sockets as between hosts. Also none "
+        "while storm.messaging.curve is true (not auto).",
+        scope=DAEMON | TOPOLOGY,
+        readers=WORKER,
+        unit="bytes",
         storm=OURS,
     ),
     Option(

@@ -1,0 +1,306 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Bounded bytes in shared memory, from one writing process to one reading process.
+
+    offset size
+         0    8  head: bytes written since the beginning, published by the writer
+        64    8  tail: bytes read since the beginning, published by the reader
+       128    4  1: the reader sleeps, and wants to be woken at the next record
+       192    4  1: the writer waits for room, and wants to be woken when some was freed
+      4096    c  the data, a circle
+
+A record is 4 bytes of length, 4 bytes that are zero, and that many bytes, padded to 8. It is
+visible when the writer publishes a head beyond it, so a writer that is killed at any point leaves
+whole records only. Nothing is locked.
+
+The other process may write anything into all of this at any time. So each side keeps its own
+position in memory of its own, reads each word of the other once, checks it, and goes by the copy;
+records are copied out before anything looks at them. The memory is a sealed memfd: it cannot shrink
+under a mapping.
+
+The two flags are each one half of Dekker's algorithm: a side writes its word, fences, and reads the
+other's. Either the sleeper sees the record, or the writer sees the sleeper.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+from libc.errno cimport errno
+
+import os
+
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <fcntl.h>
+    #include <stdint.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <sys/stat.h>
+    #include <unistd.h>
+
+    #ifndef SQUALL_RING_SOURCE_HASH
+    #define SQUALL_RING_SOURCE_HASH ""
+    #endif
+
+    #define SQUALL_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+    static uint64_t squall_load(const char *at) {
+        return __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
+    }
+    static void squall_store(char *at, uint64_t value) {
+        __atomic_store_n((uint64_t *)at, value, __ATOMIC_RELEASE);
+    }
+    static uint32_t squall_load_flag(const char *at) {
+        return __atomic_load_n((const uint32_t *)at, __ATOMIC_RELAXED);
+    }
+    static uint32_t squall_exchange_flag(char *at, uint32_t value) {
+        return __atomic_exchange_n((uint32_t *)at, value, __ATOMIC_SEQ_CST);
+    }
+    static void squall_fence(void) {
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    }
+    static int squall_make(uint64_t size) {
+        int fd = memfd_create("squall-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (fd >= 0 && (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, SQUALL_SEALS))) {
+            close(fd);
+            return -1;
+        }
+        return fd;
+    }
+    static int squall_is_ring(int fd, uint64_t size) {
+        struct stat found;
+        int seals = fcntl(fd, F_GET_SEALS);
+        return seals >= 0 && (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) ==
+               (F_SEAL_SHRINK | F_SEAL_GROW) && !(seals & F_SEAL_WRITE) &&
+               fstat(fd, &found) == 0 && (uint64_t)found.st_size == size;
+    }
+    static char *squall_map(int fd, uint64_t size) {
+        void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        return at == MAP_FAILED ? NULL : (char *)at;
+    }
+    static void squall_unmap(char *at, uint64_t size) {
+        munmap(at, size);
+    }
+    """
+    const char *SQUALL_RING_SOURCE_HASH
+    uint64_t squall_load(const char *at)
+    void squall_store(char *at, uint64_t value)
+    uint32_t squall_load_flag(const char *at)
+    uint32_t squall_exchange_flag(char *at, uint32_t value)
+    void squall_fence()
+    int squall_make(uint64_t size)
+    bint squall_is_ring(int fd, uint64_t size)
+    char *squall_map(int fd, uint64_t size)
+    void squall_unmap(char *at, uint64_t size)
+
+SOURCE_HASH = (<bytes>SQUALL_RING_SOURCE_HASH).decode()
+
+cdef enum:
+    _HEAD = 0
+    _TAIL = 64
+    _SLEEPS = 128
+    _WAITS = 192
+    _DATA = 4096
+    _PREFIX = 8  # of a record
+
+_PAGE = 4096
+CAPACITY_MIN = 64 * 1024
+CAPACITY_MAX = 64 * 1024 * 1024
+
+
+class RingError(Exception):
+    """The other process has written what cannot be true, or what it passed is not a ring."""
+
+
+def whole_capacity(capacity):
+    """The capacity that a ring of about so many bytes has. Raises ValueError."""
+    if not CAPACITY_MIN <= capacity <= CAPACITY_MAX:
+        raise ValueError(f"a ring of {capacity} bytes: from {CAPACITY_MIN} to {CAPACITY_MAX}")
+    return capacity - capacity % _PAGE
+
+
+cdef class _Ring:
+    cdef char *_at
+    cdef readonly uint64_t capacity
+    cdef uint64_t _own  # the position of this side
+
+    def __cinit__(self):
+        self._at = NULL
+
+    def __dealloc__(self):
+        self.close()
+
+    cpdef close(self):
+        """Unmap the memory. What was written stays with the other side."""
+        if self._at != NULL:
+            squall_unmap(self._at, self.capacity + _DATA)
+            self._at = NULL
+
+    cdef int _map(self, int fd) except -1:
+        self._at = squall_map(fd, self.capacity + _DATA)
+        if self._at == NULL:
+            raise OSError(errno, f"cannot map a ring: {os.strerror(errno)}")
+        return 0
+
+    cdef int _check_open(self) except -1:
+        if self._at == NULL:
+            raise RingError("the ring is closed")
+        return 0
+
+    cdef void _copy_in(self, uint64_t position, const char *data, uint64_t size) noexcept nogil:
+        """`size` <= `capacity`."""
+        cdef uint64_t start = position % self.capacity
+        cdef uint64_t first = min(size, self.capacity - start)
+        memcpy(self._at + _DATA + start, data, first)
+        memcpy(self._at + _DATA, data + first, size - first)
+
+    cdef void _copy_out(self, uint64_t position, char *data, uint64_t size) noexcept nogil:
+        """`size` <= `capacity`."""
+        cdef uint64_t start = position % self.capacity
+        cdef uint64_t first = min(size, self.capacity - start)
+        memcpy(data, self._at + _DATA + start, first)
+        memcpy(data + first, self._at + _DATA, size - first)
+
+
+cdef class Writer(_Ring):
+    """The writing side, which makes the memory. `take_fd` gives the descriptor to pass on."""
+
+    cdef int _fd
+    cdef uint64_t _tail  # as last read
+
+    def __init__(self, capacity):
+        """Raises OSError, and ValueError for a capacity out of bounds."""
+        if self._at != NULL:
+            raise RingError("made twice")
+        self.capacity = whole_capacity(capacity)
+        self._fd = squall_make(self.capacity + _DATA)
+        if self._fd < 0:
+            raise OSError(errno, f"cannot make a ring: {os.strerror(errno)}")
+        self._map(self._fd)
+        squall_exchange_flag(self._at + _SLEEPS, 1)
+
+    def __cinit__(self):
+        self._fd = -1
+
+    def __dealloc__(self):
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def take_fd(self):
+        """The descriptor of the memory; the caller closes it."""
+        fd, self._fd = self._fd, -1
+        return fd
+
+    cdef uint64_t _room(self) except? 1:
+        """Free bytes. Raises RingError."""
+        cdef uint64_t tail = squall_load(self._at + _TAIL)
+        if tail < self._tail or tail > self._own:
+            raise RingError("the reader is where it cannot be")
+        self._tail = tail
+        return self.capacity - (self._own - tail)
+
+    def write(self, list parts):
+        """Write one record of these `bytes`, put together; returns False if there is no room for
+        it now. Raises RingError, ValueError if it is larger than the ring."""
+        cdef uint64_t size = 0, whole, position
+        cdef uint32_t prefix[2]
+        self._check_open()
+        for part in parts:
+            size += PyBytes_GET_SIZE(<bytes?>part)
+        whole = _PREFIX + ((size + 7) & ~<uint64_t>7)
+        if whole > self.capacity:
+            raise ValueError(f"a record of {size} bytes in a ring of {self.capacity}")
+        if self.capacity - (self._own - self._tail) < whole and self._room() < whole:
+            return False
+        prefix[0] = <uint32_t>size
+        prefix[1] = 0
+        position = self._own
+        self._copy_in(position, <const char *>prefix, _PREFIX)
+        position += _PREFIX
+        for part in parts:
+            size = PyBytes_GET_SIZE(<bytes>part)
+            self._copy_in(position, PyBytes_AS_STRING(<bytes>part), size)
+            position += size
+        self._own += whole
+        squall_store(self._at + _HEAD, self._own)
+        return True
+
+    def must_wake(self):
+        """Whether the reader sleeps and no one has woken it: then the caller does. Call it after
+        what it is to see was written."""
+        self._check_open()
+        squall_fence()
+        return (squall_load_flag(self._at + _SLEEPS) != 0
+                and squall_exchange_flag(self._at + _SLEEPS, 0) != 0)
+
+    def wait(self):
+        """Ask to be woken when the reader has read something. Returns False if nothing is unread
+        meanwhile: then no one will."""
+        self._check_open()
+        squall_exchange_flag(self._at + _WAITS, 1)
+        squall_fence()
+        return self._room() < self.capacity
+
+    def unread(self):
+        """Bytes that the reader has not read. Raises RingError."""
+        self._check_open()
+        return self.capacity - self._room()
+
+
+cdef class Reader(_Ring):
+    """The reading side. Does not keep the descriptor."""
+
+    cdef uint64_t _record_max
+
+    def __init__(self, int fd, capacity, record_bytes_max):
+        """Raises RingError if `fd` is not a sealed ring of that capacity, OSError, ValueError."""
+        if self._at != NULL:
+            raise RingError("made twice")
+        self.capacity = whole_capacity(capacity)
+        self._record_max = record_bytes_max
+        if self.capacity != capacity or not squall_is_ring(fd, self.capacity + _DATA):
+            raise RingError("the descriptor is not a sealed ring of that size")
+        self._map(fd)
+
+    def read(self):
+        """The next record, or None if there is none. Raises RingError."""
+        cdef uint64_t head, unread, size, whole
+        cdef uint32_t prefix[2]
+        self._check_open()
+        head = squall_load(self._at + _HEAD)
+        if head == self._own:
+            return None
+        unread = head - self._own
+        if head < self._own or unread > self.capacity or unread < _PREFIX or head & 7:
+            raise RingError("the writer is where it cannot be")
+        self._copy_out(self._own, <char *>prefix, _PREFIX)
+        size = prefix[0]
+        whole = _PREFIX + ((size + 7) & ~<uint64_t>7)
+        if prefix[1] != 0 or size > self._record_max or whole > unread:
+            raise RingError("a record goes beyond what was written")
+        data = PyBytes_FromStringAndSize(NULL, size)
+        self._copy_out(self._own + _PREFIX, PyBytes_AS_STRING(data), size)
+        self._own += whole
+        squall_store(self._at + _TAIL, self._own)
+        return data
+
+    def sleep(self):
+        """Ask to be woken at the next record. Returns False, and does not sleep, if there is one
+        already."""
+        self._check_open()
+        squall_exchange_flag(self._at + _SLEEPS, 1)
+        squall_fence()
+        if squall_load(self._at + _HEAD) == self._own:
+            return True
+        squall_exchange_flag(self._at + _SLEEPS, 0)
+        return False
+
+    def must_wake(self):
+        """Whether the writer waits for room and no one has woken it: then the caller does. Call it
+        after reading."""
+        self._check_open()
+        squall_fence()
+        return (squall_load_flag(self._at + _WAITS) != 0
+                and squall_exchange_flag(self._at + _WAITS, 0) != 0)
