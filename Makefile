@@ -20,7 +20,8 @@ setup: $(STAMP) ## Install the project's requirements into .venv (other targets 
 
 # A changed core is recompiled.
 SOURCES := pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx \
-  $(wildcard engine/squall_engine/core/cython/*.pxi) engine/squall_engine/core/wire_format.py
+  $(wildcard engine/squall_engine/core/cython/*.pxi) engine/squall_engine/core/wire_format.py \
+  worker/squall_worker/transport/ring/memory.pyx
 
 define NEW_VENV
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -98,7 +99,7 @@ bench-scale: $(BENCH_STAMP) ## Scale workers, tasks, bytes and fan-out, to find 
 bench-scheduling: $(BENCH_STAMP) ## Time a scheduling round of clusters of 100 to 3,000 supervisors
 	$(BIN)/python -m bench scheduling
 
-bench-encryption: $(BENCH_STAMP) ## Measure two workers over TCP, plain and encrypted
+bench-encryption: $(BENCH_STAMP) ## Measure two workers over TCP, plain and encrypted, and over shared memory
 	$(BIN)/python -m bench encryption
 
 bench-spark: $(STAMP) ## Compare word count on Spark with hand-written PySpark, as JSON

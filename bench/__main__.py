@@ -5,7 +5,7 @@
     latency     complete latency at 1,000 messages a second
     idle        CPU and memory of an idle cluster
     memory      memory of every process while a bolt is stuck
-    encryption  two workers over TCP, plain and encrypted
+    encryption  two workers over TCP, plain and encrypted, and through shared memory
     scale       workers, tasks, sizes and fan-out
     scheduling  a scheduling round of clusters of 100 to 3,000 supervisors
     multilang   one shell bolt against bare pipes

@@ -1,4 +1,5 @@
-"""What encryption between workers costs: the same topologies over TCP, plain and encrypted."""
+"""What lies between two workers of a host: the same topologies over TCP, plain and encrypted, and
+through shared memory."""
 
 from __future__ import annotations
 
@@ -12,8 +13,16 @@ from bench.tables import Table, number
 from squall_common.security.curve import CURVE
 from squall_engine import core
 
+RING = "storm.messaging.ring.bytes"
 _ENCRYPTED = "_encrypted"
-_SIZES = (100, 10_000)
+_RING = "_ring"
+# suffix of a case -> its configuration
+_WAYS: Mapping[str, Mapping[str, Any]] = {
+    "": {CURVE: False, RING: 0},
+    _ENCRYPTED: {CURVE: True},
+    _RING: {CURVE: "auto"},
+}
+_SIZES = (100, 1_000, 10_000)
 
 
 def _plain() -> list[Case]:
@@ -36,21 +45,20 @@ def cases() -> list[Case]:
     found = []
     for case in _plain():
         fields = {name: getattr(case, name) for name in Case.__slots__}
-        for name, encrypted in ((case.name, False), (case.name + _ENCRYPTED, True)):
-            found.append(Case(**{**fields, "name": name, "conf": {**case.conf, CURVE: encrypted}}))
+        for suffix, conf in _WAYS.items():
+            name = case.name + suffix
+            found.append(Case(**{**fields, "name": name, "conf": {**case.conf, **conf}}))
     return found
 
 
 def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
-    """Measure. `only` names cases; each comes with the other one of its pair."""
-    wanted = None if only is None else {name.removesuffix(_ENCRYPTED) for name in only}
-    chosen = [
-        case for case in cases() if wanted is None or case.name.removesuffix(_ENCRYPTED) in wanted
-    ]
+    """Measure. `only` names cases; each comes with the others of its topology."""
+    wanted = None if only is None else {_topology(name) for name in only}
+    chosen = [case for case in cases() if wanted is None or _topology(case.name) in wanted]
     report = measure(chosen, pairs, LINES, ROUNDS)
     for name, row in report["cases"].items():
-        if name.endswith(_ENCRYPTED):
-            plain = report["cases"][name.removesuffix(_ENCRYPTED)]
+        if name != _topology(name):
+            plain = report["cases"][_topology(name)]
             ratios = sorted(
                 with_it / without
                 for with_it, without in zip(row["cpu_us_all"], plain["cpu_us_all"], strict=True)
@@ -60,30 +68,39 @@ def take(pairs: int, only: set[str] | None = None) -> dict[str, Any]:
     return report
 
 
+def _topology(name: str) -> str:
+    return name.removesuffix(_ENCRYPTED).removesuffix(_RING)
+
+
 def tables(report: Mapping[str, Any]) -> list[Table]:
     rows = []
     for name, row in report["cases"].items():
-        if not name.endswith(_ENCRYPTED):
+        if name != _topology(name):
             continue
-        plain = report["cases"][name.removesuffix(_ENCRYPTED)]
-        spread = row["times_plain_all"]
+        encrypted, ring = report["cases"][name + _ENCRYPTED], report["cases"][name + _RING]
         rows.append(
             [
                 row["title"],
-                number(plain["cpu_us_a_tuple"]),
                 number(row["cpu_us_a_tuple"]),
-                f"{row['times_plain']:.2f}x ({spread[0]:.2f}-{spread[-1]:.2f})",
-                number(plain["wall_millions_sec"]),
-                number(row["wall_millions_sec"]),
+                _times(encrypted),
+                _times(ring),
+                *(number(way["wall_millions_sec"]) for way in (row, encrypted, ring)),
             ]
         )
     columns = [
-        "two workers over TCP",
-        "plain: CPU, us a tuple",
-        "encrypted: CPU, us a tuple",
-        "times plain",
-        "plain: M/s of time",
-        "encrypted: M/s of time",
+        "two workers of one host",
+        "TCP: CPU, us a tuple",
+        "encrypted",
+        "shared memory",
+        "TCP: M/s of time",
+        "encrypted: M/s",
+        "shared memory: M/s",
     ]
     note = f"Medians of {report['pairs']} alternating runs of each; every count was exact."
-    return [Table("What encryption costs", columns, rows, [note])]
+    return [Table("Between workers of one host", columns, rows, [note])]
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    spread = row["times_plain_all"]
+    times = f"{row['times_plain']:.2f}x ({spread[0]:.2f}-{spread[-1]:.2f})"
+    return f"{number(row['cpu_us_a_tuple'])}: {times}"

@@ -78,7 +78,7 @@ def route(name: str, kind: str, title: str, total: int = 200_000, tasks: int = 4
 
 
 def cases() -> list[Case]:
-    two = "two workers over TCP"
+    two = "two workers"
     waits = 5_000
     found = [
         word_count("word_count", title="word count, acked", goal_ratio=2.7, limit_ratio=3.2),

@@ -40,7 +40,7 @@ def cases() -> list[Case]:
 
     return [
         case("one_worker", "word count, acked, one worker", 1),
-        case("two_workers", "word count, acked, two workers over TCP", 2),
+        case("two_workers", "word count, acked, two workers", 2),
     ]
 
 

@@ -86,6 +86,7 @@ def history_of(conf: Mapping[str, Any]) -> Any:
 async def run(options: Mapping[str, Any]) -> None:
     workers, index = options["workers"], options["index"]
     # Here, because `main` may have chosen another core and changed classes before.
+    from squall_common.config.options.typed import TopologyOptions
     from squall_engine import core
     from squall_engine.embed import (
         EmbeddedEngine,
@@ -93,6 +94,8 @@ async def run(options: Mapping[str, Any]) -> None:
         EngineSettings,
         tune_garbage_collector,
     )
+    from squall_worker.heap import tune_heap
+    from squall_worker.settings import WorkerSettings
     from squall_worker.transport.zmq import ZmqTransport
 
     module, _, function = options["topology"].partition(".")
@@ -113,6 +116,7 @@ async def run(options: Mapping[str, Any]) -> None:
             Incarnation(1, 1),
             backlog_bytes_max=32 * 1024 * 1024,
             key=bench_key() if encrypted else None,
+            ring_bytes=WorkerSettings.ring_bytes(TopologyOptions.read(stored)),
         )
         say(transport.bind("127.0.0.1", 0))
         ports = await hear()
@@ -147,6 +151,7 @@ async def run(options: Mapping[str, Any]) -> None:
             await asyncio.sleep(_POLL_SECS)
         engine.set_ready(True)
     spouts = [user for user in engine.users() if hasattr(user, "is_through")]
+    tune_heap()
     tune_garbage_collector()
     say("ready")
     await hear()

@@ -72,8 +72,8 @@ def test_the_cost_of_encryption_is_measured_in_pairs(monkeypatch):
         rows = {
             case.name: {
                 "title": case.title,
-                "cpu_us_all": [2.0, 4.0] if case.conf[CURVE] else [1.0, 1.0],
-                "cpu_us_a_tuple": 3.0 if case.conf[CURVE] else 1.0,
+                "cpu_us_all": [2.0, 4.0] if case.conf[CURVE] is True else [1.0, 1.0],
+                "cpu_us_a_tuple": 3.0 if case.conf[CURVE] is True else 1.0,
                 "wall_millions_sec": 1.0,
             }
             for case in cases
@@ -82,10 +82,10 @@ def test_the_cost_of_encryption_is_measured_in_pairs(monkeypatch):
 
     monkeypatch.setattr(encryption, "measure", measured)
     report = encryption.take(2, {"bytes_100_encrypted"})
-    assert list(report["cases"]) == ["bytes_100", "bytes_100_encrypted"]
+    assert list(report["cases"]) == ["bytes_100", "bytes_100_encrypted", "bytes_100_ring"]
     (table,) = encryption.tables(report)
-    assert table.rows[0][1:4] == ["1.00", "3.00", "3.00x (2.00-4.00)"]
-    assert len(encryption.tables(encryption.take(1))[0].rows) == 3
+    assert table.rows[0][1:4] == ["1.00", "3.00: 3.00x (2.00-4.00)", "1.00: 1.00x (1.00-1.00)"]
+    assert len(encryption.tables(encryption.take(1))[0].rows) == 4
 
 
 def test_a_scheduling_round_is_timed_and_judged_at_a_thousand_supervisors(monkeypatch):
