@@ -110,7 +110,7 @@ STAGES = (
     Stage(
         "integration",
         (_pytest("-q", *_BY_FILE, "-n", "4", "--durations=10", "tests/integration"),),
-        500,
+        440,
     ),
     # Real Chromium: it takes more than a core by itself.
     Stage("browser", (_pytest("-q", "-n", "2", "--durations=10", "tests/browser"),), 180),
@@ -128,7 +128,7 @@ STAGES = (
     # The site, with every block of code in its pages; sessions of readers on a real cluster.
     Stage("docs", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/docs"),), 180),
     # A Spark session for each of two processes: it waits often enough.
-    Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 210),
+    Stage("spark", (_pytest("-q", *_BY_FILE, "-n", "2", "--durations=10", "tests/spark"),), 300),
     # Real servers, which are killed in the middle; a file's tests share one.
     Stage(
         "connectors",
