@@ -43,17 +43,6 @@ KAFKA: Mapping[str, str] = {
         "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"
     ),
 }
-DELTA: Mapping[str, str] = {
-    "io.delta:delta-spark_2.13:4.1.0": (
-        "9b05d7a82196ee1f1073733a45a2faae59161e52b86ae918fe6742fad6eaf036"
-    ),
-    "io.delta:delta-storage:4.1.0": (
-        "6d0520ffcc35b582369f92c23fa24e14a5bb935cf6e31ed7f47c5046ae17cb25"
-    ),
-    "org.antlr:antlr4-runtime:4.13.1": (
-        "54665d2838cc66458343468efc539e454fc95b46a8a04b13c6ac43fc9be63505"
-    ),
-}
 
 
 def spark_jars(artifacts: Mapping[str, str]) -> str:
