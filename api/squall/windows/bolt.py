@@ -24,7 +24,6 @@ from squall.windows.spec import (
 from squall.windows.tuple_window import TupleWindow
 from squall.windows.watermarks import Watermarks
 from squall_common.component.component import Bolt
-from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import ConfigError, InvalidTopologyError, SquallError
 from squall_common.names import is_system_id
 from squall_common.topology.model import StreamInfo
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from squall_common.component.collector import BoltCollector
     from squall_common.component.context import TopologyContext
     from squall_common.component.tuples import Tuple
+    from squall_common.config.options.typed import TopologyOptions
 
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
@@ -218,7 +218,7 @@ def window_problems(bolt: WindowedBolt, conf: Mapping[str, Any]) -> Iterator[str
         yield f"windows is {bolt.windows!r}; expected tumbling(...), sliding(...) or session(...)"
         return
     try:
-        options = TopologyOptions.read(dict(conf))
+        options = _options(conf)
     except ConfigError:
         return  # the check of the component's configuration says more
     plan = WindowPlan.read(options)
@@ -232,12 +232,19 @@ def with_late_stream(
     """The streams of a bolt, and the one for late tuples if it declares none of that name."""
     found = dict(streams)
     try:
-        late = TopologyOptions.read(dict(conf)).topology_bolts_late_tuple_stream
+        late = _options(conf).topology_bolts_late_tuple_stream
     except ConfigError:
         return found  # the check of the component's configuration says more
     if late is not None:
         found.setdefault(late, StreamInfo((LATE_TUPLE_FIELD,)))
     return found
+
+
+def _options(conf: Mapping[str, Any]) -> TopologyOptions:
+    """Raises ConfigError. Imported here: whoever builds a topology without windows needs none."""
+    from squall_common.config.options.typed import TopologyOptions
+
+    return TopologyOptions.read(dict(conf))
 
 
 class _Aggregate:
@@ -256,7 +263,7 @@ class _Shell:
     """The windows of one task, on the clock and the collector."""
 
     def __init__(self, bolt: WindowedBolt, context: TopologyContext) -> None:
-        options = TopologyOptions.read(context.conf)
+        options = _options(context.conf)
         plan = WindowPlan.read(options)
         self._bolt = bolt
         self._plan = plan

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
+
+if TYPE_CHECKING:
+    from squall_common.config.options.typed import TopologyOptions
 
 DURATION_MS_MAX = 2**31 - 1  # as Storm's, 24 days
 LATE_TUPLE_FIELD = "late_tuple"

@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-REPORT_FILE = "report"
+REPORT_FILE = "heartbeat-report"
 _HEAD = struct.Struct("<4sq")
 _MAGIC = b"SQRP"
 # A heartbeat is at most as large as a node of ZooKeeper.

@@ -31,6 +31,7 @@ HEADING = "# cpu\tcomponent\ttask\tsamples\tframes\n"
 _FRAMES_MAX = 100
 _COROUTINES_MAX = 16  # of one task in one sample
 _STACKS_MAX = 20_000  # different ones; beyond, samples are counted as "(other stacks)"
+_SWITCH_SECS = 0.0005
 _RUNS_SHARE = 0.5  # of the time between two samples that a thread ran, or waited for a CPU
 
 _Stack = tuple[str, str, int, tuple[str, ...]]
@@ -151,10 +152,17 @@ def _of_users(frames: Sequence[FrameType]) -> Sequence[FrameType]:
 
 def run(samples: StackSamples, until: float, *, every_secs: float = 0.01) -> str:
     """Sample until that time of the system's clock, but at least once; blocks. Returns the text."""
-    samples.sample()
-    while time.time() < until:
-        time.sleep(every_secs)
+    # A thread that asks for the interpreter gets it after this interval: by default calls that take
+    # less than 5 ms would end before they are looked at.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECS)
+    try:
         samples.sample()
+        while time.time() < until:
+            time.sleep(every_secs)
+            samples.sample()
+    finally:
+        sys.setswitchinterval(before)
     return samples.text()
 
 

@@ -19,6 +19,7 @@ from squall_common.packaging.blob_map import parse_blob_map
 from squall_common.topology.model import Executor
 from squall_common.worker_files.dump_request import DumpKind
 from squall_common.worker_files.launch_spec import Incarnation, LaunchSpec
+from squall_common.worker_files.report_file import REPORT_FILE
 from squall_supervisor.blobs.cache import LINKS_FILE
 from squall_supervisor.confine.confinement import UNCONFINED, Confinement
 from squall_supervisor.launch import memory_use
@@ -167,7 +168,12 @@ def test_no_blob_can_have_the_name_of_a_file_in_a_workers_folder(
     said(spec)
     names = {path.name for path in spec.worker_dir.iterdir()} - {"said"}
     assert {"curve.key", "worker.json", "launch.json", "tmp"} <= names
-    names |= {kind.value for kind in DumpKind} | {LINKS_FILE, "heartbeat"}
+    names |= {kind.value for kind in DumpKind} | {
+        LINKS_FILE,
+        "heartbeat",
+        REPORT_FILE,
+        f"{REPORT_FILE}.new",
+    }
     for name in names:
         _, problems = parse_blob_map({"key": {"localname": name}})
         assert problems, name
