@@ -12,7 +12,6 @@ import msgspec
 
 from squall_common.cluster.leader import Fence
 from squall_common.cluster.state import ClusterState
-from squall_common.cluster.values import NimbusInfo
 from squall_common.config.options.typed import NimbusOptions
 from squall_common.daemon.background import BackgroundTasks
 from squall_common.daemon.clock import Clock, SystemClock
@@ -27,7 +26,7 @@ from squall_nimbus.blobs.replication import Peers, Replication
 from squall_nimbus.blobs.store import BlobNotFoundError, BlobStore
 from squall_nimbus.blobs.uploads import Inbox
 from squall_nimbus.leader import LeaderElector
-from squall_nimbus.nimbus import STORM_VERSION, Nimbus
+from squall_nimbus.nimbus import Nimbus
 from squall_nimbus.scheduler.assigner import Assigner
 from squall_nimbus.scheduler.heartbeats import Heartbeats
 from squall_nimbus.scheduler.monitor import Monitor
@@ -204,7 +203,6 @@ def build_nimbus(
             state,
             topology_store,
             leader_elector,
-            own=NimbusInfo(host, port, int(clock.time()), True, STORM_VERSION),
             beats=worker_beats.of,
             copies=replication.holders,
             clock=clock,

@@ -8,13 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from squall_common.cluster.state import ClusterState, UndecodedBeat
-from squall_common.cluster.values import (
-    Assignment,
-    ErrorInfo,
-    NimbusInfo,
-    StormBase,
-    SupervisorInfo,
-)
+from squall_common.cluster.values import Assignment, ErrorInfo, StormBase, SupervisorInfo
 from squall_common.daemon.clock import Clock
 from squall_common.errors import SquallError
 from squall_common.names import code_blob_key
@@ -48,17 +42,15 @@ class ClusterReader:
         topology_store: TopologyStore,
         leader_elector: LeaderElector,
         *,
-        own: NimbusInfo,
         beats: Callable[[str], Awaitable[Mapping[WorkerSlot, UndecodedBeat]]],
         copies: Callable[[str], Awaitable[int]],
         clock: Clock,
     ) -> None:
-        """`own` is this Nimbus; `beats` returns the last heartbeats of a topology's workers,
-        `copies` how many Nimbus nodes have a blob."""
+        """`beats` returns the last heartbeats of a topology's workers, `copies` how many Nimbus
+        nodes have a blob."""
         self._state = state
         self._topology_store = topology_store
         self._leader_elector = leader_elector
-        self._own = own
         self._beats = beats
         self._copies = copies
         self._clock = clock
@@ -189,9 +181,6 @@ class ClusterReader:
 
     async def leader_summary(self) -> storm.NimbusSummary | None:
         """Return the leader, or None. One that has just won may not have announced itself yet."""
-        if self._leader_elector.leading:
-            # Not asked of ZooKeeper, which may still be busy with what this Nimbus wrote.
-            return self._summary(self._own, (self._own.host, self._own.port))
         leader = await self._leader_elector.leader(wait=True)
         if leader is None:
             return None
@@ -206,13 +195,14 @@ class ClusterReader:
         leader, nimbuses = await asyncio.gather(
             self._leader_elector.leader(), self._state.nimbuses()
         )
-        return [self._summary(one, leader) for one in nimbuses]
-
-    def _summary(self, one: NimbusInfo, leader: tuple[str, int] | None) -> storm.NimbusSummary:
-        return storm.NimbusSummary(
-            host=one.host,
-            port=one.port,
-            uptime_secs=max(0, int(self._clock.time()) - one.uptime_secs),
-            isLeader=(one.host, one.port) == leader,
-            version=one.version,
-        )
+        now = int(self._clock.time())
+        return [
+            storm.NimbusSummary(
+                host=one.host,
+                port=one.port,
+                uptime_secs=max(0, now - one.uptime_secs),
+                isLeader=(one.host, one.port) == leader,
+                version=one.version,
+            )
+            for one in nimbuses
+        ]
