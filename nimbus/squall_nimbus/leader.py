@@ -15,8 +15,9 @@ from squall_common.errors import SquallError
 _ELECTION_PATIENCE_SECS = 3.0
 _LOOK_AGAIN_SECS = 0.05
 # How long a call waits for ZooKeeper to say who leads, and for a broken connection to come back. A
-# person may be waiting for the answer.
-_ANSWER_PATIENCE_SECS = 1.5
+# person may be waiting for the answer; but ZooKeeper answers a session in order, so that a slow
+# disk, which holds up what this Nimbus has written, holds up the answer as well.
+_ANSWER_PATIENCE_SECS = 2.5
 _CONNECTION_PATIENCE_SECS = 0.75
 
 
@@ -85,10 +86,6 @@ class LeaderElector:
         """Return host and port of the leader, or None if there is none. With `wait`, waits a moment
         while an election is in progress. Raises the store's errors, and ConnectionLostError after a
         moment without an answer: the caller can ask another Nimbus, or try again."""
-        if self.leading:
-            # ZooKeeper answers a session in order, and a slow disk may hold up what we wrote.
-            host, _, port = self.participant.rpartition(":")
-            return host, int(port)
         connected = self._store.state is ConnectionState.CONNECTED
         patience_secs = _ANSWER_PATIENCE_SECS if connected else _CONNECTION_PATIENCE_SECS
         try:
