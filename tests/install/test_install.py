@@ -263,11 +263,18 @@ def test_everything_is_installed_and_nothing_comes_from_the_checkout(
     installation: Installation,
 ) -> None:
     found, missing = installation.modules()
-    # Only what runs on Spark needs more than `pip install squall`.
+    # Only what runs on Spark, and what traces, needs more than `pip install squall`.
     of_spark = ("pyspark", "pyarrow", "pandas", "fsspec", "numpy")
-    others = {name: what for name, what in missing.items() if what.split(".")[0] not in of_spark}
+    extras = {"squall_spark.": of_spark, "squall_engine.tracing.": ("opentelemetry",)}
+    others = {
+        name: what
+        for name, what in missing.items()
+        if not any(
+            name.startswith(package) and what.split(".")[0] in modules
+            for package, modules in extras.items()
+        )
+    }
     assert others == {}
-    assert {name.split(".")[0] for name in missing} <= {"squall_spark"}
     assert {name.split(".")[0] for name in found} == set(PACKAGES)
     environment = str(installation.folder / "env")
     assert {path for path in found.values() if not path.startswith(environment)} == set()

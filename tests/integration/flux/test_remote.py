@@ -132,7 +132,7 @@ def test_a_flux_file_written_for_storm_runs_on_a_cluster(
 
         def counted() -> bool:
             logs = cluster.data_dir.rglob("worker.log")
-            return any("squall_flux.storm_classes" in text for text in map(_text, logs))
+            return any("component=log task=" in text for text in map(_text, logs))
 
         wait_for("the log of the last bolt", counted, timeout_secs=60)
         found = json.loads(cluster.storm("list", "--json").stdout)
