@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import click
 import pytest
 import yaml
 from tests.support.pages import DOCS, ROOT, Block, blocks, commands, pages
+from tests.support.thirdparty import unavailable
 
 PAGES = pages()
 # Blocks that hold no code: output, diagrams, formats, and what Sphinx draws.
@@ -30,7 +32,7 @@ DIRECTIVES = {
     "{warning}",
     "{tip}",
 }
-CODE = {"python", "console", "sh", "json", "yaml", "toml"}
+CODE = {"python", "console", "sh", "json", "yaml", "toml", "ruby", "js"}
 
 
 # Small pieces use the names of `squall`, and a builder, without saying so. What stands behind `if
@@ -174,6 +176,23 @@ def _parse(
             found, inner, left = command.resolve_command(context, rest)
             assert inner is not None
             _parse(inner, str(found), left, context)
+
+
+@pytest.mark.parametrize(
+    ("language", "checker"),
+    [("ruby", ("ruby", "-c", "-")), ("js", ("node", "--check", "-"))],
+    ids=["ruby", "js"],
+)
+def test_every_block_of_other_languages_can_be_read(
+    language: str, checker: tuple[str, ...]
+) -> None:
+    found = all_blocks(language)
+    assert found
+    if shutil.which(checker[0]) is None:
+        unavailable(f"there is no {checker[0]}")
+    for block in found:
+        read = subprocess.run(checker, input=block.text, capture_output=True, text=True, timeout=60)
+        assert read.returncode == 0, f"{block.where}: {read.stderr}"
 
 
 def test_every_shell_block_is_shell() -> None:
