@@ -86,6 +86,8 @@ def read_node(client: KazooClient, path: str, decode: Callable[[str, bytes], Any
         data, _ = client.get(path)
     except NoNodeError:
         raise SquallError(f"there is no node {path} in the cluster's state") from None
+    if not data:
+        raise SquallError(f"nothing has been written to {path} yet")
     return plain(decode(path, data))
 
 
