@@ -186,18 +186,27 @@ def test_a_lost_executor_and_a_speculative_task_change_nothing(master: str, tmp_
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": "5s",
     }
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", master),
-            *(part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))),
-            *("--input", "lines=in.txt", "--output", "count=out"),
-            *("package", "faults", str(tmp_path / "marks")),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "squall_cli.main", "spark", "run", "--master", master),
+                *(part for pair in conf.items() for part in ("--spark-conf", "=".join(pair))),
+                *("--input", "lines=in.txt", "--output", "count=out"),
+                *("package", "faults", str(tmp_path / "marks")),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+
+    done = run()
+    if done.returncode != 0:
+        # Spark gives a job up when the input of a finished task is lost and may differ when it is
+        # made again. Then it has written nothing, and the command is typed once more.
+        assert not (tmp_path / "out").exists()
+        done = run()
     log = tmp_path / "spark.log"
     assert done.returncode == 0, done.stderr + (log.read_text()[-3000:] if log.exists() else "")
     assert {mark.name for mark in (tmp_path / "marks").iterdir()} == {"killed", "slow"}
