@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from squall.local import LocalCluster
     from squall_common.topology.model import Topology
 
+_EXIT_SECS = 15  # after a signal
+
 ARCHIVE_VARIABLE = "STORM_JAR"
 CONF_VARIABLE = "SQUALL_CLIENT_CONF"
 OVERRIDES_VARIABLE = "SQUALL_CLIENT_OVERRIDES"
@@ -201,6 +203,10 @@ def main(
 
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
+    # What is cleaned up on the way out may wait for something that never comes, as PySpark does for
+    # the answer to a call that was interrupted. Then the kernel ends this process.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_EXIT_SECS)
     raise SystemExit(128 + number)
 
 
