@@ -82,8 +82,8 @@ STAGES = (
         5,
     ),
     Stage("types", ((sys.executable, "-m", "mypy"),), 30),
-    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 185),
-    Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 70),
+    Stage("unit", (_pytest("-q", "-n", "2", "tests/unit", "tests/property"),), 150),
+    Stage("component", (_pytest("-q", "-n", "2", "tests/component"),), 105),
     # What the compiled core replaces, once more in Python.
     Stage(
         "pure",
@@ -94,10 +94,10 @@ STAGES = (
                 *_pytest("-q", "-n", "2", *ENGINE_TESTS),
             ),
         ),
-        55,
+        90,
     ),
     # The compiled core with sanitizers, and what it reads off the wire fuzzed.
-    Stage("native", ((sys.executable, "-m", "tests.native"),), 120),
+    Stage("native", ((sys.executable, "-m", "tests.native"),), 60),
     Stage(
         "simulation",
         (
@@ -133,7 +133,7 @@ STAGES = (
     Stage(
         "connectors",
         (_pytest("-q", *_BY_FILE, "-n", "3", "--durations=10", "tests/connectors"),),
-        340,
+        300,
     ),
     # Two files at a time: one whole cluster, and beside its first part the small ones.
     Stage(
