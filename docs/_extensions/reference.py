@@ -4,7 +4,8 @@ never out of date. They are not in the repository.
     docs/reference/commands.md   every command, from its own help
     docs/reference/errors.md     every error that says what to do, from the places that raise it
     docs/reference/flux-keys.md  every key of a Flux file, from the JSON Schema
-    docs/reference/api/connectors.md    every connector, from the packages' `__all__`
+    docs/reference/api/connectors.md, and below api/connectors/
+                                 every connector, from the packages' `__all__`
 
 (The tables of docs/configuration.md are in the repository: `make options` writes them.)
 """
@@ -168,30 +169,33 @@ def _placeholder(node: ast.expr) -> str:
 # ---- connectors ----
 
 
-def connectors_page() -> str:
-    """Every class of every connector, by system; what they share comes last."""
+def connector_pages() -> Iterator[tuple[str, str]]:
+    """Names and texts: a page for each system, and one that lists them. What they share comes
+    last."""
     import squall_connectors
 
-    parts = [
-        NOTE,
-        "# Connectors\n\n",
-        "Spouts and bolts for other systems: [how they compare](../../connectors.md). The classes\n"
-        "are in `squall_connectors.SYSTEM`; importing them imports no client.\n",
-    ]
     rooms = sorted(
-        room.name for room in pkgutil.iter_modules(squall_connectors.__path__) if room.ispkg
+        (room.name for room in pkgutil.iter_modules(squall_connectors.__path__) if room.ispkg),
+        key=lambda room: (room == "base", room),
     )
-    for room in sorted(rooms, key=lambda room: (room == "base", room)):
+    yield (
+        "api/connectors.md",
+        f"{NOTE}# Connectors\n\n"
+        "Spouts and bolts for other systems: [how they compare](../../connectors.md). The classes\n"
+        "are in `squall_connectors.SYSTEM`; importing them imports no client.\n\n"
+        "```{toctree}\n:maxdepth: 2\n\n"
+        + "".join(f"connectors/{room}\n" for room in rooms)
+        + "```\n",
+    )
+    for room in rooms:
         module = importlib.import_module(f"squall_connectors.{room}")
-        title = "Your own" if room == "base" else f"squall_connectors.{room}"
-        parts.append(f"\n## {title}\n")
-        for name in module.__all__:
-            path = f"squall_connectors.{room}.{name}"
-            parts.append(
-                f"\n```{{eval-rst}}\n.. autoclass:: {path}\n   :members:\n"
-                "   :show-inheritance:\n```\n"
-            )
-    return "".join(parts)
+        title = "Your own connectors" if room == "base" else f"squall_connectors.{room}"
+        classes = "".join(
+            f"\n```{{eval-rst}}\n.. autoclass:: squall_connectors.{room}.{name}\n   :members:\n"
+            "   :show-inheritance:\n```\n"
+            for name in module.__all__
+        )
+        yield f"api/connectors/{room}.md", f"{NOTE}# {title}\n{classes}"
 
 
 # ---- Flux ----
@@ -264,14 +268,14 @@ def _cell(text: str) -> str:
 def _write(app: Sphinx) -> None:
     PAGES.mkdir(exist_ok=True)
     pages = {
-        "commands.md": commands_page,
-        "errors.md": errors_page,
-        "flux-keys.md": flux_page,
-        "api/connectors.md": connectors_page,
+        "commands.md": commands_page(),
+        "errors.md": errors_page(),
+        "flux-keys.md": flux_page(),
+        **dict(connector_pages()),
     }
-    for name, make in pages.items():
-        text = make()
+    for name, text in pages.items():
         page = PAGES / name
+        page.parent.mkdir(exist_ok=True)
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
 

@@ -137,7 +137,7 @@ def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
     ]
     assert missing == []
     api = "".join(
-        p.read_text(encoding="utf-8") for p in (site / "reference" / "api").glob("*.html")
+        p.read_text(encoding="utf-8") for p in (site / "reference" / "api").rglob("*.html")
     )
     names = [f"squall.{name}" for name in squall.__all__]
     names += [f"squall_drpc.{name}" for name in squall_drpc.__all__]
