@@ -92,7 +92,7 @@ class _Reader:
     def read(self) -> Document:
         text = self._substituted.text
         try:
-            self._check_events(text)
+            self._check_bounds(text)
             node = yaml.compose(text, Loader=_Loader)
             if node is None:
                 raise self._error(None, "the file is empty; expected a topology definition")
@@ -116,11 +116,21 @@ class _Reader:
     def _error(self, mark: Any, problem: str) -> InvalidTopologyError:
         return InvalidTopologyError(f"{self._place(mark)}: {problem}")
 
-    def _check_events(self, text: str) -> None:
-        """Refuse too many values and too deep ones while nothing is made of them: a parser of
-        events needs no recursion."""
+    def _check_bounds(self, text: str) -> None:
+        """Refuse too many values and too deep ones while nothing is made of them."""
+        try:
+            self._check_events(text, _Loader)
+        except yaml.YAMLError as error:
+            # libyaml has a limit of its own, far above ours, but looks 1,024 characters ahead: it
+            # fails before it has reported the value that is too deep for us.
+            if "nesting" in str(error):
+                self._check_events(text, yaml.SafeLoader)
+            raise
+
+    def _check_events(self, text: str, loader: Any) -> None:
+        """A parser of events needs no recursion."""
         depth = values = documents = 0
-        for event in yaml.parse(text, Loader=_Loader):
+        for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
