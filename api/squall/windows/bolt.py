@@ -328,7 +328,7 @@ class _Shell:
                 self._bolt.ack(tick)
             return
         now_ms = self._now_ms()
-        tuples = self._admitted(tuples)
+        tuples = self._admitted(self._keyed(tuples))
         if self._timestamp is None:
             events = [(now_ms, tup) for tup in tuples]
         else:
@@ -337,6 +337,28 @@ class _Shell:
         if events:
             self._carry_out(self._operator.add(events, now_ms))
         self._wait_for_sessions()
+
+    def _keyed(self, tuples: list[Tuple]) -> list[Tuple]:
+        """The tuples whose key and message id can be looked up. The others fail, alone."""
+        id_field = self._plan.message_id_field or ""
+        if not self._plan.key and not id_field:
+            return tuples
+        found = []
+        for tup in tuples:
+            try:
+                hash((self._key_of(tup), tup.get(id_field)))
+            except Exception as error:
+                self._bolt.fail(tup)
+                self._bolt.report_error(
+                    SquallError(
+                        f"a tuple of {tup.source_component!r} is in no window, because of its key "
+                        f"or message id: {error}",
+                        hint="both consist of numbers, text and other values with a hash",
+                    )
+                )
+            else:
+                found.append(tup)
+        return found
 
     def _admitted(self, tuples: list[Tuple]) -> list[Tuple]:
         """The tuples that are not replays of what is held, as far as there is room."""
@@ -476,7 +498,7 @@ class _Shell:
         held = list(self._operator.held())
         waited = set(map(id, self._kept_alive))
         for tup in held:
-            if id(tup) in waited:
+            if id(tup) in waited and not getattr(tup, "settled", False):
                 self._bolt.reset_timeout(tup)
         self._kept_alive = held
 
@@ -488,8 +510,10 @@ class _Shell:
                 self._fire(output)
             elif isinstance(output, Release):
                 self._ack(output.tuples)
-            else:
+            elif isinstance(output, Late):
                 self._late(output)
+            else:
+                self._refuse(output.tup, output.error)
 
     def _fire(self, ready: Ready) -> None:
         left = ready.left
@@ -503,6 +527,8 @@ class _Shell:
         )
         self.anchors = ready.tuples if self._bolt.auto_anchor else ()
         try:
+            if ready.error is not None:
+                raise ready.error
             self._bolt._call(ready, window)
         except Exception as error:
             self._operator.discard(ready)
@@ -521,8 +547,12 @@ class _Shell:
             if stream is None:
                 self._bolt.log.info("a late tuple is left out: %r", tup)
             else:
-                self._bolt.emit([_detached(tup)], anchors=tup, stream=stream)
-        self._ack(late.tuples)
+                try:
+                    self._bolt.emit([_detached(tup)], anchors=tup, stream=stream)
+                except Exception as error:  # the bolt's own stream of this name has other fields
+                    self._refuse(tup, error)
+                    continue
+            self._ack((tup,))
 
     def _ack(self, tuples: Sequence[Tuple]) -> None:
         self._held_count -= len(tuples)
@@ -533,6 +563,14 @@ class _Shell:
         if self._ids is not None:
             for tup in tuples:
                 self._forget(tup)
+
+    def _refuse(self, tup: Tuple, error: Exception) -> None:
+        """Fail a tuple that is in no window."""
+        self._forget(tup)
+        self._held_count -= 1
+        if not getattr(tup, "settled", False):
+            self._bolt.fail(tup)
+        self._bolt.report_error(error)
 
     def _forget(self, tup: Tuple) -> None:
         if self._ids is not None:

@@ -8,8 +8,8 @@
     AggregateSession   aggregates of sessions
 
 What comes of a call is a series of commands for the shell, in order: `Ready` (hand a window to the
-bolt), `Release` (these tuples are in no later window) and `Late` (no window takes them). The shell
-carries each out before it asks for the next.
+bolt), `Release` (these tuples are in no later window), `Late` (no window takes them) and `Refused`
+(the bolt's own code raised for a tuple). The shell carries each out before it asks for the next.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A window of one key is complete. `tuples` are all that it holds (of an aggregate, those that
-    are held for it), `total` what they add up to."""
+    are held for it), `total` what they add up to, or `error` what `merge` raised instead."""
 
     key: Hashable
     tuples: list[Any]
@@ -81,6 +81,7 @@ class Ready:
     total: Any = None
     left: Left | None = None
     late: bool = False
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,15 @@ class Late:
     tuples: list[Any]
 
 
-Output = Ready | Release | Late
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A tuple that is in no window, because the bolt's `init`, `add` or `merge` raised for it."""
+
+    tup: Any
+    error: Exception
+
+
+Output = Ready | Release | Late | Refused
 
 
 class Operator(Protocol):
@@ -347,7 +356,11 @@ class _Sessions:
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
         sessions, key_of = self._sessions, self._key_of
         for at_ms, tup in events:
-            accepted, fires = sessions.add(key_of(tup), at_ms, tup)
+            try:
+                accepted, fires = sessions.add(key_of(tup), at_ms, tup)
+            except Exception as error:
+                yield Refused(tup, error)
+                continue
             if not accepted:
                 yield Late([tup])
                 continue
@@ -419,9 +432,9 @@ class _Holding:
         return self._contents.of(item), [item]
 
     def add(self, contents: tuple[Any, list[Any]], item: Any) -> tuple[Any, list[Any]]:
-        total, held = contents
+        total, held = self._contents.add(contents[0], item), contents[1]
         held.append(item)
-        return self._contents.add(total, item), held
+        return total, held
 
     def merge(
         self, first: tuple[Any, list[Any]], second: tuple[Any, list[Any]]
@@ -485,7 +498,12 @@ class AggregateTime:
         for at_ms, tup in events:
             at_ms += shift_ms
             key = key_of(tup)
-            if not windows.add(key, at_ms, tup):
+            try:
+                taken = windows.add(key, at_ms, tup)
+            except Exception as error:
+                yield Refused(tup, error)
+                continue
+            if not taken:
                 late.append(tup)
             elif held is None:
                 added.append(tup)
@@ -501,7 +519,10 @@ class AggregateTime:
         if not self._lateness_ms or event[0] < self._watermark_ms - self._lateness_ms:
             yield Late([event[1]])
             return
-        yield from self.add([event], now_ms)
+        for output in self.add([event], now_ms):
+            yield output
+            if isinstance(output, Late | Refused):
+                return
         for one in self._windows.again(self._key_of(event[1]), event[0]):
             yield self._ready(one)
 
@@ -538,7 +559,8 @@ class AggregateTime:
             first = self._windows.pane_of(one.end_ms - self._length_ms) + 1
             for pane in sorted(pane for pane in self._held if first <= pane <= last):
                 tuples += self._held[pane].get(one.key, ())
-        return Ready(one.key, tuples, end_ms - self._length_ms, end_ms, one.total, late=one.late)
+        start_ms = end_ms - self._length_ms
+        return Ready(one.key, tuples, start_ms, end_ms, one.total, late=one.late, error=one.error)
 
     def _release(self) -> Iterator[Output]:
         if self._held:
@@ -566,22 +588,32 @@ class AggregateCount:
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
         hold, key_of, slide, pane = self._hold, self._key_of, self._slide, self._pane
+        added = []
         for _, tup in events:
             key = key_of(tup)
             mine = self._keys.get(key)
             if mine is None:
                 mine = self._keys[key] = _Counted(Panes(self._contents))
-            mine.panes.add(mine.count // pane + 1, tup)
+            try:
+                mine.panes.add(mine.count // pane + 1, tup)
+            except Exception as error:
+                yield Refused(tup, error)
+                continue
             mine.count += 1
             if hold:
                 mine.held.append((mine.count, tup))
+            else:
+                added.append(tup)
             if mine.count % slide == 0:
                 last = mine.count // self._pane
                 first = last - self._length + 1
-                total = mine.panes.query(first, last)
                 window = [one for at, one in mine.held if at > (first - 1) * self._pane]
-                assert total is not NOTHING
-                yield Ready(key, window, None, now_ms, total)
+                try:
+                    ready = Ready(key, window, None, now_ms, mine.panes.query(first, last))
+                except Exception as error:
+                    ready = Ready(key, window, None, now_ms, error=error)
+                assert ready.total is not NOTHING
+                yield ready
                 # The next window begins an interval further on.
                 first += self._slide // self._pane
                 mine.panes.drop_before(first)
@@ -589,8 +621,8 @@ class AggregateCount:
                 if gone:
                     mine.held = [one for one in mine.held if one[0] > (first - 1) * self._pane]
                     yield Release(gone)
-        if not hold:
-            yield Release([tup for _, tup in events])
+        if added:
+            yield Release(added)
 
     def add_late(self, event: Event, now_ms: int) -> Iterator[Output]:
         return self.add([event], now_ms)

@@ -61,7 +61,14 @@ class Panes:
 
     def query(self, first: int, last: int) -> Any:
         """The aggregate of the panes from `first` to `last`, or NOTHING. From one call to the next,
-        neither gets smaller."""
+        neither gets smaller. Raises what `merge` raises."""
+        try:
+            return self._query(first, last)
+        except Exception:
+            self._changed = True  # the stacks are half done
+            raise
+
+    def _query(self, first: int, last: int) -> Any:
         if self._changed:
             self._front, self._back, self._changed = [], [], False
             self._waiting = self._numbers[bisect_left(self._numbers, first) :]
@@ -126,12 +133,14 @@ def _put(numbers: list[int], number: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """A window of one key that fires: what its tuples add up to, up to `end_ms`."""
+    """A window of one key that fires: what its tuples add up to, up to `end_ms`, or what was raised
+    when they were to be added up."""
 
     key: Hashable
     total: Any
     end_ms: int
     late: bool = False
+    error: Exception | None = None
 
 
 class AggregateWindows:
@@ -204,9 +213,13 @@ class AggregateWindows:
             if self._holds_any(first, last):
                 end_ms = self._next_end_ms
                 for key, panes in list(self._keys.items()):
-                    total = panes.query(first, last)
-                    if total is not NOTHING:
-                        yield Aggregated(key, total, end_ms)
+                    try:
+                        total = panes.query(first, last)
+                    except Exception as error:
+                        yield Aggregated(key, None, end_ms, error=error)
+                    else:
+                        if total is not NOTHING:
+                            yield Aggregated(key, total, end_ms)
                 self._next_end_ms += self._slide_ms
             else:
                 at = bisect_left(self._numbers, last + 1)
@@ -229,9 +242,13 @@ class AggregateWindows:
             first = last - self._length + 1
             if first > self.pane_of(timestamp_ms):
                 return
-            total = self._keys[key].sum_of(first, last)
-            if total is not NOTHING:
-                yield Aggregated(key, total, end_ms, late=True)
+            try:
+                total = self._keys[key].sum_of(first, last)
+            except Exception as error:
+                yield Aggregated(key, None, end_ms, late=True, error=error)
+            else:
+                if total is not NOTHING:
+                    yield Aggregated(key, total, end_ms, late=True)
             end_ms += self._slide_ms
 
     def _last_of(self, end_ms: int) -> int:

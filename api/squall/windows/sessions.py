@@ -71,7 +71,7 @@ class SessionWindows:
 
     def add(self, key: Hashable, timestamp_ms: int, item: Any) -> tuple[bool, Session | None]:
         """Add a tuple. Returns whether it was accepted (otherwise it is late), and the session that
-        fires because of it."""
+        fires because of it. Raises what `Contents` raises; the tuple is then in no session."""
         start_ms, end_ms = timestamp_ms, timestamp_ms + self._gap_ms
         mine = self._open.get(key, [])
         touching = [one for one in mine if one.start_ms < end_ms and start_ms < one.end_ms]
@@ -84,13 +84,17 @@ class SessionWindows:
             self._open.setdefault(key, []).append(session)
         else:
             session = touching[0]
+            contents = session.contents
+            for other in touching[1:]:
+                contents = self._contents.merge(contents, other.contents)
+            session.contents = self._contents.add(
+                contents, item
+            )  # nothing has changed if it raises
             waits_for_end = not session.fired
             for other in touching[1:]:
-                session.contents = self._contents.merge(session.contents, other.contents)
                 session.start_ms = min(session.start_ms, other.start_ms)
                 other.closed = True
                 mine.remove(other)
-            session.contents = self._contents.add(session.contents, item)
             session.start_ms = min(session.start_ms, start_ms)
         session.end_ms = last_ms
         if self._now_ms is not None and last_ms <= self._now_ms:

@@ -526,3 +526,88 @@ def test_windows_that_cannot_fill_are_refused() -> None:
         for n in range(10):
             test.execute(["a", n])
         assert at_of(test) == [list(range(10))]
+
+
+# -- tuples that cannot be taken --
+
+
+class Sum(Count):
+    def add(self, total: int, tup: Any) -> int:
+        added: int = total + tup["at"]
+        return added
+
+
+KEYED = [
+    tumbling(secs=10, key="user"),
+    tumbling(count=2, key="user"),
+    session(gap_secs=5, key="user"),
+]
+KEYED_IDS = ["time", "count", "session"]
+
+
+def held(test: BoltTest) -> int:
+    count: int = test.test.instances("bolt")[0]._squall_shell._held_count
+    return count
+
+
+@pytest.mark.parametrize("windows", KEYED, ids=KEYED_IDS)
+@pytest.mark.parametrize("bolt", [Shown, Count], ids=["tuples", "aggregate"])
+def test_a_key_that_cannot_be_looked_up_fails_its_tuple_only(
+    bolt: type[WindowedBolt], windows: Windows
+) -> None:
+    with BoltTest(bolt(), INPUTS, windows=windows) as test:
+        rows: list[list[Any]] = [["a", 1], [["no", "key"], 2], ["a", 3]]
+        for row in rows:
+            test.test.feed("s", row, message_id=row[1])
+        test.run_for(30)
+        assert test.test.failed("s") == [2]
+        assert sorted(test.test.acked("s")) == [1, 3]
+        (fired,) = values(test.test.emitted("bolt"))
+        assert fired[:2] == ["a", [1, 3] if bolt is Shown else 2]
+        assert "because of its key or message id" in str(test.test.errors[0].error)
+        assert held(test) == 0
+
+
+def test_a_message_id_that_cannot_be_looked_up_fails_its_tuple_only() -> None:
+    conf = {"topology.bolts.message.id.field.name": "at"}
+    with BoltTest(Shown(), INPUTS, conf, windows=tumbling(count=2)) as test:
+        rows: list[list[Any]] = [["a", 1], ["a", [2]], ["a", 3]]
+        for row in rows:
+            test.test.feed("s", row, message_id=str(row[1]))
+        test.test.run_until_idle()
+        assert at_of(test) == [[1, 3]]
+        assert test.test.failed("s") == ["[2]"]
+
+
+@pytest.mark.parametrize("windows", KEYED, ids=KEYED_IDS)
+def test_a_tuple_that_cannot_be_added_fails_alone_and_is_not_held(windows: Windows) -> None:
+    with BoltTest(Sum(), INPUTS, windows=windows) as test:
+        for number, at in enumerate((1, None, None, 2)):
+            test.test.feed("s", ["a", at], message_id=number)
+        test.run_for(30)
+        assert sorted(test.test.failed("s")) == [1, 2]
+        assert sorted(test.test.acked("s")) == [0, 3]
+        assert [row[:2] for row in values(test.test.emitted("bolt"))] == [["a", 3]]
+        assert held(test) == 0
+
+
+class Merges(Sum):
+    def merge(self, first: int, second: int) -> int:
+        if first + second > 100:
+            raise ValueError("too much")
+        return first + second
+
+
+def test_a_total_that_cannot_be_merged_fails_the_window_of_its_key_only() -> None:
+    with BoltTest(Merges(), INPUTS, windows=sliding(secs=10, every_secs=5, key="user")) as test:
+        for wait_secs, a in ((1, 90), (5, 90), (8, 1)):
+            test.run_for(wait_secs)
+            test.test.feed("s", ["a", a], message_id=("a", wait_secs))
+            test.test.feed("s", ["b", 1], message_id=("b", wait_secs))
+        test.run_for(20)
+        found = values(test.test.emitted("bolt"))
+        assert [row[1] for row in found if row[0] == "b"] == [1, 2, 2, 1]
+        assert [row[1] for row in found if row[0] == "a"] == [90, 91, 1]
+        assert [str(one.error) for one in test.test.errors] == ["too much"]
+        assert sorted(test.test.failed("s")) == [("a", 1), ("a", 5)]
+        assert held(test) == 0
