@@ -235,6 +235,8 @@ class QueueWindows:
                 found = make_manager(self._plan, event_time=self._event_time)
                 self._managers[key] = found
             yield from self._outputs(key, found, found.add((event,), now_ms))
+            if self._releases_at_once and not self._event_time and not found.events:
+                del self._managers[key]  # its window has just fired: a new one is in the same state
 
     def add_late(self, event: Event, now_ms: int) -> Iterator[Output]:
         if self._lateness is None or not self._lateness.accepts(event[0], self._watermark_ms):
@@ -597,6 +599,8 @@ class AggregateCount:
             try:
                 mine.panes.add(mine.count // pane + 1, tup)
             except Exception as error:
+                if not mine.count:
+                    del self._keys[key]
                 yield Refused(tup, error)
                 continue
             mine.count += 1
@@ -617,6 +621,8 @@ class AggregateCount:
                 # The next window begins an interval further on.
                 first += self._slide // self._pane
                 mine.panes.drop_before(first)
+                if not mine.panes:
+                    del self._keys[key]  # no later window holds any of it
                 gone = [one for at, one in mine.held if at <= (first - 1) * self._pane]
                 if gone:
                     mine.held = [one for one in mine.held if one[0] > (first - 1) * self._pane]

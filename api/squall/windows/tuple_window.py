@@ -55,7 +55,8 @@ class TupleWindow:
         return [tup for tup in self._tuples if id(tup) not in known]
 
     def expired(self) -> list[Tuple]:
-        """The tuples that have left since the window fired before."""
+        """The tuples that have left since the window fired before; of windows in tuples by key, not
+        those of a window after which nothing of its key was left."""
         return [] if self._left is None else list(self._left.of(self.key))
 
     def __iter__(self) -> Iterator[Tuple]:

@@ -8,6 +8,9 @@ are about settings that Squall does not have.
 
 from __future__ import annotations
 
+import dataclasses
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -162,3 +165,37 @@ def test_an_aggregate_with_many_panes_does_not_look_at_empty_ones() -> None:
     list(operator.add([(day // 2, 3), (day - 1, 4)], 0))
     fired = [one for one in operator.advance(2 * day, 0) if isinstance(one, Ready)]
     assert [(one.total, one.tuples) for one in fired] == [(7, [3, 4]), (4, [4])]
+
+
+class Key:
+    """A key, or a tuple, that a weak reference can watch."""
+
+
+class Number:
+    """An aggregate that counts."""
+
+    def of(self, item: Any) -> int:
+        return 1
+
+    def add(self, contents: int, item: Any) -> int:
+        return contents + 1
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
+
+
+@pytest.mark.parametrize("contents", [None, Number()], ids=["tuples", "aggregate"])
+def test_nothing_is_kept_of_a_key_whose_window_of_tuples_is_full(contents: Any) -> None:
+    by_two = plan(window_length_count=2, window_sliding_interval_count=2)
+    windows = dataclasses.replace(by_two, key=("key",))
+    operator = make_operator(
+        windows, lambda item: item[0], contents, event_time=False, hold=True, start_ms=0
+    )
+    key = Key()
+    watched = weakref.ref(key)
+    for number in (1, 2):
+        outputs = list(operator.add([(number, (key, number))], number))
+    assert [len(one.tuples) for one in outputs] == [2, 2]  # a window, and its release
+    del key, outputs
+    gc.collect()
+    assert watched() is None
