@@ -221,6 +221,7 @@ class QueueWindows:
             assert plan.slide_ms is not None
             self._lateness = LateFirings(plan.length_ms, plan.slide_ms, plan.lateness_ms)
         self._watermark_ms = 0
+        self._failed: list[Any] = []  # of the windows that fire now: to be discarded together
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
         if self._shared:
@@ -260,6 +261,9 @@ class QueueWindows:
             start_ms = fire.reference_ms - self._plan.length_ms
             left = Left(fire.before, (), None)
             yield Ready(key, tuples, start_ms, fire.reference_ms, None, left, late=True)
+            if self._failed:
+                break  # with the late tuple
+        self._discard_failed(manager)
 
     def advance(self, time_ms: int, now_ms: int) -> Iterator[Output]:
         if self._event_time:
@@ -281,10 +285,15 @@ class QueueWindows:
                 yield Release(gone)
 
     def discard(self, ready: Ready) -> None:
-        key = None if self._shared else ready.key
-        self._managers[key].discard(ready.tuples)
-        if self._lateness is not None:
-            self._lateness.discard(ready.tuples)
+        self._failed += ready.tuples
+
+    def _discard_failed(self, manager: WindowManager) -> None:
+        """Once for all keys: each time costs as much as the whole queue."""
+        failed, self._failed = self._failed, []
+        if failed:
+            manager.discard(failed)
+            if self._lateness is not None:
+                self._lateness.discard(failed)
 
     @property
     def next_ms(self) -> int | None:
@@ -325,6 +334,7 @@ class QueueWindows:
         divided = _by_key(tuples, self._key_of) if divides else {key: tuples}
         for one, mine in divided.items():
             yield Ready(one, mine, start_ms, fire.reference_ms, None, left)
+        self._discard_failed(manager)
         if self._releases_at_once:  # no later window holds them
             retired = manager.retire()
             if retired:

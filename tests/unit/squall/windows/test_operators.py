@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from squall.windows.manager import WindowManager
 from squall.windows.operators import Late, Ready, make_operator
 from squall.windows.spec import WindowPlan
 from squall_common.config.options.typed import TopologyOptions
@@ -199,3 +200,49 @@ def test_nothing_is_kept_of_a_key_whose_window_of_tuples_is_full(contents: Any) 
     del key, outputs
     gc.collect()
     assert watched() is None
+
+
+@pytest.mark.parametrize("event_time", [False, True], ids=["clock", "event time"])
+def test_windows_that_fail_for_many_keys_are_discarded_together(
+    event_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    discard = WindowManager.discard
+
+    def counting(manager: WindowManager, items: Any) -> None:
+        calls.append(len(items))
+        discard(manager, items)
+
+    monkeypatch.setattr(WindowManager, "discard", counting)
+    windows = dataclasses.replace(
+        plan(window_length_duration_ms=20, window_sliding_interval_duration_ms=10), key=("key",)
+    )
+    operator = make_operator(
+        windows, lambda item: item[0], None, event_time=event_time, hold=True, start_ms=0
+    )
+    list(operator.add([(5, (key,)) for key in range(100)], 5))
+    for one in operator.advance(10, 10):
+        if isinstance(one, Ready) and one.key != 7:
+            operator.discard(one)
+    assert calls == [99]
+    assert list(operator.held()) == [(7,)]
+
+
+def test_windows_of_a_late_tuple_are_not_fired_again_once_it_has_failed() -> None:
+    windows = plan(
+        window_length_duration_ms=20,
+        window_sliding_interval_duration_ms=10,
+        window_allowed_lateness_ms=1000,
+    )
+    operator = make_operator(
+        windows, lambda item: None, None, event_time=True, hold=True, start_ms=0
+    )
+    list(operator.add([(5, [5]), (45, [45])], 0))
+    list(operator.advance(45, 0))
+    ends = []
+    for one in operator.add_late((6, [6]), 0):
+        assert isinstance(one, Ready)
+        ends.append(one.end_ms)
+        operator.discard(one)
+    assert ends == [10]
+    assert list(operator.held()) == [[45]]
