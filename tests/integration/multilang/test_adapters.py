@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -169,3 +171,28 @@ def test_messagepack_goes_through_and_comes_back(language: str) -> None:
         argv = [command("node"), "-e", code]
     came = subprocess.run(argv, input=sent, check=True, capture_output=True).stdout
     assert msgspec.msgpack.decode(came) == MESSAGES
+
+
+@BOTH
+def test_a_child_that_is_asked_to_end_reports_no_error(language: str, tmp_path: Path) -> None:
+    interpreter, script, adapter = LANGUAGES[language]
+    setup = {"conf": {}, "context": {"taskid": 1, "componentid": "c"}, "pidDir": str(tmp_path)}
+    with subprocess.Popen(
+        [command(interpreter), script],
+        cwd=PACKAGE / "resources",
+        env={**os.environ, "KIND": "careful", "ADAPTER": str(adapter)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(json.dumps(setup).encode() + b"\nend\n")
+        child.stdin.write(
+            b'{"id":"1","comp":"c","stream":"__heartbeat","task":-1,"tuple":[]}\nend\n'
+        )
+        child.stdin.flush()
+        said = [child.stdout.readline() for _ in range(4)]
+        assert json.loads(said[2]) == {"command": "sync"}
+        child.terminate()
+        assert child.stdout.read() == b""
+    assert child.returncode == -signal.SIGTERM

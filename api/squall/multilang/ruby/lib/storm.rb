@@ -278,7 +278,7 @@ module Storm
       begin
         begin_work
         loop { serve }
-      rescue WentAway, SystemExit
+      rescue WentAway, SystemExit, SignalException # SIGTERM: the worker asks it to end
         raise
       rescue Exception => error # rubocop:disable Lint/RescueException
         report_error(error)
