@@ -173,6 +173,23 @@ def test_messagepack_goes_through_and_comes_back(language: str) -> None:
     assert msgspec.msgpack.decode(came) == MESSAGES
 
 
+def test_a_large_message_costs_as_much_as_its_bytes_in_javascript() -> None:
+    """It comes in thousands of pieces; to begin anew with each took minutes."""
+    code = (
+        f"const storm = require('{LANGUAGES['javascript'][2]}');"
+        "const message = [new Array(1 << 20).fill(1.5e300), 'x'.repeat(1 << 25)];"
+        "for (const Codec of [storm.JsonCodec, storm.MessagePackCodec]) {"
+        "  const codec = new Codec(); const all = Buffer.from(codec.write(message));"
+        "  const found = [];"
+        "  for (let at = 0; at < all.length; at += 4096) {"
+        "    found.push(...codec.read(all.subarray(at, at + 4096)));"
+        "  }"
+        "  require('assert').deepStrictEqual(found, [message]);"
+        "}"
+    )
+    subprocess.run([command("node"), "-e", code], check=True, timeout=60)
+
+
 @BOTH
 def test_a_child_that_is_asked_to_end_reports_no_error(language: str, tmp_path: Path) -> None:
     interpreter, script, adapter = LANGUAGES[language]

@@ -56,24 +56,26 @@ class Tuple {
 /** Messages as JSON, each followed by a line "end". */
 class JsonCodec {
   constructor() {
-    this.rest = '';
-    this.seen = 0; // of `rest`, without an end in it
+    this.parts = []; // of a message whose end has not come
+    this.tail = ''; // what follows them: an end may have begun in it
     this.decoder = new (require('string_decoder').StringDecoder)('utf8');
   }
 
   read(chunk) {
-    this.rest += this.decoder.write(chunk);
+    const text = this.tail + this.decoder.write(chunk);
     const found = [];
     let start = 0;
     for (;;) {
-      const end = this.rest.indexOf('\nend\n', Math.max(start, this.seen - 4));
+      const end = text.indexOf('\nend\n', start);
       if (end < 0) break;
-      found.push(JSON.parse(this.rest.slice(start, end)));
+      this.parts.push(text.slice(start, end));
+      found.push(JSON.parse(this.parts.join('')));
+      this.parts = [];
       start = end + 5;
-      this.seen = start;
     }
-    this.rest = this.rest.slice(start);
-    this.seen = this.rest.length;
+    const cut = Math.max(start, text.length - 4);
+    this.parts.push(text.slice(start, cut));
+    this.tail = text.slice(cut);
     return found;
   }
 
@@ -82,44 +84,90 @@ class JsonCodec {
   }
 }
 
-const MORE = Symbol('more bytes are needed');
+// Of a type of MessagePack: how many bytes it has, or how many its length or count has.
+const FIXED = {
+  0xc0: 0, 0xc2: 0, 0xc3: 0, 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2, 0xce: 4, 0xcf: 8,
+  0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8,
+};
+const COUNTED = {
+  0xc4: 1, 0xc5: 2, 0xc6: 4, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4, 0xde: 2, 0xdf: 4,
+};
+const EMPTY = Buffer.alloc(0);
 
-/** Messages as MessagePack, one after the other (https://msgpack.org: "Formats"). */
+/**
+ * Messages as MessagePack, one after the other (https://msgpack.org: "Formats"). Each byte is looked
+ * at once for the end of its message, however small the pieces in which it comes, and read after
+ * that.
+ */
 class MessagePackCodec {
   constructor() {
-    this.chunks = [];
+    this.data = EMPTY; // what has come and is not read yet: its first `size` bytes
     this.size = 0;
-    this.needed = 1; // bytes, before another look is worth while
+    this.seen = 0; // of them, those in which the end of the first message is not
+    this.missing = 1; // objects of that message behind them
   }
 
   read(chunk) {
-    this.chunks.push(chunk);
-    this.size += chunk.length;
-    if (this.size < this.needed) return [];
-    this.data = this.chunks.length === 1 ? chunk : Buffer.concat(this.chunks);
+    this.append(chunk);
     const found = [];
     let start = 0;
-    try {
-      while (start < this.data.length) {
-        this.at = start;
-        found.push(this.object());
-        start = this.at;
-      }
-      this.needed = 1;
-    } catch (error) {
-      if (error !== MORE) throw error;
-      this.needed = this.at - start; // at least
+    while (this.findEnd()) {
+      this.at = start;
+      found.push(this.object());
+      start = this.seen;
+      this.missing = 1;
     }
-    const rest = this.data.subarray(start);
-    this.chunks = rest.length ? [rest] : [];
-    this.size = rest.length;
+    this.size -= start;
+    this.seen -= start;
+    this.data = this.size ? this.data.subarray(start) : EMPTY;
     return found;
+  }
+
+  append(chunk) {
+    const size = this.size + chunk.length;
+    if (this.size === 0) this.data = chunk;
+    else {
+      if (size > this.data.length) {
+        const larger = Buffer.allocUnsafe(Math.max(size, 2 * this.size));
+        this.data.copy(larger, 0, 0, this.size);
+        this.data = larger;
+      }
+      chunk.copy(this.data, this.size);
+    }
+    this.size = size;
+  }
+
+  /** Go on looking for the end of the first message. True when it is at `seen`. */
+  findEnd() {
+    while (this.missing > 0) {
+      if (this.seen >= this.size) return false;
+      const kind = this.data[this.seen];
+      let next = this.seen + 1;
+      let inside = 0; // objects
+      if (kind < 0x80 || kind >= 0xe0) inside = 0;
+      else if (kind < 0x90) inside = 2 * (kind & 0x0f);
+      else if (kind < 0xa0) inside = kind & 0x0f;
+      else if (kind < 0xc0) next += kind & 0x1f;
+      else if (kind in FIXED) next += FIXED[kind];
+      else if (kind in COUNTED) {
+        const bytes = COUNTED[kind];
+        if (next + bytes > this.size) return false;
+        const count = this.data.readUIntBE(next, bytes);
+        next += bytes;
+        if (kind >= 0xde) inside = 2 * count;
+        else if (kind >= 0xdc) inside = count;
+        else next += count;
+      } else throw new Error(`MessagePack type 0x${kind.toString(16)} is not supported`);
+      if (next > this.size) return false;
+      this.seen = next;
+      this.missing += inside - 1;
+    }
+    return true;
   }
 
   take(count) {
     const start = this.at;
     this.at += count;
-    if (this.at > this.data.length) throw MORE;
     return start;
   }
 
@@ -152,8 +200,7 @@ class MessagePackCodec {
       case 0xd3: return exact(this.data.readBigInt64BE(this.take(8)));
       case 0xd9: case 0xda: case 0xdb: return this.text(this.length(1 << (kind - 0xd9)));
       case 0xdc: case 0xdd: return this.list(this.length(2 << (kind - 0xdc)));
-      case 0xde: case 0xdf: return this.map(this.length(2 << (kind - 0xde)));
-      default: throw new Error(`MessagePack type 0x${kind.toString(16)} is not supported`);
+      default: return this.map(this.length(2 << (kind - 0xde))); // 0xde, 0xdf
     }
   }
 
