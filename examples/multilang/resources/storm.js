@@ -351,9 +351,9 @@ class Storm {
     const message = { command: 'emit', tuple, stream, task, ...this._emitDetails(details) };
     const direct = task !== undefined && task !== null;
     if (direct && onTaskIds) throw new TypeError('a direct emit is not answered with task ids');
-    if (onTaskIds) this._waiting.push(onTaskIds);
-    else if (!direct) message.need_task_ids = false;
+    if (!onTaskIds && !direct) message.need_task_ids = false;
     this.sendMsgToParent(message);
+    if (onTaskIds) this._waiting.push(onTaskIds); // not if it could not be sent: no answer comes
   }
 
   /** Emit a tuple to one task, on a direct stream: details.task. */

@@ -190,6 +190,21 @@ def test_a_large_message_costs_as_much_as_its_bytes_in_javascript() -> None:
     subprocess.run([command("node"), "-e", code], check=True, timeout=60)
 
 
+def test_an_emit_that_cannot_be_sent_takes_no_task_ids_of_others_in_javascript() -> None:
+    code = (
+        f"const storm = require('{LANGUAGES['javascript'][2]}');"
+        "const bolt = new storm.Bolt(); const got = [];"
+        "bolt._codec = new storm.JsonCodec(); bolt._first = false; bolt._write = () => {};"
+        "try { bolt.emit({ tuple: [10n] }, () => got.push('of another emit')); }"
+        "catch (error) { got.push(error.name); }"
+        "bolt.emit({ tuple: [10] }, (ids) => got.push(ids));"
+        "bolt._receive(Buffer.from('[7]\\nend\\n'));"
+        "console.log(JSON.stringify(got));"
+    )
+    came = subprocess.run([command("node"), "-e", code], check=True, capture_output=True)
+    assert json.loads(came.stdout) == ["TypeError", [7]]
+
+
 @BOTH
 def test_a_child_that_is_asked_to_end_reports_no_error(language: str, tmp_path: Path) -> None:
     interpreter, script, adapter = LANGUAGES[language]
