@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.devcluster import DevCluster, fresh_name, wait_for
+from tests.support.thirdparty import command
 
 pytestmark = pytest.mark.integration
 
@@ -122,8 +123,7 @@ def test_hooks_of_a_flux_file_run_in_the_worker(cluster: DevCluster, tmp_path: P
 def test_a_flux_file_written_for_storm_runs_on_a_cluster(
     cluster: DevCluster, tmp_path: Path
 ) -> None:
-    if shutil.which("node") is None:
-        pytest.skip("there is no `node` on this machine")
+    command("node")
     example = Path(__file__).resolve().parents[3] / "examples" / "flux"
     package = tmp_path / "flux"
     shutil.copytree(example, package, ignore=shutil.ignore_patterns("__pycache__"))
