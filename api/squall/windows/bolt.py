@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from squall_common.component.tuples import Tuple
     from squall_common.config.options.typed import TopologyOptions
 
+_EXPIRE_MS_MIN = 1000
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
 
@@ -432,6 +433,9 @@ class _Shell:
             self._every(self._plan.watermark_ms, self._advance_watermark)
         elif self._plan.slide_ms is not None:
             self._every(self._plan.slide_ms, self._advance_clock)
+        elif self._plan.length_ms is not None:
+            # By count: a key, or the whole input, may pause, and what is too old then has to go.
+            self._every(max(_EXPIRE_MS_MIN, self._plan.length_ms), self._advance_clock)
         timeout_secs = options.topology_message_timeout_secs
         if options.topology_enable_message_timeouts:
             self._timeout_secs = timeout_secs

@@ -2,6 +2,7 @@
 
     add           events join the queue; a trigger by count may fire
     clock         a trigger by the clock fires
+    expire        old events leave, for a trigger by count, which may not fire for long
     watermark     a trigger by watermark fires, perhaps several times
 
 Each yields commands, in the order in which they are to be carried out: `Expire` (these tuples are
@@ -108,6 +109,11 @@ class WindowManager:
         others of it may still come."""
         self._evictor.at(Moment(now_ms - 1, slide_ms=self._slide_ms))
         yield from self._fire(now_ms)
+
+    def expire(self, now_ms: int) -> Iterator[Command]:
+        """Take away what has become too old by the clock, without firing a window."""
+        self._evictor.at(Moment(now_ms))
+        yield from self._split(now_ms, full=False)
 
     def watermark(self, watermark_ms: int, now_ms: int) -> Iterator[Command]:
         """Advance the watermark."""

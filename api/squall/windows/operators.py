@@ -274,9 +274,9 @@ class QueueWindows:
             elif self._plan.slide_ms is not None:
                 commands = manager.clock(now_ms)
             else:
-                continue
+                commands = manager.expire(now_ms)
             yield from self._outputs(key, manager, commands)
-            if not manager.events and not self._shared and self._event_time:
+            if not manager.events and not self._shared:
                 del self._managers[key]
         if self._lateness is not None:
             self._managers[None].skip_to(time_ms)

@@ -170,8 +170,8 @@ def sliding(
     """Windows of the last `secs` seconds, or of the last `count` tuples, that fire every
     `every_secs` seconds or after every `every_count` tuples. A tuple may be in several.
 
-    With `key`, the fields of a key, each key has windows of its own. Raises InvalidTopologyError
-    for lengths that make no window.
+    With `key`, the fields of a key, each key has windows of its own; one that is idle for `secs`
+    seconds begins anew. Raises InvalidTopologyError for lengths that make no window.
 
         sliding(secs=60, every_secs=10)
         sliding(count=1000, every_count=100)

@@ -186,6 +186,25 @@ def test_each_key_has_windows_of_its_own(windows: Windows) -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    ("key", "fires"), [("user", [4, 5]), ((), [4])], ids=["begins anew by key", "of all"]
+)
+def test_tuples_that_are_too_old_for_any_window_are_acked_without_another_tuple(
+    key: Any, fires: list[int]
+) -> None:
+    windows = sliding(secs=10, every_count=2, key=key)
+    with BoltTest(Shown(), INPUTS, windows=windows) as test:
+        done = [test.execute(["a", at]) for at in (1, 2, 3)]
+        test.run_for(5)
+        assert not any(one.acked for one in done)
+        test.run_for(16)
+        assert all(one.acked for one in done)
+        assert at_of(test) == [[1, 2]]
+        for at in (4, 5):
+            test.execute(["a", at])
+        assert at_of(test) == [[1, 2], fires]
+
+
 def test_several_key_fields_are_a_tuple() -> None:
     windows = tumbling(count=1, key=["user", "at"])
     with BoltTest(Shown(), INPUTS, windows=windows) as test:
