@@ -502,7 +502,9 @@ class AggregateTime:
         self._by_clock = offset_ms is not None
         self._shift_ms = 0 if offset_ms is None else 1 - offset_ms
         self._watermark_ms = 0
+        # By pane, and in it by key.
         self._held: dict[int, dict[Hashable, list[Any]]] | None = {} if hold else None
+        self._released = 0  # the pane before which nothing was held at the last release
 
     def add(self, events: list[Event], now_ms: int) -> Iterator[Output]:
         windows, key_of, held, shift_ms = self._windows, self._key_of, self._held, self._shift_ms
@@ -544,15 +546,15 @@ class AggregateTime:
         until_ms = time_ms + self._shift_ms - 1 if self._by_clock else time_ms
         for one in self._windows.advance(until_ms):
             yield self._ready(one)
-            yield from self._release()
+            if self._windows.first_pane > self._released:
+                yield from self._release()
         yield from self._release()
 
     def discard(self, ready: Ready) -> None:
         # The total cannot be taken apart: what failed comes again, and counts again.
-        gone = set(map(id, ready.tuples))
-        for by_key in (self._held or {}).values():
-            if ready.key in by_key:
-                by_key[ready.key] = [tup for tup in by_key[ready.key] if id(tup) not in gone]
+        if self._held is not None:
+            for pane in self._windows.panes_of(ready.key, ready.end_ms + self._shift_ms):
+                self._held.get(pane, {}).pop(ready.key, None)
 
     @property
     def next_ms(self) -> int | None:
@@ -567,16 +569,14 @@ class AggregateTime:
         end_ms = one.end_ms - self._shift_ms
         tuples: list[Any] = []
         if self._held is not None:
-            last = self._windows.pane_of(one.end_ms)
-            first = self._windows.pane_of(one.end_ms - self._length_ms) + 1
-            for pane in sorted(pane for pane in self._held if first <= pane <= last):
-                tuples += self._held[pane].get(one.key, ())
+            for pane in self._windows.panes_of(one.key, one.end_ms):
+                tuples += self._held.get(pane, {}).get(one.key, ())
         start_ms = end_ms - self._length_ms
         return Ready(one.key, tuples, start_ms, end_ms, one.total, late=one.late, error=one.error)
 
     def _release(self) -> Iterator[Output]:
+        first = self._released = self._windows.first_pane
         if self._held:
-            first = self._windows.first_pane
             gone = [pane for pane in self._held if pane < first]
             for pane in gone:
                 for tuples in self._held.pop(pane).values():

@@ -20,7 +20,7 @@ anew for the next window.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import gcd
@@ -105,12 +105,15 @@ class Panes:
     def sum_of(self, first: int, last: int) -> Any:
         """The aggregate of any panes, made anew; or NOTHING."""
         found: Any = NOTHING
-        for pane in self._numbers[bisect_left(self._numbers, first) :]:
-            if pane > last:
-                break
+        for pane in self.between(first, last):
             mine = self._panes[pane]
             found = mine if found is NOTHING else self._contents.merge(found, mine)
         return found
+
+    def between(self, first: int, last: int) -> list[int]:
+        """The numbers of the panes from `first` to `last` that hold something, in order."""
+        numbers = self._numbers
+        return numbers[bisect_left(numbers, first) : bisect_right(numbers, last)]
 
     def drop_before(self, pane: int) -> None:
         """Forget the panes before this one, which no query covers again."""
@@ -169,6 +172,12 @@ class AggregateWindows:
     def __len__(self) -> int:
         """How many keys there are."""
         return len(self._keys)
+
+    def panes_of(self, key: Hashable, end_ms: int) -> list[int]:
+        """The panes of the window that ends at `end_ms` in which something of a key came."""
+        last = self._last_of(end_ms)
+        panes = self._keys.get(key)
+        return [] if panes is None else panes.between(last - self._length + 1, last)
 
     def pane_of(self, timestamp_ms: int) -> int:
         """The number of the pane that a tuple with this timestamp is in."""

@@ -246,3 +246,30 @@ def test_windows_of_a_late_tuple_are_not_fired_again_once_it_has_failed() -> Non
         operator.discard(one)
     assert ends == [10]
     assert list(operator.held()) == [[45]]
+
+
+def test_an_aggregate_looks_only_at_the_panes_of_its_key() -> None:
+    """A length and an interval without a common divisor make panes of a millisecond."""
+
+    class Watched(dict[int, Any]):
+        looks = 0
+
+        def get(self, key: int, default: Any = None) -> Any:
+            Watched.looks += 1
+            return super().get(key, default)
+
+        def __iter__(self) -> Any:
+            for key in super().__iter__():
+                Watched.looks += 1
+                yield key
+
+    windows = plan(window_length_duration_ms=1001, window_sliding_interval_duration_ms=100)
+    keys, tuples = 100, 1000
+    operator: Any = make_operator(
+        windows, lambda item: item[0], Number(), event_time=True, hold=True, start_ms=0
+    )
+    operator._held = Watched()
+    list(operator.add([(at + 1, (at % keys, at)) for at in range(tuples)], 0))
+    fired = [one for one in operator.advance(1000, 0) if isinstance(one, Ready)]
+    assert sum(len(one.tuples) for one in fired) == sum(one.total for one in fired)
+    assert Watched.looks <= 3 * sum(one.total for one in fired)
