@@ -22,7 +22,7 @@ from squall_common.component.component import Outputs
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
-from squall_drpc.coordination import Awaits, Coordination, Ended, Verdict
+from squall_drpc.coordination import Coordination, Ended, Verdict
 
 COORDINATION_STREAM = "coordination"
 ID_STREAM = "id"  # a request's id, to its home
@@ -106,7 +106,6 @@ class CoordinatedBolt(Bolt):
         tasks = {source: context.component_tasks(source) for source in self._sources}
         options = TopologyOptions.read(conf)
         self.coordination = Coordination(
-            Awaits.ALL_REPORTS if tasks else Awaits.NOTHING,
             sources=[task for own in tasks.values() for task in own],
             reports=sum(len(own) if self._sources[one] else 1 for one, own in tasks.items()),
             needs_id=self._id_source is not None,

@@ -48,14 +48,6 @@ class Verdict(enum.Enum):
     LATE = "the request is over: fail the tuple"
 
 
-class Awaits(enum.Enum):
-    """The reports that a task of a step waits for, besides its own tuples."""
-
-    NOTHING = "the first step: one tuple is the request"
-    ONE_REPORT = "the step after it: only the task that had the request reports"
-    ALL_REPORTS = "every task of the previous step"
-
-
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A request that did not finish, and the tuples held for it."""
@@ -88,19 +80,17 @@ class Coordination:
 
     def __init__(
         self,
-        awaits: Awaits,
         *,
         sources: Collection[int] = (),
-        reports: int | None = None,
+        reports: int = 0,
         needs_id: bool = False,
         timeout_secs: float,
     ) -> None:
-        """`sources` are the tasks of the previous step, or steps. `reports`: how many of them
-        report, if `awaits` does not say it. With `needs_id` the id has to come too."""
-        self._awaits = awaits
+        """`sources` are the tasks of the previous step, or steps, and `reports` how many of them
+        report: of the first step, only the task that had the request; of others, each. Both are
+        empty in the first step, where one tuple is the request. With `needs_id` the id has to come
+        too."""
         self._sources = frozenset(sources)
-        if reports is None:
-            reports = 1 if awaits is Awaits.ONE_REPORT else len(self._sources)
         self._reports = reports
         self._needs_id = needs_id
         self._timeout_secs = timeout_secs
@@ -216,7 +206,7 @@ class Coordination:
     def _has_all(self, found: _Request) -> bool:
         if self._needs_id and found.home is None:
             return False
-        if self._awaits is Awaits.NOTHING:
+        if not self._reports:
             return sum(found.settled.values()) > 0
         if len(found.reports) < self._reports:
             return False

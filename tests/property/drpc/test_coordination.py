@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_drpc.coordination import Awaits, Coordination, Verdict
+from squall_drpc.coordination import Coordination, Verdict
 
 TIMEOUT = 30.0
 
@@ -17,8 +17,10 @@ TIMEOUT = 30.0
 class Task:
     """A task of a CoordinatedBolt as the shell drives it, with what came of each request."""
 
-    def __init__(self, awaits: Awaits, sources: list[int], needs_id: bool) -> None:
-        self.book = Coordination(awaits, sources=sources, needs_id=needs_id, timeout_secs=TIMEOUT)
+    def __init__(self, reports: int, sources: list[int], needs_id: bool) -> None:
+        self.book = Coordination(
+            sources=sources, reports=reports, needs_id=needs_id, timeout_secs=TIMEOUT
+        )
         self.ends: Counter[Any] = Counter()
         self.finished: set[Any] = set()
         self.taken: Counter[Any] = Counter()
@@ -68,18 +70,17 @@ class Task:
 
 
 @st.composite
-def _runs(draw: st.DrawFn) -> tuple[Awaits, list[int], bool, dict[int, bool], list[Any]]:
+def _runs(draw: st.DrawFn) -> tuple[int, list[int], bool, dict[int, bool], list[Any]]:
     """What one task is sent for some requests, in any order; whether each request is whole."""
-    awaits = draw(st.sampled_from(Awaits))
-    sources = [] if awaits is Awaits.NOTHING else draw(st.sampled_from([[1], [1, 2], [1, 2, 3]]))
-    needs_id = draw(st.booleans()) and awaits is not Awaits.NOTHING
+    sources = draw(st.sampled_from([[], [1], [1, 2], [1, 2, 3]]))
+    reporters = sources[: draw(st.integers(1, 3))]
+    needs_id = draw(st.booleans()) and bool(sources)
     events: list[Any] = []
     whole: dict[int, bool] = {}
     for request in range(draw(st.integers(1, 4))):
         mine: list[Any] = []
-        if awaits is Awaits.NOTHING:
+        if not sources:
             mine.append(("tuple", request, 9))
-        reporters = sources if awaits is Awaits.ALL_REPORTS else sources[:1]
         for source in reporters:
             count = draw(st.integers(0, 3))
             mine += [("tuple", request, source)] * count
@@ -102,15 +103,15 @@ def _runs(draw: st.DrawFn) -> tuple[Awaits, list[int], bool, dict[int, bool], li
     for _ in range(draw(st.integers(0, 1))):
         events.append(("wait", draw(st.sampled_from([1.0, 14.0, 29.0, 31.0]))))
     random.Random(draw(st.integers(0, 2**32))).shuffle(events)
-    return awaits, sources, needs_id, whole, events
+    return len(reporters), sources, needs_id, whole, events
 
 
 @given(_runs())
 def test_each_request_ends_exactly_once(
-    run: tuple[Awaits, list[int], bool, dict[int, bool], list[Any]],
+    run: tuple[int, list[int], bool, dict[int, bool], list[Any]],
 ) -> None:
-    awaits, sources, needs_id, whole, events = run
-    task = Task(awaits, sources, needs_id)
+    reports, sources, needs_id, whole, events = run
+    task = Task(reports, sources, needs_id)
     seen = set()
     for event in events:
         task.take(event)
@@ -138,7 +139,7 @@ def test_a_loss_and_a_duplicate_do_not_cancel_out(
     came = dict(counts)
     for source, change in changes:
         came[source] += change
-    book = Coordination(Awaits.ALL_REPORTS, sources=[1, 2, 3], timeout_secs=TIMEOUT)
+    book = Coordination(sources=[1, 2, 3], reports=3, timeout_secs=TIMEOUT)
     verdicts = []
     for source, count in counts.items():
         verdicts += [book.settled("r", source, 0) for _ in range(came[source])]
