@@ -172,11 +172,6 @@ class WorkerTopologyContext:
                     found.setdefault(source.stream, {})[consumer.id] = grouping
         return found
 
-    def now(self) -> float:
-        """Seconds on a clock that never jumps; on the virtual clock of the test kit, virtual
-        ones. Only differences mean anything."""
-        return self._worker.now()
-
     def wake(self) -> None:
         """End the idle wait of this worker's spouts now, because there is something to emit. May be
         called from any thread."""

@@ -87,7 +87,7 @@ class ReplayingSpout(Spout):
         self._failed: deque[int] = deque()  # of those kept: to be emitted again, first come first
         self._failures: dict[int, int] = {}  # in a row, of those kept
         self._later: list[tuple[float, int]] = []  # a heap: when to emit which of them again
-        self._now = context.now
+        self._now = context.monotonic
         self._ids = count(1)
 
     @property
