@@ -8,7 +8,7 @@ holds. Until then it restarts their message timeout now and then: they wait, the
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from squall_common.component.tuples import Tuple
     from squall_common.config.options.typed import TopologyOptions
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPIRE_MS_MIN = 1000
 _KEEPS = 3  # times in a message timeout that tuples in windows are kept alive
 
@@ -606,7 +607,7 @@ def _millis(at: Any) -> int:
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise ValueError(f"timestamp {at} has no time zone")
-        return int(at.timestamp() * 1000)
+        return (at - _EPOCH) // timedelta(milliseconds=1)
     raise ValueError(
         f"timestamp {at!r:.100} is neither milliseconds since the epoch nor a datetime"
     )

@@ -332,6 +332,18 @@ def test_a_bolt_may_find_the_timestamps_itself() -> None:
         assert row[5] == int(datetime(2026, 3, 29, 10, 0, 10, tzinfo=UTC).timestamp()) * 1000
 
 
+def test_a_datetime_is_exact_to_the_millisecond() -> None:
+    first = datetime(2026, 11, 24, 12, 0, 0, tzinfo=UTC)
+    with BoltTest(Extracts(), INPUTS, windows=tumbling(secs=0.001)) as test:
+        wanted = [first + timedelta(milliseconds=ms) for ms in range(1, 1000)]
+        for at in [*wanted, first + timedelta(seconds=5)]:
+            test.test.feed("s", ["a", at])
+        test.run_for(1.1)
+        start_ms = int(first.timestamp()) * 1000
+        found = [(row[1], row[5]) for row in values(test.test.emitted("bolt"))]
+        assert found == [([at], start_ms + ms) for ms, at in enumerate(wanted, start=1)]
+
+
 @pytest.mark.parametrize("at", [None, "x", True, float("nan"), datetime(2026, 1, 1)])
 def test_a_tuple_without_a_timestamp_fails(at: Any) -> None:
     with BoltTest(Extracts(), INPUTS, windows=tumbling(secs=10)) as test:
