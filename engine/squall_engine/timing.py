@@ -10,6 +10,8 @@ from typing import Any
 from squall_engine.core import UNANCHORED, Batch, Tuple, tick_source
 from squall_engine.tasks.bolt import BoltTask
 
+_PURGE_MIN = 1_000  # timers; fewer are not searched for cancelled ones
+
 
 class Every:
     """A period on the monotonic clock. Periods that a stall has missed are skipped."""
@@ -87,10 +89,12 @@ class Timer:
 
 
 class Timers:
-    """The timers of a worker's components. They are added from any thread."""
+    """The timers of a worker's components. They are added from any thread. Those that were
+    cancelled are removed once they outnumber the others: a component may set one for each tuple."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
+        self._purge_at = _PURGE_MIN
         self._serial = 0  # those that are due at the same time ring in the order they were added
         self._lock = threading.Lock()
 
@@ -100,13 +104,20 @@ class Timers:
         with self._lock:
             self._serial += 1
             heapq.heappush(self._heap, (due, self._serial, timer))
+            if len(self._heap) >= self._purge_at:
+                self._heap = [entry for entry in self._heap if entry[2].call is not None]
+                heapq.heapify(self._heap)
+                self._purge_at = max(_PURGE_MIN, 2 * len(self._heap))
         return timer
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def take_due(self, now: float) -> list[Timer]:
         """Remove and return the timers that are due."""
-        if not self._heap or self._heap[0][0] > now:
-            return []
-        found = []
+        found: list[Timer] = []
+        if not self._heap:
+            return found
         with self._lock:
             while self._heap and self._heap[0][0] <= now:
                 timer = heapq.heappop(self._heap)[2]

@@ -98,6 +98,15 @@ def test_a_cancelled_timer_does_not_ring() -> None:
     assert timers.take_due(5.0) == []
 
 
+def test_timers_that_were_cancelled_are_not_kept_until_they_are_due() -> None:
+    timers = Timers()
+    kept = [timers.add(3600.0 + i, 7, list) for i in range(100)]
+    for i in range(20_000):
+        timers.add(7200.0 - i / 10, 7, list).cancel()
+    assert len(timers) < 2_000
+    assert timers.take_due(9_999.0) == kept
+
+
 def test_timers_that_are_due_together_ring_in_the_order_they_were_added() -> None:
     timers = Timers()
     for task in (3, 1, 2):
