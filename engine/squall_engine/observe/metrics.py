@@ -265,7 +265,31 @@ def serialize_points(target: int, info: TaskInfo, points: Sequence[DataPoint]) -
         info.src_worker_host, info.src_worker_port, info.src_component_id, info.src_task_id,
         info.timestamp, info.update_interval_secs,
     )  # fmt: skip
-    return _KIND + _encoder.encode((target, head, [(one.name, one.value) for one in points]))
+    pairs = [(one.name, one.value) for one in points]
+    try:
+        return _KIND + _encoder.encode((target, head, pairs))
+    except Exception:  # whole numbers beyond 64 bits, half a surrogate pair, an error in a `repr`
+        return _KIND + _encoder.encode((target, head, [*map(_that_travels, pairs)]))
+
+
+def _that_travels(pair: tuple[str, Any]) -> tuple[str, Any]:
+    name, value = pair
+    try:
+        _encoder.encode(pair)
+    except Exception:
+        return _encodable(name), _text_of(value)
+    return pair
+
+
+def _text_of(value: Any) -> str:
+    try:
+        return _encodable(repr(value))
+    except Exception as error:
+        return f"<{type(value).__name__}: {type(error).__name__} in its repr>"
+
+
+def _encodable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def parse_points(section: bytes) -> tuple[int, TaskInfo, list[DataPoint]]:

@@ -263,3 +263,27 @@ def test_data_points_cross_unchanged_and_what_cannot_travel_is_text() -> None:
     assert crossed == [DataPoint("n", {"default": 3}), DataPoint("odd", repr(Odd))]
     with pytest.raises(CodecError):
         parse_points(b"\x13\xff")
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2**70, str(2**70)),
+        ({"a": [2**70]}, str({"a": [2**70]})),
+        ("half \ud800", r"'half \ud800'"),
+        (Unprintable(), "<Unprintable: ValueError in its repr>"),
+    ],
+    ids=["number", "nested", "surrogate", "repr"],
+)
+def test_a_value_that_cannot_be_packed_takes_no_other_data_point_with_it(
+    value: Any, text: str
+) -> None:
+    info = TaskInfo("host", 6700, "split", 4, 1_795_000_000, 60.0)
+    points = [DataPoint("before", 1), DataPoint("odd", value), DataPoint("after", [2.5])]
+    crossed = parse_points(serialize_points(9, info, points))[2]
+    assert crossed == [DataPoint("before", 1), DataPoint("odd", text), DataPoint("after", [2.5])]
