@@ -15,7 +15,7 @@ from squall_common.component.metrics import ConsumerContext
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.daemon.clock import Clock
 from squall_common.daemon.logs import get_logger
-from squall_common.errors import SquallError
+from squall_common.errors import SquallError, describe
 from squall_common.names import SYSTEM_COMPONENT, SYSTEM_TASK
 from squall_common.reporters.base import MetricsFilter, MetricsReporter, MetricValue
 from squall_engine.reporting.entries import Entry
@@ -46,28 +46,30 @@ class _ReporterThread:
         self.at = 0.0
         self.dropped = 0
         self._passes: dict[str, bool] = {}
-        self._queue: queue.Queue[list[MetricValue] | None] = queue.Queue(_QUEUE_MAX)
+        self.runs = True  # not after `prepare` has failed
+        # Room for one more: the end.
+        self._queue: queue.Queue[list[MetricValue] | None] = queue.Queue(_QUEUE_MAX + 1)
         name = f"reporter:{entry.class_path.rpartition('.')[2]}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def offer(self, values: list[MetricValue]) -> None:
         """Hand over a report; drop it when the reporter is behind."""
-        try:
+        if self._queue.qsize() < _QUEUE_MAX:
             self._queue.put_nowait(values)
-        except queue.Full:
-            self.dropped += 1
-            log.warning(
-                "metrics_report_dropped", reporter=self._entry.class_path, dropped=self.dropped
-            )
+            return
+        self.dropped += 1
+        log.warning("metrics_report_dropped", reporter=self._entry.class_path, dropped=self.dropped)
 
     def _run(self) -> None:
         reporter: MetricsReporter = self._reporter
         try:
             reporter.prepare(self._entry.options, self._context)
         except Exception as error:
+            self.runs = False
             path = self._entry.class_path
-            why = SquallError(f"topology.metrics.reporters: {path}: {error}")
+            text = str(error) if isinstance(error, SquallError) else describe(error)
+            why = SquallError(f"topology.metrics.reporters: {path}: {text}")
             self._report(SYSTEM_COMPONENT, SYSTEM_TASK, why)
             return
         while (values := self._queue.get()) is not None:
@@ -95,15 +97,12 @@ class _ReporterThread:
         return found
 
     def stop(self) -> None:
-        """No more comes."""
-        try:
-            self._queue.put_nowait(None)
-        except queue.Full:
-            pass  # it hangs: it dies with the process
+        """No more comes. Called once."""
+        self._queue.put_nowait(None)
 
     def join(self, secs: float) -> None:
         self._thread.join(secs)
-        if self._thread.is_alive():
+        if self._thread.is_alive():  # it dies with the process
             log.warning("metrics_reporter_stuck", reporter=self._entry.class_path)
 
 
@@ -140,6 +139,7 @@ class Reporters:
         self._wait()
 
     def _wait(self) -> None:
+        self._threads = [thread for thread in self._threads if thread.runs]
         if self._threads:
             due = min(thread.at for thread in self._threads)
             secs = max(0.01, due - self._clock.monotonic())
