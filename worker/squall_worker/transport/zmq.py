@@ -558,7 +558,7 @@ class ZmqTransport:
             on_open=self._on_ring_open,
             on_room=self._on_ring_room,
             on_lost=self._on_ring_lost,
-            on_data=self._poll_rings,
+            on_data=self._on_ring_data,
         )
 
     def over_rings(self) -> frozenset[WorkerSlot]:
@@ -633,6 +633,13 @@ class ZmqTransport:
         except self._rings.error as error:
             log.error("ring_broken", peer=peer.link.peer, why=error)
         return False
+
+    def _on_ring_data(self) -> None:
+        """A writer has woken us. It may do that while others are being read, when its own ring was
+        empty for a moment: they are all read in the next round, and a second one beside it would
+        find nothing, and put them to sleep."""
+        if not self._rings_polled:
+            self._poll_rings()
 
     def _poll_rings_soon(self) -> None:
         self._rings_held = self._inbox_bytes >= _INBOX_BYTES_MAX

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import errno
 import hashlib
 import os
 import socket
@@ -50,6 +51,9 @@ log = get_logger(__name__)
 _BACKLOG = 256
 _ACCEPTED_MAX = 256  # connections that may stand; a topology has fewer workers on a host
 _HANDSHAKE_SECS = 5.0
+# Errors of accept that leave the connection waiting, and how long it waits then.
+_NONE_TO_SPARE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ACCEPT_AGAIN_SECS = 1.0
 _CREDENTIALS = struct.Struct("3i")
 _WAKE = b"\1"
 _WAKES_MAX = 64  # read in one go
@@ -170,6 +174,7 @@ class Rings:
         self._on_data = on_data
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
+        self._accept_timer: asyncio.TimerHandle | None = None
         self._outgoing: dict[WorkerSlot, Outgoing] = {}
         self._incoming: list[Incoming] = []
 
@@ -184,7 +189,11 @@ class Rings:
             log.warning("no_rings", why=error)
             return
         self._listener = listener
-        self._loop.add_reader(listener, self._on_connection)
+        self._accept()
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        self._loop.add_reader(self._listener, self._on_connection)
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -252,8 +261,11 @@ class Rings:
         assert self._listener is not None
         try:
             sock, _ = self._listener.accept()
-        except OSError:
-            return  # it has gone already, or this process has no descriptor to spare
+        except OSError as error:
+            if error.errno in _NONE_TO_SPARE:  # it stays readable: do not spin
+                self._loop.remove_reader(self._listener)
+                self._accept_timer = self._loop.call_later(_ACCEPT_AGAIN_SECS, self._accept)
+            return  # or it has gone already
         sock.setblocking(False)
         if not _is_own_user(sock) or len(self._incoming) >= _ACCEPTED_MAX:
             sock.close()
@@ -366,6 +378,8 @@ class Rings:
 
     def close(self) -> None:
         """Close everything. Peers still read what was written."""
+        if self._accept_timer is not None:
+            self._accept_timer.cancel()
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
             self._listener.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -265,6 +266,66 @@ async def test_an_idle_ring_costs_nothing_and_is_woken_at_once(pair: Pair) -> No
             await asyncio.sleep(0)
         took.append(time.monotonic() - start)
     assert sorted(took)[10] < 0.02, "well below the time of a probe"
+
+
+async def test_a_byte_that_comes_while_rings_are_read_starts_no_second_round(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    await wait_until(lambda: a.transport.is_idle and not b.transport._rings_polled)
+    rings = b.transport._rings
+    assert rings is not None
+    rounds, read = 0, rings.read
+
+    def counted(limit_bytes: int) -> Iterator[tuple[WorkerSlot, bytes]]:
+        nonlocal rounds
+        rounds += 1
+        return read(limit_bytes)
+
+    monkeypatch.setattr(rings, "read", counted)
+    b.transport._poll_rings_soon()
+    for _ in range(5):
+        rings._on_data()
+    assert rounds == 0, "it is on its way"
+    await wait_until(lambda: not b.transport._rings_polled)
+    assert rounds == 1
+
+
+async def test_a_worker_without_a_descriptor_to_spare_does_not_spin_and_takes_rings_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Full:
+        """A listener of a process that has all the descriptors it may have."""
+
+        def __init__(self, inner: socket.socket) -> None:
+            self.inner = inner
+            self.tries = 0
+
+        def fileno(self) -> int:
+            return self.inner.fileno()
+
+        def accept(self) -> tuple[socket.socket, object]:
+            self.tries += 1
+            if self.tries < 3:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return self.inner.accept()
+
+        def close(self) -> None:
+            self.inner.close()
+
+    monkeypatch.setattr("squall_worker.transport.ring.connections._ACCEPT_AGAIN_SECS", 0.2)
+    a, b = Worker(A), Worker(B)
+    rings = b.transport._rings
+    assert rings is not None
+    assert rings._listener is not None
+    full = Full(rings._listener)
+    monkeypatch.setattr(rings, "_listener", full)
+    began = time.monotonic()
+    await linked(a, b, over_rings=True)
+    assert full.tries == 3
+    assert time.monotonic() - began >= 0.4
+    await a.transport.close()
+    await b.transport.close()
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
