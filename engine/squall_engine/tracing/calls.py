@@ -28,27 +28,11 @@ from squall_engine.tasks.bolt import ColumnBolt
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext
 
-    from squall_engine.core import Edge, Output
+    from squall_engine.core import Output
     from squall_engine.tracing.sites import Site
 
 _IN_TREE: ContextVar[bool] = ContextVar("squall_in_traced_tree", default=False)
 _LINKS_MAX = 64
-
-
-class _Edges:
-    """The edges of one task, by stream and by the task that they lead to."""
-
-    def __init__(self, outputs: Iterable[Output]) -> None:
-        self._of: dict[str, dict[int, Edge]] = {}
-        for output in outputs:
-            self._of[output.source.stream] = {edge.task: edge for edge in output.edges}
-
-    def among(self, stream: str, tasks: Iterable[int]) -> Iterator[Edge]:
-        of = self._of.get(stream, {})
-        return (of[task] for task in tasks if task in of)
-
-    def __iter__(self) -> Iterator[Edge]:
-        return (edge for of in self._of.values() for edge in of.values())
 
 
 class _Marking:
@@ -56,10 +40,13 @@ class _Marking:
 
     def __init__(self, site: Site, outputs: Iterable[Output]) -> None:
         self._site = site
-        self._edges = _Edges(outputs)
+        self._edges = {
+            output.source.stream: site.shared.edges_by_task(output) for output in outputs
+        }
 
     def _mark(self, stream: str, tasks: Sequence[int], context: SpanContext) -> None:
-        for edge in self._edges.among(stream, tasks):
+        edges = self._edges.get(stream, {})
+        for edge in (edges[task] for task in tasks if task in edges):
             traced = self._site.shared.edge_of(edge)
             if traced is not None:
                 traced.mark(len(edge) - 1, context)
@@ -300,7 +287,7 @@ def follow_columns(site: Site, bolt: ColumnBolt) -> None:
     """Let `execute_columns` run in a span like `of_batch`. What it emits is traced if it is
     anchored to a traced row."""
     work = bolt.work
-    edges = _Edges(bolt.outputs)
+    tables = [site.shared.edges_by_task(output) for output in bolt.outputs]
 
     def traced(batches: list[Batch], count: int) -> int:
         tuples: list[Tuple] = []
@@ -310,7 +297,7 @@ def follow_columns(site: Site, bolt: ColumnBolt) -> None:
         found = _traced(site, tuples[:count])
         if not found:
             return work(batches, count)
-        before = [(edge, len(edge)) for edge in edges]
+        before = [(edge, len(edge)) for edges in tables for edge in edges.values()]
         with _execution(site, list(found.values()), list(found), count) as span:
             done = work(batches, count)
         own = span.get_span_context()

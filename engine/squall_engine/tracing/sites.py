@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from squall_engine.core import Edge
+from squall_engine.core import Edge, Output
 from squall_engine.dataflow.traced_edge import TracedEdge
 from squall_engine.tasks.base import TaskParts
 from squall_engine.tracing.contexts import Contexts
@@ -30,6 +30,19 @@ class Shared:
         self.rng = rng
         self.contexts = Contexts()
         self._edges: dict[Edge, TracedEdge] = {}
+        self._by_task: dict[Edge, dict[int, Edge]] = {}
+
+    def edges_by_task(self, output: Output) -> Mapping[int, Edge]:
+        """The edges of an output, by the task that they lead to. Tasks that share one edge share
+        all, and have one table: with one for each, thousands of tasks that send to thousands would
+        have millions of entries."""
+        first = output.first_edge
+        if first is None:
+            return {}
+        table = self._by_task.get(first)
+        if table is None:
+            table = self._by_task[first] = {edge.task: edge for edge in output.edges}
+        return table
 
     def edge_of(self, edge: Edge) -> TracedEdge | None:
         """What stands in the place of an edge; None before the tasks are wired."""

@@ -9,6 +9,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from squall import Bolt, CustomGrouping, Spout, Stream, TopologyBuilder
 from squall_common.config.load import default_conf, normalize_topology_conf
@@ -58,7 +59,9 @@ class NoPeers:
         pass
 
 
-def half_of(width: int, grouping: str) -> tuple[EmbeddedEngine, dict[int, WorkerSlot]]:
+def half_of(
+    width: int, grouping: str, traced: bool
+) -> tuple[EmbeddedEngine, dict[int, WorkerSlot]]:
     """One of two workers: `width` tasks send to `width` others."""
     builder = TopologyBuilder()
     builder.spout("numbers", Numbers())
@@ -76,8 +79,9 @@ def half_of(width: int, grouping: str) -> tuple[EmbeddedEngine, dict[int, Worker
     prepared = prepare(builder.build(), conf)
     executors = sorted(prepared.executors)
     settings = EngineSettings(
-        prepared=prepared, topology_id="wide-1-1", slot=SLOTS[0], executors=executors[::2], seed=1
-    )
+        prepared=prepared, topology_id="wide-1-1", slot=SLOTS[0], executors=executors[::2], seed=1,
+        tracer_provider=TracerProvider(shutdown_on_exit=False) if traced else None,
+    )  # fmt: skip
     routes = {task: SLOTS[i % 2] for i, one in enumerate(executors) for task in one.tasks}
     return EmbeddedEngine(settings, transport=NoPeers()), routes
 
@@ -89,7 +93,7 @@ async def begin(engine: EmbeddedEngine, routes: dict[int, WorkerSlot]) -> None:
     engine.stats(0)
 
 
-def cost(width: int, grouping: str) -> tuple[int, int]:
+def cost(width: int, grouping: str, *, traced: bool = False) -> tuple[int, int]:
     """Steps and bytes of the start of a worker, and of its first heartbeat."""
     steps = 0
 
@@ -100,7 +104,7 @@ def cost(width: int, grouping: str) -> tuple[int, int]:
         return count
 
     async def run() -> tuple[int, int]:
-        engine, routes = half_of(width, grouping)
+        engine, routes = half_of(width, grouping, traced)
         before = sys.gettrace()
         tracemalloc.start()
         sys.settrace(count)
@@ -125,3 +129,12 @@ def test_the_start_of_a_wide_topology_costs_by_its_tasks_not_by_their_pairs(grou
     more_steps, more_octets = cost(GROWTH * FEW, grouping)
     assert more_steps < 1.25 * GROWTH * steps
     assert more_octets < 1.25 * GROWTH * octets
+
+
+def test_tracing_adds_to_the_start_by_tasks_and_not_by_their_pairs() -> None:
+    cost(2, "shuffle", traced=True)
+
+    def added(width: int) -> int:
+        return cost(width, "shuffle", traced=True)[0] - cost(width, "shuffle")[0]
+
+    assert added(GROWTH * FEW) < 1.25 * GROWTH * added(FEW)
