@@ -68,8 +68,9 @@ class HookedSpoutCollector(DelegatingSpoutCollector):
         stream: str = DEFAULT_STREAM,
     ) -> None:
         self._inner.emit_columns(columns, message_ids, stream)
-        for message_id in message_ids or ():
-            self._listener.message_began(message_id)
+        for message_id in () if message_ids is None else message_ids:
+            if message_id is not None:  # that row is not a message
+                self._listener.message_began(message_id)
         for values in zip(*columns, strict=True):
             self._listener.emitted(values, stream, None)
 

@@ -103,7 +103,7 @@ class TracedSpoutCollector(_Marking, DelegatingSpoutCollector):
         if message_ids is None:
             self._inner.emit_columns(columns, None, stream)
             return
-        rows = self._picked(len(message_ids))
+        rows = self._picked(message_ids)
         fits = {len(column) for column in columns} == {len(message_ids)}
         if not rows or not fits:
             self._inner.emit_columns(columns, message_ids, stream)
@@ -121,12 +121,13 @@ class TracedSpoutCollector(_Marking, DelegatingSpoutCollector):
                 self._mark(stream, self._inner.emit(values, message_id, stream), context)
             start = row + 1
 
-    def _picked(self, rows: int) -> list[int]:
-        """The rows to trace."""
+    def _picked(self, message_ids: Sequence[Hashable]) -> list[int]:
+        """The rows to trace, among those that are messages."""
+        rows = [row for row, message_id in enumerate(message_ids) if message_id is not None]
         span = trace.get_current_span()
         if span is trace.INVALID_SPAN:
-            return [row for row in range(rows) if self._draw() < self._rate]
-        return list(range(rows)) if span.get_span_context().trace_flags.sampled else []
+            return [row for row in rows if self._draw() < self._rate]
+        return rows if span.get_span_context().trace_flags.sampled else []
 
 
 class TracedBoltCollector(_Marking, DelegatingBoltCollector[Tuple]):

@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.support import engine_components as c
 
 from squall import Bolt, Spout, SquallError, TaskHook, TopologyBuilder
 from squall.testing import TopologyTest
+from squall_engine.hooks.collectors import HookedSpoutCollector
+from squall_engine.hooks.task_hooks import TaskHooks
 from squall_engine.loading import ComponentStartError
 
 PATH = f"{__name__}:"
@@ -151,13 +154,15 @@ def test_a_hook_sees_what_a_bolt_does_however_it_runs(bolt: Callable[[], Bolt]) 
 class ColumnSpout(Spout):
     outputs = ("number",)
 
+    message_ids: Any = ("a", "b")
+
     def open(self, conf: Any, context: Any) -> None:
         self.done = False
 
     def next_tuple(self) -> None:
         if not self.done:
             self.done = True
-            self.emit_columns([[0, 2]], message_ids=["a", "b"])
+            self.emit_columns([[0, 2]], message_ids=self.message_ids)
 
 
 class AsyncSpout(c.Numbers):
@@ -178,6 +183,31 @@ def test_a_hook_sees_the_rows_that_a_spout_emits_as_columns() -> None:
         test.run_until_idle()
         assert seen("numbers", "emit") == [("emit", ([n], "default", None)) for n in (0, 2)]
         assert sorted(seen("numbers", "ack")) == [("ack", "a"), ("ack", "b")]
+
+
+class Ambiguous(list[int]):
+    """Like an array, it is neither true nor false."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
+class ArraySpout(ColumnSpout):
+    message_ids = Ambiguous([7, 8])
+
+
+def test_message_ids_may_be_an_array() -> None:
+    with TopologyTest(numbers_to(Plain(), ArraySpout()), HOOKED) as test:
+        test.run_until_idle()
+        assert sorted(seen("numbers", "ack")) == [("ack", 7), ("ack", 8)]
+        assert test.errors == []
+
+
+def test_a_row_without_a_message_id_begins_no_message() -> None:
+    hooks = TaskHooks(1, lambda: 0.0, lambda error: None)
+    collector = HookedSpoutCollector(Mock(), hooks)
+    collector.emit_columns([[0, 2, 3]], [None, "b", None])
+    assert list(hooks._started) == ["b"]
 
 
 @pytest.mark.parametrize("spout", [AsyncSpout, ThreadSpout])

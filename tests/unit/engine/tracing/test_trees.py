@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.support import engine_components as c
@@ -35,6 +35,15 @@ class InOrder(Network):
             asyncio.get_running_loop().call_soon(self.ends[peer].arrive, slot, data)
 
 
+class Started(SpanProcessor):
+    """Counts spans, ended or not."""
+
+    count = 0
+
+    def on_start(self, span, parent_context=None):
+        self.count += 1
+
+
 class Traced:
     """A topology that runs until its messages are through, and its spans."""
 
@@ -42,6 +51,8 @@ class Traced:
         self.exporter = InMemorySpanExporter()
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        started = Started()
+        provider.add_span_processor(started)
         conf = {
             "topology.acker.executors": 2,
             "topology.tracing.sample.rate": rate,
@@ -70,6 +81,7 @@ class Traced:
             self.failed = len(c.LOG.get("failed", ()))
             self.errors = cluster.errors
         self.spans = self.exporter.get_finished_spans()
+        self.started = started.count
         self.by_id = {span.context.span_id: span for span in self.spans}
 
     def parents(self):
@@ -171,6 +183,28 @@ def test_columns_are_one_span_and_only_rows_of_traced_messages_go_on():
     begun = sum(span.name == "numbers" for span in traced.spans)
     assert 5 < begun < 80
     assert traced.parents()["columns", "end"] == begun
+
+
+class SomeMessages(Spout):
+    outputs = ("number",)
+
+    def open(self, conf, context):
+        self.done = False
+
+    def next_tuple(self):
+        if not self.done:
+            self.done = True
+            self.emit_columns([[1, 2, 3]], message_ids=["a", None, "b"])
+
+
+def test_a_row_without_a_message_id_is_not_traced():
+    builder = TopologyBuilder()
+    builder.spout("numbers", SomeMessages())
+    builder.bolt("end", c.Collect()).shuffle("numbers")
+    traced = Traced(builder, 2)
+    begun = [span for span in traced.spans if span.name == "numbers"]
+    assert sorted(span.attributes["squall.message_id"] for span in begun) == ["a", "b"]
+    assert len(traced.spans) == traced.started, "no span waits for an outcome"
 
 
 def test_only_the_sampled_share_of_messages_is_traced():
