@@ -13,12 +13,15 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
 from squall_common.names import topology_name_of
 from squall_common.topology.import_paths import import_path
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+
+log = get_logger(__name__)
 
 _EXPORT_TIMEOUT_MS = 5_000
 
@@ -29,7 +32,8 @@ class TracingError(SquallError):
 
 def make_provider(options: TopologyOptions, topology_id: str, worker: str) -> TracerProvider | None:
     """The provider for a worker; None if tracing is off. `worker` is its host:port. Raises
-    TracingError without the packages for it, or for an exporter that cannot be made."""
+    TracingError without the packages for it, for an exporter that cannot be made, and for settings
+    of OpenTelemetry that contradict each other."""
     if not options.topology_tracing_enabled:
         return None
     try:
@@ -39,12 +43,18 @@ def make_provider(options: TopologyOptions, topology_id: str, worker: str) -> Tr
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-        exporter = _exporter(options)
+        processor = BatchSpanProcessor(_exporter(options), export_timeout_millis=_EXPORT_TIMEOUT_MS)
     except ImportError as error:
         raise TracingError(
             f"topology.tracing.enabled: {error}",
             hint="Install squall[tracing] on the nodes of the supervisors, or name it among the "
             "topology's dependencies.",
+        ) from error
+    except ValueError as error:  # one variable contradicts another
+        raise TracingError(
+            f"topology.tracing.enabled: {error}",
+            hint="OpenTelemetry's own settings are environment variables: check OTEL_... in "
+            "topology.environment.",
         ) from error
     resource = Resource.create(
         {
@@ -55,9 +65,7 @@ def make_provider(options: TopologyOptions, topology_id: str, worker: str) -> Tr
     )
     # What is to be sampled is decided where a tree begins.
     provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(
-        BatchSpanProcessor(exporter, export_timeout_millis=_EXPORT_TIMEOUT_MS)
-    )
+    provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
     return provider
 
@@ -90,7 +98,10 @@ async def close_provider(provider: TracerProvider) -> None:
     done = asyncio.Event()
 
     def close() -> None:
-        provider.shutdown()
+        try:
+            provider.shutdown()
+        except Exception as error:  # of the user's exporter
+            log.error("spans_not_closed", error=error, exc_info=error)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(done.set)
 

@@ -16,6 +16,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from squall import TopologyBuilder
 from squall._workers import LocalWorkers
+from squall_common.config.options.typed import TopologyOptions
+from squall_worker.report.tracing import TracingError, make_provider
 
 CODE = """
     from squall import Bolt, Spout
@@ -181,3 +183,13 @@ def test_a_collector_that_is_away_delays_neither_tuples_nor_the_end(code: Path) 
     finally:
         cluster.shutdown()
     assert time.monotonic() - began < 4
+
+
+def test_settings_of_opentelemetry_that_contradict_each_other_are_an_error_of_tracing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5000")
+    options = TopologyOptions.read({"topology.tracing.enabled": True})
+    with pytest.raises(TracingError, match="max_export_batch_size") as caught:
+        make_provider(options, "traced-1-1", "host:6700")
+    assert "topology.environment" in str(caught.value.hint)
