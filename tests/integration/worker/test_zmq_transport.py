@@ -8,21 +8,20 @@ import os
 import random
 import resource
 import socket
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import zmq
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.transports import TransportEnd, wait_until
 from tests.support.validated import validated_transports
 
 from squall_common.daemon.story import ContradictionError
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import WorkerSlot
-from squall_common.worker_files.launch_spec import Incarnation
 from squall_worker.transport.frames import FRAME_BYTES_MAX, SECTION_BYTES_MAX, Frame, Kind, Session
-from squall_worker.transport.link_table import Event, Left, Replaced
-from squall_worker.transport.zmq import PortInUseError, ZmqTransport
+from squall_worker.transport.link_table import Left, Replaced
+from squall_worker.transport.zmq import PortInUseError
 from squall_worker.transport.zmq_table import Reading
 
 pytestmark = pytest.mark.integration
@@ -41,8 +40,8 @@ def _validated() -> Iterator[None]:
     assert not contradictions
 
 
-class Worker:
-    """A transport and what arrives at it."""
+class Worker(TransportEnd):
+    """One of this topology."""
 
     def __init__(
         self,
@@ -52,34 +51,7 @@ class Worker:
         key: CurveKey | None = None,
         zxid: int = 1,
     ) -> None:
-        self.events: list[Event] = []
-        self.strangers: list[WorkerSlot] = []
-        self.dropped: list[bytes] = []
-        self.received: list[bytes] = []
-        self.reading = True
-        self.transport = ZmqTransport(
-            TOPOLOGY, slot, Incarnation(zxid, launch), backlog_bytes_max=backlog,
-            on_event=self.events.append, on_stranger=self.strangers.append,
-            on_dropped=self.dropped.extend, key=key,
-        )  # fmt: skip
-        self.transport.set_wakeup(self.drain)
-        self.port = 0
-
-    def start(self, port: int = 0) -> None:
-        self.port = self.transport.bind("127.0.0.1", port)
-
-    def drain(self) -> None:
-        if self.reading:
-            for arrival in self.transport.drain(1024 * 1024):
-                self.received += arrival.sections
-
-
-async def wait_until(condition: Callable[[], bool], secs: float = 20.0) -> None:
-    deadline = time.monotonic() + secs
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError("the condition did not come true")
-        await asyncio.sleep(0.005)
+        super().__init__(TOPOLOGY, slot, launch=launch, zxid=zxid, backlog=backlog, key=key)
 
 
 class Pair:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
+from tests.support.local_workers import code_of, wait_until
 
 from squall import TopologyBuilder
 from squall._workers import LocalWorkers
@@ -50,12 +48,7 @@ CODE = """
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "metered_numbers.py").write_text(dedent(CODE))
-    monkeypatch.syspath_prepend(str(code))
-    yield code
-    sys.modules.pop("metered_numbers", None)
+    yield from code_of(tmp_path, monkeypatch, "metered_numbers", CODE)
 
 
 def topology() -> Any:
@@ -96,10 +89,7 @@ def test_a_consumer_of_one_task_gets_the_data_points_of_all_workers(
     cluster = LocalWorkers(2, code_dir=code)
     try:
         cluster.submit_topology("metered", conf, topology())
-        deadline = time.monotonic() + 60
-        while seen() < 50:
-            assert time.monotonic() < deadline, rows
-            cluster.wait(0.1)
+        wait_until(cluster, "50 data points", lambda: seen() >= 50)
         assert not cluster.errors("metered")
     finally:
         cluster.shutdown()

@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.local_workers import code_of, wait_until
 
 from squall import TopologyBuilder
 from squall._workers import LocalWorkers
@@ -171,12 +170,7 @@ def servers() -> Iterator[tuple[Graphite, Statsd, Pushgateway]]:
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "reported_numbers.py").write_text(dedent(CODE))
-    monkeypatch.syspath_prepend(str(code))
-    yield code
-    sys.modules.pop("reported_numbers", None)
+    yield from code_of(tmp_path, monkeypatch, "reported_numbers", CODE)
 
 
 def topology() -> Any:
@@ -186,13 +180,6 @@ def topology() -> Any:
     builder.spout("numbers", reported_numbers.Numbers())
     builder.bolt("sink", reported_numbers.Sink()).shuffle("numbers")
     return builder.build()
-
-
-def wait_until(cluster: LocalWorkers, what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        cluster.wait(0.1)
 
 
 def test_every_reporter_reaches_its_receiver_with_exact_counts(

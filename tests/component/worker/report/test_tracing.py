@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from tests.support.local_workers import code_of, wait_until
 
 from squall import TopologyBuilder
 from squall._workers import LocalWorkers
@@ -88,12 +87,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "traced_numbers.py").write_text(dedent(CODE))
-    monkeypatch.syspath_prepend(str(code))
-    yield code
-    sys.modules.pop("traced_numbers", None)
+    yield from code_of(tmp_path, monkeypatch, "traced_numbers", CODE)
 
 
 def topology() -> Any:
@@ -104,13 +98,6 @@ def topology() -> Any:
     builder.bolt("pass", traced_numbers.Pass(), parallelism=2).shuffle("numbers")
     builder.bolt("sink", traced_numbers.Sink(), parallelism=2).shuffle("pass")
     return builder.build()
-
-
-def wait_until(cluster: LocalWorkers, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "the condition stayed false"
-        cluster.wait(0.1)
 
 
 def test_spans_of_two_workers_arrive_and_their_parents_are_right(
@@ -125,7 +112,7 @@ def test_spans_of_two_workers_arrive_and_their_parents_are_right(
     cluster = LocalWorkers(2, code_dir=code)
     try:
         cluster.submit_topology("traced", conf, topology())
-        wait_until(cluster, lambda: len(receiver.spans) >= 120)
+        wait_until(cluster, "spans", lambda: len(receiver.spans) >= 120)
         assert not cluster.errors("traced")
     finally:
         cluster.shutdown()
@@ -156,10 +143,11 @@ def test_an_exporter_that_cannot_be_made_is_reported_and_the_topology_runs(
     cluster = LocalWorkers(1, code_dir=code)
     try:
         cluster.submit_topology("traced", conf, topology())
-        wait_until(cluster, lambda: bool(cluster.errors("traced")))
+        wait_until(cluster, "an error", lambda: bool(cluster.errors("traced")))
         assert says in cluster.errors("traced")[0].text
         wait_until(
             cluster,
+            "counts",
             lambda: cluster.counts("traced")[0].get("sink", {}).get("executed", 0) >= 40,
         )
     finally:
@@ -177,6 +165,7 @@ def test_a_collector_that_is_away_delays_neither_tuples_nor_the_end(code: Path) 
         cluster.submit_topology("traced", conf, topology())
         wait_until(
             cluster,
+            "counts",
             lambda: cluster.counts("traced")[0].get("sink", {}).get("executed", 0) >= 40,
         )
         began = time.monotonic()

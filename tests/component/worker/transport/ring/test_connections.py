@@ -10,19 +10,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.support import transports
+from tests.support.transports import TransportEnd
 from tests.support.validated import validated_transports
 
 from squall_common.security.curve import CurveKey
 from squall_common.topology.model import WorkerSlot
 from squall_common.worker_files.launch_spec import Incarnation
 from squall_worker.transport.frames import SECTION_BYTES_MAX, topology_hash
-from squall_worker.transport.link_table import Event, Left
+from squall_worker.transport.link_table import Left
 from squall_worker.transport.ring.hello import Hello, listening_name
-from squall_worker.transport.zmq import ZmqTransport
 
 pytest.importorskip("squall_worker.transport.ring.memory")
 
@@ -33,6 +35,7 @@ KEY = CurveKey.make(TOPOLOGY)
 RING = 512 * 1024
 LAUNCHES = 5
 ROOT = Path(__file__).resolve().parents[5]
+wait_until = partial(transports.wait_until, secs=30.0)
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +45,8 @@ def _validated() -> Iterator[None]:
     assert not contradictions
 
 
-class Worker:
-    """A transport and what arrives at it."""
+class Worker(TransportEnd):
+    """One that has opened its port, and takes rings."""
 
     def __init__(
         self,
@@ -52,30 +55,9 @@ class Worker:
         launch: int = 1,
         ring_bytes: int = RING,
         key: CurveKey | None = None,
-        topology: str = TOPOLOGY,
     ) -> None:
-        self.events: list[Event] = []
-        self.received: list[bytes] = []
-        self.reading = True
-        self.transport = ZmqTransport(
-            topology, slot, Incarnation(1, launch), backlog_bytes_max=1 << 28,
-            on_event=self.events.append, key=key, ring_bytes=ring_bytes,
-        )  # fmt: skip
-        self.transport.set_wakeup(self.drain)
-        self.port = self.transport.bind("127.0.0.1", 0)
-
-    def drain(self) -> None:
-        if self.reading:
-            for arrival in self.transport.drain(1024 * 1024):
-                self.received += arrival.sections
-
-
-async def wait_until(condition: Callable[[], object], secs: float = 30.0) -> None:
-    deadline = time.monotonic() + secs
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError("the condition did not come true")
-        await asyncio.sleep(0.005)
+        super().__init__(TOPOLOGY, slot, launch=launch, key=key, ring_bytes=ring_bytes)
+        self.start()
 
 
 def link(a: Worker, b: Worker) -> None:
