@@ -104,15 +104,24 @@ class AloneThread:
     def send(self, report: WorkerReport) -> None:
         if self._busy:
             return
-        self._busy = True
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._sender = self._make_sender()
-            self._thread = threading.Thread(
-                target=self._run, args=(self._loop,), name="report alone", daemon=True
-            )
-            self._thread.start()
+            self._begin()
+        assert self._loop is not None
+        self._busy = True
         asyncio.run_coroutine_threadsafe(self._send(report), self._loop)
+
+    def _begin(self) -> None:
+        """Raises RuntimeError if this process may have no more threads; the next report tries
+        again."""
+        self._sender = self._make_sender()
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self._run, args=(loop,), name="report alone", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            loop.close()
+            raise
+        self._loop, self._thread = loop, thread
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()

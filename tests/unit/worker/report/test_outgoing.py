@@ -145,3 +145,28 @@ def test_reports_are_sent_on_a_thread_one_at_a_time(clock) -> None:
     assert {name for _, name in sent} == {"report alone"}
     assert len(made) == 1
     assert "report alone" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_process_that_may_have_no_more_threads_tries_again_with_the_next_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = threading.Event()
+
+    class Sender:
+        async def send(self, reports: list[WorkerReport]) -> None:
+            sent.set()
+
+        async def close(self) -> None:
+            pass
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    alone = AloneThread(Sender)  # type: ignore[arg-type]
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            alone.send(report(1))
+    alone.send(report(2))
+    assert sent.wait(10)
+    alone.stop()
