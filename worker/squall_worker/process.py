@@ -610,7 +610,7 @@ class Worker:
         return None if self._drains_since is None else _DRAIN_REPORT_SECS
 
     def _make_sender(self) -> ReportSender:
-        """Of reports while the supervisor is away; on the thread that sends them."""
+        """Of reports while the supervisor is away; called on the heartbeat thread."""
         return ReportSender(
             self._connect_nimbus,
             self._write_report,

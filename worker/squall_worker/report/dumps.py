@@ -72,13 +72,12 @@ class Dumps:
         """Sample on a thread of its own: this one has to report heartbeats meanwhile."""
         try:
             name = take(self._worker_dir, DumpKind.SAMPLES)
-        except OSError as error:
+            if name is not None and self._samples is not None:
+                threading.Thread(
+                    target=self._write_samples, args=(name,), name="sampler", daemon=True
+                ).start()
+        except Exception as error:  # this process may have no more threads
             log.error("dump_failed", kind=DumpKind.SAMPLES.name, error=error)
-            return
-        if name is not None and self._samples is not None:
-            threading.Thread(
-                target=self._write_samples, args=(name,), name="sampler", daemon=True
-            ).start()
 
     def _write_samples(self, name: str) -> None:
         assert self._samples is not None
