@@ -59,8 +59,9 @@ class WorkerSettings:
 
     @staticmethod
     def ring_bytes(topology: TopologyOptions) -> int:
-        """The capacity of rings in shared memory between workers of one host; 0: none. Who has
-        asked for encryption, and not for what is best, gets it everywhere."""
+        """The capacity in bytes of rings in shared memory between workers of one host; 0: none.
+        With `storm.messaging.curve: true` all bytes between workers are encrypted, so there are
+        none."""
         if topology.storm_messaging_curve is True or not topology.storm_messaging_ring_bytes:
             return 0
         return max(_RING_BYTES_MIN, topology.storm_messaging_ring_bytes)

@@ -20,7 +20,7 @@ Anchors = Tuple | Iterable[Tuple] | None
 
 
 class EmitListener(Protocol):
-    """What is notified of emits."""
+    """Is notified of emits."""
 
     def emitted(self, values: Sequence[Any], stream: str, targets: Sequence[int] | None) -> None:
         """A tuple was emitted to these tasks (None: unknown)."""

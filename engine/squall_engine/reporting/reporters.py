@@ -97,7 +97,7 @@ class _ReporterThread:
         return found
 
     def stop(self) -> None:
-        """No more comes. Called once."""
+        """End the thread after the reports that wait. Call it once."""
         self._queue.put_nowait(None)
 
     def join(self, secs: float) -> None:

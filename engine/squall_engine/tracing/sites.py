@@ -45,7 +45,7 @@ class Shared:
         return table
 
     def edge_of(self, edge: Edge) -> TracedEdge | None:
-        """What stands in the place of an edge; None before the tasks are wired."""
+        """The traced edge in place of an edge; None before the tasks are wired."""
         return self._edges.get(edge)
 
 

@@ -42,7 +42,7 @@ class TreeTracing(Shared):
     # -- edges --
 
     def follow(self, edge: Edge, outgoing: OutgoingEdge) -> TupleBuffer:
-        """What stands in the place of an edge."""
+        """Make the traced edge that takes the place of an edge."""
         traced = TracedEdge(edge, partial(self._leave, outgoing))
         self._edges[edge] = traced
         return traced

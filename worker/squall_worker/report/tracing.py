@@ -63,7 +63,7 @@ def make_provider(options: TopologyOptions, topology_id: str, worker: str) -> Tr
             "squall.topology_id": topology_id,
         }
     )
-    # What is to be sampled is decided where a tree begins.
+    # Sampling is decided where a tree begins.
     provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)
