@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ PORTS = {
 }
 HOSTNAME = "storm.local.hostname"
 _PAUSE_SECS = 1.0
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 # The port that the image's HEALTHCHECK connects to.
 _PORT_FILE = Path("/tmp/squall.port")
 
@@ -144,24 +145,27 @@ def supervise(command: Sequence[str], *, logviewer: bool = False) -> int:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
 
-    def ended(pid: int, status: int) -> None:
-        """Start the logviewer again."""
+    def show() -> None:
+        """Start the logviewer."""
         nonlocal beside
+        with _signals_held():
+            beside = 0 if stopping else _spawn(showing)
+
+    def ended(pid: int, status: int) -> None:
         if pid == beside and not stopping:
             print(f"the logviewer exited with status {status}; restarting it", file=sys.stderr)
             time.sleep(_PAUSE_SECS)
-            beside = os.posix_spawnp(showing[0], showing, os.environ, setsigmask=())
+            show()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    signals = {signal.SIGTERM, signal.SIGINT}
+    for number in _STOPS:
+        signal.signal(number, stop)
     if logviewer:
-        beside = os.posix_spawnp(showing[0], showing, os.environ)
-    while not stopping:
-        # A signal between the start and the recording of its process id waits for the latter.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-        child = os.posix_spawnp(command[0], list(command), os.environ, setsigmask=())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        show()
+    while True:
+        with _signals_held():
+            if stopping:
+                break
+            child = _spawn(command)
         status = _reap_until(child, ended)
         child = 0
         if status == 2:
@@ -169,12 +173,27 @@ def supervise(command: Sequence[str], *, logviewer: bool = False) -> int:
         if not stopping:
             print(f"the supervisor exited with status {status}; restarting it", file=sys.stderr)
             time.sleep(_PAUSE_SECS)
-    ending = [command[0], "kill_workers", *command[2:]]
-    _reap_until(os.posix_spawnp(ending[0], ending, os.environ))
+    _reap_until(_spawn([command[0], "kill_workers", *command[2:]]))
     if beside:
         with contextlib.suppress(ChildProcessError):  # it was reaped before
             os.waitpid(beside, 0)
     return 0
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """A signal to stop waits for the end of the block: it comes before a program is started, or
+    finds its process id recorded."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+
+
+def _spawn(command: Sequence[str]) -> int:
+    """Start a program, in which no signal is blocked; its process id."""
+    return os.posix_spawnp(command[0], list(command), os.environ, setsigmask=())
 
 
 def _reap_until(child: int, ended: Callable[[int, int], None] = lambda _pid, _status: None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -128,6 +129,32 @@ def test_a_logviewer_runs_beside_a_supervisor_and_both_end_with_it(
     for pid in (pids["supervisor"], int(again.split()[0])):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_a_logviewer_that_ended_is_not_started_again_after_a_stop(
+    tmp_path: Path, supervised: Callable[..., subprocess.Popen[str]]
+) -> None:
+    script = f"""
+case $1 in
+    supervisor) exec sleep 60 ;;
+    logviewer) [ -e {tmp_path}/ended ] && exec sleep 60; touch {tmp_path}/ended; exit 3 ;;
+esac
+"""
+    process = supervised(script, STORM_LOGVIEWER="yes")
+    _calls(tmp_path, 2)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "the logviewer exited with status 3; restarting it\n"
+    process.terminate()  # during the pause before the restart
+    try:
+        assert process.wait(30) == 0
+    finally:
+        for line in _calls(tmp_path, 2):
+            pid, name, *_ = line.split()
+            if name == "logviewer":
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+    names = [line.split()[1] for line in _calls(tmp_path, 3)]
+    assert sorted(names) == ["kill_workers", "logviewer", "supervisor"]
 
 
 def test_a_wrong_command_line_is_not_retried(
