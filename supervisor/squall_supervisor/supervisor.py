@@ -211,10 +211,6 @@ class Supervisor:
         self._tasks.start("neighbourhood", self._neighbourhood.run())
         self._tasks.start("pulse", self._pulse())
         self._tasks.every("alive", _ALIVE_SECS, self._note_alive)
-        if settings.health_check_secs > 0:
-            # Before it is registered: a node that is known to be broken gets no work.
-            await self._health.look()
-            self._tasks.every("health checks", settings.health_check_secs, self._health.look)
         self._tasks.start("clean-up", self._clean_up())
         self._tasks.every("memory watch", settings.monitor_secs, self._memory_watch.look)
         self._tasks.every("reports", look_secs(settings.report_secs), self._reports.look)
@@ -289,8 +285,12 @@ class Supervisor:
         finally:
             waiting.cancel()
         self._tasks.start("assignments", self._sync.run())
-        self._tasks.start("registration", self._registration.run())
         self._tasks.start("profile requests", self._profiling.run())
+        if self.settings.health_check_secs > 0:
+            # Before it is registered: a node that is known to be broken gets no work.
+            await self._health.look()
+            self._tasks.every("health checks", self.settings.health_check_secs, self._health.look)
+        self._tasks.start("registration", self._registration.run())
 
     async def _log_waiting(self) -> None:
         wait_secs = _WAITING_FIRST_SECS

@@ -14,6 +14,7 @@ from tests.integration.supervisor.standin import CODE, TestNode, package, wait_u
 
 from squall_common.cluster.state import ClusterState
 from squall_common.cluster.stores.memory import MemoryStore
+from squall_common.cluster.values import UNHEALTHY_KEY, SupervisorInfo
 from squall_common.config.for_workers import worker_conf
 from squall_common.worker_files.launch_spec import LaunchSpec
 from squall_supervisor.node.kill import kill_workers
@@ -726,6 +727,26 @@ async def test_two_supervisors_share_a_machine(tmp_path: Path) -> None:
     finally:
         await one.close()
         await two.close()
+
+
+async def test_a_node_that_is_unhealthy_at_its_start_never_offers_a_port(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = []
+    register = ClusterState.register_supervisor
+
+    async def registered(state: ClusterState, supervisor_id: str, info: SupervisorInfo) -> None:
+        offered.append((info.meta, info.scheduler_meta.get(UNHEALTHY_KEY)))
+        await register(state, supervisor_id, info)
+
+    monkeypatch.setattr(ClusterState, "register_supervisor", registered)
+    check = node.dir / "local" / "healthchecks" / "disk"
+    check.parent.mkdir(parents=True)
+    check.write_text("#!/bin/sh\nsleep 0.5; echo ERROR full\n")
+    check.chmod(0o755)
+    await node.start()
+    await wait_until("two registrations", lambda: len(offered) > 1)
+    assert set(offered) == {((), "disk: ERROR full")}
 
 
 async def test_a_crash_in_the_middle_of_a_download_leaves_nothing_that_looks_whole(
