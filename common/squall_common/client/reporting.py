@@ -34,7 +34,7 @@ log = get_logger(__name__)
 ANSWER_SECS = 3.0
 _PAUSE_SECS = 1.0
 _PAUSE_SECS_MAX = 10.0
-# Reports travel together up to this size, far below what Nimbus takes.
+# Reports travel together up to this size, far below what Nimbus takes by default.
 _TOGETHER_BYTES_MAX = 128 * 1024
 # What a call takes beside a report's heartbeat: texts, numbers, and the executors below.
 _BESIDE_BYTES = 32 * 1024
@@ -170,7 +170,7 @@ class ReportSender:
         size = 0
         for report in map(self._fitting, reports):
             bytes_of_it = _size(report)
-            if batch and size + bytes_of_it > _TOGETHER_BYTES_MAX:
+            if batch and size + bytes_of_it > min(_TOGETHER_BYTES_MAX, self._call_bytes_max):
                 yield batch
                 batch, size = [], 0
             batch.append(report)

@@ -16,6 +16,7 @@ from squall_common.errors import NimbusConnectionError
 from squall_common.topology.model import Executor, WorkerSlot
 from squall_thrift import storm
 from squall_thrift.client import ThriftApplicationError
+from squall_thrift.codec import to_bytes
 from squall_thrift.protocol.messages import ApplicationErrorType
 
 SLOT = WorkerSlot("sup-a", 6700)
@@ -169,6 +170,16 @@ async def test_large_reports_travel_alone_and_absurd_ones_without_their_heartbea
     sent = [[len(one.report or b"") for one in call.worker_heartbeats] for _, call in nimbus.calls]
     assert sent == [[60_000, 60_000], [60_000], [500_000], [0, 10]]
     assert nimbus.calls[3][1].worker_heartbeats[0].executors  # it is alive all the same
+
+
+async def test_a_nimbus_that_takes_little_gets_no_more_in_one_call(nimbus, clock) -> None:
+    sender = nimbus.sender(clock, supervisor_id="sup-a", call_bytes_max=65_536)
+    reports = [
+        replace(REPORT, slot=WorkerSlot("sup-a", 6700 + i), heartbeat=bytes(20_000))
+        for i in range(5)
+    ]
+    assert await sender.send(reports) is Way.NIMBUS
+    assert [len(to_bytes(call)) < 65_536 for _, call in nimbus.calls] == [True, True]
 
 
 async def test_thousands_of_executors_are_listed_by_the_heartbeat_alone(nimbus, clock) -> None:
