@@ -116,7 +116,7 @@ class LivenessCalls(Calls):
             except ThriftApplicationError as error:
                 if beat.port is None:  # of Storm's kind, which are few and have no worker to blame
                     raise
-                left_out = _throttle.left_out((beats.supervisor_id, beat.port))
+                left_out = _throttle.left_out((call.address, beat.storm_id))
                 if left_out is not None:
                     log.warning(
                         "heartbeat_refused",

@@ -16,8 +16,10 @@ from squall_common.cluster.values import (
     WorkerReport,
 )
 from squall_common.topology.model import Executor, WorkerSlot
+from squall_nimbus.service import liveness
 from squall_thrift import storm
 from squall_thrift.protocol.messages import ThriftApplicationError
+from squall_thrift.serving.throttle import Throttle
 
 SLOT = WorkerSlot("sup-a", 6700)
 WORDS = Executor(4, 4)
@@ -153,6 +155,15 @@ async def test_executors_that_only_the_heartbeat_lists_are_alive(
         newer = replace(one, time_secs=one.time_secs + 1)
         await send(nimbus, wrong, newer, executors_max=0)
         assert nimbus.nimbus.heartbeats.reports(topology_id) == [newer]
+    assert caplog.text.count("heartbeat_refused") == 1
+
+
+async def test_made_up_slots_do_not_fill_the_log(nimbus, topology_id, caplog, monkeypatch) -> None:
+    monkeypatch.setattr(liveness, "_throttle", Throttle())
+    one = await report(nimbus, topology_id, heartbeat=b"nonsense")
+    made_up = [replace(one, slot=WorkerSlot("sup-a", port)) for port in range(100)]
+    await send(nimbus, *made_up, executors_max=0)
+    await send(nimbus, *made_up, executors_max=0)
     assert caplog.text.count("heartbeat_refused") == 1
 
 
