@@ -1,10 +1,13 @@
-"""Files that a crash at any byte leaves either old or new, never torn."""
+"""Files that a crash at any byte leaves either old or new, never torn; and files of others, which
+may be anything."""
 
 import ctypes
+import errno
 import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 # Files and folders that are synced one by one; more are synced with all of their file system.
 _FSYNCS_MAX = 256
@@ -25,6 +28,21 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         Path(temporary).unlink(missing_ok=True)
         raise
     sync_dir(path.parent)
+
+
+def open_untrusted(path: Path) -> BinaryIO:
+    """Open a file for reading in a folder in which anybody's code may write: a link is not
+    followed, and a pipe not waited for. Raises OSError, and ValueError for what is not a file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise ValueError("it is not a file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ValueError("it is not a file")
+    return open(fd, "rb")
 
 
 def make_dirs(path: Path, *, mode: int = 0o777) -> None:

@@ -7,16 +7,16 @@ What components record themselves has fixed families too, with its name as a lab
 
 from __future__ import annotations
 
-import errno
 import math
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from squall_common.daemon.files import open_untrusted
 
 FILE_NAME = "metrics.json"  # in the worker's folder
 FILE_BYTES_MAX = 4 * 1024 * 1024
@@ -176,18 +176,12 @@ def read(path: Path) -> SamplesFile | None:
     """A worker's samples; None if it has none. Raises SamplesError for a file that no worker of
     ours writes, and OSError."""
     try:
-        # Neither a link nor a pipe that waits for a writer.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_untrusted(path) as file:
+            data = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise SamplesError("not a file") from None
-        raise
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise SamplesError("not a file")
-        data = file.read(FILE_BYTES_MAX + 1)
+    except ValueError as error:
+        raise SamplesError(str(error)) from None
     if len(data) > FILE_BYTES_MAX:
         raise SamplesError(f"more than {FILE_BYTES_MAX} bytes")
     try:

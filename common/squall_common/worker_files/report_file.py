@@ -7,12 +7,12 @@ its supervisor dead, stopped or cut off.
     magic "SQRP" | time of the heartbeat, seconds since 1970 | codec.encode_heartbeat
 """
 
-import errno
 import os
-import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+
+from squall_common.daemon.files import open_untrusted
 
 REPORT_FILE = "heartbeat-report"
 _HEAD = struct.Struct("<4sq")
@@ -47,27 +47,18 @@ def has_report(folder: Path) -> bool:
 
 def read_report(folder: Path) -> FoundReport | None:
     """The report in a worker's folder, or None. Raises ValueError for what no worker of ours
-    writes, and OSError: the folder is the worker's, which may be anybody's code, so a link is not
-    followed and a pipe not waited for."""
+    writes, and OSError."""
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = os.open(folder / REPORT_FILE, flags)
+        with open_untrusted(folder / REPORT_FILE) as file:
+            inode = os.fstat(file.fileno()).st_ino
+            data = file.read(REPORT_BYTES_MAX + 1)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise ValueError("it is not a file") from None
-        raise
-    with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is not a file")
-        data = file.read(REPORT_BYTES_MAX + 1)
     if len(data) > REPORT_BYTES_MAX:
         raise ValueError(f"it has more than {REPORT_BYTES_MAX} bytes")
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise ValueError("it does not begin as a report")
-    return FoundReport(_HEAD.unpack_from(data)[1], data[_HEAD.size :], found.st_ino)
+    return FoundReport(_HEAD.unpack_from(data)[1], data[_HEAD.size :], inode)
 
 
 def remove_report(folder: Path, inode: int) -> None:

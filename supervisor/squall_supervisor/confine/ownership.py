@@ -181,9 +181,10 @@ def owner_of(folder: Path) -> int | None:
 def read_own(path: Path, *, bytes_max: int = 64 * 1024 * 1024) -> bytes:
     """The content of a file that we wrote ourselves. Raises OSError (FileNotFoundError, or the
     error of opening a link), and ValueError for a file that another user has put there."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    # With an opener, the descriptor is closed when the path is a folder.
+    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+        found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
             raise ValueError(f"{path} was not written by this supervisor")
         if found.st_size > bytes_max:

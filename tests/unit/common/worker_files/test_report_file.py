@@ -64,6 +64,16 @@ def test_what_is_not_a_report_is_refused_without_waiting(tmp_path: Path) -> None
         read_report(tmp_path)
 
 
+def test_a_folder_in_the_place_of_a_report_costs_no_descriptor(tmp_path: Path) -> None:
+    """The supervisor looks twice a second, and ends when it has no descriptor left."""
+    (tmp_path / REPORT_FILE).mkdir()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(ValueError, match="not a file"):
+            read_report(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
 def test_a_link_in_the_place_of_a_report_is_removed_itself(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"kept")
