@@ -375,7 +375,7 @@ def from_worker_report(
     report: storm.SupervisorWorkerHeartbeat, node: str | None
 ) -> values.WorkerReport | None:
     """`node`: the supervisor that a batch names. None if it does not name the worker's slot, as
-    those of Storm do not. Raises ValueError for executors that cannot be."""
+    those of Storm do not."""
     node = node if node is not None else report.supervisor_id
     if node is None or report.port is None:
         return None

@@ -41,7 +41,9 @@ class WorkerBeats:
         nodes = await self._state.undecoded_worker_beats(topology_id)
         if self._leader_elector.leading:
             return self._reported.merged(topology_id, nodes, self._clock.monotonic())
-        return {**nodes, **await self._of_leader(topology_id)}
+        # The leader still has the last report of a worker that has come to write to ZooKeeper, and
+        # removes the nodes of those that report again.
+        return {**await self._of_leader(topology_id), **nodes}
 
     async def _of_leader(self, topology_id: str) -> dict[WorkerSlot, UndecodedBeat]:
         try:

@@ -191,6 +191,9 @@ async def test_a_nimbus_that_does_not_lead_refuses_reports_and_asks_the_leader(t
                     return False
 
             await eventually(has_code, "the other Nimbus shows what was reported")
+            await leader.state.put_worker_report(await report(leader, topology_id, 9))
+            assert await emitted(other, topology_id) == 9  # it no longer reaches the leader
+            await leader.state.remove_worker_beat(topology_id, SLOT)
             peers.cut.add(6627)
             assert await emitted(other, topology_id) is None
             peers.cut.clear()
