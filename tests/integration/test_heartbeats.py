@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +71,8 @@ def nodes(client: KazooClient, topology: str) -> dict[str, int]:
 def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
     try:
+        stat = Path(f"/proc/{pid}/stat")
+        wait_for("it to stand still", lambda: stat.read_text().rpartition(") ")[2][0] == "T")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -115,7 +116,6 @@ def test_a_worker_whose_supervisor_stands_still_reports_itself(
 ) -> None:
     supervisor = cluster.state()["supervisors"][0]
     with stopped(supervisor["pid"]):
-        time.sleep(0.1)
         for _ in range(3):
             assert reports_pass(cluster)
         assert nodes(zookeeper, topology_id(cluster)) == {}
