@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -323,6 +324,7 @@ def consumer_ids(options: TopologyOptions) -> list[str | None]:
     """For each entry of `topology.metrics.consumer.register` the id of its component; None for one
     that runs in each worker, or whose hint or class means nothing."""
     ids: list[str | None] = []
+    seen = Counter[str]()
     for entry in options.topology_metrics_consumer_register:
         hint, path = entry.get("parallelism.hint"), entry.get("class")
         is_count = type(hint) is int and 0 < hint <= TASKS_MAX
@@ -330,8 +332,8 @@ def consumer_ids(options: TopologyOptions) -> list[str | None]:
             ids.append(None)
             continue
         name = METRICS_CONSUMER_PREFIX + path[:_ID_BYTES_MAX]
-        same = sum(1 for one in ids if one is not None and one.partition("#")[0] == name)
-        ids.append(name if not same else f"{name}#{same + 1}")
+        seen[name] += 1
+        ids.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return ids
 
 

@@ -24,6 +24,7 @@ from squall_common.topology.system import (
     component_parallelism,
     component_tasks,
     compute_executors,
+    consumer_ids,
     num_ackers,
     system_topology,
     validate_topology,
@@ -247,6 +248,18 @@ def test_a_spout_with_inputs_is_refused():
 
 def test_zero_components_are_not_a_topology():
     assert refusal() == ("the topology has no spout: nothing would ever flow",)
+
+
+def test_every_metrics_consumer_with_a_hint_gets_an_id_of_its_own_in_linear_time():
+    def ids(*paths):
+        register = tuple({"class": path, "parallelism.hint": 1} for path in paths)
+        return consumer_ids(TopologyOptions(topology_metrics_consumer_register=register))
+
+    assert ids("m:A", "m:B", "m:A") == ["__metrics_m:A", "__metrics_m:B", "__metrics_m:A#2"]
+    assert ids("a#b", "a#b") == ["__metrics_a#b", "__metrics_a#b#2"]
+    began = time.process_time()
+    assert len(set(ids(*["m:A"] * 20_000))) == 20_000
+    assert time.process_time() - began < 5  # a minute when each was compared with those before it
 
 
 def test_the_systems_tasks_count():
