@@ -12,6 +12,9 @@ TICK_STREAM = "__tick"
 HEARTBEAT_STREAM = "__heartbeat"
 METRICS_STREAM = "__metrics"
 METRICS_CONSUMER_PREFIX = "__metrics_"  # of the components of metrics consumers
+# In an entry of topology.metrics.consumer.register, since its topology was submitted: it has a
+# component.
+METRICS_COMPONENT_KEY = "component"
 METRICS_TICK_STREAM = "__metrics_tick"
 
 ACKER_COMPONENT = "__acker"

@@ -31,6 +31,7 @@ from squall_common.config.options.judge import (
 from squall_common.config.schema import COMPONENT_KEYS, SCHEMA, show_value
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import ConfigError
+from squall_common.names import METRICS_COMPONENT_KEY
 
 log = get_logger(__name__)
 
@@ -210,7 +211,8 @@ def normalize_topology_conf(
 ) -> dict[str, Any]:
     """The configuration of a topology as Nimbus stores it and every task gets it: what workers need
     of Nimbus' own, the submitter's keys (unknown ones too) on top, and what later must not depend
-    on anything else fixed: ackers, event loggers, name. `components` is the configuration of each
+    on anything else fixed: ackers, event loggers, which metrics consumers have a component, name.
+    `components` is the configuration of each
     component: the serializers that it registers are everybody's.
 
     Raises ConfigError when a value is of the wrong type, or components contradict each other.
@@ -225,12 +227,22 @@ def normalize_topology_conf(
     for key in ("topology.acker.executors", "topology.eventlogger.executors"):
         if conf.get(key) is None:
             conf[key] = conf["topology.workers"]
+    if consumers := conf.get("topology.metrics.consumer.register"):
+        conf["topology.metrics.consumer.register"] = [*map(_with_component_fixed, consumers)]
     if any("topology.kryo.register" in own for own in components.values()):
         conf["topology.kryo.register"] = gather_registrations(
             conf.get("topology.kryo.register"), components
         )
     _check_together(conf)
     return conf
+
+
+def _with_component_fixed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of `topology.metrics.consumer.register` that says whether it has a component of the
+    topology, as those with a `parallelism.hint` have. Releases before components ignored the hint:
+    the tasks of topologies that were submitted to them keep their numbers."""
+    own = {key: value for key, value in entry.items() if key != METRICS_COMPONENT_KEY}
+    return {**own, METRICS_COMPONENT_KEY: True} if "parallelism.hint" in own else own
 
 
 def gather_registrations(

@@ -35,6 +35,7 @@ from squall_common.names import (
     DEAD_LETTER_STREAM,
     EVENTLOGGER_COMPONENT,
     EVENTLOGGER_STREAM,
+    METRICS_COMPONENT_KEY,
     METRICS_CONSUMER_PREFIX,
     METRICS_STREAM,
     METRICS_TICK_STREAM,
@@ -309,8 +310,9 @@ def num_eventloggers(options: TopologyOptions) -> int:
 
 def metrics_consumers(options: TopologyOptions) -> dict[str, int]:
     """The components of metrics consumers that get the data points of all workers, with their
-    executors: those of `topology.metrics.consumer.register` with a `parallelism.hint`. (The others
-    run in each worker.) Named by their class as in Storm, with `#2` if it is there before."""
+    executors: those of `topology.metrics.consumer.register` that had a `parallelism.hint` when the
+    configuration was normalized. (The others run in each worker.) Named by their class as in Storm,
+    with `#2` if it is there before."""
     found: dict[str, int] = {}
     for entry, component_id in zip(
         options.topology_metrics_consumer_register, consumer_ids(options), strict=True
@@ -328,7 +330,8 @@ def consumer_ids(options: TopologyOptions) -> list[str | None]:
     for entry in options.topology_metrics_consumer_register:
         hint, path = entry.get("parallelism.hint"), entry.get("class")
         is_count = type(hint) is int and 0 < hint <= TASKS_MAX
-        if not is_count or not isinstance(path, str) or character_error(path) is not None:
+        has_component = entry.get(METRICS_COMPONENT_KEY) is True and is_count
+        if not has_component or not isinstance(path, str) or character_error(path) is not None:
             ids.append(None)
             continue
         name = METRICS_CONSUMER_PREFIX + path[:_ID_BYTES_MAX]

@@ -15,6 +15,7 @@ from squall_common.config.options.typed import TopologyOptions
 from squall_common.config.schema import TASKS_MAX
 from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_common.names import is_system_id
+from squall_common.topology.system import metrics_consumers
 from squall_nimbus.store.topology_store import StoredTopology
 from squall_nimbus.topologies.submit import parse_conf
 
@@ -75,7 +76,10 @@ def check_rebalance(
     if options.topology_conf_overrides:
         conf = parse_conf(options.topology_conf_overrides)
         wrong = _override_problems(conf)
-        problems += wrong or blob_problems(TopologyOptions.read(conf))
+        if not wrong:
+            changed = TopologyOptions.read(conf)
+            wrong = [*blob_problems(changed), *_consumer_problems(conf, changed, topology.options)]
+        problems += wrong
         conf = {**without_made_up(conf), **mapped(conf)}
         overrides = json.dumps(conf, sort_keys=True) if conf else None
     if problems:
@@ -83,6 +87,19 @@ def check_rebalance(
     return RebalanceOptions(
         options.wait_secs, options.num_workers, dict(options.num_executors), overrides
     )
+
+
+def _consumer_problems(
+    conf: Mapping[str, Any], changed: TopologyOptions, current: TopologyOptions
+) -> list[str]:
+    """A consumer with a component has tasks."""
+    key = "topology.metrics.consumer.register"
+    hints = any("parallelism.hint" in one for one in changed.topology_metrics_consumer_register)
+    if key in conf and (hints or metrics_consumers(current)):
+        return [
+            f"{key} cannot be changed by a rebalance: consumers with parallelism.hint are tasks"
+        ]
+    return []
 
 
 def _override_problems(conf: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import InvalidTopologyError
 from squall_common.topology.model import (
@@ -19,6 +20,7 @@ from squall_common.topology.model import (
     StreamInfo,
     Topology,
 )
+from squall_common.topology.prepared import prepare
 from squall_common.topology.system import (
     TASKS_MAX,
     component_parallelism,
@@ -252,14 +254,27 @@ def test_zero_components_are_not_a_topology():
 
 def test_every_metrics_consumer_with_a_hint_gets_an_id_of_its_own_in_linear_time():
     def ids(*paths):
-        register = tuple({"class": path, "parallelism.hint": 1} for path in paths)
-        return consumer_ids(TopologyOptions(topology_metrics_consumer_register=register))
+        register = [{"class": path, "parallelism.hint": 1} for path in paths]
+        conf = normalize_topology_conf(
+            {"topology.metrics.consumer.register": register}, default_conf()
+        )
+        return consumer_ids(TopologyOptions.read(conf))
 
     assert ids("m:A", "m:B", "m:A") == ["__metrics_m:A", "__metrics_m:B", "__metrics_m:A#2"]
     assert ids("a#b", "a#b") == ["__metrics_a#b", "__metrics_a#b#2"]
     began = time.process_time()
     assert len(set(ids(*["m:A"] * 20_000))) == 20_000
     assert time.process_time() - began < 5  # a minute when each was compared with those before it
+
+
+def test_a_hint_that_was_ignored_when_a_topology_was_submitted_adds_no_tasks():
+    """Its workers run on with the numbers that they know."""
+    entry = {"class": "m:A", "parallelism.hint": 2}
+    stored = {**default_conf(), "topology.metrics.consumer.register": [entry]}
+    assert "__metrics_m:A" not in prepare(topology(spout()), stored).task_to_component.values()
+    again = normalize_topology_conf({}, stored)
+    numbered = prepare(topology(spout()), again).task_to_component
+    assert list(numbered.values()).count("__metrics_m:A") == 2
 
 
 def test_the_systems_tasks_count():

@@ -23,6 +23,7 @@ from squall_common.component.metrics import (
     MultiCountMetric,
     TaskInfo,
 )
+from squall_common.config.load import default_conf, normalize_topology_conf
 from squall_common.config.options.typed import TopologyOptions
 from squall_common.errors import SquallError
 from squall_common.topology.system import metrics_consumers
@@ -249,7 +250,8 @@ def test_consumers_components_are_named_after_their_class_and_have_as_many_tasks
         {"class": "a.B", "parallelism.hint": 1},
         {"class": "a.C", "parallelism.hint": "two"},
     ]
-    options = TopologyOptions.read({"topology.metrics.consumer.register": register})
+    conf = {"topology.metrics.consumer.register": register}
+    options = TopologyOptions.read(normalize_topology_conf(conf, default_conf()))
     assert metrics_consumers(options) == {"__metrics_a.B": 3, "__metrics_a.B#2": 1}
     with pytest.raises(SquallError, match=r"parallelism.hint: expected a whole number"):
         Registration.parse(register[3])

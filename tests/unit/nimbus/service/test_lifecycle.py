@@ -492,6 +492,13 @@ async def test_a_rebalance_without_wait_acts_at_once(nimbus) -> None:
             "topology.users cannot be changed",
         ),
         (
+            storm.RebalanceOptions(
+                topology_conf_overrides='{"topology.metrics.consumer.register": '
+                '[{"class": "m:A", "parallelism.hint": 1}]}'
+            ),
+            "topology.metrics.consumer.register cannot be changed by a rebalance",
+        ),
+        (
             storm.RebalanceOptions(topology_conf_overrides='{"storm.id": "x"}'),
             "storm.id cannot be changed",
         ),
