@@ -62,6 +62,7 @@ from squall_common.topology.model import (
 if TYPE_CHECKING:
     from squall_common.config.options.typed import TopologyOptions
 
+_METRICS_CONSUMERS_MAX = 100  # that are components: each has an input from every component
 _ID_BYTES_MAX = 500  # ids become znode and file names, URL-encoded
 # "Did you mean": the first so many faults get a suggestion, out of so many names.
 _SUGGESTIONS_MAX = 10
@@ -125,8 +126,13 @@ def _size_problems(topology: Topology, options: TopologyOptions | None) -> Itera
     if options is None:
         options = _topology_options().read({})
     tasks = sum(task_count(component, options) for component in topology.components.values())
-    system = num_ackers(options) + num_eventloggers(options)
-    system += sum(metrics_consumers(options).values())
+    consumers = metrics_consumers(options)
+    if len(consumers) > _METRICS_CONSUMERS_MAX:
+        yield (
+            f"topology.metrics.consumer.register has {len(consumers)} consumers with "
+            f"parallelism.hint; the limit is {_METRICS_CONSUMERS_MAX}"
+        )
+    system = num_ackers(options) + num_eventloggers(options) + sum(consumers.values())
     if tasks + system > TASKS_MAX:
         also = f" and {system} of the system (ackers, event loggers, consumers)" if system else ""
         yield f"the topology has {tasks} tasks{also}; the limit is {TASKS_MAX}"

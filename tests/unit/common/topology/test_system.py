@@ -267,6 +267,19 @@ def test_every_metrics_consumer_with_a_hint_gets_an_id_of_its_own_in_linear_time
     assert time.process_time() - began < 5  # a minute when each was compared with those before it
 
 
+def test_metrics_consumers_do_not_multiply_the_streams_of_a_topology_without_end():
+    def options(count):
+        register = [{"class": "m:A", "parallelism.hint": 1}] * count
+        conf = {"topology.metrics.consumer.register": register}
+        return TopologyOptions.read(normalize_topology_conf(conf, default_conf()))
+
+    validate_topology(topology(spout()), options(100))
+    assert refusal(spout(), options=options(101)) == (
+        "topology.metrics.consumer.register has 101 consumers with parallelism.hint; "
+        "the limit is 100",
+    )
+
+
 def test_a_hint_that_was_ignored_when_a_topology_was_submitted_adds_no_tasks():
     """Its workers run on with the numbers that they know."""
     entry = {"class": "m:A", "parallelism.hint": 2}
