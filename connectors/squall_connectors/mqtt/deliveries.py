@@ -34,6 +34,9 @@ class Deliveries:
         # connection before, whose PUBACK must wait until they are delivered again.
         self._open: OrderedDict[int, _Delivery] = OrderedDict()
         self._before: dict[int, _Delivery] = {}
+        # Message ids of records that are in flight while the broker has forgotten their messages:
+        # it gives their packet ids to others.
+        self._forgotten: set[Hashable] = set()
         self._numbers = count(1)
 
     def __len__(self) -> int:
@@ -41,7 +44,12 @@ class Deliveries:
 
     def connected(self, *, session_present: bool) -> None:
         """There is a new connection. Without its old session, the broker has forgotten all."""
-        self._before = {**self._before, **self._open} if session_present else {}
+        before = {**self._before, **self._open}
+        if not session_present:
+            for known in before.values():
+                self._forget(known)
+            before = {}
+        self._before = before
         self._open.clear()
 
     def delivered(self, packet_id: int, topic: str, payload: bytes, *, dup: bool) -> Hashable:
@@ -51,8 +59,10 @@ class Deliveries:
         if known is not None and dup and known.content == content:
             self._open[packet_id] = known
             return known.message_id
+        if known is not None:
+            self._forget(known)
         message_id: Hashable = (self._session, packet_id)
-        if known is not None:  # its id is in use by a message that nothing can acknowledge any more
+        if message_id in self._forgotten:
             message_id = (self._session, packet_id, next(self._numbers))
         self._open[packet_id] = _Delivery(message_id, content)
         return message_id
@@ -66,6 +76,11 @@ class Deliveries:
         """A message is processed. Does nothing for one that the broker has forgotten."""
         if (known := self._find(message_id)) is not None:
             known.done = True
+        self._forgotten.discard(message_id)
+
+    def _forget(self, known: _Delivery) -> None:
+        if not known.done:
+            self._forgotten.add(known.message_id)
 
     def acknowledgeable(self) -> list[int]:
         """Take the packet ids whose PUBACKs are due, in their order."""

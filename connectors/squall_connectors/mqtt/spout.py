@@ -42,7 +42,8 @@ class MqttSpout(AsyncSource):
     Messages that were published with QoS 0 come with QoS 0: they are dropped, and counted by the
     metric `dropped`, while `in_flight_max` records are in flight.
 
-    The message id is `(client id, packet id)`, which the broker uses again after the PUBACK.
+    The message id is `(client id, packet id)`, which the broker uses again after the PUBACK. If it
+    uses one again before that, because it lost the session, a number follows.
     """
 
     def __init__(

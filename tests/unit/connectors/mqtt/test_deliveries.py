@@ -71,3 +71,25 @@ def test_a_duplicate_of_another_content_is_another_message() -> None:
     deliveries = Deliveries("s")
     one = deliver(deliveries, 1, "1")
     assert deliver(deliveries, 1, "2", dup=True) != one
+
+
+def test_a_record_of_a_lost_session_keeps_its_id_until_it_is_done() -> None:
+    deliveries = Deliveries("s")
+    one = deliver(deliveries, 1, "1")
+    deliveries.connected(session_present=False)
+    other = deliver(deliveries, 1, "other")
+    assert other != one
+    deliveries.done(one)
+    assert deliveries.acknowledgeable() == []
+    deliveries.done(other)
+    assert deliveries.acknowledgeable() == [1]
+    assert deliver(deliveries, 1, "third") == one  # it is free again
+
+
+def test_a_record_whose_packet_id_was_used_twice_since_keeps_its_id() -> None:
+    deliveries = Deliveries("s")
+    one = deliver(deliveries, 1, "1")
+    second = deliver(deliveries, 1, "2")
+    deliveries.done(second)
+    assert deliveries.acknowledgeable() == [1]
+    assert deliver(deliveries, 1, "3") not in (one, second)
