@@ -148,6 +148,19 @@ class TestAmqpSpout(_Queue, SourceContract):
             self.put(["1"])
             wait_until("the second", lambda: bolt.got == ["0", "1"])
 
+    def test_a_queue_that_is_deleted_and_made_again_at_once_is_read_on(self) -> None:
+        async def replace(channel: AbstractChannel) -> None:
+            await channel.queue_delete(self.queue)
+            await channel.declare_queue(self.queue, durable=True)
+
+        with self.running() as (bolt, run, _):
+            self.put(["0"])
+            wait_until("the first", lambda: bolt.got == ["0"])
+            self.ask(replace)
+            self.put(["1"])
+            wait_until("the second", lambda: bolt.got == ["0", "1"])
+            assert run.errors
+
     def test_it_declares_and_binds_its_queue(self) -> None:
         name = f"declared-{self.queue}"
         source = AmqpSpout(

@@ -98,6 +98,7 @@ class AmqpSpout(AsyncSource):
 
     async def _consume(self, connection: AbstractConnection) -> None:
         self._channel = channel = await connection.channel(publisher_confirms=False)
+        self._is_cancelled = False
         await channel.set_qos(prefetch_count=min(_PREFETCH_MAX, self._in_flight_max))
         queue = await channel.declare_queue(
             self._queue_name,
@@ -108,6 +109,16 @@ class AmqpSpout(AsyncSource):
         for exchange, routing_key in self._bindings:
             await queue.bind(exchange, routing_key)
         channel.close_callbacks.add(lambda *_: self._arrived.set())
+
+        def cancelled(_: object) -> None:
+            if channel is self._channel:
+                self._is_cancelled = True
+                self._arrived.set()
+
+        # When the queue is deleted, or moves to another node. It may be there again at once, but
+        # without this consumer.
+        underlay = await channel.get_underlay_channel()
+        underlay.on_consumer_cancel_callbacks.add(cancelled)
 
         async def take(message: AbstractIncomingMessage) -> None:
             if channel is self._channel:
@@ -145,6 +156,12 @@ class AmqpSpout(AsyncSource):
             except TimeoutError:
                 pass
             self._check()
+        if self._is_cancelled:
+            await self.measure_lag()  # raises if there is no queue now
+            raise ConnectionError(
+                f"AMQP {self._options.address}: the broker ended the consumer of queue "
+                f"{self._queue_name!r}, which was deleted or moved"
+            )
         received = self._received
         return [received.popleft() for _ in range(min(limit, len(received)))]
 
