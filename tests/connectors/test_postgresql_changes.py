@@ -19,7 +19,7 @@ from squall import Spout, Stream
 from squall.testing.connectors import SourceContract, wait_until
 from squall_common.errors import InvalidTopologyError
 from squall_connectors.base.source import Record
-from squall_connectors.postgresql import PostgresqlChangesSpout
+from squall_connectors.postgresql import PostgresqlChangesSpout, changes
 
 _names = itertools.count(1)
 
@@ -128,6 +128,37 @@ class TestPostgresqlChangesSpout(SourceContract):
                 wait_until("no lag", lambda: source._metrics.lag.value < 1_000)
         finally:
             self.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+
+    def write_elsewhere(self) -> None:
+        """Write 6 MB of log that has nothing to do with the publication."""
+        self.execute(f"CREATE TABLE IF NOT EXISTS other_{self.table} (value text)")
+        values = "SELECT repeat('x', 1000) FROM generate_series(1, 5000)"
+        self.execute(f"INSERT INTO other_{self.table} {values}")
+
+    def kept_bytes(self) -> int:
+        """How much log the server keeps for the slot beyond what the spout has done."""
+        query = (
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) "
+            "FROM pg_replication_slots WHERE slot_name = %s"
+        )
+        with psycopg.connect(self.server.dsn) as connection:
+            return int(connection.execute(query, [self.table]).fetchall()[0][0])
+
+    def test_the_slot_advances_while_only_other_tables_change(self) -> None:
+        with self.running() as (bolt, _run, _):
+            self.write_elsewhere()
+            wait_until("no lag", lambda: self.kept_bytes() < 2_000_000)
+            self.put(["1"])
+            wait_until("the record", lambda: bolt.got == ["1"])
+
+    def test_a_long_log_is_read_in_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(changes, "_LOG_BYTES", 2 << 20)
+        for number in range(3):
+            self.put([str(number)])
+            self.write_elsewhere()
+        with self.running() as (bolt, _run, _):
+            wait_until("the records", lambda: bolt.got == ["0", "1", "2"])
+            wait_until("no lag", lambda: self.kept_bytes() < 2_000_000)
 
     def test_a_publication_that_is_missing_is_reported_and_awaited(self) -> None:
         source = Inserted(self.server.dsn, **self.options(publication="nothing"))

@@ -17,9 +17,18 @@ from squall_connectors.base.source import AsyncSource, Record
 from squall_connectors.postgresql import connection as connections
 from squall_connectors.postgresql.pgoutput import Decoder
 
+_QUERY_SECS = 60
+# One reading looks through so much of the log at the most, and ends well within _QUERY_SECS.
+_LOG_BYTES = 64 << 20
+# Log that has only changes of other tables is passed over in steps of this size at least.
+_ADVANCE_BYTES = 1 << 20
+_LOG = (
+    "SELECT confirmed_flush_lsn::text, pg_current_wal_flush_lsn()::text "
+    "FROM pg_replication_slots WHERE slot_name = %s"
+)
 _PEEK = (
     "SELECT lsn::text, data FROM pg_logical_slot_peek_binary_changes("
-    "%s, NULL, %s, 'proto_version', '1', 'publication_names', %s)"
+    "%s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)"
 )
 _LAG = (
     "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) "
@@ -140,11 +149,21 @@ class PostgresqlChangesSpout(AsyncSource):
         return found
 
     async def _peek(self) -> bool:
-        """Read the next transactions. Returns whether there are changes in them."""
-        parameters = [self._slot, self._batch_changes, self._publication]
-        messages = await self._query(_PEEK, parameters)
+        """Read the next transactions. Returns whether there are changes in them, or more log."""
+        found = await self._query(_LOG, [self._slot])
+        if not found:
+            raise ConnectionError(f"the replication slot {self._slot!r} was dropped")
+        start, end_of_log = (_number_of(lsn) for lsn in found[0])
+        until = min(end_of_log, start + _LOG_BYTES)
+        messages = await self._query(
+            _PEEK, [self._slot, _lsn_of(until), self._batch_changes, self._publication]
+        )
         if not messages:
-            return False
+            # Until there, the log has changes of other tables only. The server keeps it until the
+            # slot is advanced, and reads it again each time.
+            if until - start >= _ADVANCE_BYTES:
+                await self._advance(_lsn_of(until))
+            return until < end_of_log
         decoder = Decoder()  # each reading describes its tables again
         batch: list[Record] = []
         numbers: dict[str, int] = {}
@@ -183,7 +202,7 @@ class PostgresqlChangesSpout(AsyncSource):
         return int(rows[0][0]) if rows and rows[0][0] is not None else None
 
     async def _query(self, query: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
-        async with self._lock, asyncio.timeout(60):
+        async with self._lock, asyncio.timeout(_QUERY_SECS):
             connection = self._connection
             if connection is None:
                 raise ConnectionError("the connection is closed")
@@ -194,5 +213,13 @@ class PostgresqlChangesSpout(AsyncSource):
 def _behind(commit: bytes) -> str:
     """The position behind a transaction, of its commit message."""
     # Kind, flags, the commit's own position, and the one behind it.
-    end = int.from_bytes(commit[10:18], "big")
-    return f"{end >> 32:X}/{end & 0xFFFFFFFF:X}"
+    return _lsn_of(int.from_bytes(commit[10:18], "big"))
+
+
+def _lsn_of(number: int) -> str:
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+
+
+def _number_of(lsn: str) -> int:
+    high, low = lsn.split("/")
+    return int(high, 16) << 32 | int(low, 16)
