@@ -129,6 +129,27 @@ class TestPostgresqlChangesSpout(SourceContract):
         finally:
             self.execute(f"SELECT pg_drop_replication_slot('{slot}')")
 
+    def test_settings_of_the_database_change_nothing(self) -> None:
+        latin = f"latin_{self.table}"
+        admin = psycopg.connect(self.server.dsn, autocommit=True)
+        admin.execute(f"CREATE DATABASE {latin} TEMPLATE template0 ENCODING LATIN1 LOCALE 'C'")
+        admin.execute(f"ALTER DATABASE {latin} SET bytea_output = escape")
+        dsn = self.server.dsn.removesuffix("/postgres") + f"/{latin}"
+        source = PostgresqlChangesSpout(dsn, publication="p", slot=latin, poll_secs=0.05)
+        source.lag_secs = 0.1
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (value text, b bytea)")
+            connection.execute("CREATE PUBLICATION p FOR TABLE t")
+            contract = _Rows()
+            with contract.running_source(source) as (bolt, _, _letters):
+                wait_until("the slot", lambda: source._metrics.lag.value is not None)
+                connection.execute("INSERT INTO t VALUES ('über', '\\x00ff')")
+                wait_until("the record", lambda: bolt.got)
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [latin])
+        assert bolt.got == [str(("insert", "public.t", {"value": "über", "b": b"\x00\xff"}, None))]
+        admin.execute(f"DROP DATABASE {latin}")
+        admin.close()
+
     def write_elsewhere(self) -> None:
         """Write 6 MB of log that has nothing to do with the publication."""
         self.execute(f"CREATE TABLE IF NOT EXISTS other_{self.table} (value text)")

@@ -22,6 +22,10 @@ _QUERY_SECS = 60
 _LOG_BYTES = 64 << 20
 # Log that has only changes of other tables is passed over in steps of this size at least.
 _ADVANCE_BYTES = 1 << 20
+# What the server writes as text must not depend on settings of the database or the user.
+_SETTINGS = (
+    "SELECT set_config('client_encoding', 'UTF8', false), set_config('bytea_output', 'hex', false)"
+)
 _LOG = (
     "SELECT confirmed_flush_lsn::text, pg_current_wal_flush_lsn()::text "
     "FROM pg_replication_slots WHERE slot_name = %s"
@@ -56,9 +60,9 @@ class PostgresqlChangesSpout(AsyncSource):
     read with SQL, every `poll_secs` when there is nothing, so an ordinary connection is enough; its
     user needs the REPLICATION attribute.
 
-    Values of boolean, integer, float, JSON and bytea columns have Python's types; others are the
-    text that PostgreSQL has for them. Large values (TOAST) that an update has not changed are not
-    in `row`.
+    Values of boolean, integer, float, JSON and bytea columns have Python's types; others, and JSON
+    that Python cannot read, are the text that PostgreSQL has for them. Large values (TOAST) that an
+    update has not changed are not in `row`.
 
     Of several tasks the first alone reads. `lag` is in bytes of the server's log. The message id is
     `(slot, lsn, number)`.
@@ -116,6 +120,7 @@ class PostgresqlChangesSpout(AsyncSource):
         if not self._reads:
             return
         self._connection = await connections.connect(self._dsn, autocommit=True)
+        await self._query(_SETTINGS, [])
         found = await self._query(
             "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [self._slot]
         )

@@ -1,6 +1,6 @@
 """The messages of PostgreSQL's plugin `pgoutput` (protocol version 1): what happened to rows.
 
-A message begins with its kind. `Decoder.change` takes them in order, since the columns of a table
+A message begins with its kind. `Decoder.changes` takes them in order, since the columns of a table
 come once, before its first change (PostgreSQL's documentation: "Logical Replication Message
 Formats").
 """
@@ -16,6 +16,16 @@ import orjson
 
 Row = dict[str, Any]
 
+
+def _json(data: bytes) -> Any:
+    """The value, or the text itself: PostgreSQL's type json holds texts that are not read by others
+    (half a surrogate pair, deep nesting), and one of them must not hold up all that follows."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return data.decode()
+
+
 # By the oid of a column's type; anything else is the text that PostgreSQL has for it.
 _LOADERS: dict[int, Callable[[bytes], Any]] = {
     16: lambda data: data == b"t",  # boolean
@@ -26,8 +36,8 @@ _LOADERS: dict[int, Callable[[bytes], Any]] = {
     26: int,
     700: float,
     701: float,
-    114: orjson.loads,  # json, jsonb
-    3802: orjson.loads,
+    114: _json,  # json, jsonb
+    3802: _json,
 }
 
 

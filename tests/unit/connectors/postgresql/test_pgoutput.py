@@ -46,6 +46,18 @@ def test_a_delete_has_the_old_key(decoder: Decoder) -> None:
     assert change == Change("delete", "public.t", None, {"id": 7, "name": None})
 
 
+@pytest.mark.parametrize("text", ['"\\ud800"', "[" * 2000 + "]" * 2000])
+def test_json_that_python_cannot_read_stays_text(text: str) -> None:
+    decoder = Decoder()
+    decoder.changes(
+        b"R\x00\x00\x00\x08public\x00j\x00d\x00\x01\x00j\x00\x00\x00\x00\x72" + b"\xff" * 4
+    )
+    data = text.encode()
+    row = b"\x00\x01t" + len(data).to_bytes(4, "big") + data
+    [change] = decoder.changes(b"I\x00\x00\x00\x08N" + row)
+    assert change.row == {"j": text}
+
+
 def test_a_truncate_names_its_tables(decoder: Decoder) -> None:
     message = b"T" + struct.pack("!ibI", 1, 0, 7)
     assert decoder.changes(message) == [Change("truncate", "public.t", None, None)]
