@@ -316,6 +316,13 @@ class TestWebSocketSpout(_WithFeed, SourceContract):
             wait_until("the greeting", lambda: self.feed.greetings == ["hello"])
         assert self.feed.requests[-1].headers["X-Key"] == "secret"
 
+    def test_a_handshake_that_is_refused_is_reported_without_the_query(self) -> None:
+        source = WebSocketSpout(f"ws://127.0.0.1:{self.feed.port}/nowhere?key=p4ssw0rd")
+        with super().running_source(source) as (_, run, _letters):
+            wait_until("an error", lambda: run.errors)
+        assert "/nowhere answers 404" in str(run.errors[0])
+        assert "p4ssw0rd" not in str(run.errors[0])
+
     def test_a_silent_server_is_pinged_and_one_that_does_not_answer_is_left(self) -> None:
         with self.running(ping_secs=0.3) as (bolt, run, _):
             time.sleep(1.5)

@@ -145,7 +145,8 @@ class HttpPollSpout(AsyncSource):
                 return []
             self._due = time.monotonic() + self._poll_secs
             try:
-                answer = self._answer = await self._ask()
+                with self._target.asked():
+                    answer = self._answer = await self._ask()
             except (ValueError, aiohttp.ClientError, OSError) as error:
                 self.report_outage(error)
                 return []

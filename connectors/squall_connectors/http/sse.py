@@ -104,8 +104,9 @@ class SseSpout(AsyncSource):
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id:
             headers["Last-Event-ID"] = self._last_id
-        async with asyncio.timeout(30):
-            response = await session.get(self._target.url, headers=headers)
+        with self._target.asked():
+            async with asyncio.timeout(30):
+                response = await session.get(self._target.url, headers=headers)
         if response.status != 200 or response.content_type != "text/event-stream":
             response.close()
             raise ConnectionError(

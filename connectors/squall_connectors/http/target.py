@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,6 +53,16 @@ class Target:
             for name, variable in self._headers_env.items()
         }
         return {**self._headers, **secrets}
+
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """Around a request: turns errors whose text has the whole URL into others."""
+        try:
+            yield
+        except aiohttp.ClientResponseError as error:
+            raise ConnectionError(f"{self} answers {error.status} {error.message}") from None
+        except aiohttp.InvalidURL:
+            raise ConnectionError(f"{self}: the client does not take this URL") from None
 
     def session(self, connect_secs: float, read_secs: float | None) -> aiohttp.ClientSession:
         """A session for this target. `read_secs` is the longest silence within an answer."""

@@ -86,18 +86,19 @@ class WebSocketSpout(AsyncSource):
             return
         self._session = self._target.session(10.0, None)
         try:
-            async with asyncio.timeout(30):
-                self._socket = await self._session.ws_connect(
-                    self._target.url,
-                    protocols=self._protocols,
-                    autoping=False,
-                    max_msg_size=self._message_bytes_max,
-                )
-                for greeting in self._greetings:
-                    if isinstance(greeting, str):
-                        await self._socket.send_str(greeting)
-                    else:
-                        await self._socket.send_bytes(greeting)
+            with self._target.asked():
+                async with asyncio.timeout(30):
+                    self._socket = await self._session.ws_connect(
+                        self._target.url,
+                        protocols=self._protocols,
+                        autoping=False,
+                        max_msg_size=self._message_bytes_max,
+                    )
+                    for greeting in self._greetings:
+                        if isinstance(greeting, str):
+                            await self._socket.send_str(greeting)
+                        else:
+                            await self._socket.send_bytes(greeting)
         except BaseException:
             await self.disconnect()
             raise
