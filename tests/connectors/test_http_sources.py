@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import re
 import threading
@@ -20,8 +21,9 @@ from tests.support.servers import free_port
 
 from squall import Spout
 from squall.testing.connectors import SourceContract, wait_until
+from squall_common.daemon.files import write_atomic
 from squall_common.errors import InvalidTopologyError
-from squall_connectors.http import HttpPollSpout, SseSpout, WebSocketSpout
+from squall_connectors.http import HttpPollSpout, SseSpout, WebSocketSpout, target
 
 
 class Feed:
@@ -37,6 +39,7 @@ class Feed:
         self.greetings: list[str] = []
         self.answers_pings = True
         self.etag = True
+        self.heeds_last_id = True
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -103,7 +106,8 @@ class Feed:
 
     async def _send_events(self, request: web.Request, response: web.StreamResponse) -> None:
         await response.write(b"retry: 50\n\n")
-        next_one = int(request.headers.get("Last-Event-ID", "-1")) + 1
+        last_id = request.headers.get("Last-Event-ID", "-1") if self.heeds_last_id else "-1"
+        next_one = int(last_id) + 1
         while True:
             changed = self._changed
             for number in range(next_one, len(self.records)):
@@ -181,6 +185,58 @@ class TestSseSpout(_WithFeed, SourceContract):
             self.put(["3"])
             wait_until("the third", lambda: bolt.got == ["3"])
         assert self.feed.requests[-1].headers["Last-Event-ID"] in ("2", "3")
+
+    def last_id(self) -> str | None:
+        """The position on the disk."""
+        for path in (self.folder / "state").glob("*.json"):
+            return str(json.loads(path.read_bytes())["last_id"])
+        return None
+
+    def test_events_that_the_server_repeats_while_they_are_in_flight_are_emitted_once(self) -> None:
+        self.feed.heeds_last_id = False
+        with self.running() as (bolt, run, _):
+            bolt.decide = lambda record: "hold"
+            self.put(["1", "2", "3"])
+            wait_until("the records", lambda: bolt.got == ["1", "2", "3"])
+            self.feed.kill()
+            self.feed.restart()
+            self.put(["4"])
+            wait_until("the last", lambda: "4" in bolt.got)
+            assert bolt.got == ["1", "2", "3", "4"]
+            run.call(bolt.release)
+            wait_until("the position", lambda: self.last_id() == "3")
+
+    def test_a_position_that_a_full_disk_refused_is_written_later(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failures = iter([OSError(errno.ENOSPC, "No space left on device")] * 2)
+
+        def write(path: Path, data: bytes) -> None:
+            for error in failures:
+                raise error
+            write_atomic(path, data)
+
+        monkeypatch.setattr(target, "write_atomic", write)
+        with self.running() as (bolt, run, _):
+            self.put(["1"])
+            wait_until("the position", lambda: self.last_id() == "0")
+            assert bolt.got == ["1"]
+            assert "No space left on device" in str(run.errors[0])
+
+    def test_events_of_other_types_are_not_written_one_by_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        written: list[bytes] = []
+
+        def write(path: Path, data: bytes) -> None:
+            written.append(data)
+            write_atomic(path, data)
+
+        monkeypatch.setattr(target, "write_atomic", write)
+        self.put(["noise"] * 300)
+        with self.running(events=["record"]):
+            wait_until("the position", lambda: self.last_id() == "299")
+        assert len(written) < 30
 
     def test_an_answer_that_is_no_stream_is_reported_without_its_query(self) -> None:
         source = SseSpout(f"{self.feed.url}/all?key=p4ssw0rd")

@@ -81,6 +81,7 @@ class SseSpout(AsyncSource):
         # Events are counted in the order of the stream; each that is read and not done has its id.
         self._offsets = Offsets(0)
         self._ids: deque[tuple[int, str]] = deque()
+        self._done_id: str | None = None
         self._numbers: dict[Hashable, int] = {}
         self._same = (self._last_id, 0)
         self._ready_events: deque[Event] = deque()
@@ -127,6 +128,7 @@ class SseSpout(AsyncSource):
         if not self._reads:
             await asyncio.sleep(1.0)
             return []
+        self._advance()  # past events of other types, which nothing settles
         if not self._ready_events:
             await self._receive()
         records: list[Record] = []
@@ -159,11 +161,13 @@ class SseSpout(AsyncSource):
         self._ids.append((number, event.last_id))
         if self._types and event.type not in self._types:
             self._offsets.skipped(number)
-            self._advance()
             return []
         last, count = self._same
         self._same = (event.last_id, count + 1 if last == event.last_id else 0)
         message_id = self._same
+        if message_id in self._numbers:  # in flight: the server repeats more than it was asked for
+            self._offsets.skipped(number)
+            return []
         values = [event.last_id, event.type, event.data]
         self._offsets.emitted([number], [values])
         self._numbers[message_id] = number
@@ -178,9 +182,9 @@ class SseSpout(AsyncSource):
 
     def _advance(self) -> None:
         """Keep the id of the last event before which all are done."""
-        last_id = None
         while self._ids and self._ids[0][0] < self._offsets.committable:
-            last_id = self._ids.popleft()[1]
+            self._done_id = self._ids.popleft()[1]
+        done_id = self._done_id
         # An id stands for all events that have it: the last of them must be done.
-        if last_id is not None and (not self._ids or self._ids[0][1] != last_id):
-            self._position.save({"last_id": last_id})
+        if done_id is not None and (not self._ids or self._ids[0][1] != done_id):
+            self._position.save({"last_id": done_id})

@@ -82,10 +82,23 @@ class Position:
             name = f"{context.topology_name}-{context.this_component_id}.json"
             self._path = Path(folder) / name
             if self._path.exists():
-                self.value = orjson.loads(self._path.read_bytes())
+                self.value = _read(self._path)
 
     def save(self, value: dict[str, Any]) -> None:
+        """Raises OSError if the file cannot be written, and tries again at the next call."""
         if value != self.value:
-            self.value = value
             if self._path is not None:
                 write_atomic(self._path, orjson.dumps(value))
+            self.value = value
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError(
+            f"{path} has no position of a source: restore it, or delete it to begin without one"
+        )
+    return value
