@@ -92,6 +92,14 @@ class TestOpenSearchSink(SinkContract):
             feeder.feed(["x" * 1_200_000], "too large")
             wait_until("all", lambda: len(feeder.acked) == 8 and feeder.failed == ["too large"])
 
+    def test_a_document_for_which_the_whole_request_is_refused_is_found(self) -> None:
+        with self.running_sink(self.make_sink(id_field="value", batch_secs=0.3)) as (feeder, run):
+            for number in range(8):
+                feeder.feed([str(number)], number)
+            feeder.feed(["1" * 600], "long")
+            wait_until("all", lambda: len(feeder.acked) == 8 and feeder.failed == ["long"])
+            assert "is too long" in str(run.errors[0])
+
     def test_an_index_that_is_refused_is_the_records_fault(self) -> None:
         sink = OpenSearchSink(self.server.url, ["value"], index_field="to")
         with self.running_sink(sink, fields=("to", "value")) as (feeder, run):

@@ -26,6 +26,11 @@ class _TooLargeError(Exception):
     """The server takes no request of this size: the sink divides the batch."""
 
 
+class _RefusedError(Exception):
+    """The server takes nothing of a request because of one document (its id is too long): the sink
+    divides the batch."""
+
+
 class OpenSearchSink(Sink):
     """Writes each tuple as a document, and acks it when the server has confirmed it.
 
@@ -137,13 +142,20 @@ class OpenSearchSink(Sink):
             body = await response.read()
         if response.status == 413:
             raise _TooLargeError(f"{self._address} takes no request of this size")
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            answer = None
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if response.status == 400 and isinstance(error, dict):
+            raise _RefusedError(_reason(error))
         if response.status != 200:
-            try:
-                reason = _reason(orjson.loads(body).get("error"))
-            except (ValueError, AttributeError):
-                reason = response.reason or ""
+            reason = response.reason if error is None else _reason(error)
             raise ConnectionError(f"{self._address} answers {response.status}: {reason}")
-        items: list[dict[str, Any]] = orjson.loads(body)["items"]
+        items = answer.get("items") if isinstance(answer, dict) else None
+        if not isinstance(items, list) or len(items) != len(lines):
+            # Of a proxy, or of something else that listens there.
+            raise ConnectionError(f"{self._address} answers 200, but not to a bulk request")
         return items
 
     def _lines(self, tup: Tuple, own_id: str) -> bytes:
