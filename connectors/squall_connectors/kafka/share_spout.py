@@ -145,8 +145,8 @@ class KafkaShareSpout(Source):
         reader = self._reader
         while self._errors:
             self.report_outage(self._errors.popleft())
-        while reader.released:
-            self._forget(reader.released.popleft())
+        if reader.released:
+            self._forget({reader.released.popleft() for _ in range(len(reader.released))})
         while reader.batches:
             self._take(reader.batches.popleft())
         if self._retries:
@@ -177,12 +177,14 @@ class KafkaShareSpout(Source):
             elif record not in self._kept:  # it is not in flight since a delivery before
                 self._ready.append((record, row))
 
-    def _forget(self, record: RecordId) -> None:
-        """A record went back to the broker. What its tuple tree does now changes nothing."""
-        self._released.incr()
-        self._retries.forget(record)
-        if self._kept.pop(record, None) is None:
-            self._ready = deque(one for one in self._ready if one[0] != record)
+    def _forget(self, records: set[RecordId]) -> None:
+        """These records went back to the broker. What their tuple trees do now changes nothing."""
+        self._released.incr(len(records))
+        for record in records:
+            self._retries.forget(record)
+            self._kept.pop(record, None)
+        # At once: the broker may have delivered many thousands.
+        self._ready = deque(one for one in self._ready if one[0] not in records)
 
     def processed(self, message_id: Hashable) -> None:
         record: Any = message_id
