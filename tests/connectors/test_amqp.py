@@ -12,7 +12,7 @@ from typing import Any
 import aio_pika
 import pytest
 from aio_pika.abc import AbstractChannel
-from tests.support.effort import KILL_RECORDS, KILLS, SOAK
+from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS
 from tests.support.rabbitmq_server import RabbitmqServer
 
 from squall import Bolt, Spout
@@ -73,7 +73,8 @@ class _Queue:
 
 
 class TestAmqpSpout(_Queue, SourceContract):
-    kills = KILLS if SOAK else 1  # the server: it starts slowly
+    kills = KILLS
+    server_kills = SLOW_SERVER_KILLS
     kill_records = KILL_RECORDS
     record_field = "body"
 
@@ -183,7 +184,8 @@ class TestAmqpSpout(_Queue, SourceContract):
 
 
 class TestAmqpSink(_Queue, SinkContract):
-    kills = KILLS if SOAK else 1  # the server: it starts slowly
+    kills = KILLS
+    server_kills = SLOW_SERVER_KILLS
     kill_records = KILL_RECORDS
     fields = ("body",)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.effort import KILL_RECORDS, KILLS, SOAK
+from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS
 from tests.support.kafka_server import KafkaServer
 
 from squall import Bolt, Spout, TopologyBuilder, Tuple
@@ -39,7 +39,8 @@ def put(server: KafkaServer, topic: str, records: Sequence[str], partitions: int
 
 
 class TestKafkaShareSpout(SourceContract):
-    kills = KILLS if SOAK else 1  # the server: it starts slowly, and share groups settle slowly
+    kills = KILLS
+    server_kills = SLOW_SERVER_KILLS
     kill_records = KILL_RECORDS
 
     @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.effort import KILL_RECORDS, KILLS, SOAK
+from tests.support.effort import KILL_RECORDS, KILLS, SLOW_SERVER_KILLS
 from tests.support.opensearch_server import OpensearchServer
 
 from squall import Bolt
@@ -32,7 +32,8 @@ def opensearch() -> Iterator[OpensearchServer]:
 
 
 class TestOpenSearchSink(SinkContract):
-    kills = KILLS if SOAK else 1  # it starts slowly
+    kills = KILLS
+    server_kills = SLOW_SERVER_KILLS
     kill_records = KILL_RECORDS
 
     @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ STORM_SECS = float(os.environ.get("SQUALL_STORM_SECS", "300" if SOAK else "10"))
 # How often workers and servers are killed in the contract of each connector, and among how many
 # records.
 KILLS = 20 if SOAK else 2
+# The same for servers that take about ten seconds to start.
+SLOW_SERVER_KILLS = KILLS if SOAK else 1
 KILL_RECORDS = 100_000 if SOAK else 2_000
 
 

@@ -160,6 +160,8 @@ class SourceContract:
     records: ClassVar[int] = 200
     kill_records: ClassVar[int] = 2_000
     kills: ClassVar[int] = 2
+    #: How often the server is killed, if that is not `kills`: for one that starts slowly.
+    server_kills: ClassVar[int | None] = None
     #: How long the server is away in the test of an outage.
     outage_secs: ClassVar[float] = 3.0
     importable: ClassVar[bool] = True
@@ -322,7 +324,7 @@ class SourceContract:
     def test_a_killed_server_loses_nothing(self) -> None:
         if self.server is None or not (self.importable and self.durable):
             return
-        self._kill(self.kills, server=True)
+        self._kill(self.kills if self.server_kills is None else self.server_kills, server=True)
 
     def _kill(self, kills: int, *, server: bool) -> None:
         records = _numbers(self.kill_records)
@@ -395,6 +397,8 @@ class SinkContract:
     records: ClassVar[int] = 1_000
     kill_records: ClassVar[int] = 2_000
     kills: ClassVar[int] = 2
+    #: How often the server is killed, if that is not `kills`: for one that starts slowly.
+    server_kills: ClassVar[int | None] = None
     outage_secs: ClassVar[float] = 3.0
     importable: ClassVar[bool] = True
     #: How long a lone tuple may take until it is written.
@@ -504,13 +508,14 @@ class SinkContract:
 
     def test_a_killed_worker_loses_nothing(self) -> None:
         if self.importable:
-            self._kill(server=False)
+            self._kill(self.kills, server=False)
 
     def test_a_killed_server_loses_nothing(self) -> None:
         if self.importable and self.durable and self.server is not None:
-            self._kill(server=True)
+            kills = self.kills if self.server_kills is None else self.server_kills
+            self._kill(kills, server=True)
 
-    def _kill(self, *, server: bool) -> None:
+    def _kill(self, kills: int, *, server: bool) -> None:
         records = _numbers(self.kill_records)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -522,10 +527,10 @@ class SinkContract:
             builder.bolt("sink", self.make_sink()).shuffle("lines")
             # So few at a time that each kill meets some.
             conf = {**_KILL_CONF, "topology.max.spout.pending": max(10, len(records) // 50)}
-            chance = random.Random(self.kills)
+            chance = random.Random(kills)
             with KillableTopology(builder.build(), folder, conf) as topology:
-                for kill in range(self.kills):
-                    share = (kill + chance.random()) / self.kills
+                for kill in range(kills):
+                    share = (kill + chance.random()) / kills
                     _wait_for_lines(acked, topology, int(share * len(records)))
                     if server:
                         assert self.server is not None
