@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any, cast
 from squall._import_check import MODE_VARIABLE
 from squall._submit import Session, set_session
 from squall_common.config.load import default_conf
-from squall_common.config.options.typed import ClientOptions
+from squall_common.config.options.typed import ClientOptions, WorkerOptions
 from squall_common.daemon.logs import set_up_logging
 from squall_common.errors import PackageError, SquallError, missing_package
 from squall_common.packaging.package import (
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from squall.local import LocalCluster
     from squall_common.topology.model import Topology
 
-_EXIT_SECS = 15  # after a signal
+_EXIT_SECS = 15  # after a signal; topologies in local mode have their time to stop besides
 
 ARCHIVE_VARIABLE = "STORM_JAR"
 CONF_VARIABLE = "SQUALL_CLIENT_CONF"
@@ -210,6 +210,13 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+def _allow_time_to_stop(session: Session) -> None:
+    """After a signal: let the topologies take as long to stop as workers may."""
+    if signal.alarm(0):
+        secs = WorkerOptions.read(session.conf).supervisor_worker_shutdown_sleep_secs
+        signal.setitimer(signal.ITIMER_REAL, _EXIT_SECS + secs * len(session.submitted))
+
+
 def _run(
     argv: Sequence[str],
     folder: Path,
@@ -247,6 +254,7 @@ def _run(
         set_session(None)
         if session.local_cluster is not None:
             failed = _print_counts(session.local_cluster)
+            _allow_time_to_stop(session)
             session.local_cluster.shutdown()
     if status == 0 and failed:
         raise SquallError(

@@ -287,6 +287,85 @@ def test_a_termination_signal_leaves_no_file_behind(runner):
     assert list(runner.temporary.iterdir()) == []
 
 
+# An entry point, with one second to exit after a signal.
+HURRIED = """
+import sys
+from squall import _entry
+_entry._EXIT_SECS = 1
+sys.exit(_entry.main(["slow"]))
+"""
+
+
+def terminate(runner: Runner, **env: str) -> int:
+    """Send SIGTERM to the entry point `slow` once it has printed `up`; returns its exit status."""
+    archive = build_package(runner.source, runner.out)
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-c", HURRIED],
+        env={**os.environ, "STORM_JAR": str(archive), "TMPDIR": str(runner.temporary), **env},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stdout is not None
+        try:
+            assert child.stdout.readline() == "up\n"
+            child.terminate()
+            return child.wait(30)
+        finally:
+            child.kill()
+
+
+def test_an_entry_point_that_cannot_end_after_a_signal_is_ended(runner):
+    stuck = """
+    import threading
+
+    try:
+        print("up", flush=True)
+        threading.Event().wait()
+    finally:
+        while True:
+            threading.Event().wait()
+    """
+    runner.write("slow.py", stuck)
+    assert terminate(runner) == -signal.SIGALRM
+
+
+def test_a_topology_in_local_mode_has_its_time_to_stop_after_a_signal(runner):
+    stops = """
+    import pathlib
+    import time
+
+    from squall import Bolt, Spout, TopologyBuilder, submit_topology
+
+    class Nothing(Spout):
+        outputs = ["n"]
+        def next_tuple(self):
+            pass
+
+    class Slow(Bolt):
+        def __init__(self, mark):
+            self.mark = mark
+        def prepare(self, conf, context):
+            print("up", flush=True)
+        def execute(self, tup):
+            pass
+        def cleanup(self):
+            time.sleep(3)  # longer than the second
+            pathlib.Path(self.mark).touch()
+
+    if __name__ == "__main__":
+        builder = TopologyBuilder()
+        builder.spout("nothing", Nothing())
+        builder.bolt("slow", Slow(MARK)).shuffle("nothing")
+        submit_topology("slow", {}, builder.build())
+    """
+    mark = runner.out / "stopped"
+    runner.write("slow.py", f"MARK = {str(mark)!r}\n", stops)
+    conf = {**default_conf(), "supervisor.worker.shutdown.sleep.secs": 30}
+    status = terminate(runner, SQUALL_MODE="local", SQUALL_CLIENT_CONF=json.dumps(conf))
+    assert (status, mark.exists()) == (128 + signal.SIGTERM, True)
+
+
 def test_an_entry_point_that_submits_nothing_is_noted(runner):
     runner.write("quiet.py", "print('done')\n")
     result = runner.run("quiet")
