@@ -150,6 +150,31 @@ def test_a_batch_that_runs_again_is_written_once(kafka: KafkaServer) -> None:
     assert committed(kafka, "sink") == [{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}]
 
 
+def test_a_batch_that_fails_in_the_middle_does_not_hold_up_readers(kafka: KafkaServer) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    kafka.create_topic("failed")
+    conf = {"bootstrap.servers": kafka.address, "group.id": "failed", "log_level": 0}
+    consumer = Consumer({**conf, "isolation.level": "read_uncommitted"})
+
+    def has_arrived() -> bool:
+        return bool(consumer.get_watermark_offsets(TopicPartition("failed", 0), 30)[1])
+
+    def rows() -> Iterator[list[int]]:
+        yield [1]
+        wait_until(has_arrived)
+        raise ValueError("a bolt")
+
+    sink = KafkaSink(KafkaPlace(kafka.address, "failed"), "a batch job")
+    try:
+        with pytest.raises(ValueError, match="a bolt"):
+            sink.write(["n"], rows, 0)
+    finally:
+        consumer.close()
+    produce(kafka, "failed", ['{"n": 2}'])
+    assert committed(kafka, "failed") == [{"n": 2}]
+
+
 def test_a_topic_that_cannot_be_written_is_named(kafka: KafkaServer) -> None:
     sink = KafkaSink(KafkaPlace(kafka.address, "nowhere"), "a stream")
     with pytest.raises(SquallError, match="batch 0 was not written to Kafka topic 'nowhere'"):

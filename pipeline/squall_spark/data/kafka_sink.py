@@ -18,6 +18,7 @@ otherwise the value is a JSON object of the fields.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -29,6 +30,7 @@ from squall_common.errors import SquallError
 
 _TIMEOUT_SECS = 120.0
 _CALL_SECS = 30.0
+_ABORT_SECS = 5.0
 _RETRY_SECS = 0.5
 _TRANSACTION_MS = 900_000  # the most that brokers allow by default
 
@@ -108,10 +110,10 @@ class KafkaSink:
     ) -> int | None:
         """Write a batch in one transaction. `rows` gives its rows, again if the transaction has to
         be repeated. Returns the number of records; None: it was written before. Raises SquallError
-        if brokers do not take it for two minutes."""
+        if it still fails two minutes after it failed first."""
         from confluent_kafka import KafkaException
 
-        deadline = time.monotonic() + self._timeout_secs
+        deadline: float | None = None
         while True:
             try:
                 return self._write(fields, rows, batch)
@@ -119,6 +121,8 @@ class KafkaSink:
                 # The number of the batch tells whether it was written after all.
                 why = error.args[0]
                 may_pass = why.retriable() or why.txn_requires_abort() or _is_of_brokers(why)
+                if deadline is None:
+                    deadline = time.monotonic() + self._timeout_secs
                 if why.fatal() or not may_pass or time.monotonic() > deadline:
                     raise SquallError(
                         f"batch {batch} was not written to Kafka topic {self._place.topic!r} at "
@@ -129,7 +133,7 @@ class KafkaSink:
     def _write(
         self, fields: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]], batch: int
     ) -> int | None:
-        from confluent_kafka import Consumer, Producer, TopicPartition
+        from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
         servers = {"bootstrap.servers": self._place.servers, "log_level": 0}
         producer = Producer(
@@ -152,19 +156,27 @@ class KafkaSink:
         try:
             mark = TopicPartition(self._place.topic, 0)
             (committed,) = consumer.committed([mark], timeout=_CALL_SECS)
+            if committed.error is not None:
+                raise KafkaException(committed.error)
             if committed.offset > batch:
                 return None
             producer.begin_transaction()
-            count = 0
-            for row in rows():
-                key, value = encoded(fields, row)
-                self._produce(producer, key, value)
-                count += 1
-            mark.offset = batch + 1
-            producer.send_offsets_to_transaction(
-                [mark], consumer.consumer_group_metadata(), _CALL_SECS
-            )
-            producer.commit_transaction(_CALL_SECS)
+            try:
+                count = 0
+                for row in rows():
+                    key, value = encoded(fields, row)
+                    self._produce(producer, key, value)
+                    count += 1
+                mark.offset = batch + 1
+                producer.send_offsets_to_transaction(
+                    [mark], consumer.consumer_group_metadata(), _CALL_SECS
+                )
+                producer.commit_transaction(_CALL_SECS)
+            except BaseException:
+                # All readers of the topic would wait for its end, until brokers time it out.
+                with contextlib.suppress(KafkaException):
+                    producer.abort_transaction(_ABORT_SECS)
+                raise
             return count
         finally:
             consumer.close()
