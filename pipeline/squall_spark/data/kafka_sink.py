@@ -18,6 +18,7 @@ otherwise the value is a JSON object of the fields.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -66,10 +67,30 @@ def check_client(where: str) -> None:
 
 def encoded(fields: Sequence[str], row: Sequence[Any]) -> tuple[bytes | None, bytes | None]:
     """The key and value of a record."""
-    values = dict(zip(fields, row, strict=True))
+    values = dict(zip(fields, map(_with_names, row), strict=True))
     if "value" in values:
         return _bytes(values.get("key")), _bytes(values["value"])
-    return None, json.dumps(values, default=str, ensure_ascii=False).encode()
+    return None, _json(values)
+
+
+def _with_names(value: Any) -> Any:
+    """A value with dicts for its structs, which are Rows: tuples, to JSON."""
+    if hasattr(value, "asDict"):
+        return value.asDict(recursive=True)
+    if isinstance(value, list):
+        return [_with_names(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _with_names(each) for key, each in value.items()}
+    return value
+
+
+def _json(value: Any) -> bytes:
+    def text(other: Any) -> str:
+        # Bytes as in the JSON that Spark writes.
+        binary = isinstance(other, bytes | bytearray)
+        return base64.b64encode(other).decode() if binary else str(other)
+
+    return json.dumps(value, default=text, ensure_ascii=False).encode()
 
 
 def _is_of_brokers(error: Any) -> bool:
@@ -92,6 +113,8 @@ def _is_of_brokers(error: Any) -> bool:
 def _bytes(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
+    if isinstance(value, dict | list):
+        return _json(value)
     return bytes(value) if isinstance(value, bytearray) else str(value).encode()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.sql import Row
 
 from squall import SquallError
 from squall_spark.data.kafka_sink import KafkaPlace, encoded
@@ -16,6 +17,19 @@ def test_keys_and_values() -> None:
     assert encoded(["key", "value"], [None, None]) == (None, None)
     key, value = encoded(["word", "count"], ["é", 2])
     assert (key, json.loads(value or b"")) == (None, {"word": "é", "count": 2})
+
+
+def test_structs_have_names_and_bytes_are_base64() -> None:
+    place = Row(city="Ulm", at=[Row(lat=48)])
+    _, value = encoded(["word", "place", "places", "raw"], ["a", place, [place], b"\xff"])
+    named = {"city": "Ulm", "at": [{"lat": 48}]}
+    assert json.loads(value or b"") == {
+        "word": "a",
+        "place": named,
+        "places": [named],
+        "raw": "/w==",
+    }
+    assert encoded(["value"], [Row(city="Ulm")]) == (None, b'{"city": "Ulm"}')
 
 
 def test_a_place() -> None:
