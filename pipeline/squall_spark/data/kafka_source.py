@@ -124,7 +124,7 @@ class TopicSoFar:
 
         consumer = _consumer(self.place, group)
         try:
-            consumer.commit(offsets=self._partitions(ends=True), asynchronous=False)
+            _check(consumer.commit(offsets=self._partitions(ends=True), asynchronous=False))
         except KafkaException as error:
             raise SquallError(
                 f"--commit-group {group}: the offsets of topic {self.place.topic!r} were not "
@@ -139,7 +139,7 @@ class TopicSoFar:
 
         consumer = _consumer(self.place, group)
         try:
-            return consumer.committed(self._partitions(ends=False), timeout=_CALL_SECS)
+            return _check(consumer.committed(self._partitions(ends=False), timeout=_CALL_SECS))
         except KafkaException as error:
             raise SquallError(f"--commit-group {group}: {error.args[0].str()}") from error
         finally:
@@ -151,6 +151,16 @@ class TopicSoFar:
         if not ends:
             return [TopicPartition(self.place.topic, number) for number in self.ends]
         return [TopicPartition(self.place.topic, n, end) for n, end in self.ends.items()]
+
+
+def _check(partitions: list[Any]) -> list[Any]:
+    """The same. Raises KafkaException if one of them has an error: the call itself does not."""
+    from confluent_kafka import KafkaException
+
+    for partition in partitions:
+        if partition.error is not None:
+            raise KafkaException(partition.error)
+    return partitions
 
 
 def _consumer(place: KafkaPlace, group: str) -> Any:
