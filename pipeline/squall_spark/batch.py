@@ -280,7 +280,7 @@ def run_batch(
             written.append(Written(sink, frames.counts.total("written", str(sink.stream))))
         for component in frames.unread():
             with step(component):
-                frames.of[component].write.format("noop").mode("overwrite").save()
+                compute(frames.of[component])
     finally:
         frames.release()
     # After everything else: a job that fails commits nothing.
@@ -288,6 +288,11 @@ def run_batch(
         if commit_group is not None:
             topic.commit(commit_group)
     return BatchResult(tuple(written), frames.left_out(), frames.totals(), frames.topics)
+
+
+def compute(frame: DataFrame) -> None:
+    """Compute a data frame for what its tasks do besides: nothing of it is kept."""
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def write_mode(spark: SparkSession, sink: Sink, *, overwrite: bool) -> str:

@@ -172,7 +172,7 @@ def _computed(
     overwrite: bool,
     progress: bool | None,
 ) -> Result:
-    from squall_spark.batch import Frames, write, write_mode
+    from squall_spark.batch import Frames, compute, write, write_mode
     from squall_spark.entry import is_of_spark, spark_error
     from squall_spark.view.progress import Progress, silent
 
@@ -193,7 +193,7 @@ def _computed(
                     write(frame, sink, mode=write_mode(session, sink, overwrite=overwrite))
         for component in frames.unread():
             with step(component):
-                frames.of[component].write.format("noop").mode("overwrite").save()
+                compute(frames.of[component])
     except Exception as error:
         cause = error.__cause__ if isinstance(error, SquallError) else error
         if cause is None or not is_of_spark(cause):

@@ -17,11 +17,12 @@ import pytest
 from tests.support import spark_topologies as st
 from tests.support.spark_plans import plan_for
 
-from squall import SquallError, TopologyBuilder
+from squall import SquallError, Stream, TopologyBuilder
 from squall_spark.data import datasets
 from squall_spark.data.bad_records import OnBadRecord
 from squall_spark.entry import spark_error
 from squall_spark.plan import SparkPlan
+from squall_spark.stream import query
 from squall_spark.stream.inputs import Limits
 from squall_spark.stream.query import BatchDone, describe_batch, run_stream
 
@@ -65,6 +66,36 @@ def test_state_follows_its_keys_to_another_number_of_tasks(spark: Any, tmp_path:
         (done,) = run(spark, plan(where, out, tasks=tasks), tmp_path)
         assert (done.number, done.tuples, done.state_keys) == (number, {"count": 20}, 20)
     assert Counter(results(tmp_path)) == Counter((w, n) for w in words for n in (1, 2, 3))
+
+
+class TypedCount(st.RunningCount):
+    outputs = Stream({"word": str, "count": int})
+
+
+def test_a_batch_that_is_in_kafka_still_writes_its_state(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that dies between Kafka's commit and Spark's is started with more tasks."""
+
+    def counting(tasks: int) -> SparkPlan:
+        builder = TopologyBuilder()
+        builder.spout("sentences", st.Endless())
+        builder.bolt("split", st.Split()).shuffle("sentences")
+        builder.bolt("count", TypedCount(), parallelism=tasks).fields("split", "word")
+        where, out = f"sentences=text:{tmp_path}/in", "count=kafka:nowhere:1/counts"
+        return plan_for(builder, [where], [out], streaming=True)
+
+    def then_dies(frame: Any, *_: Any) -> None:
+        frame.collect()
+        raise RuntimeError("killed")
+
+    arrive(tmp_path, "a.txt", " ".join(f"w{n}" for n in range(20)) + "\n")
+    monkeypatch.setattr(query, "write_to_kafka", then_dies)
+    with pytest.raises(Exception, match="killed"):
+        run(spark, counting(2), tmp_path)
+    monkeypatch.setattr(query, "write_to_kafka", lambda *_: None)
+    (done,) = run(spark, counting(3), tmp_path)
+    assert (done.number, done.tuples, done.state_keys) == (0, {"count": 20}, 20)
 
 
 def test_keys_that_belong_to_a_task_keep_the_number_of_tasks(spark: Any, tmp_path: Path) -> None:

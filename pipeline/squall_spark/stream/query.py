@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from squall_common.errors import SquallError
-from squall_spark.batch import Frames, write, write_to_kafka
+from squall_spark.batch import Frames, compute, write, write_to_kafka
 from squall_spark.data.bad_records import FAIL, OnBadRecord
 from squall_spark.data.bindings import Format
 from squall_spark.plan import SparkPlan
@@ -120,14 +120,14 @@ def _run_batch(
             known = replace(look, types=kept.widen(sink, look.types))
             if sink.format is Format.KAFKA:
                 typed = frames.typed(sink, known)
-                count = write_to_kafka(typed, sink, kept.identity(), number)
-                written[str(sink.stream)] = count or 0
-                continue
-            path = f"{sink.path.rstrip('/')}/batch={number}"
-            write(frames.typed(sink, known), sink, mode="overwrite", path=path)
+                if write_to_kafka(typed, sink, kept.identity(), number) is None:
+                    compute(typed)  # for the state of this run's tasks
+            else:
+                path = f"{sink.path.rstrip('/')}/batch={number}"
+                write(frames.typed(sink, known), sink, mode="overwrite", path=path)
             written[str(sink.stream)] = frames.counts.total("written", str(sink.stream))
         for component in frames.unread():
-            frames.of[component].write.format("noop").mode("overwrite").save()
+            compute(frames.of[component])
     finally:
         frames.release()
         frame.unpersist()
