@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,11 @@ def spark_session(
 @contextlib.contextmanager
 def _java_ends_with_us() -> Iterator[None]:
     """The JVM that PySpark starts meanwhile is killed when this process dies: it would go on with
-    the job, and with a checkpoint that belongs to the next driver, until it notices."""
+    the job, and with a checkpoint that belongs to the next driver, until it notices. Not on another
+    thread than the main one: the kernel would kill it when that thread ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     import pyspark.java_gateway
 
     gateway: Any = pyspark.java_gateway  # (it does not export its Popen)

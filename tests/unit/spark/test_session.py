@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import pyspark.java_gateway
 import pytest
 
 from squall import SquallError
-from squall_spark.session import check_master, java_options
+from squall_spark.session import _java_ends_with_us, check_master, java_options
 
 
 def test_a_jvm_of_this_machine_is_short_lived() -> None:
@@ -22,3 +25,16 @@ def test_masters(master: str) -> None:
 def test_what_is_not_a_master(master: str) -> None:
     with pytest.raises(SquallError, match="is not a Spark master"):
         check_master(master)
+
+
+def test_a_jvm_outlives_a_thread_that_started_it() -> None:
+    """As with `squall_spark.run` in a pool of threads: the session is kept for later calls."""
+    original = vars(pyspark.java_gateway)["Popen"]
+
+    def is_bound() -> bool:
+        with _java_ends_with_us():
+            return vars(pyspark.java_gateway)["Popen"] is not original
+
+    assert is_bound()
+    with ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(is_bound).result()
