@@ -178,9 +178,11 @@ def _computed(
 
     shown = sys.stderr.isatty() or "ipykernel" in sys.modules if progress is None else progress
     step = Progress(session.sparkContext).step if shown else silent
+    undo = contextlib.ExitStack()
     try:
         data = {stream: _frame(session, plan, stream, value) for stream, value in given.items()}
         frames = Frames(session, plan, code, data=data, on_bad=on_bad)
+        undo.callback(frames.release)
         with step("opening the inputs"):
             frames.build()
         outputs = {}
@@ -194,7 +196,9 @@ def _computed(
         for component in frames.unread():
             with step(component):
                 compute(frames.of[component])
-    except Exception as error:
+    except BaseException as error:
+        with contextlib.suppress(Exception):  # Spark may be gone
+            undo.close()
         cause = error.__cause__ if isinstance(error, SquallError) else error
         if cause is None or not is_of_spark(cause):
             raise

@@ -141,8 +141,14 @@ def test_what_does_not_fit_is_one_clear_error(
 
 def test_a_bolt_that_fails_is_named(spark: Any, tmp_path: Path) -> None:
     given = {"sentences": inputs(spark, "pandas", tmp_path)}
+
+    def kept() -> int:
+        return int(spark.sparkContext._jsc.sc().getPersistentRDDs().size())
+
+    before = kept()
     with pytest.raises(SquallError, match=r"component 'count', task \d+: a tuple failed: ValueErr"):
         squall_spark.run(word_count(st.Raises()), given, spark=spark)
+    assert kept() == before
 
 
 NOTEBOOK = """
