@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _CAUSED_BY = re.compile(r"^Caused by: (?P<cls>[\w.$]+): (?P<message>[^\n]*)", re.MULTILINE)
+# What Py4J writes in the line after "An error occurred while calling o7.collect.".
+_OUTERMOST = re.compile(r"^: [\w.$]+: (?P<message>[^\n]+)", re.MULTILINE)
 _CONDITION = re.compile(r"\[[A-Z][A-Z_0-9.]+\] [^\n]*")
 _MESSAGE_MAX = 2_000
 
@@ -19,6 +21,9 @@ def innermost(text: str) -> str:
             return one_line(f"{cls.rpartition('.')[2]}: {message}")
     if named:
         return one_line(named[-1])
+    outermost = _OUTERMOST.search(text)
+    if outermost is not None:
+        return one_line(outermost["message"])
     return one_line(lines[0]) if lines else ""
 
 

@@ -53,6 +53,17 @@ def test_the_innermost_cause_is_the_message() -> None:
     )
 
 
+def test_a_job_that_spark_gives_up_says_why() -> None:
+    """An error without a cause, as Py4J writes it."""
+    why = "Job aborted due to stage failure: indeterminate output was failed and retried"
+    text = (
+        "An error occurred while calling o267.collectToPython.\n"
+        f": org.apache.spark.SparkException: {why}\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(X.scala:1)\n"
+    )
+    assert innermost(text) == why
+
+
 def test_an_error_of_several_lines_is_one_line() -> None:
     cause = (
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
