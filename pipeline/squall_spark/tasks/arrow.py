@@ -27,7 +27,9 @@ from squall_spark.plan import SparkPlan, near_tasks
 MARK = b"\xff"
 Row = tuple[int, bytes]
 
-_ROWS = 64 * 1024  # of a stream, before they are sent
+# Of a stream, before they are sent: whichever comes first.
+_ROWS = 64 * 1024
+_BYTES = 8 * 1024 * 1024
 _CACHED_MAX = 100_000
 _PLAIN = {
     bool: pa.bool_(),
@@ -235,7 +237,7 @@ class ArrowOutput:
         """What is to be sent: of the streams that have enough rows, at the end of all."""
         rows: list[Row] = []
         for stream, batches in self._waiting.items():
-            if not batches or (sum(b.num_rows for b in batches) < _ROWS and not end):
+            if not batches or not (end or _is_enough(batches)):
                 continue
             for batch in _together(batches):
                 for edge in self._streams[stream][0]:
@@ -244,6 +246,11 @@ class ArrowOutput:
                     )
             batches.clear()
         return rows
+
+
+def _is_enough(batches: Sequence[pa.RecordBatch]) -> bool:
+    rows, size = sum(b.num_rows for b in batches), sum(int(b.nbytes) for b in batches)
+    return rows >= _ROWS or size >= _BYTES
 
 
 def _fits(

@@ -159,6 +159,16 @@ def test_values_of_a_declared_type_only() -> None:
     assert output.takes("default", [pa.array(["a"]).dictionary_encode(), pa.array([1], pa.int8())])
 
 
+def test_few_large_values_are_sent_before_they_fill_the_memory() -> None:
+    wanted = plan(split=ColumnSplit)
+    output = ArrowOutput(wanted, "split", wanted.stage("split").tasks[0])
+    most = 0
+    for _ in range(32):
+        assert output.takes("default", [["x" * 2**20]])
+        most = max(most, sum(len(data) for _, data in output.take()))
+    assert 0 < most < 16 * 2**20
+
+
 def test_a_batch_survives_its_way() -> None:
     batch = pa.record_batch([pa.array(["a", None]), pa.array([1, 2])], names=["x", "y"])
     back = decode(encode("late", 7, batch))
