@@ -16,7 +16,7 @@ from squall_spark.plan import Sink, SparkPlan
 
 
 def check_inputs(plan: SparkPlan, *, streaming: bool = False) -> None:
-    """Raises SquallError for a topic that is none, and for a missing file or folder on this
+    """Raises SquallError for a topic without a name, and for a missing file or folder on this
     machine."""
     for stage in plan.stages:
         for source in stage.sources:
@@ -38,8 +38,8 @@ def check_inputs(plan: SparkPlan, *, streaming: bool = False) -> None:
 
 
 def check_group(plan: SparkPlan, group: str) -> None:
-    """Raises SquallError if a consumer group cannot go on where a batch job ends: there is no
-    topic, or it has begun already."""
+    """Raises SquallError if a consumer group cannot go on where a batch job ends: no input is
+    a topic, or it has begun already."""
     sources = [source for stage in plan.stages for source in stage.sources]
     topics = [source for source in sources if source.format is Format.KAFKA]
     if not topics:

@@ -12,7 +12,7 @@ from typing import Any
 from squall_common.errors import SquallError
 from squall_spark.data.bad_records import OnBadRecord
 from squall_spark.data.bindings import (
-    Format,
+    NAMED,
     Source,
     Target,
     parse_input,
@@ -21,8 +21,6 @@ from squall_spark.data.bindings import (
 )
 
 JOB_VARIABLE = "SQUALL_SPARK_JOB"
-# What stands in place of a path is a name.
-_NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.SPARK, Format.FRAME})
 
 
 def absolute(path: str) -> str:
@@ -33,11 +31,11 @@ def absolute(path: str) -> str:
 
 
 def absolute_source(source: Source) -> Source:
-    return source if source.format in _NAMED else replace(source, path=absolute(source.path))
+    return source if source.format in NAMED else replace(source, path=absolute(source.path))
 
 
 def absolute_target(target: Target) -> Target:
-    return target if target.format in _NAMED else replace(target, path=absolute(target.path))
+    return target if target.format in NAMED else replace(target, path=absolute(target.path))
 
 
 def with_filters(sources: Sequence[Source], filters: Mapping[str, str]) -> list[Source]:

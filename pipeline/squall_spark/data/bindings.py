@@ -30,7 +30,7 @@ class Format(enum.Enum):
     CSV = "csv"
     TEXT = "text"
     TABLE = "table"
-    KAFKA = "kafka"  # as input of streams only
+    KAFKA = "kafka"
     SOCKET = "socket"  # streams only, for trying things out
     SPARK = "spark"  # another one of Spark's: FORMAT?option=value
     FRAME = "frame"  # a DataFrame, from Python (`squall_spark.run`) only
@@ -49,6 +49,8 @@ _ENDINGS = {
 }
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 _PREFIX = re.compile(r"(?P<format>[a-z]+):(?!//)(?P<rest>.*)", re.DOTALL)
+# What stands in place of a path is a name.
+NAMED = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.SPARK, Format.FRAME})
 READABLE = frozenset(Format) - {Format.FRAME}
 WRITABLE = frozenset(
     {Format.PARQUET, Format.JSON, Format.CSV, Format.TABLE, Format.KAFKA, Format.SPARK}

@@ -60,7 +60,7 @@ def check_client(where: str) -> None:
         import confluent_kafka  # noqa: F401
     except ImportError:
         raise SquallError(
-            f"{where}: writing to Kafka needs the Python package confluent-kafka",
+            f"{where}: Kafka needs the Python package confluent-kafka",
             hint="pip install 'squall[kafka]'",
         ) from None
 

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from squall_spark.data.bad_records import lines_of, local_path, open_file
-from squall_spark.data.bindings import Format, Source, format_of_path
+from squall_spark.data.bindings import NAMED, Format, Source, format_of_path
 
-_NOT_FILES = frozenset({Format.TABLE, Format.KAFKA, Format.SOCKET, Format.SPARK, Format.FRAME})
 _FILES_MAX = 100_000
 
 
 def is_here(path: str, format_: Format | None) -> bool:
     """Whether an input or output is a file or folder of this machine."""
-    return format_ not in _NOT_FILES and "://" not in path and not path.startswith("file:")
+    return format_ not in NAMED and "://" not in path and not path.startswith("file:")
 
 
 @dataclass(frozen=True, slots=True)
