@@ -6,6 +6,7 @@ import csv
 import glob
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -60,7 +61,13 @@ def files_below(paths: Iterable[str]) -> Iterator[str]:
 def columns_in(file: str, format_: Format | None) -> list[tuple[str, str | None]] | None:
     """The columns of a file, of JSON those of its first record, and the types where the file says
     them. None if that is not known. Raises OSError, and ValueError for a damaged file."""
-    format_ = format_ or format_of_path(file)
+    try:
+        return _columns_in(file, format_ or format_of_path(file))
+    except (EOFError, zlib.error, csv.Error) as error:
+        raise ValueError(str(error)) from error
+
+
+def _columns_in(file: str, format_: Format | None) -> list[tuple[str, str | None]] | None:
     if format_ is Format.PARQUET:
         import pyarrow.parquet as pq
 

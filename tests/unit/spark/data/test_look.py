@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +24,16 @@ def test_columns_of_files(tmp_path: Path) -> None:
     assert columns_in(str(tmp_path / "a.json"), Format.JSON) == [("n", None)]
     assert columns_in(str(tmp_path / "list.json"), Format.JSON) is None
     assert columns_in(str(tmp_path / "a.json"), Format.TEXT) is None
+
+
+def test_a_damaged_file_is_a_value_error(tmp_path: Path) -> None:
+    whole = gzip.compress(b"n,x\n1,2\n")
+    (tmp_path / "short.csv.gz").write_bytes(whole[:12])
+    (tmp_path / "mixed.csv.gz").write_bytes(whole[:10] + b"\xff" * 20)
+    (tmp_path / "wide.csv").write_text('"' + "x" * 200_000)
+    for name in ("short.csv.gz", "mixed.csv.gz", "wide.csv"):
+        with pytest.raises(ValueError, match=r"ended before|invalid block|field limit"):
+            columns_in(str(tmp_path / name), None)
 
 
 @pytest.mark.parametrize("pattern", ["in", "in/day=*", "in/*/*.json"])
