@@ -180,6 +180,7 @@ def _computed(
     step = Progress(session.sparkContext).step if shown else silent
     undo = contextlib.ExitStack()
     try:
+        modes = {sink: write_mode(session, sink, overwrite=overwrite) for sink in written}
         data = {stream: _frame(session, plan, stream, value) for stream, value in given.items()}
         frames = Frames(session, plan, code, data=data, on_bad=on_bad)
         undo.callback(frames.release)
@@ -190,9 +191,9 @@ def _computed(
             with step(str(sink.stream)):
                 frame = frames.typed(sink, frames.look(sink))
             outputs[str(sink.stream)] = frame
-            if sink in written:
+            if sink in modes:
                 with step(f"writing {sink.path}"):
-                    write(frame, sink, mode=write_mode(session, sink, overwrite=overwrite))
+                    write(frame, sink, mode=modes[sink])
         for component in frames.unread():
             with step(component):
                 compute(frames.of[component])

@@ -139,6 +139,17 @@ def test_what_does_not_fit_is_one_clear_error(
         squall_spark.run(word_count(), given, spark=spark, **options)
 
 
+def test_an_output_that_is_there_is_found_before_another_is_written(
+    spark: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    outputs = {"split": f"json:{tmp_path}/words", "count": f"json:file://{tmp_path}/there"}
+    given = {"sentences": inputs(spark, "pandas", tmp_path)}
+    with pytest.raises(SquallError, match=r"/there already exists"):
+        squall_spark.run(word_count(), given, outputs, spark=spark)
+    assert not (tmp_path / "words").exists()
+
+
 def test_a_bolt_that_fails_is_named(spark: Any, tmp_path: Path) -> None:
     given = {"sentences": inputs(spark, "pandas", tmp_path)}
 
