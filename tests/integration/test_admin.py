@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from tests.support.fake_nimbus import fake_nimbus
 from tests.support.zookeeper import fresh_root, zookeeper  # noqa: F401  (a fixture)
 
 from squall_cli.cluster.zookeeper import DevZooKeeper
 from squall_cli.main import run
-from squall_common.cluster import codec
-from squall_common.cluster.values import Credentials, WorkerHeartbeat
-from squall_common.topology.model import Executor
+from squall_common.cluster import codec, convert
+from squall_common.cluster.values import Credentials, WorkerHeartbeat, WorkerReport
+from squall_common.topology.model import Executor, WorkerSlot
 
 pytestmark = pytest.mark.integration
 BEAT = WorkerHeartbeat("words-1-17", {Executor(1, 4): None}, 1000, 5)
@@ -64,6 +65,28 @@ def test_heartbeats_are_listed_and_decoded(command: Any) -> None:
     beat = json.loads(command("heartbeats", "get", f"{path}/s-1-6700")[1])
     assert beat["topology_id"] == "words-1-17"
     assert list(beat["executor_stats"]) == ["1-4"]
+
+
+def test_heartbeats_that_nimbus_has_are_listed_below_their_topology(command: Any) -> None:
+    reported = [
+        WorkerReport(
+            "words-1-17", WorkerSlot("s-2", port), (Executor(1, 4),), 1000, (0, 0),
+            codec.encode_heartbeat(BEAT),
+        )
+        for port in (6700, 6701)
+    ]  # fmt: skip
+    path = "/workerbeats/words-1-17"
+    with fake_nimbus() as nimbus:
+        nimbus.answers["getWorkerHeartbeats"] = [
+            convert.to_worker_report(one, alone=True) for one in reported
+        ]
+        pairs = nimbus.conf.items()
+        conf = [w for key, value in pairs for w in ("-c", f"{key}={json.dumps(value)}")]
+        found = command("heartbeats", "list", path, *conf)
+        assert found[:2] == (0, "s-1-6700\ns-2-6700\ns-2-6701\n")
+        assert command("heartbeats", "list", f"{path}/s-1-6700", *conf)[:2] == (0, "")
+        beat = json.loads(command("heartbeats", "get", f"{path}/s-2-6701", *conf)[1])
+        assert list(beat["executor_stats"]) == ["1-4"]
 
 
 def test_what_is_not_there_or_is_no_heartbeat_is_named(command: Any) -> None:

@@ -26,8 +26,13 @@ def _checked(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     return value
 
 
+def _is_of_topology(path: str) -> bool:
+    return path.startswith("/workerbeats/") and path.count("/") == 2
+
+
 def _reported(settings: Settings, path: str) -> dict[str, bytes]:
-    """The heartbeats below a path that the leader has, by node name; none if there is no leader."""
+    """The heartbeats of a topology that Nimbus has, by the name of their node, for the path of the
+    topology or of one of them; empty if Nimbus does not answer."""
     import msgspec
 
     from squall_cli.cluster.nimbus import call_nimbus
@@ -64,14 +69,15 @@ def list_(settings: Settings, path: str, as_json: bool) -> None:
 
     with zookeeper(settings) as client:
         try:
-            found = set(client.get_children(path))
+            names = set(client.get_children(path))
         except NoNodeError:
             raise SquallError(f"there is no node {path} in the cluster's state") from None
-    names = sorted(found | _reported(settings, path).keys())
+    if _is_of_topology(path):
+        names |= _reported(settings, path).keys()
     if as_json:
-        print_json(names)
+        print_json(sorted(names))
     else:
-        for name in names:
+        for name in sorted(names):
             click.echo(name)
 
 
@@ -87,7 +93,6 @@ def get(settings: Settings, path: str) -> None:
     if value is not None:
         print_json(plain(decode_heartbeat(path, value)))
         return
-    of_topology = path.startswith("/workerbeats/") and path.count("/") == 2
     with zookeeper(settings) as client:
-        decode = decode_topology_heartbeats if of_topology else decode_heartbeat
+        decode = decode_topology_heartbeats if _is_of_topology(path) else decode_heartbeat
         print_json(read_node(client, path, decode))
