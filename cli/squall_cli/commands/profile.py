@@ -232,9 +232,12 @@ def _that_run(
 
 
 def _print_functions(copies: list[Path], component: str | None, task: int | None) -> None:
-    """The functions in which the samples of a component, or of a task, end."""
+    """The functions in which the samples of a component, or of a task, end. Nothing without a
+    copy: then all samples are on other machines, or failed."""
     from squall_cli.output import print_table
 
+    if not copies:
+        return
     total = 0
     itself: Counter[str] = Counter()
     waits: Counter[str] = Counter()
