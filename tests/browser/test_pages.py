@@ -388,6 +388,50 @@ async def test_a_flame_graph_of_one_task_and_of_a_worker(site: Site, browser: Br
     assert page.reports == []
 
 
+async def test_a_flame_graph_of_large_samples_has_all_of_them(site: Site, browser: Browser) -> None:
+    """A logviewer gives at most 2 MiB at once: here that is in the middle of a line."""
+    put(site, "split words")
+    line = f"on\tsplit\t2\t1\t{'deep (app.py:1);' * 20}"
+    lines = [f"{line}f{number} (app.py:2)" for number in range(9_000)]
+
+    def profile(_: str, request: storm.ProfileRequest) -> None:
+        text = "# cpu\tcomponent\ttask\tsamples\tframes\n" + "\n".join([*lines, ""])
+        assert len(text) > 2 * 1024 * 1024
+        (site.logs / f"samples-{request.time_stamp}.txt").write_text(text)
+
+    site.nimbus.answers["setWorkerProfiler"] = profile
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}/flame?component=split")
+    await page.wait(f"{_BOXES}.includes('all: 9000 samples, 100 %')")
+    assert page.reports == []
+
+
+async def test_a_flame_graph_without_a_component_is_of_the_whole_topology(
+    site: Site, browser: Browser
+) -> None:
+    put(site, "split words")
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}/flame")
+    await page.wait(f"{_BOXES}.includes('all: 200 samples, 100 %')")
+    assert page.reports == []
+
+
+async def test_samples_are_asked_for_once_at_a_time(site: Site, browser: Browser) -> None:
+    put(site, "split words")
+    page = await browser.page()
+    await page.open(f"{site.base}/topology/{ID}/flame?worker={HOST}%3A6700")
+    await page.wait(
+        "document.querySelector('#main [role=status]')?.textContent.includes('Sampling')"
+    )
+    await page.click("Sample again")
+    await page.click("On CPU")
+    await page.wait(f"{_BOXES}.length > 3")
+    assert [arguments[1].action for arguments in site.nimbus.called("setWorkerProfiler")] == [
+        storm.ProfileAction.SAMPLE_NATIVE_IDLE
+    ]
+    assert page.reports == []
+
+
 async def test_a_worker_that_cannot_be_sampled_says_why(site: Site, browser: Browser) -> None:
     put(site, "split words")
     site.nimbus.answers["setWorkerProfiler"] = storm.AuthorizationException(msg="not yours")

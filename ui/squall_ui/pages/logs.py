@@ -19,7 +19,7 @@ _ROUTES = frozenset({"files", "part", "search", "deepSearch"})
 _QUERY = frozenset(
     {
         "file", "start", "length", "topoId", "port", "is-daemon", "search-string", "num-matches",
-        "start-byte-offset", "search-archived",
+        "start-byte-offset", "search-archived", "lines",
     }
 )  # fmt: skip
 _SECS = 30.0

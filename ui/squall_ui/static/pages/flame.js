@@ -4,19 +4,20 @@ import { request } from "../api.js";
 import { h } from "../dom.js";
 import { flame, hottest, tree } from "../flame.js";
 import { percent } from "../format.js";
-import { apiPath, failed, post, section, table, topologyPath } from "../parts.js";
+import { apiPath, post, section, table, topologyPath } from "../parts.js";
 import { crumbs } from "./topology.js";
 
 // py-spy takes a second to look at the process first.
 const SECS = { tasks: 2, native: 1 };
 const WRITE_MS = { tasks: 200, native: 1000 };
-const LENGTH = 2 * 1024 * 1024;
+const LENGTH = 2 * 1024 * 1024; // of a part, as large as logviewers give
+const PARTS_MAX = 8;
 const POLL_MS = 100;
 const TRIES_MS = 20_000;
 const ROWS = 25;
 
 export function flamePage(page, id) {
-  const query = new URLSearchParams(location.search);
+  const { query } = page;
   const view = {
     component: query.get("component"),
     task: query.get("task"),
@@ -34,7 +35,7 @@ export function flamePage(page, id) {
   else draw();
 }
 
-const what = (view) => (view.worker ? view.worker : view.task ? `task ${view.task} of ${view.component}` : view.component ?? "all components");
+const what = (view) => (view.worker ? view.worker : view.task ? `task ${view.task}${view.component ? ` of ${view.component}` : ""}` : view.component ?? "all components");
 
 const kindOf = (view) => (view.worker ? "native" : "tasks");
 
@@ -44,6 +45,7 @@ async function workersOf(page, id, view) {
     const at = view.worker.lastIndexOf(":");
     return [{ host: view.worker.slice(0, at), port: Number(view.worker.slice(at + 1)) }];
   }
+  if (!view.component) return (await request(apiPath("topology-workers", id), { signal: page.signal })).hostPortList;
   const found = await request(`${apiPath("topology", id, "component", view.component)}?window=600`, { signal: page.signal });
   const wanted = found.executorStats.filter((one) => {
     if (!view.task) return true;
@@ -77,12 +79,11 @@ async function sampleWorker(page, id, view, { host, port }) {
   const route = view.worker ? (view.cpu === "on" ? "samplenative" : "samplenativeidle") : "sample";
   const asked = await post(apiPath("topology", id, "profiling", route, `${host}:${port}`, String(SECS[kind])));
   const file = `${id}/${port}/${asked.file}`;
-  const url = `/logs/of/${encodeURIComponent(host)}/part?${new URLSearchParams({ file, start: 0, length: LENGTH })}`;
   const until = performance.now() + TRIES_MS;
   await new Promise((done) => setTimeout(done, SECS[kind] * 1000 + WRITE_MS[kind]));
   for (;;) {
     try {
-      const { text } = await request(url, { signal: page.signal });
+      const text = await readFile(page, view, host, file);
       return view.worker ? native(text) : byTask(text, view);
     } catch (error) {
       if (page.signal.aborted) throw error;
@@ -93,6 +94,21 @@ async function sampleWorker(page, id, view, { host, port }) {
     }
     await new Promise((done) => setTimeout(done, POLL_MS));
   }
+}
+
+// The whole file, in parts of whole lines. What is beyond the last part is left out, and said.
+async function readFile(page, view, host, file) {
+  let text = "";
+  let start = 0;
+  for (let parts = 0; parts < PARTS_MAX; parts++) {
+    const query = new URLSearchParams({ file, start, length: LENGTH, lines: "yes" });
+    const part = await request(`/logs/of/${encodeURIComponent(host)}/part?${query}`, { signal: page.signal });
+    text += part.text;
+    if (part.end <= start || part.end >= part.size) return text;
+    start = part.end;
+  }
+  view.problems.push(`${file} on ${host} is very large: only its first ${(PARTS_MAX * LENGTH) >> 20} MiB are shown.`);
+  return text;
 }
 
 // A request that failed is an error of __system that names the file.
@@ -132,7 +148,7 @@ function native(text) {
 function drawPage(page, id, view, draw) {
   const stacks = (view.stacks ?? []).filter((one) => view.worker || view.cpu === "all" || one.cpu === view.cpu);
   const root = tree(stacks);
-  const again = () => sample(page, id, view, draw);
+  const again = () => view.busy || sample(page, id, view, draw);
   page.draw(
     crumbs(id, id.replace(/-\d+-\d+$/, "")),
     h("div.head", {}, h("h1", {}, `Where ${what(view)} spends its time`), page.actions ? h("div.actions", {}, h("button.ghost", { type: "button", onclick: again, "aria-disabled": view.busy ? "true" : null }, "Sample again")) : null),
@@ -193,7 +209,7 @@ function switches(view, draw, again) {
           type: "button",
           "aria-pressed": String(view.cpu === cpu),
           onclick: () => {
-            if (view.cpu === cpu) return;
+            if (view.cpu === cpu || (view.worker && view.busy)) return;
             view.cpu = cpu;
             view.focus = null;
             if (view.worker) again();
