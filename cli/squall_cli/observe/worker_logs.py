@@ -79,7 +79,7 @@ class Logviewers:
         self, slot: Slot, path: str, *, start: int | None, length: int, ended: bool
     ) -> Part | None:
         """`length` bytes of a file from `start` on, its last ones if that is None; only lines that
-        have `ended`. None: there is no such file. Raises LogviewerError."""
+        have `ended`. None if the file does not exist. Raises LogviewerError."""
         import aiohttp
 
         query = {"file": path, "length": str(length)}
@@ -147,8 +147,8 @@ async def logviewers(port: int) -> AsyncIterator[Logviewers]:
 async def last_part(
     client: Logviewers, slot: Slot, path: str, lines: int, *, ended: bool
 ) -> Part | None:
-    """The end of a file, with its last `lines` lines or its last 2 MiB, whichever is less. None:
-    there is no such file. Raises LogviewerError."""
+    """The end of a file, with its last `lines` lines or its last 2 MiB, whichever is less. None
+    if the file does not exist. Raises LogviewerError."""
     length = min(PART_BYTES, max(_FIRST_BYTES, lines * 200))
     while True:
         part = await client.part(slot, path, start=None, length=length, ended=ended)

@@ -188,7 +188,7 @@ class WorkerHeartbeat:
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
     """A worker's heartbeat on its way to Nimbus: who reports, and the heartbeat's bytes as they
-    would be in ZooKeeper (empty: there is no room for them)."""
+    would be in ZooKeeper (empty if they do not fit)."""
 
     topology_id: str
     slot: WorkerSlot

@@ -50,7 +50,7 @@ class MetricValue:
 
     @property
     def full_name(self) -> str:
-        """`name-stream`, as Storm names it; the name alone if there is no stream."""
+        """`name-stream`, as Storm names it, or the name alone without a stream."""
         return f"{self.name}-{self.stream}" if self.stream else self.name
 
 

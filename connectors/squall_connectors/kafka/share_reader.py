@@ -214,7 +214,7 @@ class ShareReader:
             self._report(error)
 
     def _on_error(self, error: Any) -> None:
-        """The client tells of an outage, from which it recovers by itself unless it is fatal."""
+        """The client reports an outage, from which it recovers by itself unless it is fatal."""
         if error.fatal():
             raise KafkaException(error)
         self._report(KafkaException(error))

@@ -114,7 +114,7 @@ class KafkaShareSpout(Source):
         group = self._group_id or f"{context.topology_name}-{context.this_component_id}"
         config = {
             **CLIENT_DEFAULTS,
-            # A consumer of a broker that is gone waits so long when it is closed.
+            # Closing a consumer whose broker is gone takes this long.
             "socket.timeout.ms": 10_000,
             "client.id": f"{group}-{context.this_task_index}",
             **self._config,

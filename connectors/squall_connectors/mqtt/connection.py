@@ -180,7 +180,7 @@ class Connection:
 
     async def end(self) -> None:
         """Disconnect, and wait for the client's thread for two seconds."""
-        if not self.lost.done():  # nobody waits for it any more
+        if not self.lost.done():  # wakes whatever still waits for it
             self.lost.set_result("the connection was closed")
         self.client.on_message = None
         with contextlib.suppress(Exception):

@@ -34,7 +34,7 @@ def numbers(first: int, last: int) -> list[int]:
 
 @dataclass
 class Seen:
-    """What commands have told."""
+    """The results of commands."""
 
     windows: list[Window] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
