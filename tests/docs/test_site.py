@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from tests.support.axe import violations
 from tests.support.browser import CHROMIUM, Browser
-from tests.support.pages import DOCS, ROOT
+from tests.support.pages import DOCS, ROOT, pages
 from tests.support.thirdparty import axe_script, unavailable
 
 # Fifteen seconds on a free core; a busy machine takes its time.
@@ -115,6 +115,23 @@ def test_the_search_index_is_a_script(site: Path) -> None:
     text = (site / "searchindex.js").read_text(encoding="utf-8")
     assert text.startswith("Search.setIndex(")
     assert "executebatch" in text.lower() or "execute_batch" in text
+
+
+def test_every_table_begins_with_its_header() -> None:
+    """A row above the header makes it all one paragraph, without a warning."""
+    problems = []
+    for page in pages():
+        before = ""
+        code = False
+        lines = page.read_text(encoding="utf-8").split("\n")
+        for number, line in enumerate(lines, 1):
+            if line.lstrip().startswith("```"):
+                code = not code
+            begins = line.startswith("|") and not before.startswith("|")
+            before = line
+            if begins and not code and not lines[number].startswith(("|-", "| -", "|:")):
+                problems.append(f"{page.relative_to(ROOT)}:{number}: {line[:40]}")
+    assert problems == []
 
 
 def test_pages_are_small(site: Path) -> None:
