@@ -1,2 +1,2 @@
 """Running users' programs: the entry point of a topology, its dependencies, reloads, and Spark's
-reports. May import `cluster` and `output`."""
+reports. May import `cluster`, `options` and `output`."""

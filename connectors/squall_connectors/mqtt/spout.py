@@ -214,5 +214,5 @@ def check_filter(connector: str, topic: str) -> None:
     except ValueError:
         raise InvalidTopologyError(
             f"{connector}: topic {topic[:100]!r} is not a topic filter",
-            hint="+ and # stand alone in a level, # in the last; several tasks share a topic without $share",
+            hint="+ and # stand alone in a level, # in the last; tasks share it without $share",
         ) from None

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from tests.support.devcluster import storm
 from tests.support.json_schemas import schemas
+from tests.support.thirdparty import unavailable
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "flux"
 WORDS = EXAMPLES / "words.yaml"
@@ -56,8 +57,9 @@ def test_a_local_run_counts_the_words(counts: Path) -> None:
     assert "the" not in found, "the method `ignore` was not called"
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not on this machine")
 def test_a_file_for_storm_runs_unchanged() -> None:
+    if shutil.which("node") is None:
+        unavailable("there is no `node` on this machine")
     done = storm("flux", "-l", "-s", "3000", "-q", EXAMPLES / "shell.yaml", check=True)
     assert "squall_flux ['cow', 1]" in done.stderr or "squall_flux ['apple', 1]" in done.stderr
     assert "count" in done.stderr
