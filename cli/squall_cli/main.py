@@ -70,7 +70,7 @@ _LEFT_OUT = {
     "docs/packages.md explains what a topology imports.",
     "server_classpath": "There is no class path: daemons run in the Python that 'storm version' "
     "shows.",
-    "pacemaker": "There is no Pacemaker: Nimbus reads heartbeats from ZooKeeper.",
+    "pacemaker": "There is no Pacemaker: workers report to Nimbus.",
     "repl": "There is no Clojure REPL: start python and import squall.",
 }
 
