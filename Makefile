@@ -11,7 +11,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-compose quick check simulation bench bench-features bench-latency bench-idle \
   bench-memory bench-scale bench-scheduling bench-encryption bench-multilang bench-windows bench-peers bench-spark \
-  bench-report docs options chaos soak format clean
+  bench-report docs options constraints chaos soak format clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,9 +19,13 @@ help: ## List the commands
 setup: $(STAMP) ## Install the project's requirements into .venv (other targets do so if needed)
 
 # A changed core is recompiled.
-SOURCES := pyproject.toml hatch_build.py engine/squall_engine/core/compiled.pyx \
+SOURCES := pyproject.toml constraints.txt hatch_build.py engine/squall_engine/core/compiled.pyx \
   $(wildcard engine/squall_engine/core/cython/*.pxi) engine/squall_engine/core/wire_format.py \
   worker/squall_worker/transport/ring/memory.pyx
+
+# The second option is for what the build itself needs.
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check \
+  --constraint constraints.txt --build-constraint constraints.txt
 
 define NEW_VENV
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -40,14 +44,14 @@ $(STAMP): $(SOURCES)
 	  echo "hint: apt-get install default-jre-headless; make quick and make check need none" >&2; exit 1; }
 	@echo "Installing into $(VENV) (once; the largest part is PySpark, which contains ZooKeeper) ..."
 	$(NEW_VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev,spark]'
+	$(PIP_INSTALL) -e '.[dev,spark]'
 	@touch $(DEV_STAMP) $@
 
 # What `make quick` and `make check` need: neither PySpark nor Java.
 $(DEV_STAMP): $(SOURCES)
 	@echo "Installing into $(VENV) what make quick and make check need (once) ..."
 	$(NEW_VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'
+	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## Word count on a real cluster of processes on this machine, checked
@@ -71,7 +75,7 @@ simulation: $(STAMP) ## Simulate clusters with faults: SEEDS=n of them, or SEED=
 
 # Extra packages for benchmarks: plots, and a compiler for cores with a feature removed.
 $(BENCH_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(PIP_INSTALL) --quiet -e '.[bench]'
 	@touch $@
 
 # Results go to build/bench; "python -m bench.report" writes them into docs/performance.md.
@@ -117,6 +121,9 @@ docs: $(DEV_STAMP) ## Build the site of docs/ into build/docs (open index.html; 
 
 options: $(DEV_STAMP) ## Write defaults.yaml and the tables of docs/configuration.md
 	$(BIN)/python -m squall_common.config.options
+
+constraints: $(STAMP) ## Write constraints.txt: the newest versions within the bounds of pyproject.toml
+	$(BIN)/python -m tests.constraints
 
 bench-report: $(BENCH_STAMP) ## Write the results into docs/performance.md
 	$(BIN)/python -m bench.report

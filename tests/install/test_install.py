@@ -158,8 +158,14 @@ def clean_environment(temporary: Path, *programs: Path) -> dict[str, str]:
 
 def pip(*arguments: str | Path, cwd: Path, **more: str) -> str:
     """`python -m pip` of the interpreter that runs the tests: what it wrote, to both outputs."""
-    # Most of what is installed is never imported here.
-    env = {**clean_environment(cwd), "PIP_NO_COMPILE": "1", **more}
+    versions = (ROOT / "constraints.txt").as_uri()
+    env = {
+        **clean_environment(cwd),
+        "PIP_CONSTRAINT": versions,
+        "PIP_BUILD_CONSTRAINT": versions,
+        "PIP_NO_COMPILE": "1",  # most of what is installed is never imported here
+        **more,
+    }
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
         cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

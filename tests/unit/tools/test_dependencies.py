@@ -130,6 +130,16 @@ def test_versions_are_bounded(requirements: dict[str, Requirement]) -> None:
         assert "<" in kinds, f"{name} has no upper bound"
 
 
+def test_ci_installs_versions_within_the_bounds() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    versions = dict(line.split("==") for line in lines if not line.startswith("#"))
+    versions = {canonicalize_name(name): version for name, version in versions.items()}
+    for extra, requirements in LISTS.items():
+        for name, requirement in requirements.items():
+            fits = requirement.specifier.contains(versions.get(name, "0"), prereleases=True)
+            assert fits, f"{name} of {extra}: make constraints"
+
+
 def test_each_is_explained() -> None:
     text = (
         (ROOT / "docs" / "dependencies.md")
