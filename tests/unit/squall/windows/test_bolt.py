@@ -336,7 +336,7 @@ def test_a_datetime_is_exact_to_the_millisecond() -> None:
     first = datetime(2026, 11, 24, 12, 0, 0, tzinfo=UTC)
     with BoltTest(Extracts(), INPUTS, windows=tumbling(secs=0.001)) as test:
         wanted = [first + timedelta(milliseconds=ms) for ms in range(1, 1000)]
-        for at in [*wanted, first + timedelta(seconds=5)]:
+        for at in wanted:
             test.test.feed("s", ["a", at])
         test.run_for(1.1)
         start_ms = int(first.timestamp()) * 1000

@@ -68,7 +68,7 @@ OPTIONS = (
         "blacklist, expandMapType, metricNameSeparator, parallelism.hint}. With the hint, so many "
         "tasks share the data points of all workers; without it, each worker runs one of each.",
         scope=TOPOLOGY,
-        readers=WORKER,
+        readers=NIMBUS | WORKER,
         storm=None,
     ),
     Option(
