@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from squall_common.daemon.parent import end_with_parent
+
 memory = pytest.importorskip("squall_worker.transport.ring.memory")
 
 CAPACITY = memory.CAPACITY_MIN
@@ -36,8 +38,10 @@ def _fork(work: object) -> tuple[int, int]:
     """A child that runs `work` until it is killed; gives its pid, and a pipe that it has written to
     once it has begun."""
     begun, begin = os.pipe()
+    follow = end_with_parent(signal.SIGKILL)
     pid = os.fork()
     if pid == 0:
+        follow()
         os.write(begin, b"!")
         with contextlib.suppress(BaseException):
             work()  # type: ignore[operator]
