@@ -287,20 +287,21 @@ def test_a_termination_signal_leaves_no_file_behind(runner):
     assert list(runner.temporary.iterdir()) == []
 
 
-# An entry point, with one second to exit after a signal.
+# An entry point, with so many seconds to exit after a signal.
 HURRIED = """
 import sys
 from squall import _entry
-_entry._EXIT_SECS = 1
+_entry._EXIT_SECS = int(sys.argv[1])
 sys.exit(_entry.main(["slow"]))
 """
 
 
-def terminate(runner: Runner, **env: str) -> int:
-    """Send SIGTERM to the entry point `slow` once it has printed `up`; returns its exit status."""
+def terminate(runner: Runner, exit_secs: int = 1, **env: str) -> int:
+    """Send SIGTERM to the entry point `slow` once it has printed `up`; returns its exit status.
+    It has `exit_secs` to end."""
     archive = build_package(runner.source, runner.out)
     child = subprocess.Popen(
-        [sys.executable, "-P", "-c", HURRIED],
+        [sys.executable, "-P", "-c", HURRIED, str(exit_secs)],
         env={**os.environ, "STORM_JAR": str(archive), "TMPDIR": str(runner.temporary), **env},
         stdout=subprocess.PIPE,
         text=True,
@@ -350,7 +351,7 @@ def test_a_topology_in_local_mode_has_its_time_to_stop_after_a_signal(runner):
         def execute(self, tup):
             pass
         def cleanup(self):
-            time.sleep(3)  # longer than the second
+            time.sleep(6)  # longer than the entry point has
             pathlib.Path(self.mark).touch()
 
     if __name__ == "__main__":
@@ -362,7 +363,9 @@ def test_a_topology_in_local_mode_has_its_time_to_stop_after_a_signal(runner):
     mark = runner.out / "stopped"
     runner.write("slow.py", f"MARK = {str(mark)!r}\n", stops)
     conf = {**default_conf(), "supervisor.worker.shutdown.sleep.secs": 30}
-    status = terminate(runner, SQUALL_MODE="local", SQUALL_CLIENT_CONF=json.dumps(conf))
+    status = terminate(
+        runner, exit_secs=5, SQUALL_MODE="local", SQUALL_CLIENT_CONF=json.dumps(conf)
+    )
     assert (status, mark.exists()) == (128 + signal.SIGTERM, True)
 
 
