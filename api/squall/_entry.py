@@ -210,11 +210,12 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _allow_time_to_stop(session: Session) -> None:
-    """After a signal: let the topologies take as long to stop as workers may."""
+def _allow_time_to_stop(session: Session, cluster: LocalCluster | LocalWorkers) -> None:
+    """After a signal: let the topologies take as long to stop as workers may. (One that was being
+    submitted when the signal came may run, too.)"""
     if signal.alarm(0):
         secs = WorkerOptions.read(session.conf).supervisor_worker_shutdown_sleep_secs
-        signal.setitimer(signal.ITIMER_REAL, _EXIT_SECS + secs * len(session.submitted))
+        signal.setitimer(signal.ITIMER_REAL, _EXIT_SECS + secs * len(cluster.names()))
 
 
 def _run(
@@ -254,7 +255,7 @@ def _run(
         set_session(None)
         if session.local_cluster is not None:
             failed = _print_counts(session.local_cluster)
-            _allow_time_to_stop(session)
+            _allow_time_to_stop(session, session.local_cluster)
             session.local_cluster.shutdown()
     if status == 0 and failed:
         raise SquallError(
