@@ -25,8 +25,9 @@ PAGES = {
     "CHANGELOG.md": "project/changes",
     "examples/README.md": "examples/index",
     **{
-        f"examples/{name}/README.md": f"examples/{name}"
-        for name in ("clickstream", "logwatch", "trending", "inference", "flux", "multilang")
+        f"examples/{page.stem}/README.md": f"examples/{page.stem}"
+        for page in (ROOT / "docs" / "examples").glob("*.md")
+        if page.stem != "index"
     },
     "docs/decisions": "decisions/index",
 }
