@@ -4,8 +4,9 @@
                           └────────── stream "invalid" ──────────────────┘
 
 A session ends when its user has not clicked for `gap` seconds. Until then its clicks are not acked:
-if a worker dies, the source emits them again and the session is built anew. A session has its user
-and first click as its key, so that storing it twice changes nothing.
+if a worker dies, the source emits them again and the session is built anew. A click that comes
+again counts once, and storing a session again, or a part of it, changes nothing: whichever worker
+dies, the result is the same.
 """
 
 import argparse
@@ -81,9 +82,18 @@ class Sessions(WindowedBolt):
     outputs = ["user", "first", "last", "clicks", "pages"]
 
     def execute_window(self, window):
-        times = [click["at"] for click in window]
-        pages = [click["page"] for click in window]
-        self.emit([window.key, min(times), max(times), len(pages), pages])
+        # By time: a click that came again is in the window twice, and counts once.
+        pages = {click["at"]: click["page"] for click in window}
+        times = sorted(pages)
+        self.emit([window.key, times[0], times[-1], len(times), [pages[at] for at in times]])
+
+
+# After a failure a session may come again, or a part of it: that changes nothing.
+INSERT_SESSION = """
+INSERT OR REPLACE INTO sessions SELECT :user, :first, :last, :clicks, :pages WHERE NOT EXISTS (
+    SELECT 1 FROM sessions
+    WHERE user = :user AND first <= :first AND last >= :last AND clicks >= :clicks)
+"""
 
 
 class Store(Bolt):
@@ -111,9 +121,9 @@ class Store(Bolt):
                 if tup.source_stream == "invalid":
                     connection.execute("INSERT OR REPLACE INTO invalid VALUES (?, ?)", tup.values)
                 else:
-                    user, first, last, clicks, pages = tup.values
-                    row = (user, first, last, clicks, json.dumps(pages))
-                    connection.execute("INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?)", row)
+                    row = dict(zip(tup.fields, tup.values, strict=True))
+                    row["pages"] = json.dumps(row["pages"])
+                    connection.execute(INSERT_SESSION, row)
 
     def cleanup(self):
         self.connection.close()

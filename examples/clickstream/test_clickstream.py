@@ -52,6 +52,14 @@ def test_a_session_longer_than_the_message_timeout_does_not_fail():
         assert not first.failed
 
 
+def test_a_click_that_comes_again_counts_once():
+    with BoltTest(Sessions(), CLICKS, windows=session(gap_secs=5, key="user")) as test:
+        for click in (["ann", 13.0, "/cart"], ["ann", 10.0, "/"], ["ann", 13.0, "/cart"]):
+            test.execute(click)
+        (found,) = test.run_for(6)
+        assert found.values == ["ann", 10.0, 13.0, 2, ["/", "/cart"]]
+
+
 class StoreAtOnce(Store):
     blocking = False  # on the test's clock, not on a thread of its own
 
@@ -73,3 +81,18 @@ def test_every_click_is_in_a_session_and_none_is_in_two(tmp_path):
     connection.close()
     assert stored == Counter(click["user"] for click in expected)
     assert invalid == [("broken",)]
+
+
+def test_a_part_of_a_session_that_is_stored_is_not_another_one(tmp_path):
+    database = tmp_path / "sessions.db"
+    whole = ["ann", 10.0, 19.0, 3, ["/", "/shoes", "/cart"]]
+    inputs = {"sessions": Sessions.outputs}
+    with BoltTest(StoreAtOnce(str(database)), inputs) as test:
+        test.execute(["ann", 10.0, 13.0, 2, ["/", "/shoes"]])
+        for row in (whole, ["ann", 13.0, 19.0, 2, ["/shoes", "/cart"]], whole):
+            test.execute(row)
+        test.execute(["bob", 13.0, 19.0, 1, ["/"]])
+    with sqlite3.connect(database) as connection:
+        stored = connection.execute("SELECT user, first, clicks FROM sessions").fetchall()
+    connection.close()
+    assert stored == [("ann", 10.0, 3), ("bob", 13.0, 1)]
