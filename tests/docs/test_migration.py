@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.support import maven
 from tests.support.pages import DOCS
-from tests.support.thirdparty import others_python, streamparse_env
+from tests.support.thirdparty import others_python, streamparse_env, unavailable
 
 CODE = DOCS / "code" / "migrate"
+RUN_JAVA = Path(__file__).parent / "java" / "RunWordCount.java"
+STORM_VERSION = "2.8.3"
 EXPECTED = {"to": 2, "be": 2, "or": 1, "not": 1}
 
 DRIVERS = {
@@ -67,27 +73,72 @@ def test_the_other_program_counts_the_same_words(name: str) -> None:
     assert json.loads(done.stdout.splitlines()[-1]) == EXPECTED
 
 
+COLLECT = """
+from squall import Bolt
+
+found = {}
+
+class Collect(Bolt):
+    def execute(self, tup):
+        found[tup["word"]] = tup["count"]
+"""
+RUN_STREAMPARSE = """
+import json, sys
+from collect import Collect, found
+from squall import LocalCluster, ShellBolt, ShellSpout, TopologyBuilder
+
+def shell(kind, name, *outputs):
+    return kind(sys.argv[1], f"streamparse_words.{name}", outputs=list(outputs))
+
+builder = TopologyBuilder()
+builder.spout("lines", shell(ShellSpout, "Lines", "line"))
+builder.bolt("split", shell(ShellBolt, "Split", "word"), parallelism=2).shuffle("lines")
+count = builder.bolt("count", shell(ShellBolt, "Count", "word", "count"), parallelism=2)
+count.fields("split", "word")
+builder.bolt("collect", Collect()).global_("count")
+with LocalCluster() as cluster:
+    cluster.submit_topology("words", {}, builder.build())
+    cluster.wait_until(lambda: sum(found.values()) >= 6, timeout_secs=50)
+print(json.dumps(found))
+"""
+
+
 @pytest.mark.timeout(280)
-def test_streamparse_runs_its_bolt(tmp_path: Path) -> None:
-    """As Storm would: a child process, spoken to in the multilang protocol."""
-    handshake = {
-        "conf": {},
-        "pidDir": str(tmp_path),
-        "context": {"taskid": 1, "task->component": {}},
-    }
-    line = {"id": "1", "comp": "lines", "stream": "default", "task": 2, "tuple": ["to be"]}
-    # Each emit of the bolt asks for the tasks that got it; then an end of the input.
-    messages = [handshake, line, [3], [3]]
+def test_the_streamparse_program_counts_the_same_words(tmp_path: Path) -> None:
+    """Its components are children of streamparse's own program, as they are on Storm."""
+    shutil.copy(CODE / "streamparse_words.py", tmp_path)
+    (tmp_path / "collect.py").write_text(COLLECT)
     done = subprocess.run(
-        [streamparse_env() / "bin" / "streamparse_run", "streamparse_words.Split"],
-        cwd=CODE,
-        input="".join(f"{json.dumps(message)}\nend\n" for message in messages),
+        [sys.executable, "-c", RUN_STREAMPARSE, streamparse_env() / "bin" / "streamparse_run"],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
-    said = [json.loads(part) for part in done.stdout.split("\nend\n") if part.strip()]
-    emitted = [one["tuple"] for one in said if one.get("command") == "emit"]
-    assert emitted == [["to"], ["be"]], done.stderr
-    assert {"command": "ack", "id": "1"} in said
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == EXPECTED
+
+
+@pytest.mark.timeout(400)  # mvn resolves Storm's jars once
+def test_storm_runs_the_java_program(tmp_path: Path) -> None:
+    """Compiled against Storm's published artifacts, and run by its LocalCluster."""
+    if shutil.which("javac") is None:
+        unavailable("there is no Java compiler on this machine")
+    jars = maven.jars("storm", STORM_VERSION, [f"org.apache.storm:storm-server:{STORM_VERSION}"])
+    assert STORM_VERSION in (DOCS / "how-to" / "from-storm-java.md").read_text()
+    sources = (CODE / "WordCount.java", RUN_JAVA)
+    subprocess.run(["javac", "-d", tmp_path, "-cp", f"{jars}/*", *sources], check=True, timeout=100)
+    done = subprocess.run(
+        [
+            *("java", "-Xmx384m", f"-Djava.io.tmpdir={tmp_path}", "-cp", f"{tmp_path}:{jars}/*"),
+            "RunWordCount",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    found = re.findall(r"^counted (\w+) (\d+)$", done.stdout, re.M)
+    assert {word: int(count) for word, count in found} == EXPECTED, done.stdout[-3000:]
