@@ -4,6 +4,7 @@ never out of date. They are not in the repository.
     docs/reference/commands.md   every command, from its own help
     docs/reference/errors.md     every error that says what to do, from the places that raise it
     docs/reference/flux-keys.md  every key of a Flux file, from the JSON Schema
+    docs/reference/rest.md       every route of the UI's REST API, from its OpenAPI document
     docs/reference/api/connectors.md, and below api/connectors/
                                  every connector, from the packages' `__all__`
 
@@ -258,6 +259,87 @@ def _described(schema: dict[str, Any]) -> Iterator[str]:
         yield from _described(one)
 
 
+# ---- REST ----
+
+
+def rest_page() -> str:
+    """Every route of the REST API, by what it is about, with its parameters and its answer."""
+    from squall_ui.rest.api import ENDPOINTS
+    from squall_ui.rest.openapi import document
+
+    parts = [
+        NOTE,
+        "# REST API\n\n",
+        "The routes of `storm ui`, as its OpenAPI document has them:\n"
+        "`GET /api/v1/openapi.json` gives that to programs. [Web UI, REST API, logs](../ui.md)\n"
+        "says where they differ from Storm's, and has the routes of the logviewer. Every answer\n"
+        "may be an error instead: `error` and `errorMessage`, with a status from 400 on.\n",
+    ]
+    subject = ""
+    for path, methods in document(ENDPOINTS, version="")["paths"].items():
+        found = path.split("/")[3].removesuffix(".json").removesuffix("-workers")
+        if found != subject:
+            subject = found
+            parts.append(f"\n## {subject}\n")
+        for method, operation in methods.items():
+            parts.append(f"\n### {method.upper()} {path}\n\n{operation['summary']}\n")
+            parts.extend(_operation(operation))
+    return "".join(parts)
+
+
+def _operation(operation: dict[str, Any]) -> Iterator[str]:
+    if operation["parameters"]:
+        yield "\n| parameter | in | |\n|---|---|---|\n"
+    for one in operation["parameters"]:
+        yield f"| `{one['name']}` | {one['in']} | {_cell(one['description'])} |\n"
+    if "requestBody" in operation:
+        body = operation["requestBody"]["content"]["application/json"]["schema"]
+        yield "\nThe body, which may be left out:\n\n```text\n"
+        yield from _outline(body, 0)
+        yield "```\n"
+    ((kind, answer),) = operation["responses"]["200"]["content"].items()
+    yield f"\nThe answer (`{kind}`):\n\n```text\n"
+    yield from _outline(answer["schema"], 0)
+    yield "```\n"
+
+
+def _outline(schema: dict[str, Any], depth: int) -> Iterator[str]:
+    """A JSON Schema as lines `name: type`, with what is inside of a value below it."""
+    if not schema.get("properties"):
+        yield f"{'    ' * depth}{_json_type(schema)}\n"
+    for name, value in schema.get("properties", {}).items():
+        optional = "" if name in schema.get("required", ()) else " (optional)"
+        yield f"{'    ' * depth}{name}: {_json_type(value)}{optional}\n"
+        inside = _struct(value)
+        if inside is not None:
+            yield from _outline(inside, depth + 1)
+
+
+def _struct(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """The object with named fields in a value: itself, or in a list, in a map, or or-null."""
+    if schema.get("properties"):
+        return schema
+    within = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
+    found = (_struct(one) for one in within if isinstance(one, dict))
+    return next((one for one in found if one is not None), None)
+
+
+def _json_type(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_json_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join(json.dumps(one) for one in schema["enum"])
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(_json_type({"type": one}) for one in kind)
+    if kind == "array":
+        return f"list of {_json_type(schema.get('items') or {})}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object, each value: {_json_type(schema['additionalProperties'])}"
+    names = {"string": "text", "integer": "whole number", None: "anything"}
+    return names.get(kind, str(kind))
+
+
 def _cell(text: str) -> str:
     text = " ".join(text.split())
     for char in "\\`*_<>[]|$":
@@ -271,6 +353,7 @@ def _write(app: Sphinx) -> None:
         "commands.md": commands_page(),
         "errors.md": errors_page(),
         "flux-keys.md": flux_page(),
+        "rest.md": rest_page(),
         **dict(connector_pages()),
     }
     for name, text in pages.items():

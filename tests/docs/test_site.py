@@ -147,6 +147,7 @@ def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
     import squall
     import squall_drpc
     from squall_cli.main import SECTIONS
+    from squall_ui.rest.api import ENDPOINTS
 
     commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
     missing = [
@@ -164,6 +165,9 @@ def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
     assert [name for name in names if f'id="{name}"' not in api] == []
     flux = (site / "reference" / "flux-keys.html").read_text(encoding="utf-8")
     assert [key for key in ("workerHooks", "constructorArgs", "streamId") if key not in flux] == []
+    rest = (site / "reference" / "rest.html").read_text(encoding="utf-8")
+    routes = [f"{one.method} /api/v1{one.path}" for one in ENDPOINTS]
+    assert [route for route in routes if f">{route}<" not in rest] == []
 
 
 LOOKED_AT = (

@@ -26,7 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 # Made by the build; the Markdown in them is not written by hand.
-GENERATED = {DOCS / "reference" / "commands.md", DOCS / "reference" / "errors.md"}
+GENERATED = {
+    DOCS / "reference" / name for name in ("commands.md", "errors.md", "flux-keys.md", "rest.md")
+}
 
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+?) -->\s*$")
