@@ -4,6 +4,7 @@ never out of date. They are not in the repository.
     docs/reference/commands.md   every command, from its own help
     docs/reference/errors.md     every error that says what to do, from the places that raise it
     docs/reference/flux-keys.md  every key of a Flux file, from the JSON Schema
+    docs/reference/metrics.md    every family of Prometheus' page, from the places that declare it
     docs/reference/rest.md       every route of the UI's REST API, from its OpenAPI document
     docs/reference/api/connectors.md, and below api/connectors/
                                  every connector, from the packages' `__all__`
@@ -20,6 +21,7 @@ import pkgutil
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +118,27 @@ def errors_page() -> str:
 
 def raised_errors() -> Iterator[Raised]:
     """The calls of error classes with `hint=`, in every package of the product."""
+    for package, node in _nodes():
+        raised = _raised(node, package)
+        if raised is not None:
+            yield raised
+
+
+def _nodes() -> Iterator[tuple[str, ast.AST]]:
+    """The syntax of every package of the product, with the package's name."""
+    for package, module in _modules():
+        for node in ast.walk(module):
+            yield package, node
+
+
+@cache
+def _modules() -> list[tuple[str, ast.Module]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for folder in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                raised = _raised(node, Path(folder).name)
-                if raised is not None:
-                    yield raised
+    return [
+        (Path(folder).name, ast.parse(path.read_text()))
+        for folder in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
 
 
 def _raised(node: ast.AST, package: str) -> Raised | None:
@@ -165,6 +181,67 @@ def _placeholder(node: ast.expr) -> str:
             value = value.func if isinstance(value, ast.Call) else value.value
     name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
     return name.strip("_").upper() or "..."
+
+
+# ---- metrics ----
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Metric:
+    """A family of metrics, as the code declares it."""
+
+    package: str
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
+
+
+def metrics_page() -> str:
+    """Every family of metrics that Prometheus can read, by the package that declares it."""
+    parts = [
+        NOTE,
+        "# Metrics\n\n",
+        "What the pages for Prometheus have: [how to read them](../metrics.md#prometheus).\n"
+        "The names of a counter's samples end with `_total`. The workers' families, declared in\n"
+        "`squall_common`, also have the labels `topology` and `port`.\n",
+    ]
+    package = ""
+    for one in sorted(set(declared_metrics())):
+        if one.package != package:
+            package = one.package
+            parts.append(f"\n## {package}\n\n| family | kind | labels | |\n|---|---|---|---|\n")
+        labels = ", ".join(f"`{label}`" for label in one.labels)
+        parts.append(f"| `{one.name}` | {one.kind} | {labels} | {_cell(one.text)} |\n")
+    return "".join(parts)
+
+
+def declared_metrics() -> Iterator[Metric]:
+    """The calls whose arguments begin with a name `squall_...`, and have a sentence."""
+    for package, node in _nodes():
+        if not isinstance(node, ast.Call):
+            continue
+        texts = [
+            one.value
+            for one in node.args
+            if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        ]
+        sentence = next((text for text in texts[1:] if text.endswith(".")), None)
+        if not texts or not texts[0].startswith("squall_") or sentence is None:
+            continue
+        function = ast.unparse(node.func).lower()
+        kinds = ("counter", "histogram", "gauge")
+        kind = next((one for one in kinds if one in function or one in texts[1:2]), "gauge")
+        lists = [*node.args, *(word.value for word in node.keywords if word.arg == "labels")]
+        labels = [
+            one.value
+            for found in lists
+            if isinstance(found, ast.List | ast.Tuple)
+            for one in found.elts
+            if isinstance(one, ast.Constant)
+        ]
+        labels += texts[texts.index(sentence) + 1 :]
+        yield Metric(package, texts[0], kind, tuple(labels), sentence)
 
 
 # ---- connectors ----
@@ -353,6 +430,7 @@ def _write(app: Sphinx) -> None:
         "commands.md": commands_page(),
         "errors.md": errors_page(),
         "flux-keys.md": flux_page(),
+        "metrics.md": metrics_page(),
         "rest.md": rest_page(),
         **dict(connector_pages()),
     }

@@ -147,6 +147,7 @@ def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
     import squall
     import squall_drpc
     from squall_cli.main import SECTIONS
+    from squall_common.telemetry.samples import WORKER_FAMILIES
     from squall_ui.rest.api import ENDPOINTS
 
     commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
@@ -168,6 +169,9 @@ def test_the_reference_has_every_command_and_public_name(site: Path) -> None:
     rest = (site / "reference" / "rest.html").read_text(encoding="utf-8")
     routes = [f"{one.method} /api/v1{one.path}" for one in ENDPOINTS]
     assert [route for route in routes if f">{route}<" not in rest] == []
+    metrics = (site / "reference" / "metrics.html").read_text(encoding="utf-8")
+    families = [*WORKER_FAMILIES, "squall_topology_health", "squall_worker_exits", "squall_build"]
+    assert [name for name in families if f">{name}<" not in metrics] == []
 
 
 LOOKED_AT = (

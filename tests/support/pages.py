@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 # Made by the build; the Markdown in them is not written by hand.
 GENERATED = {
-    DOCS / "reference" / name for name in ("commands.md", "errors.md", "flux-keys.md", "rest.md")
+    DOCS / "reference" / f"{name}.md"
+    for name in ("commands", "errors", "flux-keys", "metrics", "rest")
 }
 
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
