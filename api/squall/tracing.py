@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+__all__ = ["incoming", "outgoing"]
+
 _NAMES = ("traceparent", "tracestate", "baggage")
 
 
@@ -28,7 +30,11 @@ def incoming(headers: Mapping[str, str | bytes]) -> Iterator[None]:
     """Within it, messages that a spout emits continue the trace that the headers name, if that
     trace is sampled. `headers` are those of a request or a record, whatever their case; headers
     without a valid `traceparent` begin no trace, so that the sample rate decides. Raises nothing
-    for what is in them."""
+    for what is in them.
+
+        with incoming({"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}):
+            ...  # emit
+    """
     try:
         from opentelemetry import context, propagate
     except ImportError:
@@ -49,7 +55,10 @@ def incoming(headers: Mapping[str, str | bytes]) -> Iterator[None]:
 
 def outgoing() -> dict[str, str]:
     """The headers that carry the current trace on: `traceparent`, and `tracestate` if there is
-    one. Empty while nothing is traced."""
+    one. Empty while nothing is traced.
+
+        headers = {"content-type": "text/plain", **outgoing()}
+    """
     try:
         from opentelemetry import propagate
     except ImportError:

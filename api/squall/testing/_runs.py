@@ -28,7 +28,13 @@ _T = TypeVar("_T")
 def wait_until(
     what: str, condition: Callable[[], Any], timeout_secs: float = 60.0, poll_secs: float = 0.01
 ) -> None:
-    """Wait for a condition. Raises AssertionError after `timeout_secs`."""
+    """Wait for a condition, which `what` names.
+
+        acked = ["1", "2"]
+        wait_until("two acks", lambda: len(acked) == 2)
+
+    Raises AssertionError after `timeout_secs`.
+    """
     deadline = time.monotonic() + timeout_secs
     while not condition():
         if time.monotonic() >= deadline:

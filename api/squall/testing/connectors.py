@@ -53,6 +53,8 @@ from squall_common.topology.model import (
     PythonObject,
 )
 
+__all__ = ["ServerControl", "SinkContract", "SourceContract", "wait_until"]
+
 _GIVEN = PythonObject("squall.testing:FeederSpout", b'{"args":[],"kwargs":{}}')
 _QUIET_SECS = 1.0
 _WAIT_SECS = 60.0
@@ -152,7 +154,18 @@ class LinesSpout(ReplayingSpout):
 
 
 class SourceContract:
-    """What a source promises. Define `make_source` and `put`."""
+    """What a source promises, as tests.
+
+        class TestOrders(SourceContract):
+            def make_source(self, **options):
+                return OrdersSpout(URL, **options)
+
+            def put(self, records):
+                for record in records:
+                    client.send(URL, record)
+
+    Define `make_source` and `put`.
+    """
 
     #: The field that holds the record.
     record_field: ClassVar[str] = "value"
@@ -390,7 +403,15 @@ class SourceContract:
 
 class SinkContract:
     """What a sink promises. Define `make_sink` and `stored`, and `values_of` and `fields` if its
-    tuples are more than a record."""
+    tuples are more than a record.
+
+        class TestStore(SinkContract):
+            def make_sink(self, **options):
+                return StoreBolt(URL, **options)
+
+            def stored(self):
+                return client.read_all(URL)
+    """
 
     #: The fields of the tuples that the sink gets.
     fields: ClassVar[Sequence[str]] = ("value",)

@@ -321,7 +321,18 @@ class Sink(Bolt):
 
 class ThreadedSink(Sink):
     """A sink whose client blocks. A subclass defines `connect_blocking`, `write_blocking` and
-    `disconnect_blocking`, which run on one thread of the sink's own, one at a time."""
+    `disconnect_blocking`, which run on one thread of the sink's own, one at a time.
+
+        class ToService(ThreadedSink):
+            def connect_blocking(self):
+                self.client = service.connect(URL)
+
+            def disconnect_blocking(self):
+                self.client.close()
+
+            def write_blocking(self, tuples):
+                self.client.store([tup["line"] for tup in tuples])
+    """
 
     def connect_blocking(self) -> None:
         """As `connect`."""

@@ -51,7 +51,7 @@ class TailSpout(AsyncSource):
     """Emits each line that is appended to files on the worker's node:
 
         TailSpout("/var/log/app/*.log", state="/var/lib/app/positions")
-        TailSpout("/var/log/app/events.jsonl", ["user", "action"], format="json", state=...)
+        TailSpout("events.jsonl", ["user", "action"], format="json", state="positions")
 
     `state` is a folder for the positions. It must be on the node as the files are, so pin the spout
     to one node, and give it one task. Lines of a file come in order. A last line without an end is

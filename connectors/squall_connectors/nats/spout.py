@@ -24,6 +24,8 @@ class NatsSpout(AsyncSource):
     at once. One task gets messages in the order of the stream.
 
     The message id is `(stream, sequence)`.
+
+        NatsSpout("nats://nats.example:4222", "orders.>", durable="billing")
     """
 
     def __init__(

@@ -17,6 +17,8 @@ class RedisPubSubSpout(AsyncSource):
     Redis keeps nothing of what it publishes: messages that come while the spout is away, inactive
     or full are lost, and so is what is in flight when a worker is lost. Use one task: each gets
     every message. For anything that matters there is `RedisStreamSpout`.
+
+        RedisPubSubSpout("redis://redis.example", ["prices"], patterns=["news.*"])
     """
 
     def __init__(
