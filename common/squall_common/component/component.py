@@ -196,6 +196,13 @@ class Spout(Component):
         """Called when the whole tuple tree of the message with this id has been processed, or
         (`topology.max.replays`) that of its dead letter. The source may now forget the message."""
 
+    def ack_batch(self, msg_ids: Sequence[Any]) -> None:
+        """Called instead of `ack`, with the ids of all messages that are done since the last call,
+        if a subclass defines it: for a source with many messages, one call is cheaper than one for
+        each. An exception is reported, and the call is not repeated."""
+        for msg_id in msg_ids:
+            self.ack(msg_id)
+
     def fail(self, msg_id: Any) -> None:
         """Called when the message with this id failed or timed out. Emit it again, or give it
         up."""

@@ -15,6 +15,16 @@ def defines(component: Component, method: str) -> bool:
     return mine is not None and mine is not getattr(base, method, None)
 
 
+def acks_in_batches(spout: Spout) -> bool:
+    """Whether the spout's `ack_batch` is called. A class that overrides `ack` alone, below one
+    that defines both, gets its calls of `ack`."""
+    for cls in type(spout).__mro__:
+        own = vars(cls)
+        if cls is Spout or "ack" in own or "ack_batch" in own:
+            return cls is not Spout and "ack_batch" in own
+    return False
+
+
 def mode_problem(component: Component) -> tuple[str, str | None] | None:
     """Why no worker can call the component, and what to do; None if it can. The reason continues a
     sentence about its class."""

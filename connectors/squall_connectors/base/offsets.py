@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from squall_common.component.shared_rows import SharedRows, shared_rows
+
 
 class Offsets:
     """The records of one partition that are in flight, by offset, in the order of the offsets."""
@@ -23,12 +25,23 @@ class Offsets:
         first record."""
         self.position = position
         self.committed = position  # what the server has confirmed, as far as is known
-        self.pending: dict[int, Sequence[Any]] = {}
+        self.pending: dict[int, Sequence[Any] | SharedRows] = {}
 
     def emitted(self, offsets: Sequence[int], rows: Iterable[Sequence[Any]]) -> None:
         """Records were emitted: their offsets, in order, and the values of each."""
         self.pending.update(zip(offsets, rows, strict=True))
         self.position = offsets[-1] + 1
+
+    def emitted_columns(self, offsets: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
+        """The same with a list of values for each field."""
+        for some, rows in shared_rows(columns, offsets):
+            self.pending.update(dict.fromkeys(some, rows))
+        self.position = offsets[-1] + 1
+
+    def row(self, offset: int) -> Sequence[Any] | None:
+        """The values of a record that is in flight; None if it is not."""
+        found = self.pending.get(offset)
+        return found.row(offset) if isinstance(found, SharedRows) else found
 
     def skipped(self, offset: int) -> None:
         """A record was read, and nothing is left to do for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import count
 
 from squall_connectors.base.backoff import Backoff
@@ -40,6 +40,12 @@ class Retries:
         """The record is done: it starts from the first wait if it ever fails again."""
         if self._attempts:
             self._attempts.pop(message_id, None)
+
+    def forget_all(self, message_ids: Iterable[Hashable]) -> None:
+        """The same for several."""
+        if self._attempts:
+            for message_id in message_ids:
+                self._attempts.pop(message_id, None)
 
     def clear(self) -> None:
         self._attempts.clear()

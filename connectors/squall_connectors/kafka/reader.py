@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 from confluent_kafka import (
@@ -32,6 +33,7 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
+    Message,
     TopicPartition,
 )
 
@@ -65,7 +67,7 @@ class Batch:
     """Consecutive messages of one partition."""
 
     partition: Partition
-    messages: list[Any]  # confluent_kafka.Message, with topic and offset
+    messages: list[Message]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,9 @@ class Reader:
         report: Callable[[BaseException], None],
     ) -> None:
         self._options = options
+        # Where there is but one, no message is asked for it.
+        only = options.topics[0] if len(options.topics) == 1 else "^"
+        self._topic = None if only.startswith("^") else only
         self._room, self._wake, self._report = room, wake, report
         self.batches: deque[Batch] = deque()
         self.queued = 0  # messages in `batches`
@@ -208,25 +213,12 @@ class Reader:
         if first is None:
             return
         messages = [first, *consumer.consume(count - 1, 0)] if count > 1 else [first]
-        # Any: the stubs allow for messages that have neither topic nor offset.
-        groups: dict[Any, list[Any]] = {}
-        for message in messages:
-            if (error := message.error()) is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    self._report(KafkaException(error))
-                continue
-            partition = (message.topic(), message.partition())
-            try:
-                groups[partition].append(message)
-            except KeyError:
-                groups[partition] = [message]
+        groups = self._by_partition(self._without_errors(messages))
         if not groups:
             return
         self._served = True
         if self._options.commits == "before":
-            ends = [
-                TopicPartition(of[0], of[1], found[-1].offset() + 1) for of, found in groups.items()
-            ]
+            ends = [TopicPartition(of[0], of[1], _end_of(found)) for of, found in groups.items()]
             consumer.commit(offsets=ends, asynchronous=False)
         for of, found in groups.items():
             if (partition_state := self.assigned.get(of)) is not None:
@@ -234,6 +226,32 @@ class Reader:
                     self.queued += len(found)
                 self.batches.append(Batch(partition_state, found))
         self._wake()
+
+    def _without_errors(self, messages: list[Message]) -> list[Message]:
+        errors = list(map(Message.error, messages))
+        if errors.count(None) == len(errors):
+            return messages
+        for error in errors:
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                self._report(KafkaException(error))
+        return [m for m, error in zip(messages, errors, strict=True) if error is None]
+
+    def _by_partition(self, messages: list[Message]) -> dict[Any, list[Message]]:
+        """Any: the stubs allow for messages that have neither topic nor partition."""
+        if not messages:
+            return {}
+        numbers = list(map(Message.partition, messages))
+        topic = self._topic
+        if topic is not None and numbers.count(numbers[0]) == len(numbers):
+            return {(topic, numbers[0]): messages}
+        topics = map(Message.topic, messages) if topic is None else repeat(topic, len(messages))
+        groups: dict[Any, list[Message]] = {}
+        for of, message in zip(zip(topics, numbers, strict=True), messages, strict=True):
+            try:
+                groups[of].append(message)
+            except KeyError:
+                groups[of] = [message]
+        return groups
 
     # -- positions --
 
@@ -360,3 +378,10 @@ class Reader:
         if error.fatal():
             raise KafkaException(error)
         self._report(KafkaException(error))
+
+
+def _end_of(messages: Sequence[Message]) -> int:
+    """The offset after the last one."""
+    last: Any = messages[-1].offset()
+    end: int = last + 1
+    return end

@@ -101,6 +101,8 @@ class Translation:
         self._decoders = {"key": decoder_of("key", key), "value": decoder_of("value", value)}
         self._translator = translator
         self._width = len(fields)
+        if not fields:
+            raise InvalidTopologyError("fields is empty: a tuple needs at least one value")
         self._parts: list[Callable[[Message], Any]] = []
         if translator is None:
             for field in fields:
@@ -123,15 +125,22 @@ class Translation:
 
         return decoded
 
+    def columns(self, messages: Sequence[Message]) -> list[list[Any]] | None:
+        """A list of values for each field, one for each message; None if some message has to be
+        looked at by itself (see `rows`)."""
+        if self._translator is not None:
+            return None
+        try:
+            return [list(map(part, messages)) for part in self._parts]
+        except Exception:  # one of them cannot be decoded
+            return None
+
     def rows(self, messages: Sequence[Message]) -> list[Sequence[Any] | Unreadable | None]:
         """The values of each message; None for one that is left out."""
-        if self._translator is None:
-            try:
-                columns = [list(map(part, messages)) for part in self._parts]
-            except Exception:  # one of them cannot be decoded: find out which
-                return [self._row(message) for message in messages]
-            return list(zip(*columns, strict=True))
-        return [self._row(message) for message in messages]
+        columns = self.columns(messages)
+        if columns is None:
+            return [self._row(message) for message in messages]
+        return list(zip(*columns, strict=True))
 
     def _row(self, message: Message) -> Sequence[Any] | Unreadable | None:
         try:

@@ -8,6 +8,8 @@ from datetime import datetime
 from itertools import repeat
 from typing import Any
 
+from confluent_kafka import Message
+
 from squall import Stream, TopologyContext
 from squall.metrics import AssignableMetric, CountMetric
 from squall_common.errors import InvalidTopologyError
@@ -240,15 +242,16 @@ class KafkaSpout(Source):
 
     def _emit_batch(self, batch: Batch) -> None:
         partition, messages = batch.partition, batch.messages
-        rows: list[Any] = self._translation.rows(messages)
-        offsets = [message.offset() for message in messages]
-        if None in rows or any(type(row) is Unreadable for row in rows):
-            rows, offsets = self._without_others(partition, rows, offsets)
-            if not rows:
+        offsets: list[int] = list(map(Message.offset, messages))  # type: ignore[arg-type]
+        columns: list[Any] | None = self._translation.columns(messages)
+        if columns is None:
+            rows = self._translation.rows(messages)
+            kept, offsets = self._without_others(partition, rows, offsets)
+            if not kept:
                 return
-        columns = list(zip(*rows, strict=True))
+            columns = list(zip(*kept, strict=True))
         if self._tracked:
-            partition.emitted(offsets, rows)
+            partition.emitted_columns(offsets, columns)
             self._in_flight_count += len(offsets)
             topic, number = partition.id
             ids = list(zip(repeat(topic), repeat(number), offsets))
@@ -310,6 +313,18 @@ class KafkaSpout(Source):
             partition.acked(offset)
             self._retries.forget(msg_id)
 
+    def ack_batch(self, msg_ids: Sequence[Any]) -> None:
+        self._in_flight_count -= len(msg_ids)
+        last_topic, last_number = None, -1
+        pending: dict[int, Any] = {}
+        for topic, number, offset in msg_ids:
+            if number != last_number or topic != last_topic:
+                partition = self._reader.assigned.get((topic, number))
+                pending = {} if partition is None else partition.pending
+                last_topic, last_number = topic, number
+            pending.pop(offset, None)
+        self._retries.forget_all(msg_ids)
+
     def fail(self, msg_id: Any) -> None:
         topic, number, offset = msg_id
         partition = self._reader.assigned.get((topic, number))
@@ -324,7 +339,7 @@ class KafkaSpout(Source):
         for msg_id in due:
             topic, number, offset = msg_id
             partition = self._reader.assigned.get((topic, number))
-            row = None if partition is None else partition.pending.get(offset)
+            row = None if partition is None else partition.row(offset)
             if row is None:
                 self._in_flight_count -= 1
                 self._retries.forget(msg_id)

@@ -33,6 +33,7 @@ from squall_common.component.collector import (
     DelegatingSpoutCollector,
     SpoutCollector,
 )
+from squall_common.component.shared_rows import SharedRows, shared_rows
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import describe
 from squall_common.names import DEAD_LETTER_STREAM, DEFAULT_STREAM
@@ -90,13 +91,15 @@ class _Failing:
     reason: Reason | None = None  # of the last fail that counts
 
 
+# What is remembered of a message: its values, or the rows that it is one of, and the stream.
+_Emitted = tuple[Sequence[Any] | SharedRows, str]
+
+
 class RecordingCollector(DelegatingSpoutCollector):
     """The collector of a spout whose messages are remembered while they are in flight."""
 
-    def __init__(
-        self, inner: SpoutCollector, in_flight: dict[Any, tuple[Sequence[Any], str]]
-    ) -> None:
-        """`in_flight`: message id -> values and stream."""
+    def __init__(self, inner: SpoutCollector, in_flight: dict[Any, _Emitted]) -> None:
+        """`in_flight`: by message id."""
         self._in_flight = in_flight
         self._emit = inner.emit  # at hand: it is called for each message
         super().__init__(inner)
@@ -130,11 +133,8 @@ class RecordingCollector(DelegatingSpoutCollector):
     ) -> None:
         self._inner.emit_columns(columns, message_ids, stream)
         if message_ids is not None:
-            rows = zip(*columns, strict=True)
-            self._in_flight.update(
-                (message_id, (list(row), stream))
-                for message_id, row in zip(message_ids, rows, strict=True)
-            )
+            for some, rows in shared_rows(columns, message_ids):
+                self._in_flight.update(dict.fromkeys(some, (rows, stream)))
 
 
 class SpoutDeadLetters:
@@ -160,10 +160,11 @@ class SpoutDeadLetters:
         self._calls = calls
         self._timed_out = timed_out
         self.pending = pending
-        self._in_flight: dict[Any, tuple[Sequence[Any], str]] = {}
+        self._in_flight: dict[Any, _Emitted] = {}
         self._failing: dict[Any, _Failing] = {}
         self._unexplained: dict[int, Any] = {}  # root -> message id: failed, reason not known yet
         self._again: deque[DeadLetter] = deque()
+        self._letters = 0  # dead letters that are not acked yet
 
     # -- emitting --
 
@@ -173,13 +174,19 @@ class SpoutDeadLetters:
 
     # -- what became of messages --
 
-    def acked(self, message_ids: Iterable[Any]) -> list[Any]:
+    def acked(self, message_ids: Sequence[Any]) -> Sequence[Any]:
         """Forget messages that are done. Returns the ids that the spout is to be notified about."""
+        in_flight = self._in_flight
+        if not self._failing and not self._letters:
+            for message_id in message_ids:
+                in_flight.pop(message_id, None)
+            return message_ids
         notified = []
         for message_id in message_ids:
             if isinstance(message_id, DeadLetter):
+                self._letters -= 1
                 message_id = message_id.message_id
-            self._in_flight.pop(message_id, None)
+            in_flight.pop(message_id, None)
             self._failing.pop(message_id, None)
             notified.append(message_id)
         return notified
@@ -209,7 +216,7 @@ class SpoutDeadLetters:
                 failing is None
                 or not over
                 or emitted is None
-                or not self._emit_dead_letter(message_id, *emitted, failing)
+                or not self._emit_dead_letter(message_id, emitted, failing)
             ):
                 notified.append(message_id)
         return notified
@@ -233,10 +240,11 @@ class SpoutDeadLetters:
             failing.reason = Reason(reason.text, known.component, known.task, known.worker)
         _put(self._failing, message_id, failing, _FAILING_MAX)
 
-    def _emit_dead_letter(
-        self, message_id: Any, values: Sequence[Any], stream: str, failing: _Failing
-    ) -> bool:
+    def _emit_dead_letter(self, message_id: Any, emitted: _Emitted, failing: _Failing) -> bool:
         """Emit the dead letter of a message; False when that fails."""
+        values, stream = emitted
+        if isinstance(values, SharedRows):
+            values = values.row(message_id)
         reason = failing.reason or Reason("unknown")
         row = [
             message_id, list(values), stream, reason.text,
@@ -245,9 +253,11 @@ class SpoutDeadLetters:
         if self._record is not None and not self._record(row):
             return False
         letter = DeadLetter(message_id, self._dead_letters.sendable(row))
+        self._letters += 1
         try:
             self._emit(letter)
         except Exception as error:
+            self._letters -= 1
             log.error("dead_letter_not_made", message_id=message_id, error=error)
             return False
         self._failing.pop(message_id, None)
@@ -286,6 +296,7 @@ class SpoutDeadLetters:
         self._failing.clear()
         self._unexplained.clear()
         self._again.clear()
+        self._letters = 0
 
 
 class DeadLetters:

@@ -217,7 +217,7 @@ class SpoutSuspects:
             if waiting is not None and not isinstance(waiting[0], DeadLetter):
                 self._host.remember(root, self, waiting[0])
 
-    def acked(self, message_ids: Iterable[Any]) -> list[Any]:
+    def acked(self, message_ids: Sequence[Any]) -> Sequence[Any]:
         notified = []
         for message_id in message_ids:
             one = message_id

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from squall_common.component.collector import BoltCollector, SpoutCollector
 from squall_common.component.component import Spout
 from squall_common.component.context import TopologyContext
+from squall_common.component.methods import acks_in_batches
 from squall_common.config.options.typed import TopologyOptions
 from squall_engine.acking.dead_letters import DeadLetters, FailureRecorder
 from squall_engine.acking.suspects import Suspects
@@ -244,6 +245,9 @@ def _set_up(new: NewTask, spout: SpoutTask) -> None:
         for call in ("ack", "fail")
         if getattr(getattr(user, call), "__func__", None) is not getattr(Spout, call)
     )
+    if isinstance(user, Spout) and acks_in_batches(user):
+        spout.acks_in_batches = True
+        spout.listens |= {"ack"}
     spout.idle_secs_min = options.topology_sleep_spout_wait_strategy_time_ms / 1000
     spout.dies = new.dies
     spout.on_asking_raised = host.callbacks.on_asking_raised
@@ -319,6 +323,7 @@ def _wire_columns(new: NewTask, bolt: ColumnBolt) -> None:
         ),
         on_error=_reporter(new, bolt, die=new.dies, recorder=recorder),
         on_settled=_observing(new, bolt, recorder),
+        notes_acks=_notes_acks(new),
         on_outside=bolt.mark_dirty,
     )
     new.bind(bolt.calls)
@@ -430,6 +435,7 @@ def _careful_calls(
         default_anchors=anchors,
         on_error=_reporter(new, bolt, die=new.dies, recorder=recorder),
         on_settled=_observing(new, bolt, recorder, own),
+        notes_acks=_notes_acks(new) or own is not None,
         # A thread's calls wake the engine themselves, and its buffers are looked at every turn.
         on_change=None if isinstance(bolt, ThreadBolt) else bolt.mark_dirty,
     )
@@ -503,6 +509,11 @@ def _observing(
             each(tup, failed)
 
     return settled
+
+
+def _notes_acks(new: NewTask) -> bool:
+    """Whether anything wants to know what is acked. (A recorder wants to know what fails.)"""
+    return new.host.observer is not None or new.hooks is not None
 
 
 def _reporter(

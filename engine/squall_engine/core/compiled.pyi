@@ -330,6 +330,7 @@ class CarefulCalls:
         default_anchors: Callable[[], tuple[Tuple, ...]],
         on_error: Callable[[BaseException], None],
         on_settled: Callable[[Tuple, bool], None] | None = None,
+        notes_acks: bool = True,
         on_change: Callable[[], None] | None = None,
     ) -> None: ...
     @property
@@ -378,6 +379,7 @@ class ColumnCalls(CarefulCalls):
         default_anchors: Callable[[], tuple[Tuple, ...]],
         on_error: Callable[[BaseException], None],
         on_settled: Callable[[Tuple, bool], None] | None = None,
+        notes_acks: bool = True,
         on_outside: Callable[[], None] | None = None,
     ) -> None: ...
     def emit_columns(

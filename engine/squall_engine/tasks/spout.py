@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from squall_common.component.collector import SpoutCollector
@@ -13,7 +13,7 @@ from squall_engine.tasks.base import HOLD_SECS, Task, TaskParts
 class MessageFilter(Protocol):
     """Chooses which finished messages the spout is notified about (see `dead_letters`)."""
 
-    def acked(self, message_ids: Iterable[Any]) -> list[Any]: ...
+    def acked(self, message_ids: Sequence[Any]) -> Sequence[Any]: ...
 
     def failed(
         self, message_ids: Iterable[Any], root: int | None = None, *, lost: bool = False
@@ -54,6 +54,7 @@ class SpoutTask(Task):
         self.failed_ids: set[Any] | None = None
         # Which of ack() and fail() the user's class defines; the others need not be called.
         self.listens: frozenset[str] = frozenset({"ack", "fail"})
+        self.acks_in_batches = False
         self.dies = False  # the worker ends when the user's code raises
         self.on_asking_raised: Callable[[str, int, BaseException], None] | None = None
         self.message_filter: MessageFilter | None = None  # with topology.max.replays
@@ -216,7 +217,7 @@ class SpoutTask(Task):
     ) -> None:
         """Call ack or fail with each message id. An error in one call is reported, and the other
         calls are still made."""
-        message_ids = taken.message_ids
+        message_ids: Sequence[Any] = taken.message_ids
         if not message_ids:
             return
         acked = what == "ack"
@@ -249,9 +250,13 @@ class SpoutTask(Task):
 
     def call_user(self, what: str, message_ids: Sequence[Any]) -> None:
         call = getattr(self.user, what)
-        ids = iter(message_ids)
         now = self.host.now
         start = now()
+        # One call for all of them, or one for each.
+        batched = self.acks_in_batches and what == "ack"
+        ids: Iterator[Any] = iter((message_ids,) if batched else message_ids)
+        if batched:
+            call = self.user.ack_batch
         while True:
             try:
                 for message_id in ids:

@@ -374,6 +374,7 @@ cdef class CarefulCalls:
     cdef object _counts
     cdef object _default_anchors
     cdef object _on_settled
+    cdef bint _notes_acks
     cdef object _on_change
     cdef readonly object report_error
 
@@ -386,16 +387,18 @@ cdef class CarefulCalls:
         default_anchors,
         on_error,
         on_settled=None,
+        notes_acks=True,
         on_change=None,
     ):
         """`default_anchors()` are those of an emit that names none. `on_settled(tup, failed)` is
-        called when a tuple was acked or failed, `on_change()` after every call that leaves
-        something for the engine to do."""
+        called when a tuple was acked or failed (without `notes_acks`: when it failed),
+        `on_change()` after every call that leaves something for the engine to do."""
         self._emitter = emitter
         self._ledger = ledger
         self._counts = counts
         self._default_anchors = default_anchors
         self._on_settled = on_settled
+        self._notes_acks = notes_acks and on_settled is not None
         self._on_change = on_change
         self.report_error = on_error
 
@@ -422,7 +425,7 @@ cdef class CarefulCalls:
         cdef uint64_t edges = self._settle(tup, "ack")
         ack_roots(self._ledger, tup, edges)
         self._counts.add(self._counts.acked, tup.source.key)
-        if self._on_settled is not None:
+        if self._notes_acks:
             self._on_settled(tup, False)
         if self._on_change is not None:
             self._on_change()

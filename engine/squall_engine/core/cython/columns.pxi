@@ -77,7 +77,7 @@ cdef class Columns:
                 fail_roots(self.calls._ledger, tup)
             else:
                 ack_roots(self.calls._ledger, tup, self.axors[row])
-        if self.calls._on_settled is not None:
+        if self.calls._notes_acks or (failed and self.calls._on_settled is not None):
             tup = self.tuple_at(row)
             tup.settled = True
             self.calls._on_settled(tup, failed)
@@ -88,7 +88,7 @@ cdef class Columns:
         cdef Batch batch = self.batch
         cdef Ledger ledger = self.calls._ledger
         cdef uint64_t root, last = 0, merged = 0
-        if failed or self.calls._on_settled is not None or batch.several is not None:
+        if failed or self.calls._notes_acks or batch.several is not None:
             for i in range(self.rows):
                 if not self.settled[i]:
                     self.settle(i, failed)
@@ -166,6 +166,7 @@ cdef class ColumnCalls(CarefulCalls):
         default_anchors,
         on_error,
         on_settled=None,
+        notes_acks=True,
         on_outside=None,
     ):
         """`on_outside()` is called after each call that is made while no batch is executed,
@@ -178,6 +179,7 @@ cdef class ColumnCalls(CarefulCalls):
             default_anchors=default_anchors,
             on_error=on_error,
             on_settled=on_settled,
+            notes_acks=notes_acks,
             on_change=on_outside,
         )
         self._execute = execute_columns

@@ -26,16 +26,18 @@ class CarefulCalls:
         default_anchors: Callable[[], tuple[Tuple, ...]],
         on_error: Callable[[BaseException], None],
         on_settled: Callable[[Tuple, bool], None] | None = None,
+        notes_acks: bool = True,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         """`default_anchors()` are those of an emit that names none. `on_settled(tup, failed)` is
-        called when a tuple was acked or failed, `on_change()` after every call that leaves
-        something for the engine to do."""
+        called when a tuple was acked or failed (without `notes_acks`: when it failed),
+        `on_change()` after every call that leaves something for the engine to do."""
         self._emitter = emitter
         self._ledger = ledger
         self._counts = counts
         self._default_anchors = default_anchors
         self._on_settled = on_settled
+        self._notes_acks = notes_acks
         self._on_change = on_change
         self.report_error = on_error
 
@@ -87,7 +89,7 @@ class CarefulCalls:
         tup.settled = True
 
     def _notify_settled(self, tup: Tuple, failed: bool) -> None:
-        if self._on_settled is not None:
+        if self._on_settled is not None and (failed or self._notes_acks):
             self._on_settled(tup, failed)
         self._changed()
 

@@ -101,6 +101,7 @@ class ColumnCalls(CarefulCalls):
         default_anchors: Callable[[], tuple[Tuple, ...]],
         on_error: Callable[[BaseException], None],
         on_settled: Callable[[Tuple, bool], None] | None = None,
+        notes_acks: bool = True,
         on_outside: Callable[[], None] | None = None,
     ) -> None:
         """`on_outside()` is called after each call that is made while no batch is executed,
@@ -112,6 +113,7 @@ class ColumnCalls(CarefulCalls):
             default_anchors=default_anchors,
             on_error=on_error,
             on_settled=on_settled,
+            notes_acks=notes_acks,
             on_change=on_outside,
         )
         self._execute = execute_columns

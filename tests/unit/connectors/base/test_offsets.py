@@ -27,6 +27,17 @@ def test_gaps_are_done() -> None:
     assert offsets.committable == 10
 
 
+def test_rows_of_columns_are_found_by_their_offsets() -> None:
+    offsets = Offsets(0)
+    offsets.emitted([3], [["x", 0]])
+    offsets.emitted_columns(range(4, 300), [list(range(4, 300)), ["a"] * 296])
+    assert (offsets.row(3), offsets.row(4), offsets.row(299)) == (["x", 0], [4, "a"], [299, "a"])
+    offsets.acked(4)
+    assert offsets.row(4) is None
+    assert (offsets.committable, offsets.position) == (3, 300)
+    offsets.validate()
+
+
 def test_a_second_ack_changes_nothing() -> None:
     offsets = Offsets(0)
     offsets.emitted([0], [["a"]])

@@ -68,6 +68,15 @@ class ColumnSource(Source):
             self.emit_columns([todo], message_ids=[f"m{number}" for number in todo])
 
 
+class BatchSource(ColumnSource):
+    """Emits and is acked in batches."""
+
+    def ack_batch(self, msg_ids: Any) -> None:
+        log("batch", len(msg_ids))
+        for msg_id in msg_ids:
+            log("ack", msg_id)
+
+
 def is_bad(number: int) -> bool:
     return number % 5 == 3
 
@@ -225,7 +234,7 @@ def test_a_message_that_keeps_failing_becomes_a_dead_letter(
                        and LOG["emitted"].count(number) != 1)  # fmt: skip
 
 
-@pytest.mark.parametrize("spout", [Source, BlockingSource, ColumnSource])
+@pytest.mark.parametrize("spout", [Source, BlockingSource, ColumnSource, BatchSource])
 @pytest.mark.parametrize(
     ("bolt", "reason"),
     [

@@ -7,7 +7,7 @@ import pytest
 from tests.support import engine_components as c
 from tests.support.engine_cluster import EngineCluster
 
-from squall import Bolt, Spout, TopologyBuilder
+from squall import Bolt, LocalCluster, Spout, TopologyBuilder
 from squall_engine.embed import EngineCallbacks
 from squall_engine.engine_life import TurnReason
 
@@ -265,3 +265,51 @@ def test_a_worker_that_may_not_take_turns_executes_nothing():
         engine.resume()
         cluster.run_for(1)
         assert bolt.seen == list(range(1, 10))
+
+
+BATCHES = []
+
+
+class InBatches(Spout):
+    """Emits ten numbers at a time, and hears of them together."""
+
+    outputs = ["n"]
+
+    def __init__(self, fails=False):
+        self.fails = fails
+
+    def open(self, conf, context):
+        self.next = 0
+
+    def next_tuple(self):
+        if self.next < 50:
+            ids = list(range(self.next, self.next + 10))
+            self.next += 10
+            self.emit_columns([ids], message_ids=ids)
+
+    def ack(self, msg_id):
+        raise AssertionError("ack_batch is called instead")
+
+    def ack_batch(self, msg_ids):
+        BATCHES.append(list(msg_ids))
+        if self.fails:
+            raise ValueError("no")
+
+
+class InBatchesOnThread(InBatches):
+    blocking = True
+
+
+@pytest.mark.parametrize("kind", [InBatches, InBatchesOnThread])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_spout_with_ack_batch_is_notified_of_several_messages_at_once(kind, fails):
+    BATCHES.clear()
+    builder = TopologyBuilder()
+    builder.spout("numbers", kind(fails))
+    builder.bolt("pass", c.Pass()).shuffle("numbers")
+    with LocalCluster() as local:
+        local.submit_topology("batches", {}, builder.build())
+        local.wait_until(lambda: sum(map(len, BATCHES)) >= 50)
+    # Each message once, also when the call raised.
+    assert sorted(one for batch in BATCHES for one in batch) == list(range(50))
+    assert len(BATCHES) <= 10
