@@ -27,6 +27,8 @@ _REJECTED = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+# Far less than its queue holds.
+_BULK_BYTES_MAX = 64 * 1024 * 1024
 _OURS = frozenset(
     {"bootstrap.servers", "delivery.report.only.error", "message.timeout.ms", "transactional.id"}
 )
@@ -90,6 +92,12 @@ class KafkaBolt(ThreadedSink):
         self._value_field = value_field
         self._headers_field = headers_field
         self._timestamp_field = timestamp_field
+        # The client's call for many records knows nothing of these, and does not wait when its
+        # queue is full.
+        unusual = (topic_field, headers_field, timestamp_field)
+        self._in_bulk = all(field is None for field in unusual) and not any(
+            name.startswith("queue.buffering.max") for name in given
+        )
         self._transactional = transactional
         self._config = given
 
@@ -167,6 +175,10 @@ class KafkaBolt(ThreadedSink):
 
     def _produce(self, producer: Producer, tuples: Sequence[Tuple]) -> dict[int, str]:
         """Queue the records. Returns those that the client refuses, by index."""
+        if self._in_bulk:
+            messages = self._messages(tuples)
+            if messages is not None:
+                return self._produce_bulk(producer, messages)
         rejected = {}
         for index, tup in enumerate(tuples):
             try:
@@ -180,6 +192,37 @@ class KafkaBolt(ThreadedSink):
                 if isinstance(error, KafkaException) and self.is_outage(error):
                     raise
                 rejected[index] = describe(error)
+        return rejected
+
+    def _messages(self, tuples: Sequence[Tuple]) -> list[dict[str, Any]] | None:
+        """The records for `produce_batch`; None if they must be looked at one by one, because one
+        cannot be made, or because they may not fit into the client's queue together."""
+        value_field, key_field = self._value_field, self._key_field
+        try:
+            values = [_encoded(tup[value_field]) for tup in tuples]
+            if key_field is None:
+                messages: list[dict[str, Any]] = [{"value": value} for value in values]
+            else:
+                messages = [
+                    {"value": value, "key": _encoded(tup[key_field])}
+                    for value, tup in zip(values, tuples, strict=True)
+                ]
+        except Exception:  # a field that is missing, a value that JSON has no form for
+            return None
+        return messages if sum(map(len, filter(None, values))) <= _BULK_BYTES_MAX else None
+
+    def _produce_bulk(self, producer: Producer, messages: list[dict[str, Any]]) -> dict[int, str]:
+        assert self._topic is not None
+        count = producer.produce_batch(self._topic, messages, on_delivery=self._delivered)
+        rejected: dict[int, str] = {}
+        if count == len(messages):
+            return rejected
+        for index, message in enumerate(messages):
+            if (error := message.get("_error")) is not None:
+                failure = KafkaException(error)
+                if self.is_outage(failure):
+                    raise failure
+                rejected[index] = describe(failure)
         return rejected
 
     def _queue(self, producer: Producer, arguments: dict[str, Any]) -> None:
