@@ -1,0 +1,97 @@
+"""The manifest of an epoch: everything that is needed to go back to it.
+
+MAGIC       8 bytes; the last one is the version of the format
+CRC-32      of the rest
+msgpack     `Manifest`
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import msgspec
+
+from squall_common.state.errors import StateDamagedError
+from squall_common.state.segment import SegmentRef
+
+VERSION = 1
+MAGIC = b"SQSTMAN" + bytes([VERSION])
+_HEAD = struct.Struct("<8sI")
+
+
+class TaskPart(msgspec.Struct, frozen=True, array_like=True):
+    """What one task has reported for an epoch."""
+
+    segments: tuple[SegmentRef, ...] = ()  # the oldest first
+    keys: int = 0
+    bound: int = 0  # keys that belong to the task: with any, the number of tasks cannot change
+    positions: bytes = b""  # of a source: opaque
+    batches: tuple[bytes, ...] = ()  # of a sink, not yet confirmed: opaque
+
+
+class ComponentPart(msgspec.Struct, frozen=True, array_like=True):
+    """What the tasks of a component have reported, by their index."""
+
+    max_parallelism: int
+    tasks: tuple[TaskPart, ...]
+
+
+class Manifest(msgspec.Struct, frozen=True, array_like=True):
+    """An epoch that can be restored."""
+
+    topology: str
+    generation: int
+    epoch: int
+    components: dict[str, ComponentPart]
+    time_ms: int = 0  # when it was taken, since 1970
+
+    @property
+    def segments(self) -> list[SegmentRef]:
+        """All segments that it needs."""
+        return [
+            ref
+            for component in self.components.values()
+            for task in component.tasks
+            for ref in task.segments
+        ]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments that it needs."""
+        return sum(ref.size for ref in self.segments)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Manifest).decode
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes to store."""
+    body = _encode(manifest)
+    return _HEAD.pack(MAGIC, zlib.crc32(body)) + body
+
+
+def decode_manifest(data: bytes, name: str) -> Manifest:
+    """The inverse; `name` is for the error. Raises StateDamagedError."""
+    if len(data) < _HEAD.size:
+        raise _damaged(name, "it is too short")
+    magic, checksum = _HEAD.unpack(data[: _HEAD.size])
+    if magic[:-1] != MAGIC[:-1]:
+        raise _damaged(name, "it is not a manifest")
+    if magic != MAGIC:
+        raise _damaged(name, f"its format has version {magic[-1]}, and this is {VERSION}")
+    body = data[_HEAD.size :]
+    if zlib.crc32(body) != checksum:
+        raise _damaged(name, "its checksum differs")
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError as error:
+        raise _damaged(name, str(error)) from error
+
+
+def _damaged(name: str, why: str) -> StateDamagedError:
+    return StateDamagedError(
+        f"the manifest {name} is damaged: {why}",
+        hint="start from an older epoch or a savepoint",
+    )

@@ -1,0 +1,179 @@
+"""The file of a task and an epoch: the entries that have changed, by key group.
+
+    MAGIC           8 bytes; the last one is the version of the format
+    block ...       of one key group: rows, encoded as tuples are, with a CRC-32 in the footer
+    footer          msgpack: `Footer`
+    trailer         CRC-32 and length of the footer, then MAGIC again
+
+A row is one of
+
+    [key]                         was deleted
+    [key, value]
+    [key, value, put at]          put at: milliseconds since the epoch, or nil
+    [key, value, put at, owner]   the key of the tuples under which it is used, if not `key` itself
+
+and a later row replaces an earlier one of the same key. A reader that needs some groups reads the
+footer and the blocks of these groups.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from squall_common.state.errors import StateDamagedError
+
+VERSION = 1
+MAGIC = b"SQSTSEG" + bytes([VERSION])
+_TRAILER = struct.Struct("<II8s")
+_TAIL_BYTES = 16 * 1024
+
+
+class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
+    """A segment, as manifests and later segments name it."""
+
+    name: str  # in the store
+    size: int  # bytes
+    checksum: int  # of its footer, which has those of the blocks
+    entries: int
+    epoch: int
+    groups: tuple[int, int]  # the first and the last key group of the task that has written it
+    is_base: bool
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """The entries of one group."""
+
+    group: int
+    offset: int
+    length: int
+    checksum: int
+
+
+class Footer(msgspec.Struct, frozen=True, array_like=True):
+    """What a segment says of itself, and of the state that it completes."""
+
+    topology: str
+    component: str
+    task: int  # its index among the component's tasks
+    tasks: int
+    max_parallelism: int
+    generation: int
+    epoch: int
+    entries: int
+    keys: int  # of the whole state
+    bound: int  # of these, how many belong to their task
+    is_base: bool
+    blocks: tuple[Block, ...]
+    older: tuple[SegmentRef, ...]  # that are needed with it, the oldest first; none with a base
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Footer).decode
+
+ReadPart = Callable[[int, int], bytes]
+"""(start, length): bytes of a file; a negative start counts from its end."""
+
+
+def encode_segment(
+    footer: Footer, blocks: Mapping[int, bytes], name: str, groups: range
+) -> tuple[list[bytes], SegmentRef]:
+    """The parts of the file to write, one after the other, and its reference. `footer` comes
+    without blocks."""
+    parts, places, offset = [MAGIC], [], len(MAGIC)
+    for group in sorted(blocks):
+        data = blocks[group]
+        places.append(Block(group, offset, len(data), zlib.crc32(data)))
+        parts.append(data)
+        offset += len(data)
+    tail = _encode(msgspec.structs.replace(footer, blocks=tuple(places)))
+    checksum = zlib.crc32(tail)
+    parts += [tail, _TRAILER.pack(checksum, len(tail), MAGIC)]
+    size = offset + len(tail) + _TRAILER.size
+    ref = SegmentRef(
+        name=name,
+        size=size,
+        checksum=checksum,
+        entries=footer.entries,
+        epoch=footer.epoch,
+        groups=(groups.start, groups.stop - 1),
+        is_base=footer.is_base,
+    )
+    return parts, ref
+
+
+class Segment:
+    """An open segment."""
+
+    def __init__(self, name: str, footer: Footer, read_part: ReadPart, ref: SegmentRef) -> None:
+        self.name = name
+        self.footer = footer
+        self.ref = ref
+        self._read_part = read_part
+
+    @classmethod
+    def open(cls, name: str, read_part: ReadPart, expected: SegmentRef | None = None) -> Segment:
+        """Read the footer. Raises StateDamagedError if it is damaged, or is not the one that
+        `expected` names."""
+        tail = read_part(-_TAIL_BYTES, _TAIL_BYTES)
+        if len(tail) < _TRAILER.size:
+            raise damaged(name, "it is too short")
+        checksum, length, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
+        if magic[:-1] != MAGIC[:-1]:
+            raise damaged(name, "it is not a segment, or its end is missing")
+        if magic != MAGIC:
+            raise damaged(name, f"its format has version {magic[-1]}, and this is {VERSION}")
+        whole = length + _TRAILER.size
+        if whole > len(tail):
+            tail = read_part(-whole, whole)
+        data = tail[-whole : -_TRAILER.size]
+        if len(data) != length or zlib.crc32(data) != checksum:
+            raise damaged(name, "the checksum of its footer differs")
+        if expected is not None and expected.checksum != checksum:
+            raise damaged(name, "it is not the segment that was written (its checksum differs)")
+        try:
+            footer = _decode(data)
+        except msgspec.MsgspecError as error:
+            raise damaged(name, f"its footer cannot be read: {error}") from error
+        size = whole + (
+            max((block.offset + block.length for block in footer.blocks), default=len(MAGIC))
+        )
+        found = [block.group for block in footer.blocks if block.group >= 0]
+        groups = (min(found, default=0), max(found, default=-1))
+        ref = expected or SegmentRef(
+            name, size, checksum, footer.entries, footer.epoch, groups, footer.is_base
+        )
+        return cls(name, footer, read_part, ref)
+
+    def blocks(self, groups: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """The encoded rows of these groups, those that it has. Raises StateDamagedError."""
+        wanted = set(groups)
+        found = [block for block in self.footer.blocks if block.group in wanted]
+        if not found:
+            return
+        # Blocks lie in the order of their groups: what a task wants is one stretch, or two.
+        start = found[0].offset
+        end = found[-1].offset + found[-1].length
+        if end - start <= 2 * sum(block.length for block in found):
+            data = memoryview(self._read_part(start, end - start))
+            for block in found:
+                yield self._checked(block, data[block.offset - start :][: block.length])
+            return
+        for block in found:
+            yield self._checked(block, memoryview(self._read_part(block.offset, block.length)))
+
+    def _checked(self, block: Block, data: memoryview) -> tuple[int, bytes]:
+        if len(data) != block.length or zlib.crc32(data) != block.checksum:
+            raise damaged(self.name, f"the checksum of key group {block.group} differs")
+        return block.group, bytes(data)
+
+
+def damaged(name: str, why: str) -> StateDamagedError:
+    """The error for a file that cannot be used."""
+    return StateDamagedError(
+        f"the state in {name} is damaged: {why}",
+        hint="restore it from a copy, or start from an older epoch or savepoint",
+    )

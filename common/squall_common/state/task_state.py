@@ -1,0 +1,95 @@
+"""The state of a task as whoever takes snapshots sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+
+class RowCodec(Protocol):
+    """Encodes rows of values as tuples are encoded (`squall_engine.core.codec.ValueCodec`). Not
+    for several threads at once."""
+
+    def encode_rows(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        """Raises ValueError for a value that cannot be encoded."""
+        ...
+
+    def decode_rows(self, data: bytes) -> list[list[Any]]:
+        """Raises ValueError for bytes that are not encoded rows."""
+        ...
+
+
+class Changes(Protocol):
+    """What a snapshot holds. It does not change any more, whatever the task does next."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it is the whole state, so that no older segment is needed with it."""
+        ...
+
+    @property
+    def entries(self) -> int:
+        """The number of its entries, deletions included."""
+        ...
+
+    @property
+    def keys(self) -> int:
+        """The number of keys of the whole state."""
+        ...
+
+    @property
+    def bound(self) -> int:
+        """How many of the keys of the whole state belong to their task, not to a key group. With
+        any, the number of tasks cannot change."""
+        ...
+
+    def encode(self, codec: RowCodec) -> dict[int, bytes]:
+        """The encoded entries, by key group. From any thread, once; with a codec of that thread's
+        own. Raises StateValueError, which names the key of a value that cannot be encoded."""
+        ...
+
+
+class StoredState(Protocol):
+    """An open segment, as far as restoring needs it (`segment.Segment`)."""
+
+    def blocks(self, groups: Iterable[int]) -> Iterable[tuple[int, bytes]]:
+        """The encoded entries of these groups, those that it has, with their group. Raises
+        StateDamagedError."""
+        ...
+
+
+class TaskState(Protocol):
+    """The state of a task, for taking snapshots and restoring them.
+
+    A task's life with epochs:
+
+        state.restore(segments, groups)     before the first tuple
+        changes = state.snapshot(7)         at the barrier, on the task's own thread
+        ... changes.encode(codec)           on a thread of the writer's
+        state.completed(7)                  once epoch 7 can be restored
+
+    Changes are kept until an epoch that contains them has completed. An epoch that is given up
+    needs no call: the next snapshot contains its changes.
+    """
+
+    def snapshot(self, epoch: int, *, base: bool = False) -> Changes:
+        """The entries that have changed since the last *completed* snapshot; with `base`, all
+        entries. It takes microseconds, for a base about 15 ns a key: values are encoded later, or
+        before the task can change them. Epochs only rise. Call it between two calls of the bolt,
+        on the bolt's thread."""
+        ...
+
+    def completed(self, epoch: int) -> None:
+        """Note that this epoch, and so all before it, has completed."""
+        ...
+
+    def restore(
+        self, segments: Iterable[StoredState], groups: Iterable[int], *, bound: bool
+    ) -> None:
+        """Read the entries of these groups from segments, the oldest first. `bound`: also those
+        that belong to the task that has written the segments: it had the same index, of the same
+        number of tasks. Only for a new state. Raises StateDamagedError."""
+        ...
