@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from squall_common.component.hooks import TaskHook as TaskHook
     from squall_common.component.hooks import WorkerHook as WorkerHook
     from squall_common.component.replaying import ReplayingSpout as ReplayingSpout
+    from squall_common.component.state import CounterState as CounterState
     from squall_common.component.state import KeyValueState as KeyValueState
+    from squall_common.component.state import ListState as ListState
     from squall_common.component.stateful import StatefulBolt as StatefulBolt
     from squall_common.component.tuples import Tuple as Tuple
     from squall_common.errors import ConfigError as ConfigError
@@ -45,9 +47,11 @@ _EXPORTS = {
     "Bolt": "squall_common.component.component",
     "Columns": "squall_common.component.columns",
     "ConfigError": "squall_common.errors",
+    "CounterState": "squall_common.component.state",
     "CustomGrouping": "squall_common.component.groupings",
     "InvalidTopologyError": "squall_common.errors",
     "KeyValueState": "squall_common.component.state",
+    "ListState": "squall_common.component.state",
     "LocalCluster": "squall.local",
     "NimbusError": "squall_common.errors",
     "PackageError": "squall_common.errors",

@@ -66,7 +66,6 @@ DSN, URL = "postgresql://db.example/shop", "redis://redis.example"
 # Made by Squall and only read, or parts of a class that has an example.
 WITHOUT_EXAMPLE = {
     "squall.ConfigError",
-    "squall.KeyValueState",
     "squall.NimbusError",
     "squall.PackageError",
     "squall.WorkerTopologyContext",

@@ -66,7 +66,7 @@ class TaskState(Protocol):
 
     A task's life with epochs:
 
-        state.restore(segments, groups)     before the first tuple
+        state.restore(parts, groups, bound=True)     before the first tuple
         changes = state.snapshot(7)         at the barrier, on the task's own thread
         ... changes.encode(codec)           on a thread of the writer's
         state.completed(7)                  once epoch 7 can be restored
@@ -87,9 +87,10 @@ class TaskState(Protocol):
         ...
 
     def restore(
-        self, segments: Iterable[StoredState], groups: Iterable[int], *, bound: bool
+        self, parts: Iterable[Iterable[StoredState]], groups: Iterable[int], *, bound: bool
     ) -> None:
-        """Read the entries of these groups from segments, the oldest first. `bound`: also those
-        that belong to the task that has written the segments: it had the same index, of the same
-        number of tasks. Only for a new state. Raises StateDamagedError."""
+        """Read the entries of these groups. A part is what one task has left: its segments, the
+        oldest first. `bound`: also the entries that belong to their task; then there is one part,
+        of the task with this index of the same number of tasks. Only for a new state. Raises
+        StateDamagedError, and StateError if two parts have the same key."""
         ...

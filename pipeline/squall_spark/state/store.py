@@ -22,6 +22,7 @@ from types import NoneType
 from typing import Any
 
 from squall_common.component.groupings import stable_hash
+from squall_common.component.state import KeyValueState
 from squall_common.daemon.folders import Folder
 from squall_common.topology.serialization import Registry
 from squall_engine.embed import ValueCodec
@@ -81,7 +82,7 @@ def _outside() -> int:
     return OUTSIDE
 
 
-class DurableState:
+class DurableState(KeyValueState):
     """A `KeyValueState` whose changes are written when its batch ends."""
 
     def __init__(

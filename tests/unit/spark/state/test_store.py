@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from squall_common.component.groupings import stable_hash
+from squall_common.component.state import CounterState, ListState
 from squall_common.daemon.folders import Folder
 from squall_common.topology.serialization import Registry
 from squall_engine.core.codec import ValueCodec
@@ -43,6 +44,21 @@ def test_a_batch_finds_what_the_one_before_left(tmp_path: Path) -> None:
     assert sorted(map(repr, second.iterate())) == sorted(
         [repr(("a", 1)), repr((("k", 2), {"x": {1, 2}}))]
     )
+
+
+def test_prefixes_lists_and_counters_are_read_from_files_and_from_memory(tmp_path: Path) -> None:
+    first = state(tmp_path, 0)
+    ListState(first, "pages").append("ann", "/")
+    CounterState(first, "visits").inc("ann")
+    first.commit()
+    second = state(tmp_path, 1)
+    ListState(second, "pages").extend("ann", ["/cart"])
+    CounterState(second, "visits").inc("bob", 2)
+    assert dict(second.prefix(("visits",))) == {("visits", "ann"): 1, ("visits", "bob"): 2}
+    second.commit()
+    third = state(tmp_path, 2)
+    assert dict(ListState(third, "pages").items()) == {"ann": ["/", "/cart"]}
+    assert len(dict(third.items())) == 3
 
 
 def test_a_value_changed_in_place_is_kept_whether_it_was_put_again_or_not(tmp_path: Path) -> None:

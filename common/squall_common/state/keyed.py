@@ -1,0 +1,472 @@
+"""`KeyedState`: the state of a task in memory, which knows what has changed.
+
+Owners. An entry belongs to the key of the tuple during which it was put first: it is its *owner*,
+and decides in which key group the entry is stored. Usually the owner is the entry's own key. An
+entry that no tuple with a key has put, or that tuples with different keys have used, is *bound*: it
+belongs to the task, and while there is such an entry, the number of tasks cannot change.
+
+Snapshots. A snapshot takes over the dict of what has changed since the last one, and encodes it
+later, on another thread. Meanwhile the task goes on. Most values cannot be changed in place; those
+that can are encoded before `get` hands them out again (`_Snapshot.secure`), and count as changed
+from then on. What a completed epoch does not contain is kept, and is part of the next snapshot.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import NoneType
+from typing import Any
+
+from squall_common.component.groupings import NoStableHashError, stable_hash
+from squall_common.component.state import KeyValueState, begins_with
+from squall_common.errors import describe
+from squall_common.state.errors import StateDamagedError, StateError, StateValueError
+from squall_common.state.key_groups import BOUND
+from squall_common.state.task_state import RowCodec, StoredState
+from squall_common.topology.serialization import Registry
+
+IMMUTABLE = frozenset(
+    {
+        *(NoneType, bool, int, float, complex, str, bytes, Decimal),
+        *(dt.date, dt.datetime, dt.time, dt.timedelta, uuid.UUID),
+    }
+)
+"""Types of values that nobody can change in place."""
+
+
+class _Mark:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+NO_KEY: Any = _Mark("no key")
+_BOUND: Any = _Mark("bound")
+_SELF: Any = _Mark("itself")
+_ABSENT: Any = _Mark("absent")
+
+_SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
+_LENGTH = struct.Struct("<I")
+_SHOWN_CHARS = 60
+_SECURED_AT_ONCE = 64  # values that are encoded under one lock
+_CRC_OF_STR = zlib.crc32(b"s")  # see `stable_hash`
+_MILLIS = 1000
+
+
+@dataclass(slots=True)
+class _Delta:
+    """What has changed between two snapshots."""
+
+    values: dict[Hashable, Any] = field(default_factory=dict)  # _ABSENT: deleted
+    stale: list[tuple[Hashable, Any]] = field(default_factory=list)
+    """(key, owner): an owner that an entry has no longer; it must go from that one's group."""
+
+
+class KeyedState(KeyValueState):
+    """A `KeyValueState` and a `TaskState`. `current` is the key of the tuple that is executed now:
+    whoever calls the bolt sets it, and `NO_KEY` between two calls."""
+
+    current: Any = NO_KEY
+
+    def __init__(
+        self,
+        max_parallelism: int,
+        codec: RowCodec,
+        *,
+        ttl_secs: float | None = None,
+        registry: Registry | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`codec` is for the thread that calls the bolt. `clock`: seconds since the epoch."""
+        self._max_parallelism = max_parallelism
+        self._codec = codec
+        self._ttl_secs = ttl_secs
+        self._registry = registry or Registry()
+        self._clock = clock
+        self._values: dict[Hashable, Any] = {}
+        self._owners: dict[Hashable, Any] = {}  # where they are not the key itself; or _BOUND
+        self._put_at: dict[Hashable, float] = {}  # with a ttl: oldest first
+        self._bound = 0
+        self._delta = _Delta()
+        self._changed = self._delta.values
+        self._unfinished: list[tuple[int, _Delta]] = []  # by epoch
+        self._writing: list[_Snapshot] = []
+
+    # ---- for bolts ----
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        if self._ttl_secs is not None:
+            self._expire()
+        value = self._values.get(key, _ABSENT)
+        if value is _ABSENT:
+            return default
+        if key != self.current or self._owners:
+            self._used(key)
+        if type(value) not in IMMUTABLE:
+            self._hand_out(key, value)
+        return value
+
+    def put(self, key: Hashable, value: Any) -> None:
+        if type(value) not in _SCALARS:
+            self._check(key, value)
+        if self._ttl_secs is not None:
+            self._expire()
+            self._put_at.pop(key, None)  # it is the newest now
+            self._put_at[key] = self._clock()
+        if key != self.current or self._owners:
+            self._own(key)
+        self._values[key] = value
+        self._changed[key] = value
+
+    def delete(self, key: Hashable) -> None:
+        if self._values.pop(key, _ABSENT) is _ABSENT:
+            return
+        self._put_at.pop(key, None)
+        self._disown(key)
+        self._changed[key] = _ABSENT
+
+    def iterate(self) -> Iterator[tuple[Any, Any]]:
+        return self._entries(lambda _: True)
+
+    def prefix(self, prefix: str | bytes | tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
+        return self._entries(begins_with(prefix))
+
+    def _entries(self, wanted: Callable[[Any], bool]) -> Iterator[tuple[Any, Any]]:
+        if self._ttl_secs is not None:
+            self._expire()
+        for key, value in list(self._values.items()):
+            if wanted(key):
+                if type(value) not in IMMUTABLE and self._values.get(key) is value:
+                    self._hand_out(key, value)
+                yield key, value
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def bound(self) -> int:
+        """How many entries belong to the task."""
+        return self._bound
+
+    @property
+    def changed(self) -> int:
+        """How many entries the next snapshot will have, if the last one completes."""
+        return len(self._changed)
+
+    # ---- owners ----
+
+    def _used(self, key: Hashable) -> None:
+        """An entry is read."""
+        current = self.current
+        if current is NO_KEY:
+            return
+        owner = self._owners.get(key, _SELF)
+        if owner is not _BOUND and (key if owner is _SELF else owner) != current:
+            self._bind(key, owner)
+            self._changed[key] = self._values[key]
+
+    def _own(self, key: Hashable) -> None:
+        """An entry is put."""
+        if key in self._values:
+            self._used(key)
+            return
+        current = self.current
+        if current is NO_KEY:
+            self._check(key, None)
+            self._owners[key] = _BOUND
+            self._bound += 1
+        elif current != key:
+            self._check(key, None)
+            self._owners[key] = current
+
+    def _bind(self, key: Hashable, owner: Any) -> None:
+        self._delta.stale.append((key, key if owner is _SELF else owner))
+        self._owners[key] = _BOUND
+        self._bound += 1
+
+    def _disown(self, key: Hashable) -> None:
+        owner = self._owners.pop(key, _SELF)
+        self._delta.stale.append((key, key if owner is _SELF else owner))
+        self._bound -= owner is _BOUND
+
+    def _check(self, key: Hashable, value: Any) -> None:
+        """Raises StateValueError for what could not be stored."""
+        try:
+            self._codec.encode_rows(((key, value),))
+        except ValueError as error:
+            raise _not_storable(key, error) from error
+
+    def _hand_out(self, key: Hashable, value: Any) -> None:
+        """The task gets a value that it may change in place."""
+        for snapshot in self._writing:
+            snapshot.secure(key, self._codec)
+        self._changed[key] = value
+
+    def _expire(self) -> None:
+        assert self._ttl_secs is not None
+        last = self._clock() - self._ttl_secs
+        while self._put_at:
+            key = next(iter(self._put_at))
+            if self._put_at[key] >= last:
+                return
+            self.delete(key)
+
+    # ---- snapshots: see `TaskState` ----
+
+    def snapshot(self, epoch: int, *, base: bool = False) -> _Snapshot:
+        if self._ttl_secs is not None:
+            self._expire()
+        self._unfinished.append((epoch, self._delta))
+        self._delta = _Delta()
+        self._changed = self._delta.values
+        if base:
+            values, stale = self._values.copy(), []
+        elif len(self._unfinished) == 1:
+            values, stale = self._unfinished[0][1].values, self._unfinished[0][1].stale
+        else:
+            values, stale = {}, []
+            for _, delta in self._unfinished:
+                values.update(delta.values)
+                stale += delta.stale
+        snapshot = _Snapshot(
+            epoch,
+            values,
+            owners={key: self._owners[key] for key in values if key in self._owners}
+            if self._owners
+            else {},
+            stale=stale,
+            put_at={key: self._put_at[key] for key in values if key in self._put_at}
+            if self._put_at
+            else {},
+            is_base=base,
+            keys=len(self._values),
+            bound=self._bound,
+            max_parallelism=self._max_parallelism,
+            registry=self._registry,
+        )
+        self._writing = [one for one in self._writing if not one.is_encoded]
+        self._writing.append(snapshot)
+        return snapshot
+
+    def completed(self, epoch: int) -> None:
+        self._unfinished = [(one, delta) for one, delta in self._unfinished if one > epoch]
+        self._writing = [one for one in self._writing if one.epoch > epoch and not one.is_encoded]
+
+    def restore(
+        self, parts: Iterable[Iterable[StoredState]], groups: Iterable[int], *, bound: bool
+    ) -> None:
+        wanted = [BOUND, *groups] if bound else list(groups)
+        for segments in parts:
+            part = self if not self._values else KeyedState(1, self._codec)
+            for segment in segments:
+                part._load(segment, wanted)
+            if part is not self:
+                self._merge(part)
+        self._bound = sum(owner is _BOUND for owner in self._owners.values())
+        if self._put_at:
+            self._put_at = dict(sorted(self._put_at.items(), key=lambda entry: entry[1]))
+        if self._ttl_secs is None:
+            self._put_at = {}
+
+    def _load(self, segment: StoredState, groups: Sequence[int]) -> None:
+        values, owners = self._values, self._owners
+        # What was deleted comes first: an entry that has moved to another group is deleted in its
+        # old one, in the same segment.
+        blocks = []
+        for group, data in segment.blocks(groups):
+            frames = _frames(data)
+            for (key,) in self._decode(next(frames, b""), segment):
+                values.pop(key, None)
+                owners.pop(key, None)
+                self._put_at.pop(key, None)
+            blocks.append((group, frames))
+        for group, frames in blocks:
+            for frame in frames:
+                rows = self._decode(frame, segment)
+                if group != BOUND and not owners and all(len(row) == 2 for row in rows):
+                    values.update(rows)  # type: ignore[arg-type]  # lists of two
+                    continue
+                for row in rows:
+                    key = row[0]
+                    values[key] = row[1]
+                    if group == BOUND:
+                        owners[key] = _BOUND
+                    elif len(row) > 3:
+                        owners[key] = row[3]
+                    else:
+                        owners.pop(key, None)
+                    if len(row) > 2 and row[2] is not None:
+                        self._put_at[key] = row[2] / _MILLIS
+
+    def _decode(self, frame: bytes, segment: StoredState) -> list[list[Any]]:
+        if not frame:
+            return []
+        try:
+            return self._codec.decode_rows(frame)
+        except ValueError as error:
+            name = getattr(segment, "name", "a segment")
+            raise StateDamagedError(
+                f"the state in {name} cannot be read: {describe(error)}",
+                hint="does the topology still have the classes of its values?",
+            ) from error
+
+    def _merge(self, part: KeyedState) -> None:
+        both = self._values.keys() & part._values.keys()
+        if both:
+            raise StateError(
+                f"two tasks have an entry for {next(iter(both))!r:.{_SHOWN_CHARS}}, so they cannot "
+                "become one",
+                hint="start with the number of tasks that has stored the state",
+            )
+        self._values.update(part._values)
+        self._owners.update(part._owners)
+        self._put_at.update(part._put_at)
+
+
+def _frames(data: bytes) -> Iterator[bytes]:
+    """The frames of a block."""
+    at, end = 0, len(data)
+    while at < end:
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        yield data[at : at + length]
+        at += length
+
+
+class _Snapshot:
+    """See `Changes`. A block has frames, each with its length before it: first the rows of deleted
+    keys, then the others."""
+
+    def __init__(
+        self,
+        epoch: int,
+        values: Mapping[Hashable, Any],
+        *,
+        owners: Mapping[Hashable, Any],
+        stale: Sequence[tuple[Hashable, Any]],
+        put_at: Mapping[Hashable, float],
+        is_base: bool,
+        keys: int,
+        bound: int,
+        max_parallelism: int,
+        registry: Registry,
+    ) -> None:
+        self.epoch = epoch
+        self.is_base = is_base
+        self.entries = len(values)
+        self.keys = keys
+        self.bound = bound
+        self.is_encoded = False
+        self._values = values
+        self._owners = owners
+        self._stale = stale
+        self._put_at = put_at
+        self._max_parallelism = max_parallelism
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._secured: dict[Hashable, bytes] = {}
+        self._done: set[Hashable] = set()  # those that can change in place, and are encoded
+
+    def secure(self, key: Hashable, codec: RowCodec) -> None:
+        """Encode a value now, if that is still to be done, because the task gets it again."""
+        value = self._values.get(key, _ABSENT)
+        if self.is_encoded or value is _ABSENT or type(value) in IMMUTABLE:
+            return
+        with self._lock:
+            if key not in self._secured and key not in self._done:
+                self._secured[key] = self._row(key, codec)
+
+    def encode(self, codec: RowCodec) -> dict[int, bytes]:
+        try:
+            return self._encode_all(codec)
+        finally:
+            self.is_encoded = True
+
+    def _encode_all(self, codec: RowCodec) -> dict[int, bytes]:
+        dead: dict[int, list[tuple[Any, ...]]] = {}
+        live: dict[int, list[tuple[Any, ...]]] = {}
+        changeable: list[tuple[int, Hashable]] = []
+        for key, owner in self._stale:
+            dead.setdefault(self._group(owner), []).append((key,))
+        plain = not (self._owners or self._put_at)
+        for (key, value), group in zip(self._values.items(), self._groups(), strict=True):
+            if value is _ABSENT:
+                continue  # it is among the stale ones
+            if type(value) not in IMMUTABLE:
+                changeable.append((group, key))
+            else:
+                row = (key, value) if plain else self._full_row(key, value)
+                live.setdefault(group, []).append(row)
+        blocks: dict[int, list[bytes]] = {}
+        for group in {*dead, *live, *(group for group, _ in changeable)}:
+            frames = blocks[group] = []
+            for rows in (dead.get(group), live.get(group)):
+                frame = b"" if rows is None else self._encode(rows, codec)
+                if frame or not frames:
+                    frames += (_LENGTH.pack(len(frame)), frame)
+        for start in range(0, len(changeable), _SECURED_AT_ONCE):
+            with self._lock:
+                for group, key in changeable[start : start + _SECURED_AT_ONCE]:
+                    frame = self._secured.pop(key, b"") or self._row(key, codec)
+                    self._done.add(key)
+                    blocks[group] += (_LENGTH.pack(len(frame)), frame)
+        return {group: b"".join(frames) for group, frames in blocks.items()}
+
+    def _row(self, key: Hashable, codec: RowCodec) -> bytes:
+        return self._encode([self._full_row(key, self._values[key])], codec)
+
+    def _full_row(self, key: Hashable, value: Any) -> tuple[Any, ...]:
+        at = self._put_at.get(key)
+        millis = None if at is None else int(at * _MILLIS)
+        owner = self._owners.get(key, _SELF)
+        if owner is not _SELF and owner is not _BOUND:
+            return (key, value, millis, owner)
+        return (key, value) if millis is None else (key, value, millis)
+
+    def _encode(self, rows: Sequence[tuple[Any, ...]], codec: RowCodec) -> bytes:
+        try:
+            return codec.encode_rows(rows)
+        except ValueError:
+            for row in rows:
+                try:
+                    codec.encode_rows((row,))
+                except ValueError as error:
+                    raise _not_storable(row[0], error) from error
+            raise
+
+    def _groups(self) -> Sequence[int]:
+        """The group of each of the values."""
+        groups = self._max_parallelism
+        keys: Iterable[Any] = self._values
+        if not self._owners and set(map(type, keys)) == {str}:
+            try:
+                crc = zlib.crc32
+                return [crc(key.encode(), _CRC_OF_STR) % groups for key in keys]
+            except UnicodeEncodeError:  # a lone surrogate
+                pass
+        owners = self._owners
+        return [self._group(owners.get(key, key)) for key in keys]
+
+    def _group(self, owner: Any) -> int:
+        if owner is _BOUND:
+            return BOUND
+        try:
+            return stable_hash(owner, self._registry) % self._max_parallelism
+        except NoStableHashError as error:
+            raise _not_storable(owner, error) from error
+
+
+def _not_storable(key: Hashable, error: Exception) -> StateValueError:
+    return StateValueError(
+        f"the state of key {key!r:.{_SHOWN_CHARS}} cannot be stored: {describe(error)}"
+    )
