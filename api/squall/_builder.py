@@ -15,8 +15,11 @@ from squall.windows.bolt import WindowedBolt, window_problems, windowed_conf, wi
 from squall.windows.spec import WINDOW_KEYS, Windows, window_fields
 from squall_common.component.component import Bolt, ShellBolt, ShellSpout, Spout
 from squall_common.component.hooks import WorkerHook
-from squall_common.errors import InvalidTopologyError
+from squall_common.component.stateful import StatefulBolt
+from squall_common.config.schema import TASKS_MAX
+from squall_common.errors import ConfigError, InvalidTopologyError
 from squall_common.names import DEFAULT_STREAM
+from squall_common.state.key_groups import max_parallelism
 from squall_common.topology.arguments import encode_arguments
 from squall_common.topology.model import Component as Declared
 from squall_common.topology.model import (
@@ -328,6 +331,8 @@ class TopologyBuilder:
                 **_own_conf(where, declarer._component, declarer._windows, problems),
                 **declarer._conf,
             }
+            if isinstance(declarer._component, StatefulBolt):
+                conf = _with_key_groups(conf, declarer._parallelism)
             found, streams = look_at(where, declarer._kind, declarer._component, problems, classes)
             if local is not None and classes:
                 (local[declarer.id],) = classes
@@ -415,6 +420,19 @@ def _own_conf(
     if isinstance(component, WindowedBolt):
         return windowed_conf(component, windows)
     return dict(own)
+
+
+def _with_key_groups(conf: dict[str, Any], parallelism: int | None) -> dict[str, Any]:
+    """The configuration of a stateful bolt, with its number of key groups: it is fixed now."""
+    from squall_common.config.options.typed import TopologyOptions
+
+    try:
+        tasks = TopologyOptions.read(conf).topology_tasks or parallelism
+    except ConfigError:
+        tasks = None
+    if not isinstance(tasks, int) or not 1 <= tasks <= TASKS_MAX:
+        tasks = 1  # another check says what is wrong
+    return {"topology.state.max.parallelism": max_parallelism(tasks), **conf}
 
 
 def _listed(field: object) -> Sequence[object]:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from squall_common.cluster.values import ExecutorStats
 from squall_common.component.context import WorkerContext, WorkerTopologyContext
 from squall_common.component.shared_threads import SharedThreads
+from squall_common.component.state import KeyValueState
 from squall_common.daemon.clock import Clock, SystemClock
 from squall_common.daemon.logs import get_logger
 from squall_common.errors import SquallError, describe
@@ -69,6 +70,7 @@ from squall_engine.observe.readings import BLOCKED, ExecutorReadings, add_totals
 from squall_engine.options import EngineOptions
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks, EngineSettings
+from squall_engine.state.task_states import TaskStates
 from squall_engine.tasks.base import HOLD_SECS, Task
 from squall_engine.tasks.bolt import BoltTask
 from squall_engine.tasks.built import Built
@@ -168,14 +170,26 @@ class Engine:
             call_later=self._call_later,
             shared_threads=SharedThreads(options.topology_worker_shared_thread_pool_size),
             make_counter=core.Counter,
-            open_state=callbacks.open_state,
+            open_state=callbacks.open_state or self._open_state,
         )
         self._worker_hooks = WorkerHooks(topology.worker_hooks, callbacks.make_hook)
-        codec = ValueCodec(
+        make_codec = partial(
+            ValueCodec,
             registry,
             allow_pickle=options.topology_fall_back_on_pickle,
             modules=component_modules(topology),
         )
+        codec = make_codec()
+        self.states: TaskStates | None = None
+        if callbacks.open_state is None:
+            self.states = TaskStates.of(
+                self.plan,
+                self.options,
+                make_codec,
+                topology_id=topology_id,
+                registry=registry,
+                now=self.now,
+            )
         self._checker: SerializingInspector | None = None
         self.inspector = self._make_inspector(codec)
 
@@ -283,6 +297,8 @@ class Engine:
         self._thread_id = threading.get_ident()
         try:
             await self._worker_hooks.start(self.conf, WorkerTopologyContext(self.worker_context))
+            if self.states is not None:
+                await self.states.open()
             for task in sorted(self.plan.local_user_tasks()):
                 built = build_task(self, task)
                 self.built.append(built)
@@ -307,6 +323,8 @@ class Engine:
                 self._ticks.add(one.task, freq, now)
         self._flow.flush_all()
         self._happened(EngineEvent.TASKS_OPENED)
+        if self.states is not None:
+            self.states.begin(self._call_later)
         log.info("engine_started", core=core.NAME, tasks=len(self.plan.local_tasks))
         if self._transport is not None:
             self._transport.set_wakeup(self._on_arrival, self)
@@ -329,6 +347,8 @@ class Engine:
         try:
             self._happened(EngineEvent.STOP_REQUESTED)
             self._apply_active()
+            if self.states is not None:
+                self.states.hurry()
             deadline = self.now() + drain_secs
             while self._life.turns and not (drained := self.is_drained()):
                 left = deadline - self.now()
@@ -365,6 +385,8 @@ class Engine:
     async def _close(self, *, late: bool = False) -> None:
         """End the components. Called by the one whose event brought the engine into CLOSING."""
         left = await close_components(self.built, self.report, late=late)
+        if self.states is not None:
+            await self.states.close()
         # They were failed: after that, since the last note counts.
         if self.dead_letters is not None:
             self.dead_letters.note([root for tup in left for root in roots_of(tup)], LOST)
@@ -492,6 +514,10 @@ class Engine:
         """Statistics of this worker's executors for the heartbeat; counts are exact. With more than
         `executors_max` executors they are sums by component: see `ExecutorReadings.stats`."""
         return self._readings.stats(executors_max)
+
+    def _open_state(self, component: str, task: int) -> KeyValueState | None:
+        stored = None if self.states is None else self.states.get(task)
+        return None if stored is None else stored.state
 
     def _add_totals(self, task_id: int, totals: Totals) -> None:
         task = self._flow.task_of.get(task_id)

@@ -75,5 +75,5 @@ class EngineCallbacks:
     wrap_collector: Callable[[str, Any], Any] | None = None
     """(component, collector): the collector, a spout's or a bolt's, to which the component is bound
     in place of the given one, whose calls it must make. None: the given one."""
-    open_state: Callable[[str, int], KeyValueState] | None = None
+    open_state: Callable[[str, int], KeyValueState | None] | None = None
     """(component, task): the state of a StatefulBolt. None: in memory."""

@@ -108,6 +108,11 @@ class SparkPlan:
     def tasks_of(self, component: str) -> list[int]:
         return sorted(t for t, c in self.task_to_component.items() if c == component)
 
+    def key_groups(self, component: str) -> int:
+        """The number of key groups of a stateful bolt: it chooses the task of a key."""
+        options = TopologyOptions.read(self.topology.components[component].conf)
+        return options.topology_state_max_parallelism or len(self.tasks_of(component))
+
     def is_written(self, component: str) -> bool:
         """Whether any of its streams goes to an output."""
         return any(sink.stream.component == component for sink in self.sinks)

@@ -76,7 +76,7 @@ class WorkerContext:
     shared_threads: SharedThreads = field(default_factory=SharedThreads)
     make_counter: Callable[[], CounterLike] = Counter  # a faster one with the compiled core
     # (component, task): the state of a task; None: in memory.
-    open_state: Callable[[str, int], KeyValueState] | None = None
+    open_state: Callable[[str, int], KeyValueState | None] | None = None
 
     @cached_property
     def tasks_of(self) -> Mapping[str, Sequence[int]]:

@@ -159,9 +159,19 @@ class KeyedState(KeyValueState):
         return self._bound
 
     @property
-    def changed(self) -> int:
-        """How many entries the next snapshot will have, if the last one completes."""
-        return len(self._changed)
+    def has_changes(self) -> bool:
+        """Whether the next snapshot has any entries, if no earlier one completes before."""
+        return bool(self._changed or self._delta.stale or self._unfinished)
+
+    def set_ttl(self, secs: float | None) -> None:
+        """Let keys expire that were not put for so many seconds; None: keep all."""
+        self._ttl_secs = secs
+        if secs is None:
+            self._put_at = {}
+            return
+        now = self._clock()
+        missing = dict.fromkeys(self._values.keys() - self._put_at.keys(), now)
+        self._put_at = {**self._put_at, **missing}
 
     # ---- owners ----
 
@@ -275,8 +285,6 @@ class KeyedState(KeyValueState):
         self._bound = sum(owner is _BOUND for owner in self._owners.values())
         if self._put_at:
             self._put_at = dict(sorted(self._put_at.items(), key=lambda entry: entry[1]))
-        if self._ttl_secs is None:
-            self._put_at = {}
 
     def _load(self, segment: StoredState, groups: Sequence[int]) -> None:
         values, owners = self._values, self._owners

@@ -28,6 +28,7 @@ from squall_engine.loading import ComponentStartError, invocation_mode_of
 from squall_engine.observe.latencies import TimedCounts
 from squall_engine.options import EngineOptions
 from squall_engine.settings import EngineCallbacks
+from squall_engine.state.task_states import TaskStates
 from squall_engine.tasks.async_ import asked_to_end
 from squall_engine.tasks.base import Task, TaskParts
 from squall_engine.tasks.built import Built
@@ -46,6 +47,7 @@ class BuildHost(KindHost, Protocol):
     options: EngineOptions
     balancers: Balancers | None
     inspector: Inspector | None
+    states: TaskStates | None
 
     def reject(self, component: str, task: int, error: Exception, roots: Collection[int]) -> None:
         """Report that a tuple cannot be delivered, and fail its trees."""
@@ -109,7 +111,8 @@ def build_task(host: BuildHost, task: int) -> Built:
     )
     options = host.options.of(component.id)
     hooks = _make_hooks(host, parts, options)
-    new = NewTask(host, mode, parts, user, options, emitter, ledger, context, hooks)
+    stored = None if host.states is None else host.states.get(task)
+    new = NewTask(host, mode, parts, user, options, emitter, ledger, context, hooks, stored)
     built: Task = make_spout(new) if host.plan.is_spout(task) else make_bolt(new)
     built.user, built.hooks = user, hooks
     context._add_hook = _hook_adder(new, built, conf)
@@ -186,6 +189,7 @@ def _outputs(
                     registry=host.worker_context.serialization,
                     make_custom=_custom_maker(context, GlobalStreamId(component.id, stream)),
                     balancers=host.balancers,
+                    key_groups=host.options.of(consumer.id).topology_state_max_parallelism,
                 )
             except Exception as error:
                 raise ComponentStartError(

@@ -35,8 +35,10 @@ from squall_engine.hooks.collectors import (
     HookedSpoutCollector,
 )
 from squall_engine.hooks.task_hooks import TaskHooks
+from squall_engine.loading import ComponentStartError
 from squall_engine.plan import Plan
 from squall_engine.settings import EngineCallbacks
+from squall_engine.state.stored_task import StoredTask
 from squall_engine.tasks.async_ import (
     CURRENT,
     AsyncBatchBolt,
@@ -96,6 +98,7 @@ class NewTask:
     ledger: Ledger
     context: TopologyContext
     hooks: TaskHooks | None = None
+    stored: StoredTask | None = None  # the bolt's state, if it is stored
 
     @property
     def recorder(self) -> FailureRecorder | None:
@@ -107,7 +110,8 @@ class NewTask:
 
     @property
     def auto_ack(self) -> bool:
-        return bool(self.user.auto_ack)
+        """Whether the task acks. The tuples of a bolt whose state is stored are acked later."""
+        return bool(self.user.auto_ack) and self.stored is None
 
     @property
     def auto_anchor(self) -> bool:
@@ -123,6 +127,8 @@ class NewTask:
         """The component's own method, reported to its hooks."""
         name, around = _CALLED[self.mode]
         method: Callable[[Any], Any] = getattr(self.user, name)
+        if self.stored is not None:
+            method = self.stored.around(self.mode, method, auto_ack=bool(self.user.auto_ack))
         return method if self.hooks is None else around(self.hooks, method)
 
     @property
@@ -141,6 +147,9 @@ class NewTask:
 
     def bind(self, collector: _Collector) -> None:
         """Give the component its collector."""
+        if self.stored is not None:
+            assert not isinstance(collector, SpoutCollector) or isinstance(collector, BoltCollector)
+            collector = self.stored.collector(collector)
         collector = self.hooked(collector)
         wrap = self.host.callbacks.wrap_collector
         bound = collector if wrap is None else wrap(self.parts.component, collector)
@@ -268,10 +277,25 @@ def make_bolt(new: NewTask) -> BoltTask:
         new.host.tracing.of_component(new.parts, new.user, new.mode)
     kind, wire = _kind_of_bolt(new)
     bolt = kind(new.parts)
+    if new.stored is not None:
+        _store(new, new.stored, bolt)
     if new.host.tracing is not None and isinstance(bolt, ColumnBolt):
         new.host.tracing.of_columns(bolt, new.parts, auto_ack=new.auto_ack)
     wire(new, bolt)
     return bolt
+
+
+def _store(new: NewTask, stored: StoredTask, bolt: BoltTask) -> None:
+    if new.mode is InvocationMode.COLUMNS:
+        raise ComponentStartError(
+            bolt.component,
+            bolt.task,
+            f"component {bolt.component!r}: its state is stored, so it cannot define "
+            "execute_columns(), in which no tuple is the current one",
+            hint="define execute() or execute_batch()",
+        )
+    stored.attach(bolt)
+    stored.state.set_ttl(getattr(new.user, "state_ttl_secs", None))
 
 
 def rebind(new: NewTask, task: Task) -> None:

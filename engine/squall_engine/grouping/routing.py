@@ -13,6 +13,7 @@ from squall_common.component.groupings import (
     stable_hash_of_fields,
 )
 from squall_common.config.options.typed import TopologyOptions
+from squall_common.state.key_groups import by_group
 from squall_common.topology.model import Grouping, GroupingKind
 from squall_common.topology.serialization import Registry
 from squall_engine.core import (
@@ -38,6 +39,15 @@ class Targets:
         self.tasks = tuple(edge.task for edge in self.edges)
         self.by_task = dict(zip(self.tasks, self.edges, strict=True))
         self.near_edges = tuple(edge for edge in self.edges if edge.task in near_tasks)
+        self._by_group: tuple[Edge, ...] = ()
+
+    def by_group(self, key_groups: int) -> tuple[Edge, ...]:
+        """The edges by key group. Raises ValueError if there are fewer groups than tasks."""
+        if len(self._by_group) != key_groups:
+            if key_groups < len(self.edges):
+                raise ValueError(f"{key_groups} key groups are too few for {len(self.edges)} tasks")
+            self._by_group = tuple(by_group(self.edges, key_groups))
+        return self._by_group
 
 
 class _Shuffles:
@@ -125,9 +135,12 @@ def make_grouper(
     registry: Registry,
     make_custom: Callable[[Grouping, Sequence[int]], CustomGrouping],
     balancers: Balancers | None = None,
+    key_groups: int | None = None,
 ) -> Grouper[Edge] | None:
     """The grouper of one consumer of a stream. None for a direct grouping. `balancers` None:
-    shuffles do not heed load. Raises EmitError for a grouping that cannot run here."""
+    shuffles do not heed load. With `key_groups`, a fields grouping chooses tasks by key group, so
+    that a tuple goes where the state of its key is. Raises EmitError for a grouping that cannot
+    run here."""
     kind = grouping.kind
     describe = f"{consumer!r} groups stream {source.stream!r} of {source.component!r}"
     if kind in (GroupingKind.SHUFFLE, GroupingKind.NONE):
@@ -149,7 +162,10 @@ def make_grouper(
             indexes = [source.index[name] for name in grouping.fields]
         except KeyError as error:
             raise EmitError(f"{describe} by {error.args[0]!r}, which it does not have") from None
-        return ByFields(targets.edges, indexes, _hasher(describe, grouping.fields, registry))
+        edges = targets.edges
+        if key_groups is not None and len(edges) > 1:
+            edges = targets.by_group(key_groups)  # hash % groups, then the edge of that group
+        return ByFields(edges, indexes, _hasher(describe, grouping.fields, registry))
     if kind is GroupingKind.DIRECT:
         return None
     if kind is GroupingKind.CUSTOM:

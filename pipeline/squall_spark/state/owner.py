@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from squall_common.component.groupings import stable_hash_of_fields
+from squall_common.state.key_groups import task_of_group
 from squall_common.topology.model import Component, GlobalStreamId, GroupingKind, Topology
 from squall_common.topology.serialization import Registry
 
@@ -24,21 +25,13 @@ BOUND = -1  # to its task
 FIRST = -2  # the first task: a global grouping's
 OUTSIDE = -3  # no tuple is being executed
 
-MAX_PARALLELISM = 128  # key groups, at least; see `max_parallelism`
-_MAX_PARALLELISM_LIMIT = 32_768
 
-
-def max_parallelism(tasks: int) -> int:
-    """The number of key groups of a state that starts with so many tasks: the most tasks that it
-    can ever have."""
-    wanted = tasks + tasks // 2
-    return min(_MAX_PARALLELISM_LIMIT, max(MAX_PARALLELISM, 1 << max(0, wanted - 1).bit_length()))
-
-
-def task_of(owner: int, tasks: int) -> int:
+def task_of(owner: int, tasks: int, max_parallelism: int) -> int:
     """The index of the task that gets an owner's tuples: as the engine's groupings pick it. Not for
     BOUND."""
-    return 0 if owner == FIRST else owner % tasks
+    if owner == FIRST:
+        return 0
+    return task_of_group(owner % max_parallelism, tasks, max_parallelism)
 
 
 class CurrentOwner:

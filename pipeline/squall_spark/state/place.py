@@ -39,6 +39,7 @@ class StateAt:
     batch: int
     tasks: int
     tasks_before: int  # in the batch before; 0: there is no state yet
+    max_parallelism: int = 128  # key groups
     now_secs: int = 0  # the time of the batch: when entries are put, and expire
 
     def open(self, plan: SparkPlan, index: int) -> tuple[DurableState, CurrentOwner]:
@@ -54,6 +55,7 @@ class StateAt:
             task=index,
             tasks=self.tasks,
             tasks_before=self.tasks_before,
+            max_parallelism=self.max_parallelism,
             now_secs=self.now_secs,
             ttl_secs=_ttl_secs(component.object),
             registry=registry,

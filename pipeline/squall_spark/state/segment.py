@@ -5,7 +5,7 @@
     trailer         CRC-32 and length of the footer, then MAGIC
 
 `hash` is the stable hash of the key (`stable_hash`: the one of a fields grouping), so that a key's
-group is `hash % MAX_PARALLELISM` and groups can be told from the index. Blocks carry a CRC-32 in
+group is `hash % max_parallelism` and groups can be told from the index. Blocks carry a CRC-32 in
 the index. A reader keeps the blocks that it has decoded, up to a number of bytes.
 """
 

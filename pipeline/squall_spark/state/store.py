@@ -94,6 +94,7 @@ class DurableState(KeyValueState):
         task: int = 0,
         tasks: int = 1,
         tasks_before: int = 0,
+        max_parallelism: int = 128,
         now_secs: int = 0,
         ttl_secs: float | None = None,
         registry: Registry | None = None,
@@ -106,6 +107,7 @@ class DurableState(KeyValueState):
         self._codec = codec
         self._registry = registry or Registry()
         self._batch, self._task, self._tasks = batch, task, tasks
+        self._max_parallelism = max_parallelism
         self._now_secs = now_secs
         self._ttl_secs = ttl_secs
         self._owner = owner
@@ -249,7 +251,10 @@ class DurableState(KeyValueState):
         return self._ttl_secs is not None and self._now_secs - at_secs > self._ttl_secs
 
     def _is_mine(self, owner: int) -> bool:
-        return not self._moved or owner == BOUND or task_of(owner, self._tasks) == self._task
+        return not self._moved or owner == BOUND or self._task_of(owner) == self._task
+
+    def _task_of(self, owner: int) -> int:
+        return task_of(owner, self._tasks, self._max_parallelism)
 
     def _live(self) -> Iterator[Entry]:
         """The stored entries of this task."""

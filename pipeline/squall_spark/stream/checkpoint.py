@@ -27,7 +27,6 @@ from squall_common.names import encode_znode
 from squall_spark.data.bindings import Source
 from squall_spark.data.columns import TypeGuess
 from squall_spark.plan import Sink, SparkPlan
-from squall_spark.state.owner import max_parallelism
 from squall_spark.state.place import (
     StateAt,
     StateSize,
@@ -37,7 +36,7 @@ from squall_spark.state.place import (
     state_folder,
 )
 
-FORMAT = 1
+FORMAT = 2  # 1: tasks by the hash of a key modulo their number
 _NEW = "restore the checkpoint from a copy, or start with a new --checkpoint"
 
 
@@ -69,6 +68,7 @@ class Checkpoint:
         self.url = url.rstrip("/")
         self._plan = plan
         self._tasks = {s.component: len(s.tasks) for s in plan.stages if s.stateful}
+        self._groups = {component: plan.key_groups(component) for component in self._tasks}
         self._folder = Folder(f"{self.url}/plan")
         self._names = set(self._folder.names())
         self._begun = False
@@ -138,6 +138,12 @@ class Checkpoint:
                 f"{component!r}, which this one does not have",
                 hint="start with a new --checkpoint",
             )
+        if layout.max_parallelism != self._groups[component]:
+            raise SquallError(
+                f"the state of {component!r} has {layout.max_parallelism} key groups, and the bolt "
+                f"has {self._groups[component]}",
+                hint=f"set topology.state.max.parallelism of the bolt to {layout.max_parallelism}",
+            )
         before = layout.tasks_of(committed)
         folder = state_folder(self.url, component)
         clean_scratch(folder)
@@ -185,10 +191,12 @@ class Checkpoint:
         changed = not self._begun
         found = {}
         for component, tasks in self._tasks.items():
-            layout = self._layouts.setdefault(component, _Layout(max_parallelism(tasks)))
+            layout = self._layouts.setdefault(component, _Layout(self._groups[component]))
             before = layout.tasks_of(batch - 1)
             changed = layout.begin(batch, tasks) or changed
-            found[component] = StateAt(self.url, component, batch, tasks, before, now_secs)
+            found[component] = StateAt(
+                self.url, component, batch, tasks, before, layout.max_parallelism, now_secs
+            )
         if changed:
             stateful = {
                 component: {"max_parallelism": of.max_parallelism, "tasks": of.tasks}

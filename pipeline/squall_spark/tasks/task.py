@@ -209,7 +209,7 @@ class TaskRunner:
             on_asking_raised=self._on_asking_raised,
             make_object=self._make,
             wrap_collector=self._wrap_collector,
-            open_state=None if self._state is None else self._open_state,
+            open_state=self._open_state,
         )
         engine = self._engine = EmbeddedEngine(settings, callbacks, transport=self._transport)
         try:
@@ -251,8 +251,9 @@ class TaskRunner:
             collector = ArrowCollector(collector, self._arrow, self._check_origins)
         return collector
 
-    def _open_state(self, component: str, task: int) -> KeyValueState:
-        assert self._state is not None
+    def _open_state(self, component: str, task: int) -> KeyValueState | None:
+        """The state of the stream's checkpoint; None, in memory, in a batch job. Never what
+        `topology.state.provider` says."""
         return self._state
 
     def _on_asking_raised(self, component: str, task: int, error: BaseException) -> None:

@@ -20,6 +20,7 @@ from squall_common.config.options.declared import (
     topology_flow,
     topology_own,
     topology_size,
+    topology_state,
     topology_windows,
     zookeeper,
 )
@@ -33,6 +34,7 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Topology: size and placement", topology_size.OPTIONS),
     ("Topology: reliability and flow", topology_flow.OPTIONS),
     ("Topology: environment, debugging, serialization", topology_code.OPTIONS),
+    ("Topology: state", topology_state.OPTIONS),
     ("Topology: windows", topology_windows.OPTIONS),
     ("Topology: Squall's own", topology_own.OPTIONS),
 )

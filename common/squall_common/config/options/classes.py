@@ -11,6 +11,7 @@ from squall_common.config.options import OPTIONS
 from squall_common.config.options.declaration import (
     CLIENT,
     COMMAND,
+    COMPONENT,
     DAEMON,
     DRPC,
     LOGVIEWER,
@@ -67,7 +68,7 @@ CLASSES = (
         "TopologyOptions",
         "What programs read of the configuration of a topology, or of one of its components.",
         PROGRAMS,
-        TOPOLOGY,
+        TOPOLOGY | COMPONENT,
     ),
 )
 

@@ -140,6 +140,11 @@ MEGABYTES = number(0.0, BYTES_MAX >> 20)
 FRAME = whole(1024)  # its length is a signed 32-bit number on the wire
 PERCENT_OF_CORES = number(0.0, 10_000_000)  # 100 is one core
 ANY_MAP = map_of(Kind("anything", lambda v: True, annotation="Any"))
+JSON_MAP = Kind(
+    "a map, or JSON text of one",
+    lambda v: ANY_MAP.check(v) or (isinstance(v, str) and len(v) <= _VALUE_CHARS_MAX),
+    annotation="str | Mapping[str, Any]",
+)
 SCALAR = Kind(
     "text, a number, or true or false",
     lambda v: (

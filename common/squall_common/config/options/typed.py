@@ -311,6 +311,11 @@ class TopologyOptions(Options, frozen=True, kw_only=True):
     topology_testing_always_try_serialize: bool = False
     topology_worker_shared_thread_pool_size: int = 4
     topology_skip_missing_kryo_registrations: bool = False
+    topology_state_provider: str = "memory"
+    topology_state_provider_config: str | Mapping[str, Any] | None = None
+    topology_state_url: str | None = None
+    topology_state_checkpoint_interval_ms: int = 1000  # milliseconds
+    topology_state_max_parallelism: int | None = None
     topology_bolts_window_length_count: int | None = None
     topology_bolts_window_length_duration_ms: int | None = None  # milliseconds
     topology_bolts_window_sliding_interval_count: int | None = None

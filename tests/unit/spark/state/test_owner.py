@@ -16,7 +16,6 @@ from squall_spark.state.owner import (
     FIRST,
     OUTSIDE,
     CurrentOwner,
-    max_parallelism,
     task_of,
 )
 
@@ -80,12 +79,5 @@ async def test_tuples_that_are_executed_at_once_have_their_own_owners() -> None:
 
 
 def test_an_owner_goes_to_the_task_of_its_tuples() -> None:
-    assert task_of(FIRST, 5) == 0
-    assert task_of(stable_hash("the"), 5) == stable_hash("the") % 5
-
-
-@pytest.mark.parametrize(
-    ("tasks", "groups"), [(1, 128), (85, 128), (86, 256), (1000, 2048), (30_000, 32_768)]
-)
-def test_there_are_128_key_groups_or_more(tasks: int, groups: int) -> None:
-    assert max_parallelism(tasks) == groups
+    assert task_of(FIRST, 5, 128) == 0
+    assert task_of(stable_hash("the"), 5, 128) == stable_hash("the") % 128 * 5 // 128

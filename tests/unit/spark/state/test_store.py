@@ -18,7 +18,7 @@ from squall_common.component.state import CounterState, ListState
 from squall_common.daemon.folders import Folder
 from squall_common.topology.serialization import Registry
 from squall_engine.core.codec import ValueCodec
-from squall_spark.state.owner import BOUND, OUTSIDE
+from squall_spark.state.owner import BOUND, OUTSIDE, task_of
 from squall_spark.state.place import StateSize, clean
 from squall_spark.state.segment import StateDamagedError
 from squall_spark.state.store import DurableState
@@ -243,7 +243,7 @@ def test_keys_follow_their_groupings_values_when_the_number_of_tasks_changes(
             )  # fmt: skip
             for key in keys:
                 now[0] = stable_hash(key)
-                if now[0] % tasks == task:
+                if task_of(now[0], tasks, 128) == task:
                     step(one, key)
             now[0] = OUTSIDE
             one.commit()
@@ -259,7 +259,7 @@ def test_keys_follow_their_groupings_values_when_the_number_of_tasks_changes(
     found: dict[Any, int] = {}
     for task in range(after):
         mine = state(tmp_path, 3, task=task, tasks=after, tasks_before=after)
-        assert all(stable_hash(key[0]) % after == task for key, _ in mine.iterate())
+        assert all(task_of(stable_hash(key[0]), after, 128) == task for key, _ in mine.iterate())
         found |= dict(mine.iterate())
     assert found == {(key, "composite"): 3 for key in keys}
 

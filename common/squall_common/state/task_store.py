@@ -1,0 +1,230 @@
+"""The state of a task in a store, without epochs of the topology: the task's own chain of segments.
+
+    TOPOLOGY/COMPONENT/INDEX/
+        000002-9f31c2aa.fence                       task life 2 has begun
+        000001-5be0117d-000000000041.segment        epoch 41 of life 1: a base, say
+        000002-9f31c2aa-000000000042.segment        and what has changed since
+
+A task that starts writes its *fence* first and lists the folder then; a task that writes a segment
+looks for newer fences afterwards, and only then are tuples acked. So a task that was replaced, and
+lives on, either has written its segment before the new one listed the folder, or finds the fence
+and ends: nothing that was acked is missing. Once the new task has written a segment, what the
+replaced one writes is never read, since the names of newer lives sort behind its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from squall_common.names import encode_znode
+from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.errors import (
+    StateDamagedError,
+    StateError,
+    StateFencedError,
+    StateStoreError,
+)
+from squall_common.state.key_groups import groups_of_task
+from squall_common.state.segment import Footer, Segment, SegmentRef, damaged, encode_segment
+from squall_common.state.task_state import Changes, RowCodec, TaskState
+
+_FENCE = re.compile(r"(?P<life>\d{6}-[0-9a-f]{8})\.fence")
+_SEGMENT = re.compile(r"(?P<life>\d{6}-[0-9a-f]{8})-(?P<epoch>\d{12})\.segment")
+_LIFE_DIGITS = 6
+_CHAIN_MAX = 256  # segments that a restart has to read
+_BASE_KEYS_MIN = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Whose state it is."""
+
+    topology: str  # its name
+    component: str
+    index: int  # of the task among its component's
+    tasks: int
+    max_parallelism: int
+
+    @property
+    def groups(self) -> range:
+        return groups_of_task(self.index, self.tasks, self.max_parallelism)
+
+    @property
+    def folder(self) -> str:
+        component = f"{encode_znode(self.topology)}/{encode_znode(self.component)}"
+        return f"{component}/{self.index:05}"
+
+    def check(self, tasks: int, max_parallelism: int, where: str) -> None:
+        """Check that state that was stored with these numbers fits. Raises StateError."""
+        if max_parallelism != self.max_parallelism:
+            raise StateError(
+                f"the state of {self.component!r} in {where} has {max_parallelism} key groups, and "
+                f"the bolt has {self.max_parallelism}",
+                hint=f"set topology.state.max.parallelism of the bolt to {max_parallelism}",
+            )
+        if tasks != self.tasks:
+            raise StateError(
+                f"the state of {self.component!r} in {where} was stored by {tasks} task(s), and "
+                f"the bolt has {self.tasks}",
+                hint=f"give the bolt {tasks} task(s), or start with another state store",
+            )
+
+
+class TaskStore(Protocol):
+    """Where the state of one task is stored. All calls block; one at a time."""
+
+    def open(self, state: TaskState) -> None:
+        """Take over from an earlier task in the same place, and restore what it has left. Raises
+        StateError."""
+        ...
+
+    def wants_base(self, keys: int) -> bool:
+        """Whether the next snapshot should be a base: the state has so many keys."""
+        ...
+
+    def write(self, changes: Changes, codec: RowCodec) -> int:
+        """Store a snapshot. When this returns, it is what the next `open` restores. Returns the
+        number of bytes. Raises StateFencedError once another task has taken over, StateValueError,
+        and StateStoreError, after which the same changes, with newer ones, may be written
+        again."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that was stored. The next one must be higher."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes that a restart has to read."""
+        ...
+
+
+class SegmentStore:
+    """A `TaskStore` of segments behind a URL."""
+
+    def __init__(self, store: CheckpointStore, place: TaskPlace) -> None:
+        self._store = store
+        self._place = place
+        self._folder = place.folder
+        self._life = ""
+        self._chain: list[SegmentRef] = []  # the oldest first
+        self.epoch = 0
+
+    @property
+    def size(self) -> int:
+        return sum(ref.size for ref in self._chain)
+
+    def open(self, state: TaskState) -> None:
+        names = self._store.names(self._folder)
+        lives = [match["life"] for name in names if (match := _match(name)) is not None]
+        number = 1 + max((int(life[:_LIFE_DIGITS]) for life in lives), default=0)
+        self._life = f"{number:0{_LIFE_DIGITS}}-{os.urandom(4).hex()}"
+        self._store.put(f"{self._folder}/{self._life}.fence", b"")
+        names = self._store.names(self._folder)
+        self._check_fences(names)
+        segments = [name for name in names if _SEGMENT.fullmatch(name)]
+        if not segments:
+            return
+        opened = read_chain(self._store, self._folder, segments)
+        head = opened[-1].footer
+        self._place.check(head.tasks, head.max_parallelism, f"{self._store.url}/{self._folder}")
+        state.restore([opened], self._place.groups, bound=True)
+        self._chain = [segment.ref for segment in opened]
+        self.epoch = head.epoch
+
+    def wants_base(self, keys: int) -> bool:
+        if not self._chain:
+            return True
+        since = sum(ref.entries for ref in self._chain if not ref.is_base)
+        return since >= max(keys, _BASE_KEYS_MIN) or len(self._chain) >= _CHAIN_MAX
+
+    def write(self, changes: Changes, codec: RowCodec) -> int:
+        place = self._place
+        older = () if changes.is_base else tuple(self._chain)
+        name = f"{self._folder}/{self._life}-{changes.epoch:012}.segment"
+        footer = Footer(
+            topology=place.topology,
+            component=place.component,
+            task=place.index,
+            tasks=place.tasks,
+            max_parallelism=place.max_parallelism,
+            generation=int(self._life[:_LIFE_DIGITS]),
+            epoch=changes.epoch,
+            entries=changes.entries,
+            keys=changes.keys,
+            bound=changes.bound,
+            is_base=changes.is_base,
+            blocks=(),
+            older=older,
+        )
+        parts, ref = encode_segment(footer, changes.encode(codec), name, place.groups)
+        self._store.put(name, parts)
+        names = self._store.names(self._folder)
+        self._check_fences(names)
+        self._chain = [*older, ref]
+        self.epoch = changes.epoch
+        if changes.is_base:
+            with contextlib.suppress(StateStoreError):  # the next base tries again
+                self._clean(names)
+        return ref.size
+
+    def _check_fences(self, names: Sequence[str]) -> None:
+        newest = max((m["life"] for name in names if (m := _FENCE.fullmatch(name))), default="")
+        if newest > self._life:
+            raise StateFencedError(
+                f"another worker has taken over the state of task {self._place.index} of "
+                f"{self._place.component!r} (in {self._store.url}/{self._folder}), so this one ends"
+            )
+
+    def _clean(self, names: Sequence[str]) -> None:
+        """Delete what older lives and older bases have left."""
+        needed = {ref.name for ref in self._chain}
+        for name in names:
+            match = _match(name)
+            if match is None or match["life"] > self._life:
+                continue
+            path = f"{self._folder}/{name}"
+            if path not in needed and name != f"{self._life}.fence":
+                self._store.delete(path)
+
+
+def _match(name: str) -> re.Match[str] | None:
+    return _FENCE.fullmatch(name) or _SEGMENT.fullmatch(name)
+
+
+def segment_names(names: Sequence[str]) -> list[str]:
+    """Those of these names that are segments, the oldest first."""
+    return sorted(name for name in names if _SEGMENT.fullmatch(name))
+
+
+def read_chain(store: CheckpointStore, folder: str, names: Sequence[str]) -> list[Segment]:
+    """The segments that the newest of these names needs, itself included; the oldest first. Raises
+    StateDamagedError, and StateStoreError."""
+    names = segment_names(names)
+    head = names[-1]
+    try:
+        newest = _open(store, f"{folder}/{head}")
+        older = [_open(store, ref.name, ref) for ref in newest.footer.older]
+    except StateDamagedError as error:
+        if len(names) < 2:
+            raise
+        raise StateDamagedError(
+            error.message,
+            hint=f"restore it from a copy; or delete {folder}/{head} to go back to the state "
+            f"before it, {names[-2]}, without what was acked since",
+        ) from error
+    return [*older, newest]
+
+
+def _open(store: CheckpointStore, name: str, expected: SegmentRef | None = None) -> Segment:
+    try:
+        return Segment.open(name, partial(store.get_part, name), expected)
+    except FileNotFoundError:
+        raise damaged(name, "it is missing") from None

@@ -1,0 +1,337 @@
+"""State that is stored: it is found again, and nothing that was acked is missing from it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall import Spout, StatefulBolt, TopologyBuilder
+from squall_common.config.load import default_conf, normalize_topology_conf
+from squall_common.errors import ConfigError
+from squall_common.state.checkpoint_store import CheckpointStore
+from squall_common.state.errors import StateStoreError
+from squall_common.state.task_store import read_chain
+from squall_common.topology.model import WorkerSlot
+from squall_common.topology.prepared import prepare
+from squall_engine.embed import EmbeddedEngine, EngineCallbacks, EngineEndedError, EngineSettings
+from squall_engine.loading import ComponentStartError
+
+FAST = {"topology.state.checkpoint.interval.ms": 10}
+
+
+class Words(Spout):
+    outputs = ["word"]
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+
+    def open(self, conf: Any, context: Any) -> None:
+        self.at = 0
+        self.acked: list[int] = []
+        self.failed: list[int] = []
+
+    def next_tuple(self) -> None:
+        if self.at < len(self.words):
+            self.emit([self.words[self.at]], message_id=self.at)
+            self.at += 1
+
+    def ack(self, msg_id: int) -> None:
+        self.acked.append(msg_id)
+
+    def fail(self, msg_id: int) -> None:
+        self.failed.append(msg_id)
+
+
+class Count(StatefulBolt):
+    def execute(self, tup: Any) -> None:
+        self.state.put(tup["word"], self.state.get(tup["word"], 0) + 1)
+
+
+class CountByHand(Count):
+    auto_ack = False
+
+    def execute(self, tup: Any) -> None:
+        super().execute(tup)
+        self.ack(tup)
+
+
+class CountInBatches(StatefulBolt):
+    def execute_batch(self, tuples: list[Any]) -> None:
+        for tup in tuples:
+            self.state.put(tup["word"], self.state.get(tup["word"], 0) + 1)
+
+
+class CountAsync(StatefulBolt):
+    async def execute(self, tup: Any) -> None:
+        self.state.put(tup["word"], self.state.get(tup["word"], 0) + 1)
+        await asyncio.sleep(0)
+        assert self.state.current == tup["word"]  # type: ignore[attr-defined]
+
+
+class CountAsyncBatches(StatefulBolt):
+    async def execute_batch(self, tuples: list[Any]) -> None:
+        await asyncio.sleep(0)
+        for tup in tuples:
+            self.state.put(tup["word"], self.state.get(tup["word"], 0) + 1)
+
+
+class CountOnThread(Count):
+    blocking = True
+
+
+class CountBatchesOnThread(CountInBatches):
+    blocking = True
+
+
+class CountColumns(StatefulBolt):
+    def execute_columns(self, columns: Any) -> None:
+        pass
+
+
+KINDS = [
+    Count,
+    CountByHand,
+    CountInBatches,
+    CountAsync,
+    CountAsyncBatches,
+    CountOnThread,
+    CountBatchesOnThread,
+]
+
+
+def engine_of(
+    words: list[str],
+    bolt: StatefulBolt,
+    conf: dict[str, Any],
+    *,
+    tasks: int = 2,
+    by: str = "fields",
+) -> tuple[EmbeddedEngine, list[BaseException]]:
+    builder = TopologyBuilder()
+    builder.spout("words", Words(words))
+    declarer = builder.bolt("count", bolt, parallelism=tasks)
+    if by == "fields":
+        declarer.fields("words", "word")
+    elif by == "partial_key":
+        declarer.partial_key("words", "word")
+    else:
+        getattr(declarer, by)("words")
+    stored = normalize_topology_conf({"topology.workers": 1, **conf}, default_conf(), name="words")
+    prepared = prepare(builder.build(), stored)
+    settings = EngineSettings(
+        prepared=prepared,
+        topology_id="words-1-1",
+        slot=WorkerSlot("test", 1),
+        executors=prepared.executors,
+        daemon_conf=default_conf(),
+        seed=1,
+    )
+    errors: list[BaseException] = []
+    callbacks = EngineCallbacks(
+        on_reported=lambda _component, _task, error: errors.append(error),
+        on_fatal=errors.append,
+    )
+    return EmbeddedEngine(settings, callbacks), errors
+
+
+def spout_of(engine: EmbeddedEngine) -> Words:
+    return next(one.task.user for one in engine.built if isinstance(one.task.user, Words))
+
+
+def counts_of(engine: EmbeddedEngine) -> dict[str, int]:
+    assert engine.states is not None
+    found: dict[str, int] = {}
+    for stored in engine.states.tasks.values():
+        for key, value in stored.state.items():
+            assert key not in found, "a word is counted by one task"
+            found[key] = value
+    return found
+
+
+def stored_counts(url: str, tasks: int = 2) -> dict[str, int]:
+    from squall_common.state.keyed import KeyedState
+    from squall_engine.core.codec import ValueCodec
+
+    store, found = CheckpointStore(url), {}
+    for index in range(tasks):
+        folder = f"words/count/{index:05}"
+        state = KeyedState(128, ValueCodec())
+        names = [name for name in store.names(folder) if name.endswith(".segment")]
+        if names:
+            state.restore([read_chain(store, folder, names)], range(128), bound=True)
+        found.update(dict(state.items()))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_worker_that_dies_finds_its_last_flushed_state_and_nothing_acked_is_missing(
+    kind: type[StatefulBolt], tmp_path: Path
+) -> None:
+    words = [f"word {n % 50}" for n in range(2_000)]
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    engine, errors = engine_of(words, kind(), conf)
+    await engine.start()
+    engine.set_active(True)
+    spout = spout_of(engine)
+    await engine.run_until(lambda: len(spout.acked) > 100)
+    engine.die(RuntimeError("killed"))  # no flush, no cleanup
+    acked = collections.Counter(words[id_] for id_ in spout.acked)
+    found = stored_counts(str(tmp_path))
+    assert all(found[word] >= count for word, count in acked.items())
+
+    again, errors = engine_of(words, kind(), conf)
+    await again.start()
+    restored = counts_of(again)
+    assert all(restored[word] >= count for word, count in acked.items())
+    again.set_active(True)
+    spout = spout_of(again)
+    async with asyncio.timeout(60):
+        await again.run_until(lambda: len(spout.acked) == len(words))
+    assert counts_of(again) == {word: restored[word] + 40 for word in restored}
+    await again.stop(drain_secs=5)
+    assert errors == []
+    assert stored_counts(str(tmp_path)) == {word: restored[word] + 40 for word in restored}
+
+
+async def test_a_tuple_is_acked_only_after_a_flush(tmp_path: Path) -> None:
+    conf = {
+        "topology.state.provider": "store",
+        "topology.state.url": str(tmp_path),
+        "topology.state.checkpoint.interval.ms": 3_600_000,
+    }
+    engine, _ = engine_of(["a", "b", "a"], Count(), conf)
+    await engine.start()
+    engine.set_active(True)
+    async with asyncio.timeout(30):
+        await engine.run_until(lambda: counts_of(engine) == {"a": 2, "b": 1})
+    spout = spout_of(engine)
+    assert spout.acked == []
+    assert stored_counts(str(tmp_path)) == {}
+    async with asyncio.timeout(30):  # a worker that ends flushes at once
+        assert await engine.stop(drain_secs=20)
+    assert sorted(spout.acked) == [0, 1, 2]
+    assert stored_counts(str(tmp_path)) == {"a": 2, "b": 1}
+
+
+async def test_while_the_store_is_away_tuples_wait_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    engine, errors = engine_of(["a", "b", "a"], Count(), conf)
+    put, away = CheckpointStore.put, [True]
+
+    def failing(self: CheckpointStore, name: str, data: Any) -> None:
+        if away[0] and name.endswith(".segment"):
+            raise StateStoreError("the store is away")
+        put(self, name, data)
+
+    monkeypatch.setattr(CheckpointStore, "put", failing)
+    await engine.start()
+    engine.set_active(True)
+    spout = spout_of(engine)
+    async with asyncio.timeout(30):
+        await engine.run_until(lambda: len(errors) >= 3 and sum(counts_of(engine).values()) == 3)
+    assert spout.acked == []
+    assert all(isinstance(error, StateStoreError) for error in errors)
+    away[0] = False
+    async with asyncio.timeout(30):
+        await engine.run_until(lambda: len(spout.acked) == 3)
+    assert stored_counts(str(tmp_path)) == {"a": 2, "b": 1}
+    await engine.stop(drain_secs=1)
+
+
+async def test_a_task_that_was_replaced_acks_nothing_more_and_ends(tmp_path: Path) -> None:
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    old, _ = engine_of(["a"] * 5, Count(), conf, tasks=1)
+    await old.start()
+    old.set_active(True)
+    spout = spout_of(old)
+    async with asyncio.timeout(30):
+        await old.run_until(lambda: len(spout.acked) == 5)
+    new, _ = engine_of([], Count(), conf, tasks=1)
+    await new.start()
+    assert counts_of(new) == {"a": 5}
+    spout.words = ["a"] * 9
+    async with asyncio.timeout(30):
+        with contextlib.suppress(EngineEndedError):
+            await old.run_until(lambda: old.fatal is not None)
+    assert "another worker has taken over" in str(old.fatal)
+    assert len(spout.acked) == 5
+    await new.stop(drain_secs=1)
+    again, _ = engine_of([], Count(), conf, tasks=1)
+    await again.start()
+    assert counts_of(again)["a"] >= 5, "what was not acked may be there, too"
+    await again.stop(drain_secs=1)
+
+
+@pytest.mark.parametrize(
+    ("bolt", "by", "tasks", "message"),
+    [
+        (Count(), "shuffle", 1, r"it subscribes to 'words' by a grouping \(shuffle\)"),
+        (Count(), "all", 1, r"by a grouping \(all\)"),
+        (Count(), "partial_key", 1, r"by a grouping \(custom or partial_key\)"),
+        (CountColumns(), "fields", 2, "cannot define execute_columns"),
+        (Count(), "fields", 3, r"was stored by 2 task\(s\), and the bolt has 3"),
+    ],
+)
+async def test_what_cannot_be_stored_is_refused_at_the_start(
+    bolt: StatefulBolt, by: str, tasks: int, message: str, tmp_path: Path
+) -> None:
+    conf = {"topology.state.provider": "store", "topology.state.url": str(tmp_path), **FAST}
+    first, _ = engine_of(["a"], Count(), conf)
+    await first.start()
+    first.set_active(True)
+    spout = spout_of(first)
+    async with asyncio.timeout(30):
+        await first.run_until(lambda: len(spout.acked) == 1)
+    await first.stop(drain_secs=1)
+    for index in range(2):  # each task has stored something
+        folder = tmp_path / "words" / "count" / f"{index:05}"
+        assert folder.is_dir()
+    engine, _ = engine_of(["a"], bolt, conf, tasks=tasks, by=by)
+    with pytest.raises(ComponentStartError, match=message):
+        await engine.start()
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"topology.state.provider": "store"}, "topology.state.url is not set"),
+        (
+            {"topology.state.provider": "redis", "topology.state.provider.config": "{"},
+            "not the JSON text of a map",
+        ),
+        (
+            {
+                "topology.state.provider": "redis",
+                "topology.state.provider.config": {"jedisClusterConfig": {}},
+            },
+            "has jedisClusterConfig",
+        ),
+        ({"topology.state.provider.config": {"x": 1}}, "has x, which the provider 'memory'"),
+    ],
+)
+def test_a_provider_that_is_not_fully_configured_is_refused(
+    conf: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        engine_of([], Count(), conf)
+
+
+async def test_state_in_memory_costs_no_flush_and_acks_at_once() -> None:
+    engine, _ = engine_of(["a"], Count(), {})
+    await engine.start()
+    assert engine.states is None
+    engine.set_active(True)
+    spout = spout_of(engine)
+    start = time.monotonic()
+    async with asyncio.timeout(30):
+        await engine.run_until(lambda: spout.acked == [0])
+    assert time.monotonic() - start < 10
+    await engine.stop(drain_secs=1)
