@@ -407,6 +407,12 @@ class _Snapshot:
         for key, owner in self._stale:
             dead.setdefault(self._group(owner), []).append((key,))
         plain = not (self._owners or self._put_at)
+        if plain and IMMUTABLE.issuperset(map(type, self._values.values())):  # nearly always
+            rows: list[list[tuple[Any, ...]]] = [[] for _ in range(self._max_parallelism)]
+            for row, group in zip(self._values.items(), self._groups(), strict=True):
+                rows[group].append(row)
+            live = {group: some for group, some in enumerate(rows) if some}
+            return self._blocks(dead, live, changeable, codec)
         for (key, value), group in zip(self._values.items(), self._groups(), strict=True):
             if value is _ABSENT:
                 continue  # it is among the stale ones
@@ -415,6 +421,15 @@ class _Snapshot:
             else:
                 row = (key, value) if plain else self._full_row(key, value)
                 live.setdefault(group, []).append(row)
+        return self._blocks(dead, live, changeable, codec)
+
+    def _blocks(
+        self,
+        dead: dict[int, list[tuple[Any, ...]]],
+        live: dict[int, list[tuple[Any, ...]]],
+        changeable: Sequence[tuple[int, Hashable]],
+        codec: RowCodec,
+    ) -> dict[int, bytes]:
         blocks: dict[int, list[bytes]] = {}
         for group in {*dead, *live, *(group for group, _ in changeable)}:
             frames = blocks[group] = []

@@ -12,7 +12,6 @@ which has its changes, too; tuples are held until then, and time out in the end.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -64,8 +63,9 @@ class StoredTask:
         self._interval_secs = interval_secs
         self._threads = threads
         self._now = now
-        self._lock = threading.Lock()  # of the next two
+        # Only the task's own thread touches `_held`; what a failed write has left is added by it.
         self._held: list[Tuple] = []
+        self._left: list[Tuple] = []
         self._flushing: list[Tuple] | None = None  # those of the snapshot that is being written
         self._bolt: BoltTask | None = None
         self._full = False  # tuples fail, because too many are held
@@ -84,8 +84,7 @@ class StoredTask:
     @property
     def held(self) -> int:
         """Tuples that wait to be acked."""
-        with self._lock:
-            return len(self._held) + len(self._flushing or ())
+        return len(self._held) + len(self._left) + len(self._flushing or ())
 
     # ---- calls of the bolt ----
 
@@ -105,7 +104,7 @@ class StoredTask:
         return self._around(call, auto_ack)
 
     def _around(self, execute: Callable[[Tuple], Any], auto_ack: bool) -> Callable[[Tuple], None]:
-        state, key_of, hold = self.state, self._key_of, self.hold
+        state, key_of, held = self.state, self._key_of, self._held
 
         def followed(tup: Tuple) -> None:
             state.current = key_of(tup)
@@ -114,7 +113,10 @@ class StoredTask:
             finally:
                 state.current = NO_KEY
             if auto_ack and not tup.settled:
-                hold(tup)
+                if len(held) < HELD_MAX:  # as `hold`, without the call
+                    held.append(tup)
+                else:
+                    self._refuse(tup)
 
         return followed
 
@@ -159,28 +161,26 @@ class StoredTask:
                 self.hold(tup)
 
     def hold(self, tup: Tuple) -> None:
-        """Ack a tuple after the next flush, or now if it is in no tree."""
+        """Ack a tuple after the next flush. On the task's own thread."""
+        if len(self._held) < HELD_MAX:
+            self._held.append(tup)
+        else:
+            self._refuse(tup)
+
+    def _refuse(self, tup: Tuple) -> None:
         bolt = self._bolt
         assert bolt is not None
-        if tup.root == 0:
-            with bolt.lock:
-                bolt.calls.ack(tup)
-            return
-        if len(self._held) >= HELD_MAX:
-            with bolt.lock:
-                bolt.calls.fail(tup)
-            if not self._full:
-                self._full = True
-                error = StateStoreError(
-                    f"{HELD_MAX:,} tuples of {self.component!r}, task {self.task}, wait for its "
-                    "state to be stored, so more of them fail",
-                    hint="lower topology.max.spout.pending or "
-                    "topology.state.checkpoint.interval.ms, or see why the store is slow",
-                )
-                bolt.host.report(self.component, self.task, error)
-            return
-        with self._lock:
-            self._held.append(tup)
+        with bolt.lock:
+            bolt.calls.fail(tup)
+        if not self._full:
+            self._full = True
+            error = StateStoreError(
+                f"{HELD_MAX:,} tuples of {self.component!r}, task {self.task}, wait for its "
+                "state to be stored, so more of them fail",
+                hint="lower topology.max.spout.pending or "
+                "topology.state.checkpoint.interval.ms, or see why the store is slow",
+            )
+            bolt.host.report(self.component, self.task, error)
 
     # ---- flushes ----
 
@@ -210,12 +210,12 @@ class StoredTask:
 
     def flush(self) -> None:
         """Begin to store what has changed. On the task's own thread."""
-        with self._lock:
-            if self._flushing is not None or self._ended:
-                return
-            if not (self._held or self.state.has_changes):
-                return
-            self._flushing, self._held = self._held, []
+        if self._flushing is not None or self._ended:
+            return
+        if not (self._held or self._left or self.state.has_changes):
+            return
+        self._flushing, self._left = [*self._left, *self._held], []
+        self._held.clear()
         self._full = False
         epoch = max(self._store.epoch, self._last_epoch) + 1
         self._last_epoch = epoch
@@ -235,10 +235,10 @@ class StoredTask:
     def _written(self, done: Future[int], epoch: int, start: float) -> None:
         """A write has ended. On the loop."""
         error = None if done.cancelled() else done.exception()
-        with self._lock:
-            tuples, self._flushing = self._flushing or [], None
-            if error is not None or done.cancelled():
-                self._held = [*tuples, *self._held]
+        tuples = self._flushing or []
+        if error is not None or done.cancelled():
+            self._left = tuples
+        self._flushing = None
         if error is None and not done.cancelled():
             self.state.completed(epoch)
             self.flushes += 1
