@@ -10,6 +10,7 @@
     scheduling  a scheduling round of clusters of 100 to 3,000 supervisors
     multilang   one shell bolt against bare pipes
     windows     a count by windows against a plain bolt's
+    streams     streams against bolts written by hand
     peers       other systems on the same lines
 
 Results go to build/bench/WHAT.json and WHAT.svg (with --only to WHAT-part.json); `python -m
@@ -46,6 +47,7 @@ SUBJECTS = {
     "scheduling": ("bench.scheduling", 5),
     "multilang": ("bench.shell", 3),
     "windows": ("bench.windows", 5),
+    "streams": ("bench.streams", 7),
     "peers": ("bench.peers", 3),
 }
 

@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,14 @@ _POLL_SECS = 0.005
 
 def say(message: Any) -> None:
     print(json.dumps(message), flush=True)
+
+
+def _counted(counter: Any) -> Iterable[tuple[str, int]]:
+    """The words that a bolt has counted: in a dict, or in its state."""
+    if hasattr(counter, "counts"):
+        found: Iterable[tuple[str, int]] = counter.counts.items()
+        return found
+    return list(counter.state.iterate())
 
 
 async def hear() -> Any:
@@ -170,7 +178,7 @@ async def run(options: Mapping[str, Any]) -> None:
         await history.close(30)
     counts: dict[str, int] = {}
     for counter in engine.users("count"):
-        for word, n in counter.counts.items():
+        for word, n in _counted(counter):
             counts[word] = counts.get(word, 0) + n
     executed: dict[str, int] = {}
     failed = 0

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from squall._builder import TopologyBuilder as TopologyBuilder
     from squall._submit import submit_topology as submit_topology
     from squall.local import LocalCluster as LocalCluster
+    from squall.streams.builder import StreamBuilder as StreamBuilder
     from squall.windows.bolt import AggregateBolt as AggregateBolt
     from squall.windows.bolt import WindowedBolt as WindowedBolt
     from squall.windows.tuple_window import TupleWindow as TupleWindow
@@ -62,6 +63,7 @@ _EXPORTS = {
     "SquallError": "squall_common.errors",
     "StatefulBolt": "squall_common.component.stateful",
     "Stream": "squall_common.component.component",
+    "StreamBuilder": "squall.streams.builder",
     "TaskHook": "squall_common.component.hooks",
     "TopologyBuilder": "squall._builder",
     "TopologyContext": "squall_common.component.context",

@@ -26,7 +26,7 @@ from typing import Any
 
 from squall_common.errors import InvalidTopologyError, PackageError, SquallError, missing_package
 from squall_common.packaging.package import import_paths
-from squall_common.topology.arguments import decode_arguments
+from squall_common.topology.arguments import TAGGED, decode_arguments
 from squall_common.topology.import_paths import import_path
 from squall_common.topology.model import PythonObject, Topology
 
@@ -64,7 +64,13 @@ def recorded_in(topology: Topology) -> list[Recorded]:
             for source, grouping in component.inputs.items()
             if grouping.custom is not None
         )
-    return [r for r in found if not r.object.class_path.startswith(("squall.", "squall_common."))]
+    return [r for r in found if not _is_ours(r.object)]
+
+
+def _is_ours(recorded: PythonObject) -> bool:
+    """Whether an object needs no check: its class is Squall's, and its arguments name no code."""
+    ours = recorded.class_path.startswith(("squall.", "squall_common."))
+    return ours and TAGGED not in recorded.arguments
 
 
 class ImportCheck:

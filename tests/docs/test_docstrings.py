@@ -25,6 +25,7 @@ MODULES = (
     "squall.metrics",
     "squall.tracing",
     "squall.windows",
+    "squall.streams",
     "squall.multilang",
     "squall.shell_logs",
     "squall_drpc",
@@ -39,12 +40,14 @@ MODULES = (
 PRELUDE = """
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count, islice
 from squall import *
 from squall._builder import BoltDeclarer, SpoutDeclarer
 from squall.metrics import *
 from squall.testing import *
+from squall.streams import KeyState, Windowed
 from squall.windows import *
 from squall_drpc import *
 class Split(Bolt):

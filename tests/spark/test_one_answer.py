@@ -47,6 +47,7 @@ class Case:
 
 CASES = [
     Case("words", ("records",), "count"),
+    Case("stream_words", ("records",), "count"),
     Case("top_words", ("records",), "rank", key=2),
     Case("join", ("orders", "customers"), "join"),
 ]
@@ -61,7 +62,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 def _example_importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield
-    for name in ("source", "words", "top_words", "join"):
+    for name in ("source", "words", "stream_words", "top_words", "join"):
         sys.modules.pop(name, None)
 
 
@@ -145,7 +146,7 @@ def expected(case: Case, data: dict[str, str]) -> Counter[Row]:
                 for line in path.read_text().splitlines()]
         for spout in case.spouts
     }  # fmt: skip
-    if case.module == "words":
+    if case.module in ("words", "stream_words"):
         words = Counter(w for r in read["records"] for w in r["text"].split())
         return Counter((word, n) for word, most in words.items() for n in range(1, most + 1))
     if case.module == "join":

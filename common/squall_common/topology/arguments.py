@@ -41,6 +41,7 @@ from squall_common.topology.import_paths import import_path, import_path_of
 from squall_common.topology.model import PythonObject
 
 TAG = "!"
+TAGGED = b'{"!":"'  # in arguments that name code, or are of a type that JSON lacks
 _NESTING_MAX = 100
 _INT64 = range(-(2**63), 2**63)
 

@@ -10,12 +10,14 @@ from squall import (
     LocalCluster,
     ReplayingSpout,
     Spout,
+    StreamBuilder,
     TopologyBuilder,
     TopologyContext,
     Tuple,
     submit_topology,
 )
 from squall.testing import BoltTest
+from squall.windows import tumbling
 
 
 class Numbers(Spout):
@@ -81,3 +83,36 @@ def build() -> None:
         cluster.totals(3)  # wrong
     with BoltTest(Split(1), ["line"]) as test:  # wrong
         done: int = test.execute(["to be"])  # wrong
+
+
+def double(n: int) -> int:
+    return n * 2
+
+
+def shout(word: str) -> str:
+    return word.upper()
+
+
+def larger(a: str, b: str) -> str:
+    return max(a, b)
+
+
+async def ask(n: int) -> str:
+    return str(n)
+
+
+def streams() -> None:
+    numbers = StreamBuilder().source("numbers", Numbers(), of=int)
+    numbers.map(shout)  # wrong
+    numbers.map(double).filter(shout)  # wrong
+    numbers.map(str).map(double)  # wrong
+    numbers.key_by().reduce(larger)  # wrong
+    numbers.flat_map(double)  # wrong
+    numbers.map_async(double)  # wrong
+    numbers.map_async(ask).map(double)  # wrong
+    numbers.count()  # wrong
+    numbers.key_by().window(60)  # wrong
+    numbers.key_by(str).count().map(shout)  # wrong
+    numbers.key_by().window(tumbling(secs=1)).count().map(shout)  # wrong
+    numbers.merge(numbers.map(str)).map(shout)  # wrong
+    numbers.to("split")  # wrong

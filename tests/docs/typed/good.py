@@ -2,7 +2,8 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from squall import (
@@ -15,13 +16,17 @@ from squall import (
     Spout,
     StatefulBolt,
     Stream,
+    StreamBuilder,
     TopologyBuilder,
     TopologyContext,
     Tuple,
     submit_topology,
 )
 from squall.metrics import CountMetric, DataPoint, MetricsConsumer, TaskInfo
+from squall.streams import KeyedStream, KeyState, Windowed, WindowedStream
+from squall.streams import Stream as Values
 from squall.testing import BoltTest, TopologyTest
+from squall.windows import tumbling
 from squall_drpc import BatchBolt, DRPCClient, LinearDRPCTopologyBuilder
 
 
@@ -144,3 +149,85 @@ def run() -> None:
     linear = LinearDRPCTopologyBuilder("sum")
     linear.add_bolt(Sum(), 2).fields("id")
     submit_topology("words", {"topology.workers": 2}, build().build(), initial_status="INACTIVE")
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    cents: int
+    at: int
+
+
+def cents_of(order: Order) -> int:
+    return order.cents
+
+
+def at_of(order: Order) -> int:
+    return order.at
+
+
+def user_of(order: Order) -> str:
+    return order.user
+
+
+def is_large(order: Order) -> bool:
+    return order.cents > 1000
+
+
+def spent(total: int, order: Order) -> int:
+    return total + order.cents
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def average(cents: list[int]) -> float:
+    return sum(cents) / len(cents)
+
+
+def first(user: str, order: Order, state: KeyState[bool]) -> Iterator[Order]:
+    if state.get() is None:
+        state.put(True)
+        yield order
+
+
+def shown(counted: Windowed[str, int]) -> str:
+    return f"{counted.key.upper()}: {counted.value + 1} until {counted.end_ms}"
+
+
+async def rate(order: Order) -> float:
+    return order.cents / 100
+
+
+def streams() -> None:
+    builder = StreamBuilder()
+    orders: Values[Order] = builder.source("orders", Numbers(3), of=Order)
+    by_user: KeyedStream[str, Order] = orders.event_time(at_of).key_by(user_of)
+    windows: WindowedStream[str, Order] = by_user.window(tumbling(secs=60))
+    counts: Values[Windowed[str, int]] = windows.count()
+    lines: Values[str] = counts.map(shown).named("lines", parallelism=2)
+    totals: Values[tuple[str, int]] = by_user.aggregate(int, spent)
+    texts: Values[tuple[str, str]] = by_user.aggregate(int, spent, str)
+    cents: Values[int] = orders.map(cents_of)
+    largest: Values[tuple[int, int]] = cents.key_by().reduce(max)
+    means: Values[Windowed[None, float]] = cents.window(tumbling(count=5)).apply(average)
+    sums: Values[Windowed[str, int]] = windows.aggregate(int, spent, add)
+    rates: Values[float] = orders.map_async(rate, concurrency=10)
+    firsts: Values[Order] = by_user.process(first)
+    states: Values[tuple[str, int]] = by_user.update_state_by_key(spent, int)
+    large, small = orders.branch(is_large, bool)
+    both: Values[Order] = large.merge(small)
+    words: Values[str] = lines.flat_map(str.split)
+    pairs: Values[Windowed[str, tuple[Order, Order]]] = by_user.join(by_user, tumbling(secs=1))
+    left: Values[Windowed[str, tuple[Order, Order | None]]] = by_user.left_join(
+        by_user, tumbling(secs=1)
+    )
+    scores: Values[float] = orders.through("score", Split(), of=float, fields=["user", "cents"])
+    for stream in (totals, texts, largest, means, sums, rates, firsts, states, both, words):
+        stream.print()
+    pairs.to("store", Store())
+    left.output("left")
+    scores.print()
+    print(builder.plan())
+    submit_topology("orders", None, builder.build())

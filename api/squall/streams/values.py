@@ -1,0 +1,98 @@
+"""The values of streams, and the fields in which they travel.
+
+A stream's values are any Python values; between tasks they are tuples of these fields:
+
+    value      value                          any value
+    keyed      key, value                     a value for an operation by key
+    key        key                            the same, where only the key matters
+    pair       key, value                     a result by key, which is the value (key, value)
+    window     key, value, start_ms, end_ms   a result of a window, which is a `Windowed`
+    named      the names that the user gave   for bolts and outputs
+    field      any one                        of a spout or bolt of the user's: the value itself
+    row        any                            of a spout or bolt: a dict of the fields, or what
+                                              `of(**fields)` makes of them
+
+With event time, `value`, `keyed`, `key` and `pair` have a last field `at`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+TIME_FIELD = "at"
+
+
+class Windowed(NamedTuple, Generic[K, R]):
+    """The result of a window.
+
+        def line(counted: Windowed[str, int]) -> str:
+            return f"{counted.key}: {counted.value} until {counted.end_ms}"
+
+    `key` is None without a key. `start_ms` and `end_ms` are milliseconds since the epoch, with the
+    edges of `TupleWindow`; `start_ms` is None for a window of a number of values.
+    """
+
+    key: K
+    value: R
+    start_ms: int | None
+    end_ms: int
+
+
+class Layout(enum.Enum):
+    """How the values of a stream travel."""
+
+    VALUE = "value"
+    KEYED = "keyed"
+    KEY = "key"
+    PAIR = "pair"
+    WINDOW = "window"
+    NAMED = "named"
+    FIELD = "field"
+    ROW = "row"
+
+
+_FIELDS = {
+    Layout.VALUE: ("value",),
+    Layout.KEYED: ("key", "value"),
+    Layout.KEY: ("key",),
+    Layout.PAIR: ("key", "value"),
+    Layout.WINDOW: ("key", "value", "start_ms", "end_ms"),
+}
+
+
+def fields_of(layout: Layout, *, timed: bool) -> list[str]:
+    """The fields of one of our own streams."""
+    time = [TIME_FIELD] if timed and layout is not Layout.WINDOW else []
+    return [*_FIELDS[layout], *time]
+
+
+Reader = Callable[[Sequence[str], Sequence[list[Any]]], list[Any]]
+
+
+def reader_of(layout: Layout, of: Callable[..., Any] | None) -> Reader:
+    """The function that turns the columns of a batch, with the names of their fields, into
+    values."""
+    if layout is Layout.PAIR:
+        return lambda fields, columns: list(zip(columns[0], columns[1], strict=True))
+    if layout is Layout.WINDOW:
+        return lambda fields, columns: list(map(Windowed, *columns[:4]))
+    if layout is Layout.NAMED:
+        return lambda fields, columns: list(zip(*columns, strict=True))
+    if layout is not Layout.ROW:
+        return lambda fields, columns: columns[0]
+
+    def rows(fields: Sequence[str], columns: Sequence[list[Any]]) -> list[Any]:
+        found = [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
+        return found if of is None else [of(**row) for row in found]
+
+    return rows
+
+
+def times_of(layout: Layout, columns: Sequence[list[Any]]) -> list[Any]:
+    """The times of a batch of one of our own streams that has them."""
+    return columns[3] if layout is Layout.WINDOW else columns[-1]

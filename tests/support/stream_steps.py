@@ -1,0 +1,255 @@
+"""Functions and components for tests of streams. Workers and Spark import them by their paths."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from squall import Bolt, Spout, Tuple
+from squall.streams import KeyState, StreamBuilder, Windowed
+from squall.testing import FeederSpout
+from squall.windows import tumbling
+
+
+class Numbers(FeederSpout):
+    outputs = ["n"]
+
+
+class Lines(FeederSpout):
+    outputs = ["line"]
+
+
+class Events(FeederSpout):
+    outputs = ["user", "amount", "at"]
+
+
+@dataclass(frozen=True)
+class Event:
+    user: str
+    amount: int
+    at: int
+
+    def is_cheap(self) -> bool:
+        return self.amount < 10
+
+    @classmethod
+    def cheap(cls, event: Event) -> bool:
+        return event.amount < 10
+
+
+def double(n: int) -> int:
+    return n * 2
+
+
+def add_one(n: int) -> int:
+    return n + 1
+
+
+def is_even(n: int) -> bool:
+    return n % 2 == 0
+
+
+def is_small(n: int) -> bool:
+    return n < 5
+
+
+def is_big(n: int) -> bool:
+    return n > 100
+
+
+def upto(n: int) -> list[int]:
+    return list(range(max(0, n % 4)))
+
+
+def twice(n: int) -> Iterator[int]:
+    yield n
+    yield n
+
+
+def parity(n: int) -> str:
+    return "even" if n % 2 == 0 else "odd"
+
+
+def last_digit(n: int) -> int:
+    return n % 10
+
+
+def plus(a: int, b: int) -> int:
+    return a + b
+
+
+def scaled(factor: int, n: int) -> int:
+    return factor * n
+
+
+def zero() -> int:
+    return 0
+
+
+def fail_on_three(n: int) -> int:
+    if n == 3:
+        raise ValueError("three is not allowed")
+    return n
+
+
+def stops(n: int) -> int:
+    raise StopIteration
+
+
+def text(n: int) -> Any:
+    return str(n)
+
+
+async def slow_double(n: int) -> int:
+    await asyncio.sleep(0)
+    return n * 2
+
+
+def words_of(line: str) -> list[str]:
+    return line.split()
+
+
+def at_of(event: Event) -> int:
+    return event.at
+
+
+def user_of(event: Event) -> str:
+    return event.user
+
+
+def amount_of(event: Event) -> int:
+    return event.amount
+
+
+def append(values: list[int], event: Event) -> list[int]:
+    return [*values, event.amount]
+
+
+def first_seen(key: str, event: Event, state: KeyState[bool]) -> Iterator[str]:
+    if state.get() is None:
+        state.put(True)
+        yield f"{key} is new"
+
+
+def best(events: list[Event]) -> int:
+    return max(event.amount for event in events)
+
+
+def word_and_count(counted: Windowed[str, int]) -> tuple[str, int]:
+    return counted.key, counted.value
+
+
+@functools.cache
+def cached(n: int) -> int:
+    return n + 100
+
+
+def peeked(n: int) -> None:
+    SEEN.append(n)
+
+
+SEEN: list[int] = []
+
+
+class Keep(Bolt):
+    """Keeps what it gets."""
+
+    def execute(self, tup: Tuple) -> None:
+        KEPT.append(dict(zip(tup.fields, tup.values, strict=True)))
+
+
+KEPT: list[dict[str, Any]] = []
+
+
+class Negate(Bolt):
+    outputs = ["negative"]
+    stateless = True
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit([-tup[0]])
+
+
+class FiniteLines(Spout):
+    """Lines, each with a time, to their end; then failed ones again."""
+
+    outputs = ["line", "at"]
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, conf: Mapping[str, Any], context: Any) -> None:
+        self.left = list(range(self.count))[::-1]
+
+    def next_tuple(self) -> None:
+        if self.left:
+            n = self.left.pop()
+            self.emit([line_of(n), n], message_id=n)
+
+    def fail(self, msg_id: int) -> None:
+        self.left.append(msg_id)
+
+
+def line_of(n: int) -> str:
+    return f"word{n % 7} word{n % 3} the"
+
+
+def line_in(row: Mapping[str, Any]) -> list[str]:
+    found: str = row["line"]
+    return found.split()
+
+
+def row_time(row: Mapping[str, Any]) -> int:
+    found: int = row["at"]
+    return found
+
+
+Function = Callable[..., Any]
+AsyncFunction = Callable[..., Awaitable[Any]]
+
+
+def word_count(lines: StreamBuilder, spout: Spout) -> StreamBuilder:
+    """Words and how often each has come: the answer is the component "counts"."""
+    rows = lines.source("lines", spout)
+    words = rows.flat_map(line_in).named("split")
+    words.key_by().count().named("count").output("counts", ["word", "count"])
+    return lines
+
+
+def minute_counts(lines: StreamBuilder, spout: Spout) -> StreamBuilder:
+    """Words by windows of ten units of event time: the answer is "counts"."""
+    rows = lines.source("lines", spout).event_time(row_time)
+    words = rows.flat_map(line_in)
+    counts = words.key_by().window(tumbling(secs=0.01)).count()
+    counts.output("counts", ["key", "value", "end_ms"])
+    return lines
+
+
+def second(pair: tuple[Any, int]) -> int:
+    return pair[1]
+
+
+def adding(values: list[int], n: int) -> list[int]:
+    if n == 3:
+        raise ValueError("three is not allowed")
+    return [*values, n]
+
+
+def picky(user: str, amount: int, at: int) -> Event:
+    if amount < 0:
+        raise ValueError("a negative amount")
+    return Event(user, amount, at)
+
+
+def raising(values: list[int]) -> int:
+    raise ValueError(f"{len(values)} values are too many")
+
+
+def no_numbers() -> list[int]:
+    return []
+
+
+def joined(first: list[int], second: list[int]) -> list[int]:
+    return first + second
