@@ -198,7 +198,7 @@ def test_on_a_stream_on_spark(spark: Any, case: Case, data: dict[str, str], tmp_
 
 
 def test_on_a_cluster(data: dict[str, str], tmp_path: Path) -> None:
-    with DevCluster.start(tmp_path / "cluster", slots=6) as cluster:
+    with DevCluster.start(tmp_path / "cluster", slots=2 * len(CASES)) as cluster:
         for case in CASES:
             out = tmp_path / case.module
             out.mkdir()

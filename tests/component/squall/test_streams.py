@@ -1,0 +1,87 @@
+"""Streams on the local engine: real time, several tasks, and failures that are replayed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support import stream_steps as steps
+
+from squall import InvalidTopologyError, LocalCluster, StreamBuilder
+from squall._import_check import ImportCheck, recorded_in
+from squall.windows import tumbling
+
+COUNT = 500
+WORDS = Counter(word for n in range(COUNT) for word in steps.line_of(n).split())
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    steps.KEPT.clear()
+    yield
+    steps.KEPT.clear()
+
+
+def test_running_counts_reach_the_totals() -> None:
+    builder = StreamBuilder(parallelism=3)
+    words = builder.source("lines", steps.FiniteLines(COUNT)).flat_map(steps.line_in)
+    words.key_by().count().to("keep", steps.Keep(), fields=["word", "count"])
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", {}, builder.build())
+        cluster.wait_until(lambda: len(steps.KEPT) == WORDS.total(), 60)
+        assert cluster.failed_messages("words") == 0
+    largest: Counter[str] = Counter()
+    for row in steps.KEPT:
+        largest[row["word"]] = max(largest[row["word"]], row["count"])
+    assert largest == WORDS
+
+
+def test_counts_of_windows_are_exact() -> None:
+    """Ten lines a window; the last window waits for what comes after it."""
+    builder = StreamBuilder(parallelism=2)
+    lines = builder.source("lines", steps.FiniteLines(COUNT + 1)).event_time(
+        steps.row_time, watermark_interval_secs=0.1
+    )
+    words = lines.flat_map(steps.line_in).named("split", parallelism=1)
+    words.key_by().window(tumbling(secs=0.01)).count().to("keep", steps.Keep())
+    expected = Counter(
+        ((n + 9) // 10 * 10, word) for n in range(COUNT) for word in steps.line_of(n).split()
+    )
+    last = max(end for end, _ in expected)
+    expected = Counter({key: count for key, count in expected.items() if key[0] < last})
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", {}, builder.build())
+        cluster.wait_until(lambda: len(steps.KEPT) >= len(expected), 60)
+    found = {(row["end_ms"], row["key"]): row["value"] for row in steps.KEPT}
+    assert {key: count for key, count in found.items() if key[0] < last} == expected
+
+
+def test_a_value_that_fails_once_is_replayed() -> None:
+    builder = StreamBuilder()
+    lines = builder.source("lines", steps.FiniteLines(20)).map(steps.fails_once)
+    lines.to("keep", steps.Keep())
+    with LocalCluster() as cluster:
+        cluster.submit_topology("words", {}, builder.build())
+        cluster.wait_until(lambda: len(steps.KEPT) == 20, 60)
+        errors = cluster.errors("words")
+    assert sorted(row["value"] for row in steps.KEPT) == sorted(map(steps.line_of, range(20)))
+    assert len(errors) == 1
+    assert "map(fails_once)" in errors[0].error.__notes__[0]
+
+
+def test_a_function_that_no_worker_could_import_is_refused_before_the_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("def shout(line):\n    return line.upper()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import only_here  # type: ignore[import-not-found]
+
+    builder = StreamBuilder()
+    builder.source("lines", steps.Lines()).map(only_here.shout).print()
+    recorded = [one for one in recorded_in(builder.build()) if "StepsBolt" in one.object.class_path]
+    check = ImportCheck(None, recorded)
+    check.start()
+    with pytest.raises(InvalidTopologyError, match="only_here"):
+        check.wait_result()
